@@ -63,6 +63,7 @@ lint: test-environment
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
 	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache
+	.venv/bin/mypy
 
 rung: test-environment
 	@.venv/bin/python tests/support/new_rung.py "$(NAME)" "$(FROM)" "$(KERNEL)"
@@ -127,5 +128,5 @@ pins:
 	.venv-pins/bin/python envs/pins.py slurm
 
 clean:
-	rm -rf results logs .snakemake .pytest_cache .ruff_cache
+	rm -rf results logs .snakemake .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -exec rm -rf {} +

@@ -56,7 +56,7 @@ def begun(tmp_path, monkeypatch):
     def begin(text, cores=1, inherited=""):
         monkeypatch.setenv(caller.VARIABLE, inherited or "{}")
         monkeypatch.setattr(sys, "argv", ["snakemake", *text.split()])
-        return commands.begin(cores), json.loads(os.environ[caller.VARIABLE])
+        return commands.begin(lambda: cores + 0), json.loads(os.environ[caller.VARIABLE])
 
     return begin
 

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import termios
 import time
+import zipfile
 
 import psutil
 import pytest
@@ -300,6 +301,14 @@ def test_the_workflow_is_a_module_of_another_in_snakedeploys_layout(fresh, tmp_p
     page = other / "results/report.html"
     assert json.loads(page.read_text().splitlines()[-1])["batch_size"] == 16
     assert int((other / "bytes.txt").read_text()) == len(page.read_bytes())
+
+
+def test_snakemakes_own_report_has_the_page(project):
+    output = project.snakemake("--report", "own.zip")
+    assert project.status == 0, output
+    with zipfile.ZipFile(project.folder / "own.zip") as archive:
+        (page,) = [name for name in archive.namelist() if name.count("/") > 1 and name.endswith("report.html")]
+        assert archive.read(page) == (project.folder / "results/report.html").read_bytes()
 
 
 def test_settings_are_printed_those_that_are_not_the_default_or_all(project):
@@ -635,6 +644,18 @@ def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
     assert project.ran() == ["train"]
     project.snakemake("report", "-R", "fit_svm")
     assert project.ran() == ["report", "svm", "svm", "svm"]
+
+
+def test_snakemakes_other_ways_to_choose_jobs_do_what_they_do_anywhere(project):
+    project.snakemake("-F")
+    assert project.ran() == ALL
+    project.snakemake("--until", "train_network", "--config", "seed=3")
+    assert project.ran() == ["initial", "train"]
+    project.snakemake("--omit-from", "fit_svm", "--config", "seed=4")
+    assert project.ran() == ["features", "features", "initial", "map", "train"]
+    project.snakemake("--touch")
+    assert project.status == 0 and project.ran() == []
+    assert "Nothing to be done" in project.snakemake()
 
 
 def test_the_next_command_removes_what_killed_ones_left_and_nothing_of_others(project):

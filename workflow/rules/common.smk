@@ -9,8 +9,6 @@ import shlex
 import subprocess
 import sys
 
-from snakemake.exceptions import WorkflowError
-
 import ladder
 from ladder import caller
 from ladder.errors import UserError
@@ -53,12 +51,8 @@ def or_exit(function, *arguments, **keywords):
 
 
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
-try:
-    CORES = workflow.cores
-except WorkflowError:  # other machines run the jobs, and Snakemake has no such number
-    CORES = None
 readers.watch()
-COMMAND = or_exit(commands.begin, CORES)
+COMMAND = or_exit(commands.begin, lambda: workflow.cores)
 if ladder.RELEASED:
     say(ladder.RELEASED)
 for file in COMMAND.values("--configfile", "--configfiles"):
@@ -71,8 +65,12 @@ CHAIN, SETTINGS, SEARCHED = PLAN.chain, PLAN.run.settings, PLAN.search
 say(*plans.said(PLAN))
 if not caller.told("elsewhere"):
     say(*plans.other_libraries(PLAN))
-if caller.told("keep_failed") and (CORES or 1) > 1 and PLAN.run.given.threads == "all":
-    say(f"threads all: one run at a time; threads=1 makes {CORES} at a time")
+if (
+    caller.told("keep_failed")
+    and (COMMAND.cores or 1) > 1
+    and PLAN.run.given.threads == "all"
+):
+    say(f"threads all: one run at a time; threads=1 makes {COMMAND.cores} at a time")
 if not COMMAND.dry:
     jobs.put_in_order(PLAN, COMMAND.now.stat().st_mtime_ns)
     notices.take_off(CHAIN)
@@ -91,8 +89,13 @@ def parents(*names):
 
 
 def inputs(function, *arguments):
-    """Input function of a rule without wildcards."""
     return lambda wildcards: flagged(or_exit(function, *arguments))
+
+
+def kept(path):
+    """Output of a rule that writes a file in results/; `snakemake --report` shows the pages."""
+    is_page = path.endswith(".html")
+    return update(report(path, category="Pages") if is_page else path)
 
 
 # Parameters. Of functions of the output Snakemake keeps no record, so that it makes nothing again for another reason or thread.
@@ -111,7 +114,6 @@ def for_version(method, *arguments, **keywords):
 
 
 def options(*keys, **others):
-    """Params function: see jobs.Jobs.options."""
     return for_version(JOBS.options, *keys, **others)
 
 
@@ -120,7 +122,6 @@ def script(wildcards):
 
 
 def tool(name):
-    """Params function: the path of a script."""
     return lambda wildcards: f"{SCRIPTS}/{name}.py"
 
 
@@ -138,7 +139,7 @@ def threads_of(wildcards):
 def stage_threads(wildcards, threads):
     """The stage's --threads. Snakemake caps `threads` at --cores, which limits jobs here; --set-threads takes precedence."""
     wanted = threads_of(wildcards)
-    return wanted if threads == min(wanted, CORES or wanted) else threads
+    return wanted if threads == min(wanted, COMMAND.cores or wanted) else threads
 
 
 def gpus(wildcards):
@@ -182,11 +183,10 @@ def reached(wildcards):
     return json.dumps(artifacts)
 
 
-# After a command.
+# After a command: a notice on each page of another configuration, and results/index.html where a page is newer.
 
 
 def finish():
-    """Put a notice on each page of another configuration, and make results/index.html again if a page is newer."""
     notices.update_all(
         CHAIN, COMMAND.has_settings, but="search" if SEARCHED.next else ""
     )

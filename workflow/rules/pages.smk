@@ -12,7 +12,7 @@ for role in FIXED:
         input:
             inputs(JOBS.always) if draws else inputs(JOBS.copied, role),
         output:
-            update(FIXED[role]),
+            [kept(path) for path in FIXED[role]],
         log:
             f"logs/publish_{role}.log",
         localrule: True
@@ -54,7 +54,7 @@ for page, arguments, words in (
         input:
             inputs(JOBS.after_runs),
         output:
-            update(f"results/{page}.html"),
+            kept(f"results/{page}.html"),
         log:
             f"logs/{page}.log",
         localrule: True
@@ -74,9 +74,7 @@ rule predictions:
     input:
         inputs(JOBS.predicted),
     output:
-        update("results/predictions.html"),
-        update("results/predictions.json"),
-        update("results/predictions.csv"),
+        [kept(f"results/predictions.{end}") for end in ("html", "json", "csv")],
     log:
         "logs/predictions.log",
     localrule: True

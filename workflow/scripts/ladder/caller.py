@@ -9,15 +9,16 @@ Standard library only.
 
 import json
 import os
+from typing import Any
 
 VARIABLE = "LADDER_COMMAND"
 
 
-def told(name):
+def told(name: str) -> Any:
     """What the command has told under this name; None if it has told nothing, or no command runs this."""
     return json.loads(os.environ.get(VARIABLE, "{}")).get(name)
 
 
-def tell(**facts):
+def tell(**facts: Any) -> None:
     """Tell all processes that this one starts; what is told already and not among the facts stays."""
     os.environ[VARIABLE] = json.dumps({**json.loads(os.environ.get(VARIABLE, "{}")), **facts}, sort_keys=True)

@@ -13,7 +13,7 @@ from ladder.progress import log
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 LONGEST_NAME = 200   # of a lock file, in characters
-_held = []   # descriptors of lock files, open until the process ends
+_held: list[int] = []   # descriptors of lock files, open until the process ends
 
 
 def claim():

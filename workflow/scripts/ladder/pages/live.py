@@ -18,7 +18,7 @@ NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)"
 SCORES = rf"loss {NUMBER}(?:  accuracy ([\d.]+)%)?"
 EPOCH = re.compile(rf"epoch (\d+)/(\d+)  {SCORES}(?:  hold-out {SCORES})?.*?([\d.,]+) images/s")
 STEP = re.compile(rf"step: (\d+), loss: {NUMBER}(?:, accuracy: ([\d.]+)%)?")
-NO_CURVE = {"steps": [], "losses": []}
+NO_CURVE: dict[str, list[float]] = {"steps": [], "losses": []}
 
 
 def page():

@@ -56,98 +56,98 @@ class Sums:
     phases: int = 1
 
 
-def pixel_tile(shape, stored=True):
+def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
     """The tile that multiplies in the fewest clocks, on average over GPUs; stored: y is in float32 (copies.cuh)."""
-    def clocks(tile):
+    def clocks(tile: TensorTile) -> float:
         return _clocks(tile, shape) * sum(blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS)
 
     tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if fits(tile, shape))
     return min((tile for tile in tiles if stored or tile.n % 64 == 0), key=clocks)
 
 
-def fits(tile, shape):
+def fits(tile: Rectangle, shape: Sums) -> bool:
     """Whether a halo in shared memory serves all taps."""
     return (shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
             and halo_bytes(tile, shape) <= MOST_SHARED)
 
 
-def blocks_of(tile, shape):
+def blocks_of(tile: TensorTile, shape: Sums) -> int:
     return _pixel_tiles(tile, shape) * blocks(shape.filters, tile.n) * shape.phases
 
 
-def _pixel_tiles(tile, shape):
+def _pixel_tiles(tile: TensorTile, shape: Sums) -> int:
     if isinstance(tile, Rectangle):
         return shape.batch * blocks(shape.height, tile.m // tile.columns) * blocks(shape.width, tile.columns)
     return blocks(shape.batch * shape.height * shape.width, tile.m)
 
 
-def totals_of(tile, shape):
+def totals_of(tile: TensorTile, shape: Sums) -> int:
     """Rows of totals that a gradient leaves: of its tiles' lines."""
     return _pixel_tiles(tile, shape) * tile.m // LINES_OF_TOTAL
 
 
-def _clocks(tile, shape):
+def _clocks(tile: TensorTile, shape: Sums) -> float:
     """Of a step of a block."""
     of_a_step = _halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m
     return _clocks_of_lines(tile, of_a_step, tile.n)
 
 
-def _clocks_of_lines(tile, m, n):
+def _clocks_of_lines(tile: TensorTile, m: float, n: float) -> float:
     """Of a step that copies m + n lines: of shared and global memory, 128 bytes of a line each, or of tensor cores."""
     return max(2 * (m + n) + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
 
 
-def _halo_pixels(tile, shape):
+def _halo_pixels(tile: Rectangle, shape: Sums) -> int:
     return (tile.m // tile.columns + shape.kernel - 1) * (tile.columns + shape.kernel - 1)
 
 
-def halo_bytes(tile, shape):
+def halo_bytes(tile: Rectangle, shape: Sums) -> int:
     """Stages of weights, and the pixels of a slab of 64 channels, twice if there are several."""
     return 2 * STEP * (stages_of(shape.kernel) * tile.n + min(2, shape.channels // STEP) * _halo_pixels(tile, shape))
 
 
-def stages_of(kernel):
+def stages_of(kernel: int) -> int:
     """Of weights in conv2d_halo.cu, which divide the taps."""
     return 4 if kernel == 2 else kernel
 
 
-def weight_tile(shape):
+def weight_tile(shape: Sums) -> TensorTile:
     """The tile of a weight gradient that multiplies in the fewest clocks; the split fills a GPU with any."""
-    def clocks(tile):
+    def clocks(tile: TensorTile) -> float:
         return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _clocks_of_weights(tile)
 
     tiles = *(tile for tile in WINDOWS if slides(tile, shape)), FEW_ROWS, SQUARE, LARGE
     return min(tiles, key=clocks)
 
 
-def slides(tile, shape):
+def slides(tile: Window, shape: Sums) -> bool:
     """Whether one copy of squares of x serves all taps."""
     return shape.kernel == tile.kernel and shape.stride == 1 and shape.channels % tile.n == 0
 
 
-def weight_blocks(tile, shape):
+def weight_blocks(tile: TensorTile, shape: Sums) -> tuple[int, int]:
     """(across, down) of a split of a weight gradient."""
     columns = shape.channels if isinstance(tile, Window) else shape.kernel ** 2 * shape.channels
     return blocks(columns, tile.n), blocks(shape.filters, tile.m)
 
 
-def squares(shape):
+def squares(shape: Sums) -> int:
     """That cover the pixels."""
     return shape.batch * blocks(shape.height, SIDE) * blocks(shape.width, SIDE)
 
 
-def are_whole(shape):
+def are_whole(shape: Sums) -> bool:
     """Whether squares end with the images and come in twos."""
     return shape.height % SIDE == 0 and shape.width % SIDE == 0 and squares(shape) % SQUARES == 0
 
 
-def weight_steps(tile, shape):
+def weight_steps(tile: TensorTile, shape: Sums) -> int:
     if isinstance(tile, Window):
         return blocks(squares(shape), SQUARES)
     return blocks(shape.batch * shape.height * shape.width, STEP)
 
 
-def _clocks_of_weights(tile):
+def _clocks_of_weights(tile: TensorTile) -> float:
     """As _clocks, of a step of a weight gradient."""
     if not isinstance(tile, Window):
         return _clocks_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
@@ -157,7 +157,7 @@ def _clocks_of_weights(tile):
     return max(2 * SQUARES * (reach ** 2 + SIDE ** 2) + fragments, products)
 
 
-def split(tile, shape):
+def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
     """(number of splits, steps of one) of a weight gradient, which take least time until the update has added their parts.
 
     By the shape alone, as the bytes are: as if on an H200.
@@ -165,7 +165,7 @@ def split(tile, shape):
     steps, of_split = weight_steps(tile, shape), math.prod(weight_blocks(tile, shape))
     part = 4 * shape.filters * shape.kernel ** 2 * shape.channels
 
-    def clocks(splits):
+    def clocks(splits: int) -> float:
         multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits) * _clocks_of_weights(tile)
         return multiplied + splits * 2 * part / MEMORY_BYTES
 
@@ -173,16 +173,16 @@ def split(tile, shape):
     return blocks(steps, each), each
 
 
-def window_bytes(tile):
+def window_bytes(tile: Window) -> int:
     """Two steps of squares of both operands, 64 channels each."""
     return 2 * SQUARES * 2 * STEP * ((SIDE + tile.kernel - 1) ** 2 + SIDE ** 2)
 
 
-def shared_bytes(tile, rows_of_k=False):
+def shared_bytes(tile: TensorTile, rows_of_k: bool = False) -> int:
     """rows_of_k: the lines lie side by side, always 64 of them."""
     m, n = map(_whole_rows, (tile.m, tile.n)) if rows_of_k else (tile.m, tile.n)
     return STAGES * 2 * STEP * (m + n)
 
 
-def _whole_rows(lines):
+def _whole_rows(lines: int) -> int:
     return 64 * blocks(lines, 64)

@@ -1,7 +1,11 @@
 """The cpu rung: fused groups of layers for the NumPy executor."""
 
+from typing import Any
+
 from ladder.rungs.patterns import (
     LAYERS,
+    Backward,
+    Group,
     Pattern,
     batchnorm_gradients,
     batchnorm_operands,
@@ -15,14 +19,14 @@ from ladder.rungs.patterns import (
 NARROW = 32   # channels or filters below which a Winograd convolution's transforms cost more than they save
 
 
-def conv_block(build, group):
+def conv_block(build: Any, group: Group) -> Backward:
     """conv2d or dense, then optionally ReLU and 2x2 max-pool."""
     conv = group[0]
     weight = {"weight": build.parameter(f"{conv.name}.weight")}
     return _block(build, group, "conv2d", weight, 2 * conv.macs, sliding(conv))
 
 
-def winograd_block(build, group):
+def winograd_block(build: Any, group: Group) -> Backward:
     """As conv_block, for 3x3 filters with stride 1: Winograd needs 36 products instead of 144."""
     conv = group[0]
     (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
@@ -33,7 +37,7 @@ def winograd_block(build, group):
     return _block(build, group, "winograd_conv2d", {"transformed": transformed}, flop, {"padding": conv.attributes["padding"]})
 
 
-def upsample_conv_block(build, group):
+def upsample_conv_block(build: Any, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3 and optionally ReLU as one 4x4 transposed convolution with stride 2.
 
     A pixel repeated 2x2 meets several taps of the 3x3 filter; adding up those taps once ('collapsed') leaves 16 instead of 36
@@ -45,7 +49,7 @@ def upsample_conv_block(build, group):
     return _block(build, group, "upsample_conv2d", {"collapsed": collapsed}, 2 * conv.macs * 16 // 36, {})
 
 
-def _block(build, group, operation, weight, flop, attributes):
+def _block(build: Any, group: Group, operation: str, weight: dict[str, str], flop: int, attributes: dict[str, Any]) -> Backward:
     """A convolution in any form with its fused layers; weight: {role: buffer} it reads as weight; flop: forward pass."""
     conv, last = next(layer for layer in group if layer.parameters), group[-1]
     kinds = [layer.kind for layer in group]
@@ -55,7 +59,7 @@ def _block(build, group, operation, weight, flop, attributes):
     attributes = {**attributes, "relu": "relu" in kinds}
     build.step(f"{operation}_forward", group, {"x": x, **weight, **bias}, {"y": y, **index}, flop=flop, **attributes)
 
-    def backward():
+    def backward() -> None:
         """Weight and input gradient cost as much as the forward pass each; images need no input gradient."""
         reads = {"x": x, **weight, "y": y, **index, "dy": build.gradient(y)}
         writes = {f"d{role}": build.parameter_gradient(f"{conv.name}.{role}") for role in ("weight", *bias)}
@@ -65,7 +69,7 @@ def _block(build, group, operation, weight, flop, attributes):
     return backward
 
 
-def winner_block(build, group):
+def winner_block(build: Any, group: Group) -> Backward:
     """conv2d, ReLU, winner-take-all, conv2d: between the convolutions only winners are stored and used."""
     conv, _, sparse, decode = group
     x, weight, bias = convolution(build, conv)
@@ -82,7 +86,7 @@ def winner_block(build, group):
     build.step("winner_decode_forward", group, {**code, "weight": decode_weight, "bias": decode_bias}, {"y": y},
                flop=products, **outside)
 
-    def backward():
+    def backward() -> None:
         dvalue = build.workspace(f"{sparse.name}.dvalue", (build.batch, winners, 1, filters), build.dtype)
         build.step("winner_decode_backward", (decode,), {**code, "weight": decode_weight, "dy": build.gradient(y)},
                    {"dvalue": dvalue, **weight_gradients(build, decode)}, flop=2 * products, **outside)
@@ -93,13 +97,13 @@ def winner_block(build, group):
     return backward
 
 
-def with_stride_1_and_bias(group):
+def with_stride_1_and_bias(group: Group) -> bool:
     """True if both convolutions of a winner_block have stride 1 and a bias."""
     conv, _, _, decode = group
     return all(layer.attributes["stride"] == 1 and layer.attributes["bias"] for layer in (conv, decode))
 
 
-def code_block(build, group):
+def code_block(build: Any, group: Group) -> None:
     """A convolution, optionally divided by the local contrast of its input, then soft threshold and average pooling."""
     conv, *contrast, threshold, pool = group
     weight = {"weight": build.parameter(f"{conv.name}.weight")}
@@ -112,13 +116,13 @@ def code_block(build, group):
     build.step("conv2d_code_forward", group, {"x": x, **weight, **bias, **image}, {"y": y}, flop=2 * conv.macs, **attributes)
 
 
-def approximate_conv(build, group):
+def approximate_conv(build: Any, group: Group) -> Backward:
     """conv2d or dense without fusion; multiplies exactly the pairs of the layer's definition."""
     (conv,) = group
     (x, weight, bias), y, attributes, flop = convolution(build, conv), build.activation(conv), sliding(conv), 2 * conv.macs
     build.step("approximate_conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
 
-    def backward():
+    def backward() -> None:
         dy = build.gradient(y)
         if build.wants_gradient(x):
             build.step("approximate_conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)},
@@ -129,7 +133,7 @@ def approximate_conv(build, group):
     return backward
 
 
-def batchnorm_block(build, group):
+def batchnorm_block(build: Any, group: Group) -> Backward | None:
     """Batch normalization and optionally ReLU."""
     norm, relu = group[0], len(group) == 2
     x, y = build.source(norm), build.activation(group[-1])
@@ -139,19 +143,19 @@ def batchnorm_block(build, group):
         return None
     build.step("batchnorm_forward", group, {"x": x, **reads}, {"y": y, **written}, relu=relu, **norm.attributes)
 
-    def backward():
+    def backward() -> None:
         build.step("batchnorm_backward", group, {"x": x, **backward_reads, "bias": reads["bias"], "dy": build.gradient(y)},
                    {"dx": build.gradient_part(x), **batchnorm_gradients(build, norm)}, relu=relu)
 
     return backward
 
 
-def add_relu(build, group):
+def add_relu(build: Any, group: Group) -> Backward:
     """The sum of two layers, then ReLU; both terms receive the ReLU's gradient."""
     (a, b), y = build.sources(group[0]), build.activation(group[1])
     build.step("add_forward", group, {"a": a, "b": b}, {"y": y}, relu=True)
 
-    def backward():
+    def backward() -> None:
         dy, left = build.gradient(y), build.gradient_part(a)
         build.step("relu_backward", group, {"y": y, "dy": dy}, {"dx": left})
         build.pass_gradient(b, left)
@@ -159,14 +163,14 @@ def add_relu(build, group):
     return backward
 
 
-def _suits_winograd(group):
+def _suits_winograd(group: Group) -> bool:
     conv = group[0]
     (height, width, filters), channels = conv.output_shape, conv.input_shapes[0][2]
     return ((conv.attributes["kernel"], conv.attributes["stride"]) == (3, 1) and min(filters, channels) >= NARROW
             and min(height, width) > 2)
 
 
-def _is_same_3x3(group):
+def _is_same_3x3(group: Group) -> bool:
     conv = group[1].attributes
     return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
 

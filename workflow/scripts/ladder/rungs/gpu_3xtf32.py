@@ -5,9 +5,13 @@ weight gradients of float32 too narrow for a warp, are gpu_gemm's.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from ladder.rungs import gpu_gemm, gpu_opt_v1, tiles
 from ladder.rungs.gpu_gemm import PATTERNS, UPDATES_TOGETHER
+from ladder.rungs.patterns import Launch
+from ladder.rungs.tiles import Tile
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
@@ -26,25 +30,25 @@ class TensorTile:
     step: int = 32
 
     @property
-    def threads(self):
+    def threads(self) -> int:
         return 32 * self.warps
 
     @property
-    def warps(self):
+    def warps(self) -> int:
         return self.m // self.warp_m * (self.n // self.warp_n)
 
     @property
-    def shares(self):
+    def shares(self) -> int:
         """As tiles.Tile.shares: as if its warps were of 32 x 64 at most, which does not change the number of splits."""
         return max(self.warps, self.m * self.n // 2048)
 
     @property
-    def shared_bytes(self):
+    def shared_bytes(self) -> int:
         """Dynamic shared memory of a block: two steps of both operands, in the order that takes more (common/tf32_tile.cuh)."""
         k = self.step
         return 2 * 4 * sum(max(lines * (k + 4), k * (lines + 8)) for lines in (self.m, self.n)) if k else 0
 
-    def defines(self, **wide):
+    def defines(self, **wide: int) -> tuple[str, ...]:
         """As tiles.Tile.defines."""
         sizes = {"TILE_M": self.m, "TILE_N": self.n, "WARP_M": self.warp_m, "WARP_N": self.warp_n}
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
@@ -59,7 +63,7 @@ TIMES = {LARGE: 1.0, TALL: 0.55, SQUARE: 0.4}   # as tiles.TIMES
 NARROWEST = 9   # columns or rows from which on half of a narrow tile's fragments have work
 
 
-def pixel_tile(pixels, columns, wide, multiprocessors):
+def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> TensorTile:
     """As gpu_opt_v1.pixel_tile."""
     if columns < NARROWEST:
         return FEW_COLUMNS
@@ -68,7 +72,7 @@ def pixel_tile(pixels, columns, wide, multiprocessors):
     return tiles.quickest(TIMES, pixels, columns, multiprocessors) if wide else SQUARE
 
 
-def weight_tile(filters, columns, wide):
+def weight_tile(filters: int, columns: int, wide: bool) -> Tile | TensorTile:
     """As gpu_opt_v1.weight_tile."""
     if filters < NARROWEST:
         return gpu_gemm.weight_tile(filters, columns, wide)
@@ -77,29 +81,30 @@ def weight_tile(filters, columns, wide):
     return NARROW if columns <= NARROW.n else SQUARE
 
 
-def rounded_weight_tile(filters, columns, wide):
+def rounded_weight_tile(filters: int, columns: int, wide: bool) -> Tile | TensorTile:
     """As weight_tile; without tensor cores the operands of every product would be rounded again, which takes longer than it."""
     return FEW_ROWS if filters < NARROWEST else weight_tile(filters, columns, wide)
 
 
-def launches(multiplier):
+def launches(multiplier: str) -> dict[str, Callable[..., tuple[Launch, ...]]]:
     """gpu_gemm's launches, with tensor cores for the products of this multiplier (its name)."""
     chosen = TILES if multiplier == "exact" else ROUNDED_TILES
     return {**gpu_gemm.LAUNCHES, **{operation: on_tensor_cores(operation, multiplier, tile_for)
                                     for operation, tile_for in chosen.items()}}
 
 
-def in_steps(tile_for, multiplier):
+def in_steps(tile_for: Callable[..., Tile | TensorTile], multiplier: str) -> Callable[..., Tile | TensorTile]:
     """tile_for, with the steps of a multiplier for the tiles of tensor cores."""
-    def chosen(*shape):
+    def chosen(*shape: int) -> Tile | TensorTile:
         tile = tile_for(*shape)
         return dataclasses.replace(tile, step=STEPS[multiplier]) if isinstance(tile, TensorTile) else tile
 
     return chosen
 
 
-def on_tensor_cores(operation, multiplier, tile_for):
-    def launch(step, build):
+def on_tensor_cores(operation: str, multiplier: str,
+                    tile_for: Callable[..., Tile | TensorTile]) -> Callable[..., tuple[Launch, ...]]:
+    def launch(step: Any, build: Any) -> tuple[Launch, ...]:
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
             return gpu_gemm.LAUNCHES[operation](step, build)
@@ -108,6 +113,7 @@ def on_tensor_cores(operation, multiplier, tile_for):
     return launch
 
 
-TILES = {"conv2d_forward": pixel_tile, "conv2d_input_grad": pixel_tile, "conv2d_weight_grad": weight_tile}
+TILES: dict[str, Callable[..., Tile | TensorTile]] = {
+    "conv2d_forward": pixel_tile, "conv2d_input_grad": pixel_tile, "conv2d_weight_grad": weight_tile}
 ROUNDED_TILES = {**TILES, "conv2d_weight_grad": rounded_weight_tile}
 LAUNCHES = launches("exact")

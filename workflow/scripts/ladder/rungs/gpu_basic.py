@@ -2,11 +2,13 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from ladder.arithmetic import randomness
-from ladder.rungs.patterns import LAYER_PATTERNS, Launch
+from ladder.rungs.patterns import LAYER_PATTERNS, Argument, Launch, LaunchFunction
 
 PATTERNS = LAYER_PATTERNS
 
@@ -16,23 +18,23 @@ LOSS_PARTS, CHANNEL_PARTS = 1024, 256
 SLIDING = "window", "stride", "padding"
 
 
-def integers(*values):
+def integers(*values: int) -> tuple[np.int32, ...]:
     return tuple(np.int32(value) for value in values)
 
 
-def floats(*values):
+def floats(*values: float) -> tuple[np.float32, ...]:
     return tuple(np.float32(value) for value in values)
 
 
-def blocks(count, size=BLOCK):
+def blocks(count: int, size: int = BLOCK) -> int:
     return -(-count // size)
 
 
-def elements(build, name):
+def elements(build: Any, name: str) -> int:
     return math.prod(build.shape(name))
 
 
-def load_batch(step, build):
+def load_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_batch_{build.buffers[reads['images']].dtype}"
     arguments = (*(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")), batch,
@@ -40,7 +42,7 @@ def load_batch(step, build):
     return _one("load_batch.cu", entry, elements(build, batch), arguments)
 
 
-def draw_augmentation(step, build):
+def draw_augmentation(step: Any, build: Any) -> tuple[Launch, ...]:
     augmentation, attributes = step.writes["augmentation"], step.attributes
     batch = build.shape(augmentation)[0]
     arguments = (step.reads["counters"], augmentation, *integers(batch, attributes["crop"], attributes["flip"]),
@@ -48,7 +50,7 @@ def draw_augmentation(step, build):
     return _one("augmentation.cu", "draw_augmentation", batch, arguments)
 
 
-def load_augmented_batch(step, build):
+def load_augmented_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_augmented_batch_{build.buffers[reads['images']].dtype}"
     arguments = (*(reads[role] for role in ("images", "permutation", "counters", "scale", "offset", "augmentation")), batch,
@@ -56,7 +58,7 @@ def load_augmented_batch(step, build):
     return _one("augmentation.cu", entry, elements(build, batch), arguments)
 
 
-def draw_jitter(step, build):
+def draw_jitter(step: Any, build: Any) -> tuple[Launch, ...]:
     jitter, attributes = step.writes["jitter"], step.attributes
     batch, columns = build.shape(jitter)
     arguments = (step.reads["counters"], jitter, *integers(batch, columns - 2),
@@ -65,7 +67,7 @@ def draw_jitter(step, build):
     return _one("jitter.cu", "draw_jitter", batch, arguments)
 
 
-def load_jittered_batch(step, build):
+def load_jittered_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_jittered_batch_{build.buffers[reads['images']].dtype}"
     roles = "images", "permutation", "counters", "scale", "offset", "augmentation", "jitter"
@@ -73,7 +75,7 @@ def load_jittered_batch(step, build):
     return _one("jitter.cu", entry, elements(build, batch), arguments)
 
 
-def conv2d_forward(step, build):
+def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     filters = build.shape(y)[3]
     grid = blocks(elements(build, y) // filters, 32), blocks(filters, 8)
@@ -82,19 +84,19 @@ def conv2d_forward(step, build):
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
 
-def conv2d_input_grad(step, build):
+def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one("conv2d.cu", "conv2d_input_grad", elements(build, dx),
                 (dy, weight, dx, *_convolution(step, build, dx, build.shape(weight))))
 
 
-def conv2d_weight_grad(step, build):
+def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one("conv2d.cu", "conv2d_weight_grad", elements(build, dweight),
                 (x, dy, dweight, *_convolution(step, build, x, build.shape(dweight))))
 
 
-def conv2d_bias_grad(step, build):
+def conv2d_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (filters,) = build.shape(dbias)
     partials = build.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
@@ -105,14 +107,14 @@ def conv2d_bias_grad(step, build):
     )
 
 
-def collapse_taps(step, build):
+def collapse_taps(step: Any, build: Any) -> tuple[Launch, ...]:
     collapsed = step.writes["collapsed"]
     channels, _, _, filters = build.shape(collapsed)
     return _one("collapsed_conv2d.cu", "collapse_taps", elements(build, collapsed),
                 (step.reads["weight"], collapsed, *integers(filters, channels)))
 
 
-def collapsed_conv2d_forward(step, build):
+def collapsed_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     """The products are those of the rung's input gradient, of a convolution from y to x; likewise in the other directions."""
     y = step.writes["y"]
     return (*_of_collapsed(build, "conv2d_input_grad", step, {"dy": step.reads["x"], "weight": step.reads["collapsed"]},
@@ -121,12 +123,12 @@ def collapsed_conv2d_forward(step, build):
                   (step.reads["bias"], y, *integers(elements(build, y), build.shape(y)[3]))))
 
 
-def collapsed_conv2d_input_grad(step, build):
+def collapsed_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     reads = {"x": step.reads["dy"], "weight": step.reads["collapsed"], "bias": step.reads["zeros"]}
     return _of_collapsed(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
 
 
-def collapsed_conv2d_weight_grad(step, build):
+def collapsed_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     collapsed = build.workspace(f"{step.layer}.dcollapsed", (channels, 4, 4, filters))
@@ -137,14 +139,15 @@ def collapsed_conv2d_weight_grad(step, build):
                   (collapsed, dweight, *integers(filters, channels))))
 
 
-def _of_collapsed(build, operation, step, reads, writes):
+def _of_collapsed(build: Any, operation: str, step: Any, reads: Mapping[str, str],
+                  writes: Mapping[str, str]) -> tuple[Launch, ...]:
     """A rung's launches of an operation of the convolution from y to x."""
     attributes = {**step.attributes, "stride": 2, "padding": 1, "kernel": 4, "relu": False}
     return build.launches[operation](dataclasses.replace(step, operation=operation, reads=reads, writes=writes,
                                                          attributes=attributes), build)
 
 
-def dense_forward(step, build):
+def dense_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     sizes = _dense(build, reads["x"], y)
     grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
@@ -152,23 +155,23 @@ def dense_forward(step, build):
                    (reads["x"], reads["weight"], reads["bias"], y, *integers(*sizes))),)
 
 
-def dense_input_grad(step, build):
+def dense_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one("dense.cu", "dense_input_grad", elements(build, dx), (dy, weight, dx, *integers(*_dense(build, dx, dy))))
 
 
-def dense_weight_grad(step, build):
+def dense_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one("dense.cu", "dense_weight_grad", elements(build, dweight), (x, dy, dweight, *integers(*_dense(build, x, dy))))
 
 
-def dense_bias_grad(step, build):
+def dense_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (units,) = build.shape(dbias)
     return _few("dense.cu", "dense_bias_grad", units, (dy, dbias, *integers(build.shape(dy)[0], units)))
 
 
-def batchnorm_forward(step, build):
+def batchnorm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, weight, bias = (step.reads[role] for role in ("x", "weight", "bias"))
     y, mean, inverse, running_mean, running_var = (
         step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var"))
@@ -186,7 +189,7 @@ def batchnorm_forward(step, build):
     )
 
 
-def batchnorm_backward(step, build):
+def batchnorm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, weight, mean, inverse, dy = (step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy"))
     dx, dweight, dbias = (step.writes[role] for role in ("dx", "dweight", "dbias"))
     channels, count = build.shape(x)[3], elements(build, x)
@@ -202,35 +205,35 @@ def batchnorm_backward(step, build):
     )
 
 
-def batchnorm_inference(step, build):
+def batchnorm_inference(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
     return _one("batchnorm.cu", "batchnorm_inference", elements(build, y),
                 (*arrays, y, *integers(elements(build, y), build.shape(x)[3]), *floats(step.attributes["epsilon"])))
 
 
-def relu_forward(step, build):
+def relu_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one("relu.cu", "relu_forward", elements(build, y), (x, y, *integers(elements(build, y))))
 
 
-def relu_backward(step, build):
+def relu_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     y, dy, dx = step.reads["y"], step.reads["dy"], step.writes["dx"]
     return _one("relu.cu", "relu_backward", elements(build, dx), (y, dy, dx, *integers(elements(build, dx))))
 
 
-def add_forward(step, build):
+def add_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     a, b, y = step.reads["a"], step.reads["b"], step.writes["y"]
     return _one("add.cu", "add_forward", elements(build, y), (a, b, y, *integers(elements(build, y))))
 
 
-def scale(step, build):
+def scale(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one("scale.cu", "scale", elements(build, y),
                 (x, y, *integers(elements(build, y)), *floats(step.attributes["factor"])))
 
 
-def dropout_forward(step, build):
+def dropout_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     y, attributes = step.writes["y"], step.attributes
     arguments = (step.reads["x"], step.reads["counters"], y, step.writes["mask"], *integers(elements(build, y)),
                  np.uint32(int(attributes["rate"] * 2 ** 32)), *floats(1 / (1 - attributes["rate"])),
@@ -238,13 +241,13 @@ def dropout_forward(step, build):
     return _one("dropout.cu", "dropout_forward", elements(build, y), arguments)
 
 
-def dropout_backward(step, build):
+def dropout_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
     return _one("dropout.cu", "dropout_backward", elements(build, dx),
                 (dy, mask, dx, *integers(elements(build, dx)), *floats(1 / (1 - step.attributes["rate"]))))
 
 
-def winner_take_all_forward(step, build):
+def winner_take_all_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y, mask = step.reads["x"], step.writes["y"], step.writes["mask"]
     batch, height, width, channels = build.shape(x)
     largest = build.workspace(f"{step.layer}.largest", (batch, channels))
@@ -259,19 +262,19 @@ def winner_take_all_forward(step, build):
     )
 
 
-def winner_take_all_backward(step, build):
+def winner_take_all_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
     return _one("winner_take_all.cu", "winner_take_all_backward", elements(build, dx),
                 (dy, mask, dx, *integers(elements(build, dx))))
 
 
-def l1_penalty_backward(step, build):
+def l1_penalty_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dx = step.reads["x"], step.writes["dx"]
     return _one("l1_penalty.cu", "l1_penalty_backward", elements(build, dx),
                 (x, dx, *integers(elements(build, dx)), *floats(step.attributes["factor"])))
 
 
-def sample_forward(step, build):
+def sample_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, y, attributes = step.reads, step.writes["y"], step.attributes
     arguments = (reads["mean"], reads["log_variance"], reads["counters"], y, step.writes["noise"],
                  *integers(elements(build, y)), np.uint64(attributes["seed"]),
@@ -279,7 +282,7 @@ def sample_forward(step, build):
     return _one("sample.cu", "sample_forward", elements(build, y), arguments)
 
 
-def sample_backward(step, build):
+def sample_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     mean, log_variance, noise, dy, counters = (
         step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters"))
     dmean, dlog_variance = step.writes["dmean"], step.writes["dlog_variance"]
@@ -294,18 +297,18 @@ def sample_backward(step, build):
     )
 
 
-def lrn_forward(step, build):
+def lrn_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
     return _one("lrn.cu", "lrn_forward", elements(build, y),
                 (x, y, sums, *_lrn(step, build), *floats(step.attributes["k"])))
 
 
-def lrn_backward(step, build):
+def lrn_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, sums, dy, dx = step.reads["x"], step.reads["sums"], step.reads["dy"], step.writes["dx"]
     return _one("lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build)))
 
 
-def position_norm_forward(step, build):
+def position_norm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y, norms = step.reads["x"], step.writes["y"], step.writes["norms"]
     pixels, channels = elements(build, norms), build.shape(x)[3]
     return (
@@ -316,7 +319,7 @@ def position_norm_forward(step, build):
     )
 
 
-def position_norm_backward(step, build):
+def position_norm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     y, norms, dy, dx = step.reads["y"], step.reads["norms"], step.reads["dy"], step.writes["dx"]
     pixels, channels = elements(build, norms), build.shape(y)[3]
     along = build.workspace(f"{step.layer}.along", build.shape(norms))
@@ -327,7 +330,7 @@ def position_norm_backward(step, build):
     )
 
 
-def attention_forward(step, build):
+def attention_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
     pixels, channels = build.shape(weights)[1], build.shape(y)[3]
     rows = elements(build, weights) // pixels
@@ -341,7 +344,7 @@ def attention_forward(step, build):
     )
 
 
-def attention_backward(step, build):
+def attention_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
     pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
     rows = elements(build, weights) // pixels
@@ -356,7 +359,7 @@ def attention_backward(step, build):
     )
 
 
-def local_contrast_forward(step, build):
+def local_contrast_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, image, y = step.reads["x"], step.reads["image"], step.writes["y"]
     count, values = elements(build, x), build.shape(x)[3]
     contrast = build.workspace(f"{step.layer}.contrast", build.shape(x)[:3])
@@ -368,13 +371,13 @@ def local_contrast_forward(step, build):
     )
 
 
-def soft_threshold_forward(step, build):
+def soft_threshold_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one("soft_threshold.cu", "soft_threshold_forward", elements(build, x),
                 (x, y, *integers(elements(build, x), build.shape(x)[3]), *floats(step.attributes["threshold"])))
 
 
-def mse(step, build):
+def mse(step: Any, build: Any) -> tuple[Launch, ...]:
     prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
     count = elements(build, prediction)
     partials = build.workspace("loss.partials", (LOSS_PARTS,))
@@ -387,7 +390,7 @@ def mse(step, build):
     )
 
 
-def cross_entropy(step, build):
+def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters"))
     gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
@@ -401,12 +404,12 @@ def cross_entropy(step, build):
     )
 
 
-def on_images(file, arrays, output, image, *attributes):
+def on_images(file: str, arrays: tuple[str, ...], output: str, image: str, *attributes: str) -> LaunchFunction:
     """Launch function of a kernel named like its operation, with one thread per element of `output`.
 
     The kernel's arguments are the `arrays` (roles), the four sizes of `image`, and the `attributes`.
     """
-    def launches(step, build):
+    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
         arguments = (*(roles[role] for role in arrays),
                      *integers(*build.shape(roles[image]), *(step.attributes[name] for name in attributes)))
@@ -415,9 +418,9 @@ def on_images(file, arrays, output, image, *attributes):
     return launches
 
 
-def update(*averages):
+def update(*averages: str) -> LaunchFunction:
     """Launch function of an optimizer's update; averages: roles of its running averages in the kernel's order."""
-    def launches(step, build):
+    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         parameter = step.writes["parameter"]
         count = elements(build, parameter)
         arguments = (parameter, *(step.writes[average] for average in averages), step.reads["gradient"],
@@ -429,12 +432,12 @@ def update(*averages):
     return launches
 
 
-def advance(step, build):
+def advance(step: Any, build: Any) -> tuple[Launch, ...]:
     return (Launch("gpu_basic/update.cu", "advance", (1,), (1,),
                    (step.writes["counters"], *integers(step.attributes["batch"]))),)
 
 
-LAUNCHES = {
+LAUNCHES: dict[str, LaunchFunction] = {
     **{function.__name__: function for function in (
         load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward,
         conv2d_input_grad, conv2d_weight_grad,
@@ -464,28 +467,28 @@ LAUNCHES = {
 }
 
 
-def _convolution(step, build, x, weight_shape):
+def _convolution(step: Any, build: Any, x: str, weight_shape: tuple[int, ...]) -> tuple[np.int32, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(*build.shape(x), *weight_shape[:2], step.attributes["padding"], step.attributes["stride"])
 
 
-def _dense(build, x, y):
+def _dense(build: Any, x: str, y: str) -> tuple[int, int, int]:
     """batch, inputs, units."""
     return build.shape(x)[0], build.shape(x)[3], build.shape(y)[3]
 
 
-def _lrn(step, build):
+def _lrn(step: Any, build: Any) -> tuple[np.generic, ...]:
     """elements, channels, window size, alpha / size, beta: the scalar arguments of both directions."""
     x, attributes = step.reads["x"], step.attributes
     return (*integers(elements(build, x), build.shape(x)[3], attributes["size"]),
             *floats(attributes["alpha"] / attributes["size"], attributes["beta"]))
 
 
-def _one(file, entry, count, arguments):
+def _one(file: str, entry: str, count: int, arguments: tuple[Argument, ...]) -> tuple[Launch, ...]:
     """One launch with one thread per element."""
     return (Launch(f"gpu_basic/{file}", entry, (blocks(count),), (BLOCK,), arguments),)
 
 
-def _few(file, entry, count, arguments):
+def _few(file: str, entry: str, count: int, arguments: tuple[Argument, ...]) -> tuple[Launch, ...]:
     """As _one, for few threads with much work each: small blocks spread them over the GPU."""
     return (Launch(f"gpu_basic/{file}", entry, (blocks(count, 32),), (32,), arguments),)

@@ -11,12 +11,14 @@ activations and gradients, and sums stay float32.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from ladder.network.layers import Layer
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import bfloat16_tiles as tiles
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
-from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER
+from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.patterns import Gradient, Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
@@ -29,20 +31,21 @@ SIDE = 16                     # filters, and channels, of a block that updates a
 NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS = range(3)   # forms of a weight's copy: kernels/gpu_bf16/collapsed_weights.cuh
 
 
-def conv_block(build, group):
+def conv_block(build: Any, group: tuple[Layer, ...]) -> Callable[[], None] | None:
     """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
     if not _form(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
     return _convolution_of_copies(build, group, group, 2 * group[0].macs)
 
 
-def collapsed_block(build, group):
+def collapsed_block(build: Any, group: tuple[Layer, ...]) -> Callable[[], None]:
     """upsample2d, conv2d, then optionally ReLU, as patterns.collapsed_block: the copies are of the smaller image."""
     build.unchanged(group[0])
     return _convolution_of_copies(build, group, group[1:], patterns.flop_of_collapsed(group[1]), times=2)
 
 
-def _convolution_of_copies(build, group, layers, flop, times=1):
+def _convolution_of_copies(build: Any, group: tuple[Layer, ...], layers: tuple[Layer, ...], flop: int,
+                           times: int = 1) -> Callable[[], None]:
     """layers: those of the group from the convolution on; times: so much larger is its image than x."""
     conv, form, slide, kernel = layers[0], _form(build, layers[0]), sliding(layers[0]), layers[0].attributes["kernel"]
     x, weight, bias = convolution(build, conv)
@@ -53,7 +56,7 @@ def _convolution_of_copies(build, group, layers, flop, times=1):
     build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
                flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **more)
 
-    def backward():
+    def backward() -> None:
         dy = build.receivers.get(y) or _rounded_gradient(build, layers, y, x)
         if flips:
             _input_gradient(build, group, x, dy, {"copy": copy, "flipped": copies["flipped"]}, flop, stride=times)
@@ -67,7 +70,7 @@ def _convolution_of_copies(build, group, layers, flop, times=1):
     return backward
 
 
-def _rounded_input(build, group, conv, x):
+def _rounded_input(build: Any, group: tuple[Layer, ...], conv: Layer, x: str) -> str:
     """The buffer of the copy of x, made here unless the convolution before has written it."""
     written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, build.shape(x))
     if not written:
@@ -76,7 +79,7 @@ def _rounded_input(build, group, conv, x):
     return copy
 
 
-def _weight_gradients(build, conv, copy, dy):
+def _weight_gradients(build: Any, conv: Layer, copy: str, dy: "OutputGradient") -> dict[str, str]:
     """{role: buffer} of what a weight gradient's step writes: parts that the update adds, or sums."""
     if not build.in_parts:
         return weight_gradients(build, conv)
@@ -104,12 +107,12 @@ class Form:
 
     makes: str
     made: str
-    of_image: Callable
-    of_weight: Callable
-    of_gradient: Callable
-    of_parts: Callable
-    totals: Callable
-    has_windows: Callable = lambda width: True
+    of_image: Callable[[tuple[int, ...], int], tuple[int, ...]]
+    of_weight: Callable[[tuple[int, ...], bool], dict[str, tuple[int, ...]]]
+    of_gradient: Callable[[tuple[int, ...], int], dict[str, tuple[int, ...]]]
+    of_parts: Callable[[tuple[int, ...], tuple[int, ...], Layer], tuple[int, int]]
+    totals: Callable[[tuple[int, ...], int, int], int]
+    has_windows: Callable[[int], bool] = lambda width: True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,7 @@ class OutputGradient:
     of the layers behind the convolution, for the one that writes it; whole: in float32, where there is that too.
     """
 
-    copies: dict
+    copies: dict[str, str]
     totals: str
     padding: int
     relu: bool
@@ -128,22 +131,22 @@ class OutputGradient:
     whole: str | None = None
 
     @property
-    def bordered(self):
+    def bordered(self) -> str:
         """What the input gradient reads."""
         return self.copies.get("rounded") or self.copies["steps"]
 
     @property
-    def without_border(self):
+    def without_border(self) -> str:
         """What the weight gradient reads, if there is one without."""
         return self.copies.get("steps") or self.copies["rounded"]
 
 
-def _flips(build, conv, x):
+def _flips(build: Any, conv: Layer, x: str) -> bool:
     """Whether the input gradient is a convolution with a flipped weight; a strided one's has zeros between the pixels of dy."""
     return build.training and build.wants_gradient(x) and conv.attributes["stride"] == 1
 
 
-def _result(build, group, x):
+def _result(build: Any, group: tuple[Layer, ...], x: str) -> tuple[str, dict[str, str], dict[str, int]]:
     """(value, writes, attributes) of the forward pass: a convolution that alone reads the value has it as its copy."""
     last, index = group[-1], {}
     reader = copying_reader(build, group, x)
@@ -159,7 +162,8 @@ def _result(build, group, x):
     return last.name, {"copy": _buffer_of_copy(build, reader, image), **index}, {"padding": reader.attributes["padding"]}
 
 
-def _received(build, group, x, reader, image, index=None):
+def _received(build: Any, group: tuple[Layer, ...], x: str, reader: Layer, image: tuple[int, ...],
+              index: str | None = None) -> OutputGradient:
     """The OutputGradient that the reader of a group writes; image: the shape of its copy, without a border."""
     filters_read, kernel, _, channels = reader.parameters[f"{reader.name}.weight"]
     conv, padding = group[0], _gradient_padding(build, group[0], x)
@@ -167,7 +171,7 @@ def _received(build, group, x, reader, image, index=None):
     return OutputGradient(_copies_of_gradient(build, conv, padding), totals, padding, relu=group[-1] is not conv, index=index)
 
 
-def copying_reader(build, group, x):
+def copying_reader(build: Any, group: tuple[Layer, ...], x: str) -> Layer | None:
     """The convolution on copies that alone reads the output of a group, or what is upsampled of it if that collapses; or None.
 
     Where gradients are wanted, both it and the group's must be convolutions on copies; x: the group's input.
@@ -187,12 +191,12 @@ def copying_reader(build, group, x):
     return reader
 
 
-def is_collapsed(build, conv):
+def is_collapsed(build: Any, conv: Layer) -> bool:
     """Whether a convolution multiplies sums of taps: with the upsampling that is the layer before it, it has a pattern."""
     return any(after is conv and build.collapses((before, after)) for before, after in itertools.pairwise(build.layers))
 
 
-def pools_in_place(build, group):
+def pools_in_place(build: Any, group: tuple[Layer, ...]) -> bool:
     """Whether conv2d, relu and maxpool2d are one operation."""
     conv, _, pool = group
     height, width, _ = conv.output_shape
@@ -202,13 +206,13 @@ def pools_in_place(build, group):
     return copying_reader(build, group, build.source(conv)) is not None
 
 
-def _gradient_padding(build, conv, x):
+def _gradient_padding(build: Any, conv: Layer, x: str) -> int:
     """Of the copy of the gradient of a convolution's output; x: the input. Where taps are collapsed, both gradients need it."""
     reached = is_collapsed(build, conv) or _flips(build, conv, x)
     return conv.attributes["kernel"] - 1 - conv.attributes["padding"] if reached else 0
 
 
-def _rounded_gradient(build, group, y, x):
+def _rounded_gradient(build: Any, group: tuple[Layer, ...], y: str, x: str) -> OutputGradient:
     """The OutputGradient of a value in float32, which is made by steps of its own."""
     conv, dy = group[0], gpu_opt_v1.gradient_before_relu(build, group, y)
     padding = _gradient_padding(build, conv, x)
@@ -218,13 +222,14 @@ def _rounded_gradient(build, group, y, x):
     return OutputGradient(copies, totals, padding, relu=group[-1] is not conv, whole=dy)
 
 
-def _copies_of_gradient(build, conv, padding):
+def _copies_of_gradient(build: Any, conv: Layer, padding: int) -> dict[str, str]:
     """{role: buffer} of the copies of the gradient of a convolution's output."""
     shapes = _form(build, conv).of_gradient((build.batch, *conv.output_shape), padding)
     return {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
 
 
-def _input_gradient(build, group, x, dy, copies, flop, stride):
+def _input_gradient(build: Any, group: tuple[Layer, ...], x: str, dy: OutputGradient, copies: Mapping[str, str], flop: int,
+                    stride: int) -> None:
     """copies: of the convolution's input and of its flipped weight; stride: of the convolution that makes the gradient.
 
     The value x has an OutputGradient where its writer awaits one.
@@ -246,19 +251,19 @@ def _input_gradient(build, group, x, dy, copies, flop, stride):
         build.step("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
 
 
-def form_of(build, conv):
+def form_of(build: Any, conv: Layer) -> Form | None:
     """The Form of a convolution's copies; None if it has none."""
     if not has_copies(build, conv):
         return None
     return COLLAPSED_COPIES if is_collapsed(build, conv) else COPIES
 
 
-def _form(build, conv):
+def _form(build: Any, conv: Layer) -> Form | Any:   # Any stands for None, of one without copies
     """As the rung has it that is built, which may be one over this."""
     return getattr(build.rung, "form_of", form_of)(build, conv)
 
 
-def has_copies(build, conv):
+def has_copies(build: Any, conv: Layer) -> bool:
     """Whether a layer's operands are copied: a convolution in bfloat16 whose channels fill tiles and 16 bytes.
 
     Where no input gradient is wanted, its filters must fill tiles, and channels are few: zeros fill the 16 bytes.
@@ -272,63 +277,63 @@ def has_copies(build, conv):
     return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
 
 
-def collapses_copies(build, group):
+def collapses_copies(build: Any, group: tuple[Layer, ...]) -> bool:
     return _form(build, group[1]) is not None
 
 
-def _copy_of_input(conv):
+def _copy_of_input(conv: Layer) -> str:
     return f"{conv.name}.x.bfloat16"
 
 
-def _buffer_of_copy(build, conv, image):
+def _buffer_of_copy(build: Any, conv: Layer, image: tuple[int, ...]) -> str:
     """The buffer of the copy of a convolution's input, which has the shape `image`."""
     return build.kept(_copy_of_input(conv), _form(build, conv).of_image(image, conv.attributes["padding"]), "uint16")
 
 
-def _copies_of_weight(shape, flips):
+def _copies_of_weight(shape: tuple[int, ...], flips: bool) -> dict[str, tuple[int, ...]]:
     """{role: shape}; flips: whether there is one for the input gradient."""
     filters, kernel, _, channels = shape
-    copies = {"bfloat16": (filters, kernel, kernel, _whole_chunks(channels))}
+    copies: dict[str, tuple[int, ...]] = {"bfloat16": (filters, kernel, kernel, _whole_chunks(channels))}
     return {**copies, "flipped": (channels, kernel, kernel, _whole_chunks(filters))} if flips else copies
 
 
-def _copies_of_collapsed(shape, wanted):
+def _copies_of_collapsed(shape: tuple[int, ...], wanted: bool) -> dict[str, tuple[int, ...]]:
     """As _copies_of_weight, of a weight behind an upsampling; wanted: whether there is an input gradient.
 
     The filters of the four phases follow one another; of few ones a tile has all, and their taps are those of a larger window.
     """
     filters, _, _, channels = shape
-    kernel = 3 if 4 * filters <= tiles.FEW_COLUMNS.n else 2
-    copies = {"bfloat16": (4 * filters, kernel, kernel, _whole_chunks(channels))}
+    kernel = 3 if 4 * filters <= gpu_3xtf32.FEW_COLUMNS.n else 2
+    copies: dict[str, tuple[int, ...]] = {"bfloat16": (4 * filters, kernel, kernel, _whole_chunks(channels))}
     return {**copies, "flipped": (channels, 4, 4, _whole_chunks(filters))} if wanted else copies
 
 
-def _padded(shape, padding):
+def _padded(shape: tuple[int, ...], padding: int) -> tuple[int, ...]:
     batch, height, width, channels = shape
     return batch, height + 2 * padding, width + 2 * padding, _whole_chunks(channels)
 
 
-def _rounded(shape, padding):
+def _rounded(shape: tuple[int, ...], padding: int) -> dict[str, tuple[int, ...]]:
     return {"rounded": _padded(shape, padding)}
 
 
-def _whole_chunks(channels):
+def _whole_chunks(channels: int) -> int:
     return CHUNK * blocks(channels, CHUNK)
 
 
-def _total_splits(shape, padding):
+def _total_splits(shape: tuple[int, ...], padding: int) -> int:
     """Rows of totals of a gradient that a launch of its own rounds."""
     batch, height, width, _ = shape
     return blocks(batch * (height + 2 * padding) * (width + 2 * padding), PIXELS_OF_TOTAL)
 
 
-def _totals(image, filters, kernel, stride=1):
+def _totals(image: tuple[int, ...], filters: int, kernel: int, stride: int = 1) -> int:
     batch, height, width, channels = image
     shape = tiles.Sums(batch, height, width, _whole_chunks(filters), channels, kernel, stride)
     return tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape)
 
 
-def round_input(step, build):
+def round_input(step: Any, build: Any) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, rounded) // CHUNK
@@ -337,7 +342,7 @@ def round_input(step, build):
                    (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"]))),)
 
 
-def round_gradient(step, build):
+def round_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, rounded, totals = step.reads["dy"], step.writes["rounded"], step.writes["totals"]
     _, height, width, channels = build.shape(dy)
     pixels = elements(build, rounded) // build.shape(rounded)[3]
@@ -346,7 +351,7 @@ def round_gradient(step, build):
                                                    PIXELS_OF_TOTAL))),)
 
 
-def copy_weights(step, build):
+def copy_weights(step: Any, build: Any) -> tuple[Launch, ...]:
     """All copies in one launch."""
     copies = step.attributes["copies"]
     rows = [((name, 0, 0, 0), _blocks_of(copies, build, name), _more_words(copies, build, name)) for name in copies]
@@ -354,7 +359,7 @@ def copy_weights(step, build):
     return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,)),)
 
 
-def update(step, build):
+def update(step: Any, build: Any) -> tuple[Launch, ...]:
     """All parameters, the sums of the parts of gradients and the copies of weights in one launch."""
     copies, gradients = step.attributes.get("copies"), step.attributes["gradients"]
     if not copies:
@@ -363,7 +368,8 @@ def update(step, build):
                              lambda build, name: _blocks_of(copies, build, name, gradients[name]))
 
 
-def _more_words(copies, build, name, gradient=None):
+def _more_words(copies: Mapping[str, dict[str, str]], build: Any, name: str,
+                gradient: Gradient | None = None) -> tuple[str | int, ...]:
     """The further words of a parameter's row of the table: kernels/gpu_bf16/weight_update.cu."""
     parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if name not in copies:
@@ -373,7 +379,7 @@ def _more_words(copies, build, name, gradient=None):
             *_rows_of_copies(copies, build, name), *parts, collapsed_form(build, copies[name]["bfloat16"], filters))
 
 
-def _rows_of_copies(copies, build, name):
+def _rows_of_copies(copies: Mapping[str, dict[str, str]], build: Any, name: str) -> tuple[int, int]:
     """Rows of a tap, of filters and of channels, where the copies are in slabs: (slabs, kernel, kernel, rows, 64); else 0."""
     shape = build.shape(copies[name]["bfloat16"])
     if len(shape) == 4:
@@ -382,7 +388,7 @@ def _rows_of_copies(copies, build, name):
     return shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
 
 
-def collapsed_form(build, copy, filters):
+def collapsed_form(build: Any, copy: str, filters: int) -> int:
     """Of the copy of a weight with so many filters; the numbers are those of kernels/gpu_bf16/collapsed_weights.cuh."""
     lines, kernel, *in_slabs = build.shape(copy)
     if len(in_slabs) == 3 or lines == filters:
@@ -390,7 +396,8 @@ def collapsed_form(build, copy, filters):
     return PHASES_APART if kernel == 2 else PHASES_IN_COLUMNS
 
 
-def _blocks_of(copies, build, name, gradient=None):
+def _blocks_of(copies: Mapping[str, dict[str, str]], build: Any, name: str,
+               gradient: Gradient | Any = None) -> int:   # Any stands for None, of a name in copies
     if name not in copies:
         return blocks(elements(build, name), SIDE if gradient.in_parts else 256)
     filters, kernel, _, channels = build.shape(name)
@@ -399,7 +406,7 @@ def _blocks_of(copies, build, name, gradient=None):
     return blocks(max(filters, of_filters), SIDE) * taps * blocks(max(channels, of_channels), SIDE)
 
 
-def forward(step, build, tile=None):
+def forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     arrays, numbers = (reads["x"], reads["weight"], reads["bias"]), (attributes["relu"],)
@@ -409,23 +416,24 @@ def forward(step, build, tile=None):
     return _forward(build, arrays, writes, numbers, attributes, attributes["stride"], tile)
 
 
-def collapsed_forward(step, build, tile=None):
+def collapsed_forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
     reads, attributes = step.reads, step.attributes
     form = PHASES_APART if build.shape(reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
     arrays = reads["x"], reads["weight"], reads["bias"]
     return _forward(build, arrays, step.writes, (attributes["relu"],), attributes, 1, tile, PHASES=form)
 
 
-def _forward(build, arrays, writes, numbers, attributes, stride, tile, **flags):
+def _forward(build: Any, arrays: tuple[str, ...], writes: Mapping[str, str], numbers: tuple[int, ...],
+             attributes: Mapping[str, Any], stride: int, tile: TensorTile | None, **flags: Any) -> tuple[Launch, ...]:
     if "copy" in writes:
         return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), (*numbers, attributes["padding"]), stride, tile,
                             in_slabs(build, writes), **flags)
     return _convolution(build, "conv2d", (*arrays, writes["y"]), numbers, stride, tile, **flags)
 
 
-def input_grad(step, build, tile=None):
+def input_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
     reads, writes, stride = step.reads, step.writes, step.attributes["stride"]
-    arrays = reads["dy"], reads["flipped"]
+    arrays: tuple[str, ...] = reads["dy"], reads["flipped"]
     if "dx" in writes:
         return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), stride, tile)
     arrays = *arrays, reads["kept"], *gradients_written(writes)
@@ -435,23 +443,24 @@ def input_grad(step, build, tile=None):
     return _convolution(build, "conv2d_gradient", arrays, numbers, stride, tile, slabs)
 
 
-def in_slabs(build, writes):
+def in_slabs(build: Any, writes: Mapping[str, str]) -> bool:
     """Whether copies are written in gpu_bf16_sm90's layout: kernels/gpu_bf16/layouts.cuh."""
     return "steps" in writes or "copy" in writes and len(build.shape(writes["copy"])) == 5
 
 
-def gradients_written(writes):
+def gradients_written(writes: Mapping[str, str]) -> tuple[str, str, str]:
     """(rounded, steps, totals): where there is but one copy, it stands for both."""
     return writes.get("rounded") or writes["steps"], writes.get("steps") or writes["rounded"], writes["totals"]
 
 
-def gradient_numbers(step, build):
+def gradient_numbers(step: Any, build: Any) -> tuple[int, ...]:
     """The last arguments of a launch that writes the gradient of what made a convolution's input."""
     step_rows = build.shape(step.writes["steps"])[1] if "steps" in step.writes else 0
     return *(step.attributes[name] for name in ("relu", "kept_padding", "padding")), step_rows
 
 
-def _convolution(build, entry, arrays, numbers, stride, tile, slabs=False, **flags):
+def _convolution(build: Any, entry: str, arrays: tuple[str, ...], numbers: tuple[int, ...], stride: int,
+                 tile: TensorTile | None, slabs: bool = False, **flags: int) -> tuple[Launch, ...]:
     """arrays, numbers: the kernel's, the latter behind those of the shape; slabs: `in_slabs`; flags: further definitions."""
     x, weight, *_ = arrays
     (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
@@ -462,18 +471,18 @@ def _convolution(build, entry, arrays, numbers, stride, tile, slabs=False, **fla
     shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride, phases)
     stored = entry == "conv2d"
     tile = tile or tiles.pixel_tile(shape, stored)
-    halo, flags = isinstance(tile, tiles.Rectangle), {**({"IN_SLABS": True} if slabs else {}), **flags}
+    halo, flags = tile if isinstance(tile, tiles.Rectangle) else None, {**({"IN_SLABS": True} if slabs else {}), **flags}
     entry = "conv2d_halo" if halo and stored else entry
-    in_loop = tiles.halo_bytes(tile, shape) if halo else tiles.shared_bytes(tile)
+    in_loop = tiles.halo_bytes(halo, shape) if halo else tiles.shared_bytes(tile)
     held = 0 if stored else 4 * tile.m * (tile.n + 8)
-    form = {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns} if halo else {"WHOLE": channels % tiles.STEP == 0}
+    form = {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": halo.columns} if halo else {"WHOLE": channels % tiles.STEP == 0}
     pixels = batch * down * across * phases
     return (Launch(f"gpu_bf16/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,),
                    (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, *numbers)),
                    max(in_loop, held), tile.defines(**flags, **form)),)
 
 
-def weight_grad(step, build, tile=None):
+def weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
     filters, kernel = build.shape(totals)[1], step.attributes["kernel"]
@@ -483,7 +492,7 @@ def weight_grad(step, build, tile=None):
     return product, _sum_of_product(build, product, totals, step.writes["dweight"], step.writes["dbias"])
 
 
-def collapsed_weight_grad(step, build, tile=None):
+def collapsed_weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
     """The same of a convolution from y to x with stride 2, whose taps are the collapsed ones."""
     x, dy, totals = (step.reads[role] for role in ("x", "dy", "totals"))
     product = _product_of_weights(build, step, (dy, x), _swapped(build.shape(x)), 1, tile)
@@ -496,22 +505,23 @@ def collapsed_weight_grad(step, build, tile=None):
                    (collapsed, dweight, *integers(filters, build.shape(dweight)[3]))))
 
 
-def _swapped(copy):
+def _swapped(copy: tuple[int, ...]) -> tuple[int, int, int]:
     """(filters, kernel, stride) of the convolution from y to x; copy: shape of x's."""
     return copy[3], 4, 2
 
 
-def _parts(copy, _, conv):
+def _parts(copy: tuple[int, ...], _: Any, conv: Layer) -> tuple[int, int]:
     _, _, shape, _ = parts_of(copy, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))
     return shape
 
 
-def _collapsed_parts(copy, dy, _):
+def _collapsed_parts(copy: tuple[int, ...], dy: tuple[int, ...], _: Any) -> tuple[int, int]:
     _, _, shape, _ = parts_of(dy, *_swapped(copy))
     return shape
 
 
-def _product_of_weights(build, step, copies, form, padding, tile):
+def _product_of_weights(build: Any, step: Any, copies: tuple[str, str], form: tuple[int, int, int], padding: int,
+                        tile: TensorTile | None) -> Launch:
     """The launch that leaves a weight gradient in parts; form: (filters, kernel, stride); padding: of the second copy."""
     (x, dy), (filters, kernel, stride) = copies, form
     batch, height, width, channels = build.shape(x)
@@ -519,7 +529,8 @@ def _product_of_weights(build, step, copies, form, padding, tile):
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
     dy_channels = build.shape(dy)[3]
     if isinstance(tile, tiles.Window):
-        numbers = (height, width, channels, filters, dy_channels, padding, tiles.squares(shape), tiles.SQUARES * steps)
+        numbers: tuple[int, ...] = (
+            height, width, channels, filters, dy_channels, padding, tiles.squares(shape), tiles.SQUARES * steps)
         whole = tiles.are_whole(shape)
         entry, shared, defines = "weight_grad_halo", tiles.window_bytes(tile), tile.defines(KERNEL=kernel, WHOLE=whole)
     else:
@@ -531,13 +542,14 @@ def _product_of_weights(build, step, copies, form, padding, tile):
                   (x, dy, parts, *integers(*numbers)), shared, defines)
 
 
-def _sum_of_product(build, product, totals, dweight, dbias):
+def _sum_of_product(build: Any, product: Launch, totals: str, dweight: str, dbias: str) -> Launch:
     """The launch that adds what `product` leaves."""
+    parts: Any   # a name: _product_of_weights
     x, _, parts, *_ = product.arguments
     return sum_of_parts(build, (parts, totals, dweight, dbias), build.shape(x)[3])
 
 
-def sum_of_parts(build, arrays, channels):
+def sum_of_parts(build: Any, arrays: tuple[str, str, str, str], channels: int) -> Launch:
     """The launch that adds parts, with so many channels, to dweight, which may have fewer, and totals to dbias."""
     parts, totals, dweight, _ = arrays
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(totals)
@@ -545,7 +557,8 @@ def sum_of_parts(build, arrays, channels):
                   (*arrays, *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])))
 
 
-def parts_of(x, filters, kernel, stride, tile=None):
+def parts_of(x: tuple[int, ...], filters: int, kernel: int, stride: int,
+             tile: TensorTile | None = None) -> tuple[TensorTile, tiles.Sums, tuple[int, int], int]:
     """(tile, Sums, shape of the parts, steps of one) of a weight gradient; x: shape of the copy of the input."""
     batch, height, width, channels = x
     down, across = ((size - kernel) // stride + 1 for size in (height, width))

@@ -8,9 +8,12 @@ gpu_bf16's.
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16
 from ladder.rungs.bfloat16_tiles import LINES_OF_TOTAL
 from ladder.rungs.gpu_basic import blocks, elements, integers
@@ -36,14 +39,14 @@ class Tile:
     n: int
 
     @property
-    def threads(self):
+    def threads(self) -> int:
         return 2 * self.m + 128
 
     @property
-    def defines(self):
+    def defines(self) -> tuple[str, ...]:
         return f"TILE_M={self.m}", f"TILE_N={self.n}"
 
-    def shared_bytes(self, rows):
+    def shared_bytes(self, rows: int) -> int:
         """STAGES of filters, SLABS of so many rows of pixels, two barriers for each: kernels/gpu_bf16_sm90/conv2d.cu."""
         return 4 * self.n * ROW + 2 * rows * ROW + 96
 
@@ -52,31 +55,31 @@ LARGE, MEDIUM, SMALL = Tile(128, 256), Tile(128, 128), Tile(64, 64)
 TILES = (LARGE, MEDIUM, SMALL)
 
 
-def pixel_tile(pixels, filters):
+def pixel_tile(pixels: int, filters: int) -> Tile:
     """The largest tile that is filled and of which there are enough, else the smallest."""
     return next((tile for tile in TILES if filters > tile.n // 2
                  and blocks(pixels, tile.m) * blocks(filters, tile.n) >= LARGE_TILES), SMALL)
 
 
-def rows_of_tiles(filters):
+def rows_of_tiles(filters: int) -> int:
     """Filters that are stored: any tile for so many filters divides them."""
     most = min((tile.n for tile in TILES if filters <= tile.n), default=LARGE.n)
     return most * blocks(filters, most)
 
 
-def form_of(build, conv):
+def form_of(build: Any, conv: Layer) -> gpu_bf16.Form | None:
     """SLABS where a convolution is this rung's, else as gpu_bf16 has it."""
     return SLABS if has_slabs(build, conv) else gpu_bf16.form_of(build, conv)
 
 
-def has_slabs(build, conv):
+def has_slabs(build: Any, conv: Layer) -> bool:
     """Whether a convolution is this rung's: its taps are not collapsed, rows are filled, and its tiles fit shared memory."""
     if not gpu_bf16.has_copies(build, conv) or gpu_bf16.is_collapsed(build, conv):
         return False
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
         return False
-    batch, height, width, _ = build.batch, *conv.input_shapes[0]
+    batch, (height, width, _) = build.batch, conv.input_shapes[0]
     stride, padding = conv.attributes["stride"], conv.attributes["padding"]
     image = batch, height + 2 * padding, width + 2 * padding
     needed = [_most_bytes(image, filters, kernel, stride)]
@@ -97,15 +100,16 @@ class Blocks:
     rows: int
 
     @property
-    def down(self):
+    def down(self) -> int:
         return blocks(self.pixels, self.together)
 
     @property
-    def shared_bytes(self):
+    def shared_bytes(self) -> int:
         return self.tile.shared_bytes(self.rows)
 
 
-def _blocks(image, filters, kernel, stride, windows=False, tile=None):
+def _blocks(image: Sequence[int], filters: int, kernel: int, stride: int, windows: bool = False,
+            tile: Tile | None = None) -> Blocks:
     """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows of y."""
     batch, down, across = image[0], *((size - kernel) // stride + 1 for size in image[1:])
     tile = tile or pixel_tile(batch * down * across, filters)
@@ -113,56 +117,57 @@ def _blocks(image, filters, kernel, stride, windows=False, tile=None):
     return Blocks(tile, batch * down * across, together, span(together, image, kernel, stride))
 
 
-def _most_bytes(image, filters, kernel, stride):
+def _most_bytes(image: Sequence[int], filters: int, kernel: int, stride: int) -> int:
     """Of shared memory, whatever the results are."""
     across = (image[2] - kernel) // stride + 1
     return max(_blocks(image, filters, kernel, stride, windows).shared_bytes for windows in {False, _has_windows(across)})
 
 
-def _has_windows(width):
+def _has_windows(width: int) -> bool:
     """Whether any tile holds two rows of an image so wide."""
     return 2 * width <= SMALL.m
 
 
-def _image_of_gradient(image, kernel):
+def _image_of_gradient(image: Sequence[int], kernel: int) -> tuple[int, int, int]:
     """(batch, height, width), borders included, of the gradient whose convolution is that of the image."""
     batch, height, width = image
     return batch, height + kernel - 1, width + kernel - 1
 
 
-def _slabs(image, padding):
+def _slabs(image: tuple[int, ...], padding: int) -> tuple[int, ...]:
     batch, height, width, channels = image
     return blocks(channels, SLAB), batch, height + 2 * padding, width + 2 * padding, SLAB
 
 
-def _tiles(shape, flips):
+def _tiles(shape: tuple[int, ...], flips: bool) -> dict[str, tuple[int, ...]]:
     """{role: shape} of the copies of a weight; flips: whether there is one for the input gradient."""
     filters, kernel, _, channels = shape
-    copies = {"bfloat16": (blocks(channels, SLAB), kernel, kernel, rows_of_tiles(filters), SLAB)}
+    copies: dict[str, tuple[int, ...]] = {"bfloat16": (blocks(channels, SLAB), kernel, kernel, rows_of_tiles(filters), SLAB)}
     return {**copies, "flipped": (blocks(filters, SLAB), kernel, kernel, rows_of_tiles(channels), SLAB)} if flips else copies
 
 
-def _gradient(shape, padding):
+def _gradient(shape: tuple[int, ...], padding: int) -> dict[str, tuple[int, ...]]:
     """{role: shape}: with borders, if they are not empty, and without, whole steps of pixels."""
     batch, height, width, channels = shape
-    steps = {"steps": (blocks(channels, SLAB), STEP * blocks(batch * height * width, STEP), SLAB)}
+    steps: dict[str, tuple[int, ...]] = {
+        "steps": (blocks(channels, SLAB), STEP * blocks(batch * height * width, STEP), SLAB)}
     return {"rounded": _slabs(shape, padding), **steps} if padding else steps
 
 
-def _totals(image, _, kernel):
+def _totals(image: tuple[int, ...], _: Any, kernel: int) -> int:
     """image: shape of x, in whose channels the products are."""
     *of_x, channels = image
     made = _blocks(_image_of_gradient(of_x, kernel), channels, kernel, 1)
     return made.down * (made.tile.m // LINES_OF_TOTAL)
 
 
-def _parts(copy, _, conv):
+def _parts(copy: tuple[int, ...], _: Any, conv: Layer) -> tuple[int, int]:
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     splits, _ = _split_of(copy, filters, kernel, conv.attributes["stride"])
     return splits, filters * kernel * kernel * channels
 
 
-def span(together, image, kernel, stride):
+def span(together: int, image: Sequence[int], kernel: int, stride: int) -> int:
     """Rows of image pixels, a multiple of 8, that windows of so many neighbouring pixels of y span at most.
 
     image: padded, (batch, height, width). The rows are counted from a multiple of 8 on.
@@ -171,13 +176,13 @@ def span(together, image, kernel, stride):
     return _rows(first, last + (kernel - 1) * (image[2] + 1))
 
 
-def span_of_taps(image, kernel, stride):
+def span_of_taps(image: Sequence[int], kernel: int, stride: int) -> int:
     """The same for a weight gradient's step, under one row of taps, whichever it is."""
     first, last = _windows(STEP, image, kernel, stride)
     return max(_rows(first + row * image[2], last + row * image[2] + kernel - 1) for row in range(kernel))
 
 
-def _windows(together, image, kernel, stride):
+def _windows(together: int, image: Sequence[int], kernel: int, stride: int) -> list[np.ndarray]:
     """Where the windows of the first and the last of each so many pixels begin.
 
     Not of all in a large batch: where a block begins in an image, and the image after a multiple of 8 pixels, repeats.
@@ -191,15 +196,15 @@ def _windows(together, image, kernel, stride):
             for pixel in (first, np.minimum(first + together, pixels) - 1)]
 
 
-def _rows(first, last):
+def _rows(first: np.ndarray, last: np.ndarray) -> int:
     return int(CHUNKS * blocks((last - first // CHUNKS * CHUNKS).max() + 1, CHUNKS))
 
 
-def forward(step, build, tile=None):
+def forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     arrays = reads["x"], reads["weight"], reads["bias"]
-    sizes = {"image": build.shape(reads["x"])[1:4], "stride": attributes["stride"], "tile": tile}
+    sizes: dict[str, Any] = {"image": build.shape(reads["x"])[1:4], "stride": attributes["stride"], "tile": tile}
     if "y" in writes:
         return _convolution(build, "conv2d", (*arrays, writes["y"]), (attributes["relu"],),
                             filters=build.shape(writes["y"])[3], **sizes)
@@ -210,8 +215,9 @@ def forward(step, build, tile=None):
     return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), (attributes["relu"], attributes["padding"]), **sizes)
 
 
-def input_grad(step, build, tile=None):
+def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
     reads, writes = step.reads, step.writes
+    arrays: tuple[str, ...]
     arrays, kernel = (reads["dy"], reads["flipped"]), build.shape(reads["flipped"])[1]
     if "dx" in writes:
         *of_x, channels = build.shape(writes["dx"])
@@ -220,16 +226,18 @@ def input_grad(step, build, tile=None):
     batch, *padded = build.shape(reads["kept"])[1:4]
     of_x = batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)
     arrays = *arrays, reads["kept"], *gpu_bf16.gradients_written(writes)
-    sizes = {"filters": build.shape(writes["totals"])[1], "image": _image_of_gradient(of_x, kernel), "tile": tile,
-             "in_slabs": gpu_bf16.in_slabs(build, writes)}
+    sizes: dict[str, Any] = {
+        "filters": build.shape(writes["totals"])[1], "image": _image_of_gradient(of_x, kernel), "tile": tile,
+        "in_slabs": gpu_bf16.in_slabs(build, writes)}
     numbers = gpu_bf16.gradient_numbers(step, build)
     if "index" in reads:
         return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, **sizes)
     return _convolution(build, "conv2d_gradient", arrays, numbers, **sizes)
 
 
-def _convolution(build, entry, arrays, numbers, filters, image, stride=1, tile=None, windows=False,
-                 in_slabs=False):
+def _convolution(build: Any, entry: str, arrays: tuple[str, ...], numbers: tuple[int, ...], filters: int,
+                 image: Sequence[int], stride: int = 1, tile: Tile | None = None, windows: bool = False,
+                 in_slabs: bool = False) -> tuple[Launch, ...]:
     """numbers: the kernel's, behind those of the shape; image: the padded one's (batch, height, width)."""
     x, weight, *_ = arrays
     slabs, kernel, _, stored, _ = build.shape(weight)
@@ -241,7 +249,7 @@ def _convolution(build, entry, arrays, numbers, filters, image, stride=1, tile=N
                                        made.rows, made.together, *numbers)), max(made.shared_bytes, held), defines),)
 
 
-def arrange_image(step, build):
+def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
     x, slabs = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, slabs) // (SLAB // CHUNKS)
@@ -250,7 +258,7 @@ def arrange_image(step, build):
                                         step.attributes["padding"]))),)
 
 
-def arrange_gradient(step, build):
+def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, (slabs, steps, totals) = step.reads["dy"], gpu_bf16.gradients_written(step.writes)
     batch, height, width, channels = build.shape(dy)
     padding = step.attributes["padding"]
@@ -260,7 +268,7 @@ def arrange_gradient(step, build):
                                                         build.shape(steps)[1]))),)
 
 
-def weight_grad(step, build):
+def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
     (slabs, *image, _), filters, kernel = build.shape(x), build.shape(totals)[1], step.attributes["kernel"]
@@ -282,13 +290,13 @@ def weight_grad(step, build):
     return product, gpu_bf16.sum_of_parts(build, (parts, totals, step.writes["dweight"], step.writes["dbias"]), channels)
 
 
-def _pixels(image, kernel, stride):
+def _pixels(image: Sequence[int], kernel: int, stride: int) -> int:
     """Of y; image: the padded one's (batch, height, width)."""
     batch, height, width = image
     return batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
 
 
-def _split_of(copy, filters, kernel, stride):
+def _split_of(copy: tuple[int, ...], filters: int, kernel: int, stride: int) -> tuple[int, int]:
     """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are; copy: shape of x's."""
     slabs, *image, _ = copy
     steps = blocks(_pixels(image, kernel, stride), STEP)
@@ -297,12 +305,12 @@ def _split_of(copy, filters, kernel, stride):
     return blocks(steps, size), size
 
 
-def filters_together(filters, kernel):
+def filters_together(filters: int, kernel: int) -> int:
     """Filters of a block of a weight gradient: slabs of 64 that are there, and registers for their sums."""
     return 2 * SLAB if blocks(filters, SLAB) % 2 == 0 and kernel < MOST_KERNEL else SLAB
 
 
-def weight_grad_bytes(tile, rows):
+def weight_grad_bytes(tile: int, rows: int) -> int:
     return STAGES * (tile // SLAB * STEP * ROW + rows * ROW + 16)
 
 

@@ -1,35 +1,40 @@
 """gpu_opt_v1, its kernels compiled for larger tiles where a convolution or dense layer is large enough to fill them."""
 
+from collections.abc import Callable
+from typing import Any
+
 from ladder.rungs import gpu_opt_v1, tiles
 from ladder.rungs.gpu_opt_v1 import FEW_COLUMNS, PATTERNS, UPDATES_TOGETHER
-from ladder.rungs.tiles import LARGE, TIMES
+from ladder.rungs.patterns import Launch
+from ladder.rungs.tiles import LARGE, TIMES, Tile
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 
-def pixel_tile(pixels, columns, wide, multiprocessors):
+def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> Tile:
     """As gpu_opt_v1.pixel_tile."""
     if wide and columns > FEW_COLUMNS.n:
         return tiles.quickest(TIMES, pixels, columns, multiprocessors)
     return gpu_opt_v1.pixel_tile(pixels, columns, wide, multiprocessors)
 
 
-def weight_tile(filters, columns, wide):
+def weight_tile(filters: int, columns: int, wide: bool) -> Tile:
     """As gpu_opt_v1.weight_tile."""
     if wide and filters >= LARGE.m and columns >= LARGE.n:
         return LARGE
     return gpu_opt_v1.weight_tile(filters, columns, wide)
 
 
-def conv2d_forward(step, build, tile_for=pixel_tile):
+def conv2d_forward(step: Any, build: Any, tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_forward(step, build, tile_for)
 
 
-def conv2d_input_grad(step, build, tile_for=pixel_tile):
+def conv2d_input_grad(step: Any, build: Any,
+                      tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_input_grad(step, build, tile_for)
 
 
-def conv2d_weight_grad(step, build, tile_for=weight_tile):
+def conv2d_weight_grad(step: Any, build: Any, tile_for: Callable[[int, int, bool], Tile] = weight_tile) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_weight_grad(step, build, tile_for)
 
 

@@ -6,11 +6,31 @@ separate step.
 """
 
 import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+import numpy as np
+
+from ladder.network.networks import Network
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, patterns
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.patterns import LAYERS, Launch, Pattern, Table, convolution, is_2x2, sliding, weight_gradients
+from ladder.rungs.patterns import (
+    LAYERS,
+    AppliesRelu,
+    Backward,
+    Gradient,
+    Group,
+    Launch,
+    LaunchFunction,
+    Pattern,
+    Table,
+    Word,
+    convolution,
+    is_2x2,
+    sliding,
+    weight_gradients,
+)
 from ladder.rungs.tiles import SQUARE, Tile
 
 UPDATES_TOGETHER = True   # see plan.Builder.update
@@ -24,7 +44,34 @@ SPLIT_WARPS = 2112         # in all blocks together: 16 per multiprocessor of an
 SPLIT_PIXELS, SPLITS = 64, 128   # least pixels per split, most splits
 
 
-def conv_block(build, group, applied_by_reader=None):
+class ProductTile(Protocol):
+    """What the launches of a product read of its tile: a tiles.Tile, or another rung's."""
+
+    @property
+    def m(self) -> int: ...
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def shares(self) -> int: ...
+
+    @property
+    def shared_bytes(self) -> int: ...
+
+    def defines(self, **wide: bool) -> tuple[str, ...]: ...
+
+
+PixelTile = Callable[[int, int, bool, int], ProductTile]   # pixel_tile, or another rung's
+WeightTile = Callable[[int, int, bool], ProductTile]       # weight_tile, or another rung's
+# Of update_table: the first words, of which the first is the parameter; number of blocks; further words.
+Row = tuple[tuple[str, *tuple[Word, ...]], int, tuple[Word, ...]]
+
+
+def conv_block(build: Any, group: Group, applied_by_reader: AppliesRelu | None = None) -> Backward:
     """conv2d or dense, then optionally ReLU.
 
     applied_by_reader(network, name): replaces reader_applies_relu, for a rung with other fusions.
@@ -37,7 +84,7 @@ def conv_block(build, group, applied_by_reader=None):
     build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes,
                relu=last.kind == "relu")
 
-    def backward():
+    def backward() -> None:
         dy = gradient_before_relu(build, group, y, applied_by_reader)
         if build.wants_gradient(x):
             build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
@@ -47,14 +94,14 @@ def conv_block(build, group, applied_by_reader=None):
     return backward
 
 
-def resize_block(build, group):
+def resize_block(build: Any, group: Group) -> Backward | None:
     """2x2 maxpool2d or upsample2d; after a ReLU, the step's gradient is that of the ReLU's input."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     index = {"index": build.mask(layer)} if layer.kind == "maxpool2d" else {}
     build.step(f"{layer.kind}_forward", group, {"x": x}, {"y": y, **index}, **layer.attributes)
 
-    def backward():
+    def backward() -> None:
         relu = reader_applies_relu(build.network, x)
         kept = {"y": y} if layer.kind == "maxpool2d" else {"x": x}
         build.step(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **index, **kept}, {"dx": build.gradient_part(x)},
@@ -63,14 +110,14 @@ def resize_block(build, group):
     return backward if build.wants_gradient(x) else None
 
 
-def reader_applies_relu(network, name):
+def reader_applies_relu(network: Network, name: str) -> bool:
     """True if layer `name` is a ReLU whose only reader applies the ReLU's gradient with its own."""
     readers = network.readers(name)
     return network.layer(name).kind == "relu" and len(readers) == 1 and (
         readers[0].kind == "upsample2d" or (readers[0].kind == "maxpool2d" and is_2x2(readers[0])))
 
 
-def gradient_before_relu(build, group, y, applied_by_reader=reader_applies_relu):
+def gradient_before_relu(build: Any, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu) -> str:
     """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's reader applies it."""
     conv, last, dy = group[0], group[-1], build.gradient(y)
     if last.kind != "relu" or applied_by_reader(build.network, last.name):
@@ -80,12 +127,12 @@ def gradient_before_relu(build, group, y, applied_by_reader=reader_applies_relu)
     return masked
 
 
-def is_small_pool(group):
+def is_small_pool(group: Group) -> bool:
     """True if the last layer is a 2x2 pooling."""
     return is_2x2(group[-1])
 
 
-def collapsed_block(build, group):
+def collapsed_block(build: Any, group: Group) -> Backward:
     return patterns.collapsed_block(build, group, reader_applies_relu)
 
 
@@ -101,19 +148,19 @@ PATTERNS = (
 )
 
 
-def pixel_tile(pixels, columns, wide, multiprocessors):
+def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> Tile:
     """Tile of forward and input gradient, where rows are pixels. wide: both operands are read 16 bytes at a time."""
     return FEW_COLUMNS if columns <= 4 else SQUARE
 
 
-def weight_tile(filters, columns, wide):
+def weight_tile(filters: int, columns: int, wide: bool) -> Tile:
     """Tile of a weight gradient, where rows are filters."""
     if filters <= 4:
         return FEW_ROWS
     return NARROW if columns <= 32 else SQUARE
 
 
-def split(tile, filters, columns, pixels):
+def split(tile: ProductTile, filters: int, columns: int, pixels: int) -> tuple[int, int]:
     """(number of splits, pixels per split) of a weight gradient."""
     warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.shares
     splits = max(1, min(SPLIT_WARPS // warps, pixels // SPLIT_PIXELS, SPLITS))
@@ -121,7 +168,7 @@ def split(tile, filters, columns, pixels):
     return blocks(pixels, size), size
 
 
-def conv2d_forward(step, build, tile_for=pixel_tile):
+def conv2d_forward(step: Any, build: Any, tile_for: PixelTile = pixel_tile) -> tuple[Launch, ...]:
     """tile_for: replaces pixel_tile, for a rung with other tiles; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     channels, filters = build.shape(reads["weight"])[3], build.shape(y)[3]
@@ -134,7 +181,7 @@ def conv2d_forward(step, build, tile_for=pixel_tile):
                    (tile.threads,), arguments, tile.shared_bytes, tile.defines(WIDE=wide)),)
 
 
-def conv2d_input_grad(step, build, tile_for=pixel_tile):
+def conv2d_input_grad(step: Any, build: Any, tile_for: PixelTile = pixel_tile) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels, filters = build.shape(dx)[3], build.shape(dy)[3]
     pixels = elements(build, dx) // channels
@@ -147,7 +194,7 @@ def conv2d_input_grad(step, build, tile_for=pixel_tile):
                    tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight, STRIDED=step.attributes["stride"] != 1)),)
 
 
-def conv2d_weight_grad(step, build, tile_for=weight_tile):
+def conv2d_weight_grad(step: Any, build: Any, tile_for: WeightTile = weight_tile) -> tuple[Launch, ...]:
     x, dy, dweight, dbias = step.reads["x"], step.reads["dy"], step.writes["dweight"], step.writes["dbias"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     weights, pixels = elements(build, dweight), elements(build, dy) // filters
@@ -167,14 +214,14 @@ def conv2d_weight_grad(step, build, tile_for=weight_tile):
     )
 
 
-def maxpool2d_forward(step, build):
+def maxpool2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     if not is_2x2(step):
         return gpu_basic.LAUNCHES[step.operation](step, build)
     x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
     return _one("maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index), build.shape(x))
 
 
-def maxpool2d_backward(step, build):
+def maxpool2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     if not is_2x2(step):
         return gpu_basic.LAUNCHES[step.operation](step, build)
     reads, dx = step.reads, step.writes["dx"]
@@ -183,18 +230,18 @@ def maxpool2d_backward(step, build):
                 (reads["dy"], reads["index"], reads["y"], dx), build.shape(dx), step.attributes["relu"])
 
 
-def upsample2d_forward(step, build):
+def upsample2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one("upsample2d.cu", "upsample2d_forward", elements(build, x), (x, y), build.shape(x))
 
 
-def upsample2d_backward(step, build):
+def upsample2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, x, dx = step.reads["dy"], step.reads["x"], step.writes["dx"]
     return _one("upsample2d.cu", "upsample2d_backward", elements(build, dx), (dy, x, dx), build.shape(dx),
                 step.attributes["relu"])
 
 
-def mse(step, build):
+def mse(step: Any, build: Any) -> tuple[Launch, ...]:
     prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
     count = elements(build, prediction)
     sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
@@ -206,7 +253,7 @@ def mse(step, build):
     )
 
 
-def cross_entropy(step, build):
+def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters"))
     gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
@@ -220,7 +267,9 @@ def cross_entropy(step, build):
     )
 
 
-def update(step, build, source="gpu_opt_v1/update.cu", more=lambda build, name, gradient: (), blocks_of=None):
+def update(step: Any, build: Any, source: str = "gpu_opt_v1/update.cu",
+           more: Callable[[Any, str, Gradient], tuple[Word, ...]] = lambda build, name, gradient: (),
+           blocks_of: Callable[[Any, str], int] | None = None) -> tuple[Launch, ...]:
     """All parameters in one launch. more(build, name, gradient): further words of a parameter's row of the table.
 
     blocks_of(build, name): of a parameter, if not a thread an element.
@@ -237,9 +286,10 @@ def update(step, build, source="gpu_opt_v1/update.cu", more=lambda build, name, 
                    (table, step.reads["learning_rates"], step.reads["counters"], *settings)),)
 
 
-def update_table(step, build, rows):
+def update_table(step: Any, build: Any, rows: Sequence[Row]) -> tuple[Table, tuple[int]]:
     """(the Table of kernels/common/update.cuh, the grid); rows: (the first words, number of blocks, further words)."""
-    words, of_blocks = [], []
+    words: list[tuple[Word, ...]] = []
+    of_blocks: list[int] = []
     for row, (first, count, more) in enumerate(rows):
         words.append((*first, elements(build, first[0]), len(of_blocks), *more))
         of_blocks += count * [row]
@@ -247,11 +297,11 @@ def update_table(step, build, rows):
     return Table((*starts, *itertools.chain(*words)), frozenset(step.writes.values())), (len(of_blocks),)
 
 
-def _blocks_of(build, name):
+def _blocks_of(build: Any, name: str) -> int:
     return blocks(elements(build, name))
 
 
-LAUNCHES = {
+LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_basic.LAUNCHES,
     **{function.__name__: function for function in (
         conv2d_forward, conv2d_input_grad, conv2d_weight_grad, maxpool2d_forward, maxpool2d_backward, upsample2d_forward,
@@ -260,12 +310,12 @@ LAUNCHES = {
 }
 
 
-def _shape(step, build, x, weight):
+def _shape(step: Any, build: Any, x: str, weight: str) -> tuple[np.int32, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(*build.shape(x), *build.shape(weight)[:2], step.attributes["padding"], step.attributes["stride"])
 
 
-def _one(file, entry, count, arrays, shape, *more):
+def _one(file: str, entry: str, count: int, arrays: tuple[str, ...], shape: tuple[int, ...], *more: int) -> tuple[Launch, ...]:
     """One launch over `count` elements, 4 neighbouring channels per thread if 4 divides the channels, else one."""
     width = 4 if shape[3] % 4 == 0 else 1
     return (Launch(f"gpu_opt_v1/{file}", entry, (blocks(count // width, 256),), (256,), (*arrays, *integers(*shape, *more)),

@@ -6,12 +6,27 @@ Strided convolutions use gpu_opt_v1's kernels.
 """
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
+from ladder.network.layers import Layer
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, tiles
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_opt_v1 import is_small_pool, resize_block
-from ladder.rungs.patterns import LAYERS, Gradient, Launch, Pattern, convolution, is_2x2, weight_gradients
+from ladder.rungs.patterns import (
+    LAYERS,
+    Argument,
+    Backward,
+    Gradient,
+    Group,
+    Launch,
+    LaunchFunction,
+    Pattern,
+    convolution,
+    is_2x2,
+    weight_gradients,
+)
 from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
 
 UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True   # see plan.Builder.update and plan.training_plan
@@ -24,7 +39,7 @@ FEW_FILTERS = 16                     # fewer filters behind an upsampling: all t
 SPLIT_BLOCKS, SPLIT_PIXELS = 132, 64
 
 
-def conv_block(build, group):
+def conv_block(build: Any, group: Group) -> Backward:
     """conv2d, then optionally ReLU and 2x2 max-pool."""
     conv, last = group[0], group[-1]
     kinds = [layer.kind for layer in group]
@@ -38,12 +53,12 @@ def conv_block(build, group):
     return lambda: gradients(build, "conv2d", group, weight, {"dy": build.gradient(y), **kept}, flop, padding=padding)
 
 
-def strided_block(build, group):
+def strided_block(build: Any, group: Group) -> Backward:
     """gpu_opt_v1's operations; the ReLU's gradient is a separate step, because a fused upsampling does not apply it."""
     return gpu_opt_v1.conv_block(build, group, applied_by_reader=lambda network, name: False)
 
 
-def upsample_conv_block(build, group):
+def upsample_conv_block(build: Any, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3, then optionally ReLU."""
     upsample, conv, last = group[0], group[1], group[-1]
     x, weight, bias = build.source(upsample), build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
@@ -57,7 +72,8 @@ def upsample_conv_block(build, group):
     return lambda: gradients(build, "upsample_conv2d", group, collapsed, {"dy": build.gradient(y), **kept}, flop)
 
 
-def gradients(build, operation, group, weight, received, flop, **attributes):
+def gradients(build: Any, operation: str, group: Group, weight: str, received: Mapping[str, str], flop: int,
+              **attributes: Any) -> None:
     """Append the backward steps of a group.
 
     weight: buffer that the input gradient reads; received: {role: buffer} of dy and of the fused layers' outputs or indices.
@@ -74,7 +90,7 @@ def gradients(build, operation, group, weight, received, flop, **attributes):
                kernel=conv.attributes.get("kernel", 1))
 
 
-def gradient_in_parts(build, conv, x, received, collapsed):
+def gradient_in_parts(build: Any, conv: Layer, x: str, received: Mapping[str, str], collapsed: bool) -> str:
     """The buffer with the parts of a layer's weight and bias gradient, which the update adds."""
     weight, bias = f"{conv.name}.weight", f"{conv.name}.bias"
     filters, kernel = build.network.parameters[weight][:2]
@@ -87,15 +103,15 @@ def gradient_in_parts(build, conv, x, received, collapsed):
     return parts
 
 
-def _has_stride_1(group):
+def _has_stride_1(group: Group) -> bool:
     return group[0].attributes["stride"] == 1
 
 
-def _pools_2x2(group):
+def _pools_2x2(group: Group) -> bool:
     return _has_stride_1(group) and is_2x2(group[2])
 
 
-def _is_same_3x3(group):
+def _is_same_3x3(group: Group) -> bool:
     conv = group[1].attributes
     return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
 
@@ -117,19 +133,19 @@ PATTERNS = (
 )
 
 
-def pixel_tile(build, pixels, columns, phases=1):
+def pixel_tile(build: Any, pixels: int, columns: int, phases: int = 1) -> Tile:
     """Tile of forward and input gradient, where rows are pixels; phases: number of such products in one launch."""
     return tiles.quickest(TIMES, pixels, columns, build.multiprocessors, phases)
 
 
-def weight_tile(rows, columns):
+def weight_tile(rows: int, columns: int) -> Tile:
     """Tile of a weight gradient."""
     if rows <= FEW_ROWS.m:
         return FEW_ROWS
     return FEW_COLUMNS if columns <= FEW_COLUMNS.n else LARGE
 
 
-def split(tile, rows, columns, pixels):
+def split(tile: Tile, rows: int, columns: int, pixels: int) -> tuple[int, int]:
     """(number of splits, pixels per split) of a weight gradient."""
     tiles = blocks(rows, tile.m) * blocks(columns, tile.n)
     splits = max(1, min(SPLIT_BLOCKS * 256 // tile.threads // tiles, pixels // SPLIT_PIXELS))
@@ -137,10 +153,10 @@ def split(tile, rows, columns, pixels):
     return blocks(pixels, size), size
 
 
-def of_stride_1(launch):
+def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
     """The launch function with a fallback to gpu_opt_v1's for strided convolutions."""
     @functools.wraps(launch)
-    def launches(step, build):
+    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         strided = step.attributes.get("stride", 1) != 1
         return (getattr(gpu_opt_v1, launch.__name__) if strided else launch)(step, build)
 
@@ -148,7 +164,7 @@ def of_stride_1(launch):
 
 
 @of_stride_1
-def conv2d_forward(step, build):
+def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
     filters, kernel = build.shape(reads["weight"])[:2]
     pixels = elements(build, y) // filters * (4 if index else 1)
@@ -162,7 +178,7 @@ def conv2d_forward(step, build):
 
 
 @of_stride_1
-def conv2d_input_grad(step, build):
+def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     weight, dx = step.reads["weight"], step.writes["dx"]
     channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
     entry, received = _received("conv2d_input_grad", step)
@@ -172,20 +188,20 @@ def conv2d_input_grad(step, build):
 
 
 @of_stride_1
-def conv2d_weight_grad(step, build):
+def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     filters, kernel = build.shape(step.reads["dy"])[3], step.attributes["kernel"]
     return _weight_grad(step, build, "conv2d_weight_grad",
                         (*build.shape(step.reads["x"]), filters, kernel, step.attributes["padding"]))
 
 
-def collapse_weight(step, build):
+def collapse_weight(step: Any, build: Any) -> tuple[Launch, ...]:
     weight, collapsed = step.reads["weight"], step.writes["collapsed"]
     filters, _, _, channels = build.shape(weight)
     return (Launch("gpu_opt_v2/upsample_conv2d.cu", "collapse_weight", (blocks(elements(build, collapsed), 256),), (256,),
                    (weight, collapsed, *integers(filters, channels)), defines=(*_tile(SQUARE), *_wide_macros(True, True))),)
 
 
-def upsample_conv2d_forward(step, build):
+def upsample_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, collapsed, bias, y = step.reads["x"], step.reads["collapsed"], step.reads["bias"], step.writes["y"]
     batch, height, width, channels = build.shape(x)
     filters, pixels, relu = build.shape(y)[3], batch * height * width, step.attributes["relu"]
@@ -202,7 +218,7 @@ def upsample_conv2d_forward(step, build):
                    defines=(*_tile(tile), *_wide(build, step))),)
 
 
-def upsample_conv2d_input_grad(step, build):
+def upsample_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, collapsed, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     batch, height, width, channels = build.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
@@ -212,17 +228,17 @@ def upsample_conv2d_input_grad(step, build):
                     _wide(build, step))
 
 
-def upsample_conv2d_weight_grad(step, build):
+def upsample_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     return _weight_grad(step, build, "upsample_conv2d_weight_grad",
                         (*build.shape(step.reads["x"]), build.shape(step.reads["dy"])[3]))
 
 
-def update(step, build):
+def update(step: Any, build: Any) -> tuple[Launch, ...]:
     """Adds the parts of each gradient, see weight_update.cu; a whole gradient is one part."""
     return gpu_opt_v1.update(step, build, "gpu_opt_v2/weight_update.cu", _summands)
 
 
-LAUNCHES = {
+LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_opt_v1.LAUNCHES,
     **{function.__name__: function for function in (
         conv2d_forward, conv2d_input_grad, conv2d_weight_grad, collapse_weight, upsample_conv2d_forward,
@@ -231,7 +247,7 @@ LAUNCHES = {
 }
 
 
-def _received(entry, step):
+def _received(entry: str, step: Any) -> tuple[str, tuple[str, ...]]:
     """(kernel name, its first arguments): the kernel that leads dy back through the fused max-pool or ReLU."""
     if "index" in step.reads:
         return f"{entry}_behind_pool", (step.reads["dy"], step.reads["index"])
@@ -240,7 +256,8 @@ def _received(entry, step):
     return entry, (step.reads["dy"],)
 
 
-def gradient_matrix(build, x, received, filters, kernel, collapsed):
+def gradient_matrix(build: Any, x: str, received: Mapping[str, str], filters: int, kernel: int,
+                    collapsed: bool) -> tuple[int, int, int]:
     """(rows, columns, pixels that are summed over) of a weight gradient."""
     channels = build.shape(x)[3]
     if collapsed:
@@ -249,12 +266,12 @@ def gradient_matrix(build, x, received, filters, kernel, collapsed):
     return filters, kernel * kernel * channels, pixels
 
 
-def parts_shape(splits, rows, columns):
+def parts_shape(splits: int, rows: int, columns: int) -> tuple[int, int]:
     """A split's matrix, and behind it its rows' sums of dy."""
     return splits, 4 * blocks(rows * columns + rows, 4)
 
 
-def _weight_grad(step, build, entry, shape):
+def _weight_grad(step: Any, build: Any, entry: str, shape: tuple[int, ...]) -> tuple[Launch, ...]:
     """The splits of a weight gradient, and their sums unless the update adds them."""
     collapsed, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
     rows, columns, pixels = gradient_matrix(build, step.reads["x"], step.reads, filters, step.attributes["kernel"], collapsed)
@@ -268,35 +285,36 @@ def _weight_grad(step, build, entry, shape):
     return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, collapsed))
 
 
-def _sum(step, build, parts, collapsed):
+def _sum(step: Any, build: Any, parts: str, collapsed: bool) -> Launch:
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
     weights, (filters, _, _, channels) = elements(build, dweight), build.shape(dweight)
     return Launch("gpu_opt_v2/weight_update.cu", "add_parts", (blocks(weights + filters, 256),), (256,),
                   (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, collapsed)))
 
 
-def _summands(build, name, gradient):
+def _summands(build: Any, name: str, gradient: Gradient) -> tuple[int, int, int, int, int]:
     """The further words of a parameter's row of the update's table: parts, elements apart, start, filters, channels."""
     parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
     shape = build.shape(name)
     return parts, apart, gradient.start, shape[0] if gradient.collapsed else 0, shape[3] if len(shape) == 4 else 0
 
 
-def _product(file, entry, tile, rows, columns, arguments, wide):
+def _product(file: str, entry: str, tile: Tile, rows: int, columns: int, arguments: tuple[Argument, ...],
+             wide: tuple[str, ...]) -> tuple[Launch, ...]:
     return (Launch(f"gpu_opt_v2/{file}", entry, (blocks(rows, tile.m), blocks(columns, tile.n)), (tile.threads,), arguments,
                    defines=(*_tile(tile), *wide)),)
 
 
-def _tile(tile):
+def _tile(tile: Tile) -> tuple[str]:
     return (f"TILE={tile.m},{tile.n},{tile.thread_m},{tile.thread_n}",)
 
 
-def _wide(build, step):
+def _wide(build: Any, step: Any) -> tuple[str, str]:
     """Whether the channels and the filters of a convolution are read 16 bytes at a time."""
     x = step.reads.get("x") or step.writes["dx"]
     y = step.reads.get("dy") or step.writes["y"]
     return _wide_macros(build.shape(x)[3] % 4 == 0, build.shape(y)[3] % 4 == 0)
 
 
-def _wide_macros(channels, filters):
+def _wide_macros(channels: bool, filters: bool) -> tuple[str, str]:
     return f"WIDE_CHANNELS={int(channels)}", f"WIDE_FILTERS={int(filters)}"

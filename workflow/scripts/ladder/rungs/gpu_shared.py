@@ -1,8 +1,12 @@
 """A lesson: convolutions in tiles that a block of threads keeps in shared memory."""
 
+from typing import Any
+
+import numpy as np
+
 from ladder.rungs import gpu_basic
 from ladder.rungs.gpu_basic import PATTERNS, blocks, elements, integers
-from ladder.rungs.patterns import Launch
+from ladder.rungs.patterns import Launch, LaunchFunction
 
 __all__ = ["LAUNCHES", "PATTERNS"]
 
@@ -11,7 +15,7 @@ THREADS = 16, 16
 FEW = 4        # filters or channels up to which a tile would be nearly empty: gpu_basic's kernels
 
 
-def conv2d_forward(step, build, folder="gpu_shared", side=SIDE):
+def conv2d_forward(step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE) -> tuple[Launch, ...]:
     """folder: of the kernels; side: of their tile; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     shape, filters = sizes(step, build, reads["x"], reads["weight"]), build.shape(y)[3]
@@ -22,7 +26,7 @@ def conv2d_forward(step, build, folder="gpu_shared", side=SIDE):
     return (Launch(f"{folder}/conv2d.cu", "conv2d_forward", grid, THREADS, arguments),)
 
 
-def conv2d_input_grad(step, build, folder="gpu_shared", side=SIDE):
+def conv2d_input_grad(step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels = build.shape(dx)[3]
     if channels <= FEW:
@@ -32,7 +36,7 @@ def conv2d_input_grad(step, build, folder="gpu_shared", side=SIDE):
     return (Launch(f"{folder}/conv2d.cu", "conv2d_input_grad", grid, THREADS, arguments),)
 
 
-def conv2d_weight_grad(step, build, folder="gpu_shared", side=SIDE):
+def conv2d_weight_grad(step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     filters, kernel, _, channels = build.shape(dweight)
     if min(filters, channels) <= FEW:
@@ -42,12 +46,12 @@ def conv2d_weight_grad(step, build, folder="gpu_shared", side=SIDE):
     return (Launch(f"{folder}/conv2d.cu", "conv2d_weight_grad", grid, THREADS, arguments),)
 
 
-def sizes(step, build, x, weight):
+def sizes(step: Any, build: Any, x: str, weight: str) -> tuple[np.int32, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(*build.shape(x), *build.shape(weight)[:2], step.attributes["padding"], step.attributes["stride"])
 
 
-LAUNCHES = {
+LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_basic.LAUNCHES,
     "conv2d_forward": conv2d_forward,
     "conv2d_input_grad": conv2d_input_grad,

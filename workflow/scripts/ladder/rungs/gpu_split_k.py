@@ -1,5 +1,7 @@
 """A lesson: gpu_wide with weight gradients that several blocks sum in parts (split-K)."""
 
+from typing import Any
+
 from ladder.rungs import gpu_wide
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_registers import SIDE
@@ -13,7 +15,7 @@ BLOCKS = 528
 LEAST_PIXELS = 64   # of a split
 
 
-def conv2d_weight_grad(step, build):
+def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     filters, kernel, _, channels = build.shape(dweight)
     if filters % 4 or channels % 4 or min(filters, channels) <= FEW:

@@ -1,15 +1,19 @@
 """A lesson: gpu_registers with accesses of 16 bytes, where 4 divides the channels and filters."""
 
+from collections.abc import Callable
+from typing import Any
+
 from ladder.rungs import gpu_registers, gpu_shared
 from ladder.rungs.gpu_registers import SIDE
 from ladder.rungs.gpu_shared import PATTERNS
+from ladder.rungs.patterns import Launch, LaunchFunction
 
 __all__ = ["LAUNCHES", "PATTERNS"]
 
 
-def wide(function):
+def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
     """The launch function `function` of gpu_shared, for gpu_wide's kernels where 4 divides the channels and filters."""
-    def launches(step, build):
+    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         filters, _, _, channels = build.shape(step.reads.get("weight") or step.writes["dweight"])
         if filters % 4 or channels % 4:
             return gpu_registers.LAUNCHES[function.__name__](step, build)
@@ -18,7 +22,7 @@ def wide(function):
     return launches
 
 
-LAUNCHES = {
+LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_registers.LAUNCHES,
     **{function.__name__: wide(function) for function in (
         gpu_shared.conv2d_forward, gpu_shared.conv2d_input_grad, gpu_shared.conv2d_weight_grad)},

@@ -2,9 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from ladder.network.layers import Layer
+from ladder.network.networks import Network
+
+Group = tuple[Layer, ...]
+Backward = Callable[[], None]
+AppliesRelu = Callable[[Network, str], bool]   # see collapsed_block
+Word = int | str   # of a Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,10 +28,10 @@ class Pattern:
     upsampling and the convolution behind it where the plan asks for sums of taps (plan.Builder), and nowhere else.
     """
 
-    kinds: tuple
-    emit: Callable
-    accepts: Callable = lambda group: True
-    fits: Callable = lambda build, group: True
+    kinds: tuple[str, ...]
+    emit: Callable[[Any, Group], Backward | None]
+    accepts: Callable[[Group], bool] = lambda group: True
+    fits: Callable[[Any, Group], bool] = lambda build, group: True
     exact_only: bool = False
     collapses: bool = False
 
@@ -33,16 +43,19 @@ class Table:
     words: numbers, and names of buffers, in whose place the array has addresses; written: buffers that the kernel may write.
     """
 
-    words: tuple
-    written: frozenset
+    words: tuple[Word, ...]
+    written: frozenset[str]
 
     @property
-    def buffers(self):
+    def buffers(self) -> set[str]:
         return {word for word in self.words if isinstance(word, str)}
 
-    def array(self, address):
+    def array(self, address: Callable[[str], int]) -> NDArray[np.int64]:
         """The int64 array; address(name): a buffer's address."""
         return np.array([address(word) if isinstance(word, str) else word for word in self.words], np.int64)
+
+
+Argument = str | np.generic | Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,23 +80,26 @@ class Launch:
 
     source: str
     entry: str
-    grid: tuple
-    block: tuple
-    arguments: tuple
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    arguments: tuple[Argument, ...]
     shared_bytes: int = 0
-    defines: tuple = ()
+    defines: tuple[str, ...] = ()
     stream: int = 0
 
     @property
-    def buffers(self):
+    def buffers(self) -> set[str]:
         """The names of all buffers that the kernel may read or write."""
         named = {argument for argument in self.arguments if isinstance(argument, str)}
         return named.union(*(argument.buffers for argument in self.arguments if isinstance(argument, Table)))
 
 
-def with_files(launches, files):
+LaunchFunction = Callable[[Any, Any], tuple[Launch, ...]]   # of a Step and the plan under construction
+
+
+def with_files(launches: Mapping[str, LaunchFunction], files: Mapping[str, str]) -> dict[str, LaunchFunction]:
     """A rung's LAUNCHES with the kernels of other files; files: {file below kernels/: the file that takes its place}."""
-    def from_files(function):
+    def from_files(function: LaunchFunction) -> LaunchFunction:
         return lambda step, build: tuple(dataclasses.replace(launch, source=files.get(launch.source, launch.source))
                                          for launch in function(step, build))
 
@@ -94,14 +110,14 @@ def with_files(launches, files):
 KEPT = {"relu": ("y",), "maxpool2d": ("index",)}
 
 
-def alone(build, group):
+def alone(build: Any, group: Group) -> Backward | None:
     """A layer without parameters, as its own operation."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     writes = {"y": y, **({"index": build.mask(layer)} if layer.kind == "maxpool2d" else {})}
     build.step(f"{layer.kind}_forward", group, {"x": x}, writes, **layer.attributes)
 
-    def backward():
+    def backward() -> None:
         kept = {role: writes[role] for role in KEPT.get(layer.kind, ())}
         build.step(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **kept}, {"dx": build.gradient_part(x)},
                    **layer.attributes)
@@ -109,7 +125,7 @@ def alone(build, group):
     return backward if build.wants_gradient(x) else None
 
 
-def flatten(build, group):
+def flatten(build: Any, group: Group) -> Backward | None:
     """No step for a 1x1 image, which is a vector already."""
     (layer,) = group
     if layer.input_shapes[0][:2] == (1, 1):
@@ -117,20 +133,20 @@ def flatten(build, group):
     return alone(build, group)
 
 
-def add(build, group):
+def add(build: Any, group: Group) -> Backward:
     """Both terms receive the gradient of the sum unchanged."""
     (layer,) = group
     (a, b), y = build.sources(layer), build.activation(layer)
     build.step("add_forward", group, {"a": a, "b": b}, {"y": y})
 
-    def backward():
+    def backward() -> None:
         for value in (a, b):
             build.pass_gradient(value, build.gradient(y))
 
     return backward
 
 
-def batchnorm(build, group):
+def batchnorm(build: Any, group: Group) -> Backward | None:
     """In training: normalizes with the batch statistics, keeps them for the backward pass, updates the running statistics."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
@@ -140,14 +156,14 @@ def batchnorm(build, group):
         return None
     build.step("batchnorm_forward", group, {"x": x, **reads}, {"y": y, **written}, **layer.attributes)
 
-    def backward():
+    def backward() -> None:
         build.step("batchnorm_backward", group, {"x": x, **backward_reads, "dy": build.gradient(y)},
                    {"dx": build.gradient_part(x), **batchnorm_gradients(build, layer)})
 
     return backward
 
 
-def batchnorm_operands(build, layer):
+def batchnorm_operands(build: Any, layer: Layer) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """({role: buffer} read forward, written forward in training, read backward), without x and y."""
     parameters = {role: build.parameter(f"{layer.name}.{role}") for role in ("weight", "bias")}
     running = {role: build.state(f"{layer.name}.{role}") for role in ("running_mean", "running_var")}
@@ -157,11 +173,11 @@ def batchnorm_operands(build, layer):
     return parameters, {**kept, **running}, {"weight": parameters["weight"], **kept}
 
 
-def batchnorm_gradients(build, layer):
+def batchnorm_gradients(build: Any, layer: Layer) -> dict[str, str]:
     return {f"d{role}": build.parameter_gradient(f"{layer.name}.{role}") for role in ("weight", "bias")}
 
 
-def dropout(build, group):
+def dropout(build: Any, group: Group) -> Backward | None:
     """The random number of each value is keyed by seed, layer, step and position."""
     (layer,) = group
     if not build.training:
@@ -171,45 +187,45 @@ def dropout(build, group):
     build.step("dropout_forward", group, {"x": x, "counters": "counters"}, {"y": y, "mask": mask}, rate=rate, seed=build.seed,
                stream=stream)
 
-    def backward():
+    def backward() -> None:
         build.step("dropout_backward", group, {"dy": build.gradient(y), "mask": mask}, {"dx": build.gradient_part(x)},
                    rate=rate)
 
     return backward if build.wants_gradient(x) else None
 
 
-def winner_take_all(build, group):
+def winner_take_all(build: Any, group: Group) -> Backward | None:
     """The share of the batch's images that keep their winners is a number of images here: all of them at test time."""
     (layer,) = group
     x, y, mask = build.source(layer), build.activation(layer), build.mask(layer, "mask")
     build.step("winner_take_all_forward", group, {"x": x}, {"y": y, "mask": mask}, winners=layer.attributes["winners"],
                images=lasting_images(build, layer))
 
-    def backward():
+    def backward() -> None:
         build.step("winner_take_all_backward", group, {"dy": build.gradient(y), "mask": mask}, {"dx": build.gradient_part(x)})
 
     return backward if build.wants_gradient(x) else None
 
 
-def lasting_images(build, layer):
+def lasting_images(build: Any, layer: Layer) -> int:
     """Number of images of a batch that keep the winners of a channel: the share rounded up, but for a rounding error."""
     return math.ceil(layer.attributes["lifetime"] * build.batch - 1e-6) if build.training else build.batch
 
 
-def l1_penalty(build, group):
+def l1_penalty(build: Any, group: Group) -> Backward | None:
     """The identity, without a step; backward, the penalty is one more reader of the value."""
     (layer,) = group
     x = build.source(layer)
     build.unchanged(layer)
 
-    def backward():
+    def backward() -> None:
         build.step("l1_penalty_backward", group, {"x": x}, {"dx": build.gradient_part(x)},
                    factor=layer.attributes["penalty"] * build.loss_scale / build.divisor)
 
     return backward if build.wants_gradient(x) else None
 
 
-def sample(build, group):
+def sample(build: Any, group: Group) -> Backward | None:
     """As in dropout, the random number of each value is keyed by seed, layer, step and position; keeps what it has added."""
     (layer,) = group
     if not build.training:
@@ -219,7 +235,7 @@ def sample(build, group):
     build.step("sample_forward", group, {"mean": mean, "log_variance": log_variance, "counters": "counters"},
                {"y": y, "noise": noise}, seed=build.seed, stream=stream)
 
-    def backward():
+    def backward() -> None:
         reads = {"mean": mean, "log_variance": log_variance, "noise": noise, "dy": build.gradient(y), "counters": "counters"}
         build.step("sample_backward", group, reads, {
             "dmean": build.gradient_part(mean), "dlog_variance": build.gradient_part(log_variance),
@@ -228,35 +244,35 @@ def sample(build, group):
     return backward if any(map(build.wants_gradient, (mean, log_variance))) else None
 
 
-def lrn(build, group):
+def lrn(build: Any, group: Group) -> Backward | None:
     """Keeps the divisors for the backward pass."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     sums = build.kept(f"{layer.name}.sums", build.shape(x))
     build.step("lrn_forward", group, {"x": x}, {"y": y, "sums": sums}, **layer.attributes)
 
-    def backward():
+    def backward() -> None:
         build.step("lrn_backward", group, {"x": x, "sums": sums, "dy": build.gradient(y)}, {"dx": build.gradient_part(x)},
                    **layer.attributes)
 
     return backward if build.wants_gradient(x) else None
 
 
-def position_norm(build, group):
+def position_norm(build: Any, group: Group) -> Backward | None:
     """Keeps each pixel's norm for the backward pass."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     norms = build.kept(f"{layer.name}.norms", build.shape(x)[:3])
     build.step("position_norm_forward", group, {"x": x}, {"y": y, "norms": norms}, **layer.attributes)
 
-    def backward():
+    def backward() -> None:
         build.step("position_norm_backward", group, {"y": y, "norms": norms, "dy": build.gradient(y)},
                    {"dx": build.gradient_part(x)})
 
     return backward if build.wants_gradient(x) else None
 
 
-def attention(build, group):
+def attention(build: Any, group: Group) -> Backward | None:
     """Keeps the attention weights, pixels times pixels, for the backward pass, which forms four products in place of two."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
@@ -264,21 +280,21 @@ def attention(build, group):
     weights = build.kept(f"{layer.name}.weights", (build.batch, pixels, pixels))
     build.step("attention_forward", group, {"x": x}, {"y": y, "weights": weights}, flop=2 * layer.macs)
 
-    def backward():
+    def backward() -> None:
         build.step("attention_backward", group, {"x": x, "weights": weights, "dy": build.gradient(y)},
                    {"dx": build.gradient_part(x)}, flop=4 * layer.macs)
 
     return backward if build.wants_gradient(x) else None
 
 
-def local_contrast(build, group):
+def local_contrast(build: Any, group: Group) -> None:
     """The second input is the image whose local contrast is measured."""
     (layer,) = group
     (x, image), y = build.sources(layer), build.activation(layer)
     build.step("local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes)
 
 
-def collapsed_block(build, group, applies_relu=lambda network, x: False):
+def collapsed_block(build: Any, group: Group, applies_relu: AppliesRelu = lambda network, x: False) -> Backward:
     """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and 4x4 sums of taps.
 
     applies_relu(network, x): whether the gradient of x is to be that of the input of the ReLU that made x.
@@ -293,7 +309,7 @@ def collapsed_block(build, group, applies_relu=lambda network, x: False):
     build.step("collapse_taps", group, {"weight": weight}, {"collapsed": collapsed})
     build.step("collapsed_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop)
 
-    def backward():
+    def backward() -> None:
         dy = build.gradient(y)
         if build.wants_gradient(x):
             dx, masks = build.gradient_part(x), applies_relu(build.network, x)
@@ -308,7 +324,7 @@ def collapsed_block(build, group, applies_relu=lambda network, x: False):
     return backward
 
 
-def flop_of_collapsed(conv):
+def flop_of_collapsed(conv: Layer) -> int:
     """Of an image: 16 products of an input pixel, where the 3x3 taps of four output pixels make 36."""
     return 2 * conv.macs * 16 // 36
 
@@ -332,51 +348,51 @@ LAYERS = (
 )
 
 
-def convolution(build, conv):
+def convolution(build: Any, conv: Layer) -> tuple[str, str, str]:
     """(x, weight, bias): the buffers of a convolution or dense layer; without a bias, bias is a buffer of zeros."""
     bias = f"{conv.name}.bias"
     bias = build.parameter(bias) if conv.attributes["bias"] else build.zeros(f"{conv.name}.no_bias", conv.output_shape[2:])
     return build.source(conv), build.parameter(f"{conv.name}.weight"), bias
 
 
-def weight_gradients(build, conv):
+def weight_gradients(build: Any, conv: Layer) -> dict[str, str]:
     """{role: buffer} of a weight gradient's outputs; without a bias, the bias gradient goes to scratch memory."""
     dbias = (build.parameter_gradient(f"{conv.name}.bias") if conv.attributes["bias"]
              else build.workspace(f"{conv.name}.no_bias.gradient", conv.output_shape[2:]))
     return {"dweight": build.parameter_gradient(f"{conv.name}.weight"), "dbias": dbias}
 
 
-def is_2x2(pool):
+def is_2x2(pool: Any) -> bool:
     """True for pooling with 2x2 windows, stride 2 and no padding."""
     return (pool.attributes["window"], pool.attributes["stride"], pool.attributes["padding"]) == (2, 2, 0)
 
 
-def sliding(conv):
+def sliding(conv: Layer) -> dict[str, Any]:
     """Stride and padding as attributes of a convolution's operations."""
     return {"stride": conv.attributes["stride"], "padding": conv.attributes["padding"]}
 
 
 # One layer at a time, without fusion.
 
-def conv2d(build, group):
+def conv2d(build: Any, group: Group) -> Backward:
     """A convolution without fusion; input, bias and weight gradient are separate operations."""
     (conv,) = group
     return _product(build, conv, sliding(conv))
 
 
-def dense(build, group):
+def dense(build: Any, group: Group) -> Backward:
     """As conv2d."""
     (layer,) = group
     return _product(build, layer, {})
 
 
-def _product(build, layer, attributes):
+def _product(build: Any, layer: Layer, attributes: dict[str, Any]) -> Backward:
     group, kind, flop = (layer,), layer.kind, 2 * layer.macs
     x, weight, bias = convolution(build, layer)
     y = build.activation(layer)
     build.step(f"{kind}_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
 
-    def backward():
+    def backward() -> None:
         dy, writes = build.gradient(y), weight_gradients(build, layer)
         if build.wants_gradient(x):
             build.step(f"{kind}_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,

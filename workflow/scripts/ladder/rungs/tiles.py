@@ -6,10 +6,13 @@ not change a byte. Where a product is split along k (split-K), the tile and the 
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from ladder.machine import driver
 
 H200 = 132   # multiprocessors, where there is no GPU
+AnyTile = TypeVar("AnyTile")   # a Tile, or another with m and n
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,15 +27,15 @@ class Tile:
     shared_bytes = 0   # of dynamic shared memory
 
     @property
-    def threads(self):
+    def threads(self) -> int:
         return self.m // self.thread_m * (self.n // self.thread_n)
 
     @property
-    def shares(self):
+    def shares(self) -> int:
         """What it counts when the splits of a weight gradient are chosen: its warps."""
         return self.threads // 32
 
-    def defines(self, **wide):
+    def defines(self, **wide: int) -> tuple[str, ...]:
         """wide: {macro: what else is fixed when the kernel is compiled, as that an operand is read 16 bytes at a time}."""
         sizes = {"TILE_M": self.m, "TILE_N": self.n, "THREAD_M": self.thread_m, "THREAD_N": self.thread_n}
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
@@ -42,19 +45,19 @@ LARGE, TALL, SQUARE = Tile(128, 128, 8, 8), Tile(128, 64, 8, 8), Tile(64, 64, 8,
 TIMES = {LARGE: 1.0, TALL: 0.55, SQUARE: 0.38}   # of a block, in the first's, predicted (docs/prediction.md)
 
 
-def multiprocessors():
+def multiprocessors() -> int:
     """Of this machine's GPU, or of an H200."""
     size = driver.gpu_size()
     return size.multiprocessors if size else H200
 
 
-def quickest(times, rows, columns, gpu, products=1):
+def quickest(times: Mapping[AnyTile, float], rows: int, columns: int, gpu: int, products: int = 1) -> AnyTile:
     """The tile that computes rows x columns elements in the least time; if several do, the first.
 
     times: {tile: time of a block}; gpu: number of its multiprocessors; products: such products in one launch. The fullest
     multiprocessor decides: on 108, 128 blocks take the time of two.
     """
-    def time(tile):
+    def time(tile: Any) -> float:
         blocks = products * math.ceil(rows / tile.m) * math.ceil(columns / tile.n)
         return math.ceil(blocks / gpu) * times[tile]
 

@@ -16,6 +16,9 @@ import math
 import pathlib
 import platform
 import tomllib
+import types
+from collections.abc import Mapping
+from typing import Any
 
 from ladder.errors import UserError, one_line
 from ladder.files import read
@@ -50,7 +53,7 @@ class Variant:
     precision: str = "float32"
 
     @property
-    def on_tensor_cores(self):
+    def on_tensor_cores(self) -> bool:
         return self.oldest >= TENSOR_CORES
 
 
@@ -85,7 +88,7 @@ VARIANTS = {
 }
 
 
-def _own_rungs(kernels=ROOT / "kernels"):
+def _own_rungs(kernels: pathlib.Path = ROOT / "kernels") -> dict[str, Variant]:
     """Name -> Variant of the rungs with a file kernels/NAME/rung.toml, which has `technique` and `below`; by name.
 
     `make rung` writes it, so that a rung of one's own changes no file of the project.
@@ -93,7 +96,7 @@ def _own_rungs(kernels=ROOT / "kernels"):
     return {path.parent.name: _own_rung(path) for path in sorted(kernels.glob(f"*/{ROW}"))}
 
 
-def _own_rung(path):
+def _own_rung(path: pathlib.Path) -> Variant:
     place = f"kernels/{path.parent.name}/{ROW}"
     try:
         row = tomllib.loads(read(path, 10_000).decode())
@@ -108,27 +111,27 @@ def _own_rung(path):
 VARIANTS |= _own_rungs()
 
 
-def computes_on_gpu(params):
+def computes_on_gpu(params: Mapping[str, Any]) -> bool:
     """True if a stage with these parameters uses a GPU."""
     on_gpu = params.get("backend") == "cuml" or params.get("array_library") == "cupy"
     return on_gpu or uses_gpu(params.get("variant"))
 
 
-def uses_gpu(variant):
+def uses_gpu(variant: str | None) -> bool:
     return variant in VARIANTS and VARIANTS[variant].executor == "cuda"
 
 
-def is_for_auto(variant):
+def is_for_auto(variant: str) -> bool:
     """Whether `auto` may take this rung."""
     return VARIANTS[variant].role == "rung"
 
 
-def rung(variant):
+def rung(variant: str) -> types.ModuleType:
     """The module rungs/<variant>.py, imported by name so that a variant's version depends on its own rung only."""
     return importlib.import_module(f"ladder.rungs.{variant}")
 
 
-def candidates(precision, results="results"):
+def candidates(precision: str, results: str | pathlib.Path = "results") -> dict[str, str]:
     """Variant -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
     fastest = _recorded(pathlib.Path(results, RECORD), precision)
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
@@ -137,27 +140,27 @@ def candidates(precision, results="results"):
     return found | {variant: advice for variant in [*rungs, "cpu"] if variant not in found and not _unfit(variant)}
 
 
-def _runs_on_any_gpu(variant):
+def _runs_on_any_gpu(variant: str) -> bool:
     """Whether `auto` tries it before anything was measured: which GPU gains by tensor cores, only a measurement tells."""
     return is_for_auto(variant) and uses_gpu(variant) and VARIANTS[variant].oldest == OLDEST_GPU
 
 
-def _fits(variant, precision):
+def _fits(variant: str, precision: str) -> bool:
     return VARIANTS[variant].precision in ("float32", precision)
 
 
-def machine():
+def machine() -> dict[str, str | None]:
     """This host and its GPU, for which a measurement in RECORD is valid."""
     gpu = driver.gpu()
     return {"host": platform.node(), "gpu": gpu and gpu.name}
 
 
-def available():
+def available() -> list[str]:
     """The variants that this machine can run, in ladder order."""
     return [variant for variant in VARIANTS if unavailable(variant) is None]
 
 
-def unavailable(variant):
+def unavailable(variant: str) -> str | None:
     """One line: why this machine cannot run the variant, and the alternatives; None if it can."""
     reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)() or _unfit(variant)
     if reason is None:
@@ -167,7 +170,7 @@ def unavailable(variant):
     return f"variant {variant} {reason}; set variant to {', '.join(['auto', *others[:-1]])} or {others[-1]}"
 
 
-def no_gpu():
+def no_gpu() -> str | None:
     """Why no GPU rung can run here, as the end of a sentence; None if one can. NVRTC is left to the executor to check."""
     if driver.gpu_count() == 0:
         return "needs an NVIDIA GPU and no driver answers here"
@@ -181,13 +184,13 @@ def no_gpu():
     return _outside(OLDEST_GPU)
 
 
-def _unfit(variant):
+def _unfit(variant: str) -> str | None:
     """Why the GPU here is none for the variant, as the end of a sentence; None if it is one."""
     found = VARIANTS[variant]
     return _outside(found.oldest, found.newest) if found.executor == "cuda" else None
 
 
-def _outside(oldest, newest=None):
+def _outside(oldest: int, newest: int | None = None) -> str | None:
     gpu = driver.gpu()
     if oldest <= int(gpu.architecture.removeprefix("sm_")) <= (newest or math.inf):
         return None
@@ -195,11 +198,11 @@ def _outside(oldest, newest=None):
     return f"needs a GPU of {wanted}, and the {gpu.name} here is {gpu.architecture}"
 
 
-def _no_numba():
+def _no_numba() -> str | None:
     return None if _installed("numba") else "needs Numba, not installed here (pip install -r envs/cpu.txt)"
 
 
-def _cupy_toolkit():
+def _cupy_toolkit() -> int | None:
     """Major CUDA version of the installed CuPy; None without CuPy, 0 if its package does not say."""
     if not _installed("cupy"):
         return None
@@ -207,7 +210,7 @@ def _cupy_toolkit():
     return next((major for major in CUPY_FOR if f"cupy-cuda{major}x" in packages), 0)
 
 
-def _recorded(path, precision):
+def _recorded(path: pathlib.Path, precision: str) -> str | None:
     """The fastest variant of this precision recorded for this machine if it can run now, else None."""
     try:
         record = json.loads(path.read_text("utf-8"))
@@ -219,5 +222,5 @@ def _recorded(path, precision):
         return None
 
 
-def _installed(package):
+def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None

@@ -11,8 +11,11 @@ import os
 import pathlib
 import shutil
 import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
@@ -25,6 +28,7 @@ from ladder.store.disk import replacing, write_atomically
 from ladder.store.manifests import COMPLETE, MANIFEST
 
 LOCK = ".lock"
+Tensors = dict[str, npt.NDArray[Any]]
 
 
 class Artifact:
@@ -33,42 +37,43 @@ class Artifact:
     Raises UserError if the folder holds no finished artifact, and on access to a file that differs from the manifest.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | pathlib.Path) -> None:
         self.folder = pathlib.Path(folder)
-        self.manifest = manifests.read(self.folder)
-        if self.manifest is None:
+        manifest = manifests.read(self.folder)
+        if manifest is None:
             raise UserError(f"{self.folder} holds no finished artifact; run the stage that makes it")
-        self._checked = set()
+        self.manifest = manifest
+        self._checked: set[str] = set()
 
     @property
-    def version(self):
+    def version(self) -> str:
         return self.folder.name
 
     @property
-    def metrics(self):
+    def metrics(self) -> dict[str, Any]:
         return self.manifest["metrics"]
 
     @property
-    def failed(self):
+    def failed(self) -> str:
         """Why its run failed, in one line (then there are no files); '' if it succeeded."""
         return self.manifest.get("failed", "")
 
-    def path(self, name):
+    def path(self, name: str) -> pathlib.Path:
         """Path of the file `name`, after its size and sha256 were verified against the manifest."""
         if name not in self._checked:
             manifests.check(self.folder, name, self.manifest["files"])
             self._checked.add(name)
         return self.folder / name
 
-    def array(self, name):
+    def array(self, name: str) -> npt.NDArray[Any]:
         """The .npy file `name`, memory-mapped read-only."""
         return np.load(self.path(name), mmap_mode="r", allow_pickle=False)
 
-    def tensors(self, name):
+    def tensors(self, name: str) -> Tensors:
         """The safetensors file `name` as a dict of arrays."""
         return load_tensors(self.path(name))
 
-    def json(self, name):
+    def json(self, name: str) -> Any:
         return json.loads(self.path(name).read_text("utf-8"))
 
 
@@ -81,37 +86,37 @@ class Making:
     libraries: package -> version of the libraries that compute.
     """
 
-    def __init__(self, folder, spec):
+    def __init__(self, folder: pathlib.Path, spec: dict[str, Any]) -> None:
         self.folder = folder
         self.spec = spec
         self.complete = False
         self.failed = ""
-        self.metrics = {}
-        self.notes = {}
+        self.metrics: dict[str, Any] = {}
+        self.notes: dict[str, Any] = {}
         self.threads = 1
-        self.libraries = {}
+        self.libraries: dict[str, str] = {}
         self.seconds = 0.0
         self.seconds_compiling = 0.0   # beside `seconds`
         self.seconds_before = 0.0   # spent on this artifact by interrupted runs
-        self._files = {}
+        self._files: dict[str, dict[str, Any]] = {}
 
-    def file(self, name):
+    def file(self, name: str) -> contextlib.AbstractContextManager[pathlib.Path]:
         """Context manager: a path to write to, renamed to `name` once it is complete and on the disk."""
         return self._written(name)
 
-    def write_bytes(self, name, data):
+    def write_bytes(self, name: str, data: bytes) -> None:
         with self.file(name) as path:
             path.write_bytes(data)
 
-    def write_json(self, name, value):
+    def write_json(self, name: str, value: Any) -> None:
         self.write_bytes(name, (json.dumps(value, indent=1) + "\n").encode())
 
-    def write_array(self, name, array):
+    def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
         with self.new_array(name, array.shape, array.dtype) as out:
             out[...] = array
 
     @contextlib.contextmanager
-    def new_array(self, name, shape, dtype):
+    def new_array(self, name: str, shape: Iterable[int], dtype: npt.DTypeLike) -> Iterator[npt.NDArray[Any]]:
         """Context manager: a writable memory-mapped .npy file of this shape and dtype, to be filled piece by piece."""
         shape = tuple(int(n) for n in shape)
         with self._written(name, shape=list(shape), dtype=np.dtype(dtype).name) as path:
@@ -121,18 +126,18 @@ class Making:
             out.flush()
             del out
 
-    def write_tensors(self, name, tensors):
+    def write_tensors(self, name: str, tensors: Tensors) -> None:
         """A dict of arrays as safetensors."""
         with self.file(name) as path:
             save_tensors(path, tensors)
 
     @contextlib.contextmanager
-    def _written(self, name, **facts):
+    def _written(self, name: str, **facts: Any) -> Iterator[pathlib.Path]:
         with replacing(self.folder / name) as path:
             yield path
         self._files[name] = facts
 
-    def _manifest(self):
+    def _manifest(self) -> dict[str, Any]:
         return {
             "version": self.folder.name,
             "spec": self.spec,
@@ -151,7 +156,7 @@ class Making:
 
 
 @contextlib.contextmanager
-def making(folder, spec, remake=False):
+def making(folder: str | pathlib.Path, spec: dict[str, Any], remake: bool = False) -> Iterator[Making]:
     """Make the artifact `folder` under its lock; the manifest is written last, and only if the block raises nothing.
 
     If another process is making it, log that, wait, and take its result (`Making.complete`). With `remake`, the artifact
@@ -181,7 +186,7 @@ def making(folder, spec, remake=False):
 
 
 @contextlib.contextmanager
-def locked(path, waiting):
+def locked(path: pathlib.Path, waiting: str) -> Iterator[None]:
     """Hold an exclusive lock on the file `path`, logging `waiting` if it has to wait. The lock ends with the process."""
     with open(path, "w", encoding="utf-8") as lock:
         try:
@@ -192,14 +197,14 @@ def locked(path, waiting):
         yield
 
 
-def reserve(path):
+def reserve(path: pathlib.Path) -> None:
     """Allocate the blocks of a sparse file now: a full disk raises OSError here, but sends a fatal signal in a mapped file."""
     with open(path, "rb+") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
-def load_tensors(path):
+def load_tensors(path: str | pathlib.Path) -> Tensors:
     """A safetensors file as a dict of arrays; raises UserError if it cannot be read as one."""
     try:
         return safetensors.numpy.load_file(path)
@@ -207,14 +212,14 @@ def load_tensors(path):
         raise UserError(f"{path} is not a readable safetensors file: {error}") from error
 
 
-def save_tensors(path, tensors, metadata=None):
+def save_tensors(path: str | pathlib.Path, tensors: Tensors, metadata: dict[str, str] | None = None) -> None:
     """Write a dict of arrays, and a dict of texts as metadata, as safetensors; raises OSError if the disk is full."""
     # To bytes first: the library reports a full disk as a format error when it writes to a file itself.
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     pathlib.Path(path).write_bytes(safetensors.numpy.save(contiguous, metadata))
 
 
-def _finished(folder, spec):
+def _finished(folder: pathlib.Path, spec: dict[str, Any]) -> dict[str, Any] | None:
     """The manifest of the undamaged artifact of this spec that `folder` holds; None without one."""
     for name in (COMPLETE, MANIFEST):
         try:
@@ -230,21 +235,21 @@ def _finished(folder, spec):
     return None
 
 
-def _remove_all_but(folder, kept):
+def _remove_all_but(folder: pathlib.Path, kept: Collection[str]) -> None:
     """Remove the folder's other files: checkpoints and leftovers of interrupted writes."""
     for path in folder.iterdir():
         if path.name not in kept and not path.is_dir():
             path.unlink()
 
 
-def _remove_folders(folder):
+def _remove_folders(folder: pathlib.Path) -> None:
     """Remove what stands in the way of an artifact's files: it has no folders of its own."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
 
 
-def publish(folder, manifest):
+def publish(folder: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Write the manifest under its second name, and under its first one when nothing is left that it does not name.
 
     Snakemake takes an artifact with the first name for finished: its stage, which removes the rest, does not run again.

@@ -12,6 +12,8 @@ import pathlib
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from typing import Any, Literal, overload
 
 from ladder import progress
 from ladder.errors import UserError, one_line
@@ -23,7 +25,7 @@ from ladder.store import cache, programs
 SECONDS = 300   # time limit of a check
 MOST_SHOWN = 400   # characters of a reason
 NOTE = "first_use"   # in the notes of an artifact
-_outcomes = {}   # of this process, by the check's path: also those that are not kept
+_outcomes: dict[pathlib.Path, dict[str, Any]] = {}   # of this process, by the check's path: also those that are not kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,29 +41,37 @@ class Check:
     how: str
     module: str
     function: str
-    arguments: tuple
-    key: dict
+    arguments: tuple[Any, ...]
+    key: dict[str, Any]
 
     @property
-    def path(self):
+    def path(self) -> pathlib.Path:
         text = json.dumps(self.key, sort_keys=True)
         return cache.folder("checks") / f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
-def machine(packages):
+def machine(packages: Iterable[str]) -> dict[str, Any]:
     """The part of a key that describes this machine: GPU, driver, and the versions of the `packages`."""
     gpu = driver.gpu()
     return {"gpu": gpu and gpu.name, "driver": driver.version(), "cuda": driver.cuda_version(),
             "packages": libraries.versions(packages)}
 
 
-def code(module, *files):
+def code(module: str, *files: Iterable[str]) -> str:
     """The part of a key that describes the program: a digest of the module, of all that it imports, and of other files."""
     paths = sorted(closure(SCRIPTS / f"{module.replace('.', '/')}.py").union(*files))
     return hashlib.sha256("".join(map(programs.digest, paths)).encode()).hexdigest()[:16]
 
 
-def outcome(check, makes=True):
+@overload
+def outcome(check: Check, makes: Literal[True] = True) -> dict[str, Any]: ...
+
+
+@overload
+def outcome(check: Check, makes: bool) -> dict[str, Any] | None: ...
+
+
+def outcome(check: Check, makes: bool = True) -> dict[str, Any] | None:
     """The outcome of a check with the time when it was `made`: as it was kept, or of a check that is made now.
 
     makes: whether one that was never made is; if not, it is None.
@@ -76,13 +86,13 @@ def outcome(check, makes=True):
     return _outcomes[check.path]
 
 
-def refusal(check, found):
+def refusal(check: Check, found: dict[str, Any]) -> str:
     """Why what is checked must not be used, in one line."""
     again = "" if found["passing"] else f", kept in {check.path}: remove it to check again"
     return f"{found['fault']} (checked {found['made']}{again})"
 
 
-def require(check, instead):
+def require(check: Check, instead: str) -> dict[str, Any]:
     """What the notes of an artifact say of a check that has to pass; else raises UserError. instead: what to do, in words."""
     found = outcome(check)
     if not found["passed"]:
@@ -91,10 +101,10 @@ def require(check, instead):
     return {NOTE: {key: found[key] for key in ("name", "made", "seconds", "summary")}}
 
 
-def _kept(check):
+def _kept(check: Check) -> dict[str, Any] | None:
     """The outcome in the cache; None without one, and for a file that is damaged or of another key."""
     try:
-        found = json.loads(check.path.read_text("utf-8"))
+        found: dict[str, Any] = json.loads(check.path.read_text("utf-8"))
         if found["key"] != json.loads(json.dumps(check.key)):
             return None
         texts = [found[name] for name in ("name", "summary", "fault", "made")]
@@ -104,7 +114,7 @@ def _kept(check):
         return None
 
 
-def _make(check):
+def _make(check: Check) -> dict[str, Any]:
     if not log.handlers:   # in the Snakefile
         progress.start_logging()
     log.info("checking %s: %s", check.name, check.how)
@@ -119,7 +129,7 @@ def _make(check):
     return found
 
 
-def _call(check):
+def _call(check: Check) -> dict[str, Any]:
     """What the check's function returns, or what kept it from returning."""
     from ladder.machine import worker  # here, because every command imports this module
 
@@ -130,7 +140,7 @@ def _call(check):
         except worker.Failed as error:
             return _failed(check, str(error), passing=True)
         try:
-            found = process.call(check.function, *check.arguments, limit=SECONDS)
+            found: dict[str, Any] = process.call(check.function, *check.arguments, limit=SECONDS)
         except worker.Failed as error:
             last = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             reason = f"it hung and {error}" if error.timed_out else " - ".join([str(error), *last])
@@ -142,6 +152,6 @@ def _call(check):
         return found
 
 
-def _failed(check, reason, passing):
+def _failed(check: Check, reason: str, passing: bool) -> dict[str, Any]:
     return {"passed": False, "fault": one_line(f"{check.name} could not be checked: {reason}", MOST_SHOWN), "passing": passing,
             "summary": ""}

@@ -8,6 +8,8 @@ import hashlib
 import json
 import pathlib
 import re
+from collections.abc import Container, Mapping
+from typing import Any
 
 from ladder.store import manifests
 
@@ -17,7 +19,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
         "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"},
         "features": {"variant": "features_variant"}, "shifted": {"variant": "features_variant"}}
 # Defaults that a stage's parameters omit.
-UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
+UNSAID: dict[str, dict[str, Any]] = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
@@ -30,26 +32,26 @@ CONTROLS = ("random", "pixels")   # suffixes of the roles of control runs, as th
 class Store:
     """The artifacts below the folder `results`; each manifest is read once, on first use."""
 
-    def __init__(self, results):
+    def __init__(self, results: str | pathlib.Path) -> None:
         self.results = pathlib.Path(results)
-        self.manifest = functools.cache(self.manifest)
-        self.folders = functools.cache(self.folders)
+        self.manifest = functools.cache(self.manifest)   # type: ignore[method-assign]   # of this Store alone
+        self.folders = functools.cache(self.folders)   # type: ignore[method-assign]   # of this Store alone
 
-    def folders(self):
+    def folders(self) -> dict[str, pathlib.Path]:
         """Version -> its folder, unfinished artifacts included."""
         return {folder.name: folder for stage in _below(self.results) for folder in _below(stage)
                 if manifests.VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]}
 
-    def stage(self, version):
+    def stage(self, version: str) -> str | None:
         """The stage of this version, None if there is no such folder."""
         return self.folders()[version].parent.name if version in self.folders() else None
 
-    def manifest(self, version):
+    def manifest(self, version: str) -> dict[str, Any] | None:
         """The manifest of a finished artifact; None if it is missing or damaged."""
         folder = self.folders().get(version)
         return manifests.read_if_whole(folder) if folder else None
 
-    def damage(self, version):
+    def damage(self, version: str) -> str:
         """What is wrong with the manifest of an artifact, in words; '' if it is whole or not there."""
         try:
             manifests.read(self.folders()[version])
@@ -57,16 +59,16 @@ class Store:
             return damage.brief
         return ""
 
-    def parents(self, version):
+    def parents(self, version: str) -> dict[str, str]:
         """Name -> version of each parent; empty if the manifest cannot be read."""
         manifest = self.manifest(version)
         return manifest["spec"]["parents"] if manifest else {}
 
-    def ancestors(self, version):
+    def ancestors(self, version: str) -> list[str]:
         """The version and all its ancestors, each once, parents before children."""
-        found = {}
+        found: dict[str, None] = {}
 
-        def visit(one):
+        def visit(one: str) -> None:
             if one not in found:
                 found[one] = None
                 for parent in self.parents(one).values():
@@ -77,17 +79,17 @@ class Store:
         visit(version)
         return list(found)
 
-    def settings(self, report):
+    def settings(self, report: str) -> dict[str, Any]:
         """Configuration key -> value, for all keys that can change the run of a report version."""
-        roles = {"report": report, **self.parents(report)}
+        roles: dict[str, Any] = {"report": report, **self.parents(report)}
         if "initial" not in roles and (made := roles.get("patches", roles.get("train"))):   # reports of earlier releases
             roles["initial"] = self.parents(made).get("initial")
         return settings({role: self.manifest(version) for role, version in roles.items()})
 
 
-def settings(roles):
+def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
     """Configuration key -> value, for all keys that can change a run; roles: role -> manifest or None."""
-    found = {}
+    found: dict[str, Any] = {}
     for role, manifest in roles.items():
         if manifest and "_" not in role:
             found |= UNSAID.get(role, {})
@@ -112,17 +114,17 @@ def settings(roles):
     return found
 
 
-def judge(roles):
+def judge(roles: Container[str]) -> str | None:
     """Which of these roles is the classifier of features that judges a run and its controls; None without any."""
     return next((role for role in JUDGES if role in roles), None)
 
 
-def answering(roles):
+def answering(roles: Container[str]) -> str | None:
     """Which of these roles has a run's predictions: the network if it classifies, else the judge; None without any."""
     return "evaluate" if "evaluate" in roles else judge(roles)
 
 
-def start_file(manifest):
+def start_file(manifest: dict[str, Any]) -> dict[str, str] | None:
     """{"file": name, "sha256": its first DIGITS} of the file that an artifact of stage `initial` was read from.
 
     None for random weights. An earlier release did not record the name.
@@ -131,7 +133,7 @@ def start_file(manifest):
     return {"file": manifest.get("metrics", {}).get("file", "a file"), "sha256": sha256[:DIGITS]} if sha256 else None
 
 
-def _below(folder):
+def _below(folder: pathlib.Path) -> list[pathlib.Path]:
     """The subfolders of a folder, sorted by name; symbolic links are left out."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())

@@ -15,6 +15,8 @@ import pathlib
 import re
 import shutil
 import stat
+from collections.abc import Iterable
+from typing import Any, BinaryIO
 
 from ladder.errors import UserError
 from ladder.store import disk
@@ -45,18 +47,18 @@ class Damaged(UserError):
     path: the file; fault: what is wrong with it; brief: both, for a page that names the artifact itself.
     """
 
-    def __init__(self, path, fault):
+    def __init__(self, path: pathlib.Path, fault: str | None) -> None:
         super().__init__(f"{path} is damaged ({fault}); the command that needs it makes it again")
         self.path, self.fault, self.brief = path, fault, f"{path.name}: {fault}"
 
 
-def encoded(manifest):
+def encoded(manifest: dict[str, Any]) -> bytes:
     """The bytes of a manifest file with this content, its digest included; an old digest is replaced."""
     rest = _text({key: value for key, value in manifest.items() if key != "digest"})
     return b"{\n" + f' "digest": "{hashlib.sha256(rest).hexdigest()}",\n'.encode() + rest.removeprefix(b"{\n")
 
 
-def read(folder, names=(MANIFEST, COMPLETE)):
+def read(folder: str | pathlib.Path, names: Iterable[str] = (MANIFEST, COMPLETE)) -> dict[str, Any] | None:
     """The manifest of a finished artifact, None without one; raises Damaged.
 
     For a moment it may exist under its second name only: another run that planned to make this artifact has removed its
@@ -74,7 +76,7 @@ def read(folder, names=(MANIFEST, COMPLETE)):
     return None
 
 
-def decoded(path):
+def decoded(path: pathlib.Path) -> dict[str, Any]:
     """The content of a manifest file, of any artifact; raises Damaged, and FileNotFoundError without one."""
     try:
         with open_plain(path) as file:
@@ -89,7 +91,7 @@ def decoded(path):
     if hashlib.sha256(b"{\n" + data[head.end():]).hexdigest() != head[1].decode():
         raise Damaged(path, "its digest is not that of its content")
     try:
-        manifest = json.loads(data)
+        manifest: dict[str, Any] = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Damaged(path, "it is not JSON") from error
     if fault := _fault(manifest, SHAPE) or _fault_of_files(manifest["files"]):
@@ -97,7 +99,7 @@ def decoded(path):
     return manifest
 
 
-def open_plain(path):
+def open_plain(path: pathlib.Path) -> BinaryIO:
     """A plain file, opened for reading; raises Damaged for a FIFO, which would be waited for, a device or a folder."""
     file = open(path, "rb", opener=lambda name, mode: os.open(name, mode | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -106,14 +108,14 @@ def open_plain(path):
     return file
 
 
-def read_if_whole(folder):
+def read_if_whole(folder: str | pathlib.Path) -> dict[str, Any] | None:
     """The manifest of a finished artifact, None if there is none or it is damaged."""
     with contextlib.suppress(Damaged):
         return read(folder)
     return None
 
 
-def verify(folder, thoroughly=False):
+def verify(folder: str | pathlib.Path, thoroughly: bool = False) -> None:
     """Check that a finished artifact is whole; a folder without a manifest passes. Raises Damaged at the first fault.
 
     A file of the recorded size and time counts as whole, unless `thoroughly`. One of another time is read and, if it is whole,
@@ -130,7 +132,7 @@ def verify(folder, thoroughly=False):
     _mend_second_copy(folder)
 
 
-def has_whole_files(folder, manifest):
+def has_whole_files(folder: str | pathlib.Path, manifest: dict[str, Any]) -> bool:
     """Whether the files that a manifest names have their recorded sizes and, where their times differ, their content."""
     try:
         for name in manifest["files"]:
@@ -140,7 +142,7 @@ def has_whole_files(folder, manifest):
     return True
 
 
-def check(folder, name, files, thoroughly=True):
+def check(folder: pathlib.Path, name: str, files: dict[str, dict[str, Any]], thoroughly: bool = True) -> None:
     """Check a file of an artifact against `files` of its manifest; raises Damaged."""
     path, facts = folder / name, files.get(name)
     if facts is None:
@@ -161,22 +163,23 @@ def check(folder, name, files, thoroughly=True):
         raise Damaged(path, error.strerror) from error
     # The time tells the next check which files to read, so a damaged file must have another one than the manifest records.
     if whole != timely:
+        times: dict[str, Any] = {"ns": (found.st_atime_ns, facts["mtime_ns"])} if whole else {}
         with contextlib.suppress(OSError):   # the results of somebody else
-            os.utime(path, **({"ns": (found.st_atime_ns, facts["mtime_ns"])} if whole else {}))
+            os.utime(path, **times)
     if not whole:
         raise Damaged(path, "its checksum is not its manifest's")
 
 
-def facts(path):
+def facts(path: pathlib.Path) -> dict[str, Any]:
     """What a manifest says of a file that is complete."""
     return {"bytes": path.stat().st_size, "sha256": disk.sha256(path), "mtime_ns": path.stat().st_mtime_ns}
 
 
-def _text(value):
+def _text(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode()
 
 
-def _fault(value, shape):
+def _fault(value: Any, shape: type[Any] | tuple[type[Any], ...] | dict[str, Any]) -> str | None:
     """What keeps a value from having a shape, in words; None if nothing does."""
     if not isinstance(shape, dict):
         fits = isinstance(value, shape) and not isinstance(value, bool)
@@ -189,7 +192,7 @@ def _fault(value, shape):
     return next((f"{key}: {fault}" for key, inner in shape.items() if (fault := _fault(value[key], inner))), None)
 
 
-def _fault_of_files(files):
+def _fault_of_files(files: dict[str, Any]) -> str | None:
     """What keeps `files` of a manifest from being plain files of its folder, in words; None if nothing does."""
     if fault := _fault(files, dict.fromkeys(files, FILE)):
         return fault
@@ -202,7 +205,7 @@ def _fault_of_files(files):
     return None
 
 
-def _mend_second_copy(folder):
+def _mend_second_copy(folder: pathlib.Path) -> None:
     written, second = (folder / MANIFEST).read_bytes(), folder / COMPLETE
     try:
         if second.stat().st_size == len(written) and second.read_bytes() == written:

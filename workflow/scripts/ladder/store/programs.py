@@ -8,6 +8,7 @@ import ast
 import functools
 import hashlib
 import re
+from typing import cast
 
 from ladder.errors import UserError
 from ladder.sources import ROOT
@@ -22,7 +23,7 @@ CACHED = "programs-1"
 
 
 @functools.cache
-def digest(path):
+def digest(path: str) -> str:
     """16 hex digits of the sha256 of what the source file `path`, relative to the root, does; the same for every Python.
 
     Raises UserError where the file is missing or is no Python.
@@ -47,7 +48,7 @@ def digest(path):
     return text
 
 
-def tree(program):
+def tree(program: str | bytes) -> str:
     """Text of a Python program's syntax tree without docstrings, as ast.dump writes one but the same for every Python.
 
     program: str or bytes; raises SyntaxError or ValueError.
@@ -55,7 +56,7 @@ def tree(program):
     return _written(ast.parse(program))
 
 
-def _written(node):
+def _written(node: object) -> str:
     if isinstance(node, list):
         return "[" + ",".join(map(_written, node)) + "]"
     if not isinstance(node, ast.AST):
@@ -68,22 +69,22 @@ def _written(node):
     return f"{type(node).__name__}(" + ",".join(f"{name}={_written(value)}" for name, value in fields.items()) + ")"
 
 
-def _joined(values):
+def _joined(values: list[ast.expr]) -> list[ast.expr]:
     """The parts of an f-string with consecutive texts as one and none empty; Python 3.12.1 cuts them at doubled braces."""
-    joined = []
+    joined: list[ast.expr] = []
     for part in values:
         if isinstance(part, ast.Constant) and joined and isinstance(joined[-1], ast.Constant):
-            joined[-1] = ast.Constant(joined[-1].value + part.value)
+            joined[-1] = ast.Constant(cast(str, joined[-1].value) + cast(str, part.value))
         elif not isinstance(part, ast.Constant) or part.value:
             joined.append(part)
     return joined
 
 
-def without_comments(text):
+def without_comments(text: str) -> str:
     """CUDA C++ without comments, trailing spaces and empty lines."""
     lines = CUDA_COMMENT.sub(lambda match: match[1] or " ", text).splitlines()
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def _hash(content):
+def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:LENGTH]

@@ -13,7 +13,10 @@ import os
 import pathlib
 import shlex
 import shutil
+import tarfile
 import time
+from collections.abc import Callable, Collection, Iterator
+from typing import IO, Any
 
 from ladder.errors import UserError
 from ladder.files import shown
@@ -30,6 +33,8 @@ MOST_LISTED = 1 << 30   # bytes of all manifests of another machine
 MOST_ARTIFACTS = 100_000
 MOST_REFUSED = 1000     # members of a tar that nobody asked for
 HEADERS = 32 << 10      # bytes of a member of a tar beside its content
+Say = Callable[[str], None]
+Bring = Callable[[pathlib.Path, pathlib.Path, int], None]
 
 
 @dataclasses.dataclass
@@ -40,14 +45,14 @@ class Pulled:
     sent -> the reason; fault: why the pull ended early, '' if it did not.
     """
 
-    taken: list = dataclasses.field(default_factory=list)
-    here: list = dataclasses.field(default_factory=list)
-    left: dict = dataclasses.field(default_factory=dict)
-    refused: dict = dataclasses.field(default_factory=dict)
+    taken: list[str] = dataclasses.field(default_factory=list)
+    here: list[str] = dataclasses.field(default_factory=list)
+    left: dict[str, str] = dataclasses.field(default_factory=dict)
+    refused: dict[str, str] = dataclasses.field(default_factory=dict)
     fault: str = ""
 
 
-def pull(source, results, stages, say):
+def pull(source: str, results: str | pathlib.Path, stages: Collection[str], say: Say) -> Pulled:
     """Take what `results` lacks of the artifacts of these stages from `source`: a folder, or HOST:FOLDER by ssh.
 
     The folder is a results folder or that of a project. say: gets lines of progress. Raises UserError where the source cannot
@@ -61,17 +66,17 @@ def pull(source, results, stages, say):
         wanted = _wanted(folder, results, stages, pulled)
         _check_room(results, wanted)
         progress = _Progress(wanted, source, say)
-        _take(wanted, folder, results, pulled, lambda *file: _copy(*file, progress))
+        _take(wanted, folder, results, pulled, lambda there, temporary, count: _copy(there, temporary, count, progress))
     return pulled
 
 
-def is_remote(source):
+def is_remote(source: str) -> bool:
     """Whether `source` is HOST:FOLDER."""
     host, colon, _ = source.partition(":")
     return bool(colon) and "/" not in host
 
 
-def _folder(source):
+def _folder(source: str) -> pathlib.Path:
     folder = pathlib.Path(os.path.expanduser(source))   # pathlib's raises for an unknown ~user
     if not folder.is_dir():
         raise UserError(f"from: there is no folder {shown(folder)} (seen from {shown(pathlib.Path.cwd())}); name a results "
@@ -79,9 +84,9 @@ def _folder(source):
     return folder / "results" if (folder / "results").is_dir() else folder
 
 
-def _wanted(folder, results, stages, pulled):
+def _wanted(folder: pathlib.Path, results: pathlib.Path, stages: Collection[str], pulled: Pulled) -> dict[str, dict[str, Any]]:
     """"stage/version" -> manifest of the artifacts of a results folder that can be taken, parents before children."""
-    wanted = {}
+    wanted: dict[str, dict[str, Any]] = {}
     for stage in stages:
         for there in sorted((folder / stage).glob("*")):
             if not manifests.VERSION.fullmatch(there.name) or there.name[0] != stage[0]:
@@ -99,7 +104,7 @@ def _wanted(folder, results, stages, pulled):
     return wanted
 
 
-def _manifest(folder, name):
+def _manifest(folder: pathlib.Path, name: str) -> dict[str, Any]:
     """The manifest of the artifact `name`; raises Damaged where it is another one's, and FileNotFoundError without one."""
     path = folder / manifests.MANIFEST
     manifest = manifests.decoded(path)
@@ -114,22 +119,22 @@ def _manifest(folder, name):
     return manifest
 
 
-def _check_room(results, wanted):
+def _check_room(results: pathlib.Path, wanted: dict[str, dict[str, Any]]) -> None:
     needed, free = _bytes(wanted), shutil.disk_usage(_made(results)).free
     if needed > free - ROOM:
         raise UserError(f"from: {size(needed)} to take, but only {size(free)} are free for {results}; what is here stays")
 
 
-def _bytes(wanted):
+def _bytes(wanted: dict[str, dict[str, Any]]) -> int:
     return sum(facts["bytes"] for manifest in wanted.values() for facts in manifest["files"].values())
 
 
-def _made(folder):
+def _made(folder: pathlib.Path) -> pathlib.Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _take(wanted, folder, results, pulled, bring):
+def _take(wanted: dict[str, dict[str, Any]], folder: pathlib.Path, results: pathlib.Path, pulled: Pulled, bring: Bring) -> None:
     """Take artifacts of a results folder of this machine; bring(source, temporary, bytes): makes a file of one there."""
     for name, manifest in wanted.items():
         target = results / name
@@ -144,7 +149,7 @@ def _take(wanted, folder, results, pulled, bring):
             pulled.left[name] = f"cannot be read there ({error.strerror})"
 
 
-def _take_one(folder, target, manifest, bring):
+def _take_one(folder: pathlib.Path, target: pathlib.Path, manifest: dict[str, Any], bring: Bring) -> None:
     """Bring the files under the artifact's lock, check what arrived, and write the manifest last."""
     _made(target)
     with artifacts.locked(target / artifacts.LOCK, f"another process is making {target}"):
@@ -157,7 +162,7 @@ def _take_one(folder, target, manifest, bring):
         artifacts.publish(target, manifest)
 
 
-def _check(temporary, source, facts):
+def _check(temporary: pathlib.Path, source: pathlib.Path, facts: dict[str, Any]) -> None:
     """Check what arrived from `source`, and set its time; raises Damaged."""
     try:
         manifests.check(temporary.parent, temporary.name, {temporary.name: facts})
@@ -165,7 +170,7 @@ def _check(temporary, source, facts):
         raise manifests.Damaged(source, damage.fault) from None
 
 
-def _copy(source, target, count, progress):
+def _copy(source: pathlib.Path, target: pathlib.Path, count: int, progress: "_Progress") -> None:
     """Copy a plain file of `count` bytes, which may change meanwhile."""
     if source.is_symlink():
         raise manifests.Damaged(source, "it is a link")
@@ -181,11 +186,11 @@ def _copy(source, target, count, progress):
 class _Progress:
     """A line every SAY_EVERY seconds that says how much of the artifacts has come."""
 
-    def __init__(self, wanted, source, say):
+    def __init__(self, wanted: dict[str, dict[str, Any]], source: str, say: Say) -> None:
         self._source, self._say, self._all, self._here = source, say, _bytes(wanted), 0
         self._said = time.monotonic()
 
-    def add(self, count):
+    def add(self, count: int) -> None:
         self._here += count
         if time.monotonic() - self._said > SAY_EVERY:
             self._say(f"{size(self._here)} of {size(self._all)} from {self._source}")
@@ -194,7 +199,7 @@ class _Progress:
 
 # Another machine: its manifests, then the files of the artifacts that are not here, come into a folder of their own.
 
-def _pull_by_ssh(source, results, stages, pulled, say):
+def _pull_by_ssh(source: str, results: pathlib.Path, stages: Collection[str], pulled: Pulled, say: Say) -> None:
     host, _, folder = source.partition(":")
     if not host or host.startswith("-") or not folder:
         raise UserError(f"from: {shown(source)} is not HOST:FOLDER, such as me@server:kernel-ladder")
@@ -217,7 +222,7 @@ def _pull_by_ssh(source, results, stages, pulled, say):
 
 
 @contextlib.contextmanager
-def _staging(results):
+def _staging(results: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder in `results`, removed at the end; by its name the next command removes that of a process that was killed."""
     folder = results / f".pull.{processes.owner()}.tmp"
     shutil.rmtree(folder, ignore_errors=True)   # of a process that had this number before
@@ -227,12 +232,12 @@ def _staging(results):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _quoted(folder):
+def _quoted(folder: str) -> str:
     """A folder for a shell; of the home folder, as ~ or without a leading slash, as ssh begins there."""
     return shlex.quote(folder.removeprefix("~/") or ".") if folder != "~" else "."
 
 
-def _fetch_manifests(host, command, stages, staging, pulled):
+def _fetch_manifests(host: str, command: str, stages: Collection[str], staging: pathlib.Path, pulled: Pulled) -> None:
     """Write the manifests of another machine to STAGE/VERSION/manifest.json below `staging`."""
     with remote.members(host, command, MOST_LISTED) as members:
         for count, (member, file) in enumerate(members, 1):
@@ -252,7 +257,8 @@ def _fetch_manifests(host, command, stages, staging, pulled):
                 _save(file, path)
 
 
-def _fetch(host, command, missing, staging, pulled, progress):
+def _fetch(host: str, command: str, missing: dict[str, int], staging: pathlib.Path, pulled: Pulled,
+           progress: _Progress) -> None:
     """Write files of another machine below `staging`; missing: path -> bytes, from which those that came are removed."""
     most = sum(missing.values()) + HEADERS * (len(missing) + MOST_REFUSED)
     with remote.members(host, command, most, [f"./{path}" for path in missing]) as members:
@@ -270,18 +276,18 @@ def _fetch(host, command, missing, staging, pulled, progress):
                 progress.add(member.size)
 
 
-def _name(member):
+def _name(member: tarfile.TarInfo) -> str:
     return member.name.removeprefix("./")
 
 
-def _refuse(member, reason, pulled):
+def _refuse(member: tarfile.TarInfo, reason: str, pulled: Pulled) -> None:
     """Pass over a member; raises UserError where there are too many."""
     pulled.refused[shown(_name(member))] = f"it is {kind}" if (kind := tars.kind(member)) else reason
     if len(pulled.refused) > MOST_REFUSED:
         raise UserError(f"from: more than {MOST_REFUSED:,} files were sent that nobody asked for")
 
 
-def _save(file, path):
+def _save(file: IO[bytes], path: pathlib.Path) -> None:
     try:
         with open(path, "xb") as target:
             shutil.copyfileobj(file, target, PIECE)

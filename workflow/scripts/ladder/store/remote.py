@@ -7,6 +7,8 @@ import subprocess
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from typing import IO, cast
 
 from ladder.errors import UserError
 from ladder.progress import duration
@@ -15,10 +17,11 @@ from ladder.store import tars
 SILENCE = 120   # seconds for the next record of a tar, 10 kB; a password can be typed in them
 ENDING = 10     # seconds for ssh to end after all has come
 READS_AT_END = 10   # tarfile reads on to the end of a member, wherever its header says that it is
+Member = tuple[tarfile.TarInfo, IO[bytes] | None]
 
 
 @contextlib.contextmanager
-def members(host, command, most, names=()):
+def members(host: str, command: str, most: int, names: Iterable[str] = ()) -> Iterator[Iterator[Member]]:
     """Context manager: an iterator over the members of the tar that a command on another machine writes.
 
     A member is (tarfile.TarInfo, file): the file, None unless it is a plain one, is to be read before the next member. most:
@@ -33,16 +36,17 @@ def members(host, command, most, names=()):
                                        stderr=errors)
         except OSError as error:
             raise UserError(f"from: ssh cannot be started here: {error.strerror}") from None
+        output = cast(IO[bytes], process.stdout)   # it is a pipe
         fault, status = "", 0
         try:
-            yield _members(_Stream(process.stdout, most))
+            yield _members(_Stream(output, most))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = process.wait(ENDING)
         except (*tars.FAULTS, _Fault) as error:
             fault = str(error) or type(error).__name__
         finally:
             process.kill()
-            process.stdout.close()
+            output.close()
             process.wait()
         if fault or status:
             errors.seek(0)
@@ -50,8 +54,9 @@ def members(host, command, most, names=()):
             raise UserError(f"from: {host}: {said[-1] if said else fault or 'ssh failed'}")
 
 
-def _members(stream):
-    with tarfile.open(fileobj=stream, mode="r|", tarinfo=tars.Header) as archive:
+def _members(stream: "_Stream") -> Iterator[Member]:
+    file = cast(IO[bytes], stream)   # of which tarfile reads alone
+    with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Header) as archive:
         for member in archive:
             if not 0 <= member.size <= stream.left:   # tarfile would look for its end, beyond that of the stream too
                 raise _Fault(f"{member.name[:80]!a} has {member.size} bytes, more than were asked for")
@@ -70,10 +75,10 @@ class _Stream:
     left: how many bytes may still come.
     """
 
-    def __init__(self, file, most):
+    def __init__(self, file: IO[bytes], most: int) -> None:
         self._descriptor, self.left, self._reads_at_end = file.fileno(), most, 0
 
-    def read(self, count):
+    def read(self, count: int) -> bytes:
         data, end = b"", time.monotonic() + SILENCE
         while len(data) < count:
             if not select.select([self._descriptor], [], [], max(0.0, end - time.monotonic()))[0]:

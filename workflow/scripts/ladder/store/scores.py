@@ -7,6 +7,7 @@ an accuracy's meaning. Scorings on hold-out rows are recorded as such and do not
 import fcntl
 import os
 import pathlib
+from collections.abc import Mapping
 
 from ladder import progress
 from ladder.errors import UserError
@@ -16,7 +17,7 @@ NAME = "test_scores.csv"   # in results/
 COLUMNS = ("when", "stage", "version", "weights", "dataset", "data", "rows")   # rows: test or holdout
 
 
-def record(work, inputs):
+def record(work: artifacts.Making, inputs: Mapping[str, artifacts.Artifact]) -> None:
     """Append a line for the artifact `work`; inputs: its parents, among them data, and features or weights."""
     results = work.folder.parent.parent
     line = (progress.utc(), work.spec["stage"], work.folder.name,
@@ -25,12 +26,12 @@ def record(work, inputs):
     _append(results / NAME, ",".join(line) + "\n")
 
 
-def kind(data):
+def kind(data: artifacts.Artifact) -> str:
     """The rows that a data artifact has for scoring: 'test', or 'holdout' if they are training images."""
     return "holdout" if data.manifest["spec"]["params"].get("holdout") else "test"
 
 
-def lines(results):
+def lines(results: str | pathlib.Path) -> list[dict[str, str]]:
     """Every line of the record in the folder `results`, in order, as a dict by COLUMNS; empty without a record.
 
     Incomplete lines, as left by a power cut, and damaged ones are skipped. Raises UserError if the record cannot be read.
@@ -46,7 +47,7 @@ def lines(results):
     return [dict(zip(COLUMNS, line, strict=True)) for line in found if len(line) == len(COLUMNS) and line != COLUMNS]
 
 
-def _weights(results, inputs):
+def _weights(results: pathlib.Path, inputs: Mapping[str, artifacts.Artifact]) -> str:
     """Version of the weights that were scored, of the first part if features are joined; '' for raw pixels."""
     if "weights" in inputs:
         return inputs["weights"].version
@@ -56,11 +57,11 @@ def _weights(results, inputs):
     return parents.get("weights", "")
 
 
-def _in_the_way(path, error):
+def _in_the_way(path: pathlib.Path, error: OSError) -> UserError:
     return UserError(f"cannot keep the record {path}: {error.strerror}; move it away and run again")
 
 
-def _append(path, line):
+def _append(path: pathlib.Path, line: str) -> None:
     """Append a line, with the header before the first; under a lock, since another stage may append at the same time."""
     try:
         opened = open(path, "a+b")

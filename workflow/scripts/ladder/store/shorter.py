@@ -7,6 +7,7 @@ longer there was removed to be made again, and is, from its inputs alone. Standa
 
 import json
 import pathlib
+from typing import Any
 
 from ladder.machine import libraries
 from ladder.store import manifests
@@ -16,13 +17,13 @@ SCHEDULES = ("constant", "step")    # with the same learning rates for any lengt
 MADE = "made in"                    # in the log of a stage, after its artifact's version and a colon: it has made it
 
 
-def length(params):
+def length(params: dict[str, Any]) -> str:
     """The parameter with the length of a training, of its last part: 'epochs', 'steps' or 'decoder_epochs'."""
     keys = ("decoder_epochs",) if params["training"] == "patches" else ("epochs", "steps")
     return next(key for key in keys if key in params)
 
 
-def is_kept(params, ends_with_an_epoch, warmup_fits):
+def is_kept(params: dict[str, Any], ends_with_an_epoch: bool, warmup_fits: bool) -> bool:
     """Whether a longer training may go on from one of these parameters, so that STATE is written.
 
     With patience a longer one does not measure the hold-out images where this one has, after a last partial epoch. A warm-up
@@ -31,25 +32,27 @@ def is_kept(params, ends_with_an_epoch, warmup_fits):
     return params["schedule"] in SCHEDULES and warmup_fits and (ends_with_an_epoch or not params.get("patience"))
 
 
-def find(spec, version, results="results", logs="logs"):
+def find(spec: dict[str, Any], version: str, results: str | pathlib.Path = "results",
+         logs: str | pathlib.Path = "logs") -> str | None:
     """The version of the longest whole training that one of this spec and version can go on from; None without one."""
     if spec["stage"] != "train" or spec["params"]["schedule"] not in SCHEDULES or _made_before(version, logs):
         return None
-    key, found = length(spec["params"]), {}
+    key = length(spec["params"])
+    found: dict[pathlib.Path, int] = {}
     for folder in pathlib.Path(results, "train").glob("*"):
         manifest = manifests.read_if_whole(folder)
         if manifest and STATE in manifest["files"] and _is_shorter(manifest, spec, key):
             found[folder] = manifest["spec"]["params"][key]
-    longest_first = sorted(found, key=found.get, reverse=True)
+    longest_first = sorted(found, key=found.__getitem__, reverse=True)
     return next((folder.name for folder in longest_first if _whole(folder)), None)
 
 
-def _made_before(version, logs):
+def _made_before(version: str, logs: str | pathlib.Path) -> bool:
     path = pathlib.Path(logs, "train", f"{version}.log")
     return path.exists() and f"{version}: {MADE} " in path.read_text(encoding="utf-8", errors="replace")
 
 
-def _is_shorter(manifest, spec, key):
+def _is_shorter(manifest: dict[str, Any], spec: dict[str, Any], key: str) -> bool:
     one, other = manifest["spec"], json.loads(json.dumps(spec))
     if one["params"].get(key, spec["params"][key]) >= spec["params"][key]:
         return False
@@ -57,7 +60,7 @@ def _is_shorter(manifest, spec, key):
     return one == other and manifest["libraries"] == libraries.installed(one["sources"])
 
 
-def _whole(folder):
+def _whole(folder: pathlib.Path) -> bool:
     try:
         manifests.verify(folder)
     except manifests.Damaged:

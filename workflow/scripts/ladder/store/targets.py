@@ -1,6 +1,7 @@
 """Targets of a run: bounds on numbers of its summary.json, reached or not. Standard library only."""
 
 import math
+from typing import Any
 
 BOUNDS = ("at_least", "at_most")
 # The numbers of summary.json, or the groups of numbers: a target names one of a group after a dot, as in seconds.train. Of a
@@ -10,22 +11,22 @@ METRICS = ("test_accuracy", "test_loss", "control_accuracy", "raw_pixel_accuracy
            "seconds", "images_per_second", "peak_memory_bytes", "epochs", "steps")
 
 
-def judged(targets, numbers):
+def judged(targets: list[dict[str, Any]], numbers: dict[str, Any]) -> list[dict[str, Any]]:
     """The targets, each with "reached", the number, None if the run has none, and "met"; numbers: summary.json."""
     return [{**target, "reached": (reached := number(numbers, target["metric"])), "met": is_met(target, reached)}
             for target in targets]
 
 
-def number(numbers, metric):
+def number(numbers: dict[str, Any], metric: str) -> float | None:
     """The number that a metric names, of a list the last; None without one."""
-    found = numbers
+    found: Any = numbers
     for name in metric.split("."):
         found = found.get(name) if isinstance(found, dict) else None
     found = found[-1] if isinstance(found, list) and found else found
     return found if isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found) else None
 
 
-def is_met(target, reached):
+def is_met(target: dict[str, Any], reached: float | None) -> bool:
     if reached is None:
         return False
     return reached >= target["at_least"] if "at_least" in target else reached <= target["at_most"]

@@ -2,19 +2,20 @@
 
 import hashlib
 import json
+from typing import Any
 
 
-def version(spec):
+def version(spec: dict[str, Any]) -> str:
     """The stage's first letter (so that no version reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
     return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
 
 
-def canonical(value):
+def canonical(value: Any) -> str:
     """JSON text, identical for equal values: keys sorted, 1.0 written as 1."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

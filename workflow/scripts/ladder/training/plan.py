@@ -9,20 +9,24 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, PRECISIONS, ByDirection, kernel_defines
 from ladder.errors import UserError
 from ladder.network import optimizers
-from ladder.network.layers import KINDS
+from ladder.network.layers import KINDS, Layer
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs import tiles
-from ladder.rungs.patterns import Gradient
+from ladder.rungs.patterns import Gradient, Launch, Pattern
 from ladder.rungs.variants import VARIANTS, rung
 from ladder.training import limits, recompute
+
+Shape = tuple[int, ...]
 
 # (pattern of the operation's name, category its time is reported under); the first match counts.
 WORK = (
@@ -68,12 +72,12 @@ class Buffer:
     """
 
     name: str
-    shape: tuple
+    shape: Shape
     dtype: str
     kind: str
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -87,20 +91,20 @@ class Step:
 
     operation: str
     layer: str
-    reads: Mapping
-    writes: Mapping
-    attributes: Mapping
+    reads: Mapping[str, str]
+    writes: Mapping[str, str]
+    attributes: Mapping[str, Any]
     flop: int = 0
-    launches: tuple = ()
+    launches: tuple[Launch, ...] = ()
     pass_: str = ""
 
     @property
-    def work(self):
+    def work(self) -> str:
         """The category its time is reported under, e.g. 'convolution forward'."""
         return next(work for pattern, work in WORK if re.search(pattern, self.operation))
 
 
-def numpy_view(memory, offset, buffer):
+def numpy_view(memory: NDArray[np.uint8], offset: int, buffer: Buffer) -> NDArray[Any]:
     """The array of a Buffer at this offset in uint8 `memory`."""
     return memory[offset:offset + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
 
@@ -118,64 +122,64 @@ class Plan:
     network: Network
     variant: str
     batch: int
-    buffers: Mapping
-    steps: tuple
-    kernels: tuple
+    buffers: Mapping[str, Buffer]
+    steps: tuple[Step, ...]
+    kernels: tuple[tuple[tuple[str, ...], str], ...]
     output: str
-    first: tuple = ()
-    places: Mapping = dataclasses.field(default_factory=dict)
+    first: tuple[Step, ...] = ()
+    places: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
-    def flop(self):
+    def flop(self) -> int:
         """Floating-point operations of one run."""
         return sum(step.flop for step in self.steps)
 
     @property
-    def launches(self):
+    def launches(self) -> list[Launch]:
         """The kernel launches of all steps, in order."""
         return [launch for step in self.steps for launch in step.launches]
 
     @property
-    def kernel_table(self):
+    def kernel_table(self) -> list[dict[str, str]]:
         """A JSON-able row for each of `kernels`: layer (e.g. 'conv1 + conv1_relu'), kernel."""
         return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]
 
-    def sharing(self, places, size):
+    def sharing(self, places: Mapping[str, int], size: int) -> "Plan":
         """This plan with the buffer SHARED of `size` bytes, in which these buffers have places."""
         buffers = {**self.buffers, SHARED: Buffer(SHARED, (size,), "uint8", "shared")}
         return dataclasses.replace(self, buffers=buffers, places=places)
 
     @property
-    def own(self):
+    def own(self) -> dict[str, Buffer]:
         """Name -> Buffer of those with memory of their own."""
         return {name: buffer for name, buffer in self.buffers.items() if name not in self.places}
 
-    def views(self, arrays, view=numpy_view):
+    def views(self, arrays: Mapping[str, Any], view: Callable[[Any, int, Buffer], Any] = numpy_view) -> dict[str, Any]:
         """Name -> array of each buffer with a place in SHARED, whose array is one of `arrays`.
 
         view: function of that array, an offset and a Buffer; by default of NumPy arrays.
         """
         return {name: view(arrays[SHARED], offset, self.buffers[name]) for name, offset in self.places.items()}
 
-    def memory(self, names):
+    def memory(self, names: Iterable[str]) -> set[str]:
         """The names of the buffers whose memory these have."""
         return {SHARED if name in self.places else name for name in names}
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """Bytes of the buffers of a step, without the data set and the counters of a run."""
         return sum(self.bytes_by_purpose().values())
 
-    def bytes_by_kind(self):
+    def bytes_by_kind(self) -> dict[str, int]:
         """Kind of buffer -> total bytes."""
-        total = {}
+        total: dict[str, int] = {}
         for buffer in self.own.values():
             total[buffer.kind] = total.get(buffer.kind, 0) + buffer.bytes
         return total
 
-    def bytes_by_purpose(self):
+    def bytes_by_purpose(self) -> dict[str, int]:
         """Purpose -> total bytes of the buffers of a step, without the data set and the counters of a run."""
-        total = {}
+        total: dict[str, int] = {}
         for kind, count in self.bytes_by_kind().items():
             if kind in PURPOSES:
                 total[PURPOSES[kind]] = total.get(PURPOSES[kind], 0) + count
@@ -198,7 +202,7 @@ class Length:
     steps_per_epoch: int
 
     @classmethod
-    def of(cls, images, batch_size, epochs, steps):
+    def of(cls, images: int, batch_size: int, epochs: int | Any, steps: int | None) -> "Length":   # Any: None beside steps
         """Of `steps` or, if that is None, of so many passes over the images, each with a smaller last batch if need be."""
         per_epoch = -(-images // batch_size)
         return cls(epochs * per_epoch if steps is None else steps, per_epoch)
@@ -217,11 +221,11 @@ class Augmentation:
     rotate: float = 0.0
     colour: float = 0.0
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return self.flip or self.crop > 0 or self.jitters
 
     @property
-    def jitters(self):
+    def jitters(self) -> bool:
         """Whether images are rotated or coloured, and so computed from several pixels in place of moved."""
         return self.rotate > 0 or self.colour > 0
 
@@ -243,7 +247,7 @@ class Settings:
     batch_size: int
     optimizer: Optimizer = Optimizer("sgd")
     learning_rate: float = 1e-3
-    schedule: Mapping = dataclasses.field(default_factory=dict)
+    schedule: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     epochs: int | None = None
     steps: int | None = None
     gradient_scale: str = "mean"
@@ -251,17 +255,18 @@ class Settings:
     seed: int = 0
     multipliers: ByDirection = EXACT
     loss_scale: float = 1
-    frozen: tuple = ()
+    frozen: tuple[str, ...] = ()
     recompute: bool = False
     multiprocessors: int | None = None
 
 
-def made_for(variant):
+def made_for(variant: str) -> ByDirection:
     """The ByDirection of the precision that a rung is made for: what measurements and checks of the rung let it multiply."""
     return PRECISIONS[VARIANTS[variant].precision]
 
 
-def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
+def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: str = "float32",
+                  fuse_update: bool = True) -> Plan:
     """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
 
     Layers that the output does not depend on, which only features read, are left out.
@@ -276,14 +281,14 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
 
-    def made(batch):
+    def made(batch: int) -> Plan:
         return _training_plan(dataclasses.replace(settings, batch_size=batch), dataset, length, dtype, fuse_update)
 
     plan = limits.within_indices(made, settings.batch_size, settings.variant)
     return recompute.recomputed(plan) if settings.recompute else plan
 
 
-def _training_plan(settings, dataset, length, dtype, fuse_update):
+def _training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: str, fuse_update: bool) -> Plan:
     network, optimizer = settings.network, settings.optimizer
     build = Builder(settings, trained_layers(network), dtype, training=True)
     build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.rung, "GRADIENTS_IN_PARTS", False)
@@ -298,28 +303,29 @@ def _training_plan(settings, dataset, length, dtype, fuse_update):
     return build.plan()
 
 
-def one_step(network, variant, batch, optimizer, recompute=False):
+def one_step(network: Network, variant: str, batch: int, optimizer: str, recompute: bool = False) -> Plan:
     """The plan of a training step of `batch` images, which are all; optimizer: its name."""
     settings = Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer(optimizer), recompute=recompute)
     return training_plan(settings, Dataset(batch, "uint8"), Length(1, 1))
 
 
-def trained_layers(network):
+def trained_layers(network: Network) -> tuple[Layer, ...]:
     """The layers that the output depends on, in execution order."""
     return network.needed_for(network.layers[-1].name)
 
 
-def learning(network, frozen=()):
+def learning(network: Network, frozen: Collection[str] = ()) -> dict[str, Shape]:
     """Parameter name -> shape for all layers that are not frozen."""
     return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
 
 
-def inference_plan(network, variant, batch, dataset, until=None, flip=False, multipliers=EXACT):
+def inference_plan(network: Network, variant: str, batch: int, dataset: Dataset, until: str | None = None, flip: bool = False,
+                   multipliers: ByDirection = EXACT) -> Plan:
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last.
 
     Raises UserError if the batch is too large for the variant.
     """
-    def made(batch):
+    def made(batch: int) -> Plan:
         settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
         build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
         build.load_batch(dataset, flip)
@@ -337,36 +343,39 @@ class Builder:
     value's gradient (`gradient_part`, `pass_gradient`); the group that produced the value first sums the parts (`gradient`).
     """
 
-    def __init__(self, settings, layers, dtype, training):
+    def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str, training: bool) -> None:
         self.network, self.variant, self.batch, self.dtype = settings.network, settings.variant, settings.batch_size, dtype
         self.layers, self.training, self.seed, self.multipliers = layers, training, settings.seed, settings.multipliers
         self.rung = rung(settings.variant)
-        self.launches = getattr(self.rung, "LAUNCHES", None)   # of a GPU rung
-        self.multiprocessors = settings.multiprocessors or (self.launches and tiles.multiprocessors())
+        # Of a GPU rung; Any stands for the None of another one, which reads neither.
+        self.launches: Mapping[str, Callable[[Step, Builder], tuple[Launch, ...]]] | Any = getattr(self.rung, "LAUNCHES", None)
+        self.multiprocessors: int | Any = settings.multiprocessors or (self.launches and tiles.multiprocessors())
         for layer in layers:   # also one that a fused group never writes: kernels count its pixels
             self._check_indices(layer.name, (self.batch, *layer.output_shape))
-        self.buffers, self.steps, self.kernels = {}, [], []
+        self.buffers: dict[str, Buffer] = {}
+        self.steps: list[Step] = []
+        self.kernels: list[tuple[tuple[str, ...], str]] = []
         self.in_parts = False   # whether weight gradients are left in parts
-        self.loss_scale = 1     # factor on all gradients
+        self.loss_scale: float = 1   # factor on all gradients
         self.divisor = 1        # of the sum over the batch whose gradient is followed
         self.output = INPUT
         self._pass = "load"     # of the steps that are appended
-        self._left_in_parts = {}        # parameter -> patterns.Gradient
-        self._copies = {}               # parameter -> {role: buffer} of its copies
-        self.receivers = {}             # value -> what a rung's patterns tell its reader about where its gradient belongs
-        self._unstored = {}             # value that no buffer holds as it is -> its shape
+        self._left_in_parts: dict[str, Gradient] = {}   # by parameter
+        self._copies: dict[str, dict[str, str]] = {}   # parameter -> {role: buffer} of its copies
+        self.receivers: dict[str, Any] = {}   # value -> what a rung's patterns tell its reader about where its gradient belongs
+        self._unstored: dict[str, Shape] = {}   # value that no buffer holds as it is -> its shape
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
-        self._parts = {}                # value -> buffers whose sum is its gradient
-        self._backward = []             # function of each group, in order
+        self._parts: dict[str, list[str]] = {}   # value -> buffers whose sum is its gradient
+        self._backward: list[Callable[[], None] | None] = []   # function of each group, in order
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
         self._trained = self._depending_on_parameters(settings.frozen)
 
-    def _check_indices(self, name, shape):
+    def _check_indices(self, name: str, shape: Shape) -> None:
         if self.launches is not None:
             limits.check_indices(name, shape, self.batch)
 
-    def _depending_on_parameters(self, frozen):
-        found = set()
+    def _depending_on_parameters(self, frozen: Collection[str]) -> set[str]:
+        found: set[str] = set()
         for layer in self.layers:
             if found & set(layer.inputs):
                 if layer.name in frozen:
@@ -376,26 +385,26 @@ class Builder:
                 found.add(layer.name)
         return found
 
-    def plan(self):
+    def plan(self) -> Plan:
         return Plan(self.network, self.variant, self.batch, self.buffers, self._launched(self.steps), tuple(self.kernels),
                     self.output, self._launched(self._first()))
 
-    def _first(self):
+    def _first(self) -> list[Step]:
         if not self._copies:
             return []
         return [Step("copy_weights", "", {name: name for name in self._copies}, self._copies_of(self._copies),
                      {"copies": self._copies}, pass_="load")]
 
-    def _copies_of(self, names):
+    def _copies_of(self, names: Iterable[str]) -> dict[str, str]:
         """{role of an operand: buffer} of the copies of these parameters."""
         return {f"{name}.{role}": buffer for name in names for role, buffer in self._copies.get(name, {}).items()}
 
-    def _launched(self, steps):
+    def _launched(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         if self.launches is None:
             return tuple(steps)
         return tuple(dataclasses.replace(step, launches=self._launches_of(step)) for step in steps)
 
-    def _launches_of(self, step):
+    def _launches_of(self, step: Step) -> tuple[Launch, ...]:
         launches = self.launches[step.operation](step, self)
         limits.check_grids(launches, step.layer, self.variant)
         if "multiplier" not in step.attributes:
@@ -403,7 +412,7 @@ class Builder:
         defines = kernel_defines(step.attributes["multiplier"])
         return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches)
 
-    def lower(self):
+    def lower(self) -> None:
         """Cover the layers with the variant's patterns, always with the first (longest) that matches."""
         self._pass = "forward"
         left = self.layers
@@ -415,7 +424,7 @@ class Builder:
             if len(self.steps) > begun:
                 self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
 
-    def _pattern(self, layers):
+    def _pattern(self, layers: tuple[Layer, ...]) -> Pattern:
         collapses = self.collapses(layers[:2])
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
@@ -426,7 +435,7 @@ class Builder:
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
-    def collapses(self, group):
+    def collapses(self, group: tuple[Layer, ...]) -> bool:
         """Whether an upsampling and a convolution multiply sums of taps, each rounded once, on every rung.
 
         In bfloat16 a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the network reads the larger
@@ -439,18 +448,18 @@ class Builder:
         conv, formats = group[1].attributes, {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
         return formats == {"bfloat16"} and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
 
-    def _is_chain(self, group):
+    def _is_chain(self, group: tuple[Layer, ...]) -> bool:
         """Whether each layer's first input is the previous layer, and no other layer reads that one."""
         return all(after.inputs[0] == layer.name and self._readers[layer.name] == 1
                    for layer, after in itertools.pairwise(group))
 
-    def go_back(self):
+    def go_back(self) -> None:
         """The backward pass, starting from the gradient of the output."""
         for backward in reversed(self._backward):
             if backward is not None:
                 backward()
 
-    def load_batch(self, dataset, flip=False, augmentation=Augmentation()):
+    def load_batch(self, dataset: Dataset, flip: bool = False, augmentation: Augmentation = Augmentation()) -> None:
         image = self.network.input_shape
         self._buffer(INPUT, (self.batch, *image), self.dtype, "activation")
         reads = {"images": self._buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
@@ -473,7 +482,7 @@ class Builder:
         else:
             self._append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
 
-    def loss(self, dataset, gradient_scale, length):
+    def loss(self, dataset: Dataset, gradient_scale: str, length: Length) -> None:
         self._pass = "backward"
         losses = self._control("losses", (length.steps_per_epoch,), "float64")
         writes = {"gradient": self.gradient_part(self.output), "losses": losses}
@@ -491,7 +500,7 @@ class Builder:
         self._append("mse", "", {"prediction": self.output, "target": INPUT, "counters": self._counters()}, writes,
                      flop=4 * elements * self.batch, divisor=self.divisor)
 
-    def scale_gradients(self, factor):
+    def scale_gradients(self, factor: float) -> None:
         """Multiply the gradient of the output, and so all gradients, by `factor` until the updates."""
         self.loss_scale = factor
         (gradient,) = self._parts[self.output]
@@ -499,17 +508,17 @@ class Builder:
         self._append("scale", "", {"x": gradient}, {"y": scaled}, factor=float(factor))
         self._parts[self.output] = [scaled]
 
-    def update(self, names, optimizer, length):
+    def update(self, names: Collection[str], optimizer: Optimizer, length: Length) -> None:
         """Update these parameters: in one step if the rung has UPDATES_TOGETHER, else in one step each."""
         self._pass = "update"
         gradients = {name: self._gradient_of(name) for name in names}
         if getattr(self.rung, "UPDATES_TOGETHER", False):
             reads = {f"{name}.gradient": gradient.buffer for name, gradient in gradients.items()}
-            writes = {}
+            writes: dict[str, str] = {}
             for name in names:
                 averages = self._averages(name, optimizer)
                 writes |= {name: name, **{f"{name}.{average}": buffer for average, buffer in averages.items()}}
-            copies = {"copies": self._copies} if self._copies else {}
+            copies: dict[str, Any] = {"copies": self._copies} if self._copies else {}
             self._append(f"{optimizer.name}_update", "", {**reads, **self._schedule(length)},
                          {**writes, **self._copies_of(names)}, gradients=gradients, **copies,
                          **optimizers.attributes(optimizer))
@@ -519,7 +528,7 @@ class Builder:
                          {"gradient": gradient.buffer, **self._schedule(length)},
                          {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
 
-    def _gradient_of(self, name):
+    def _gradient_of(self, name: str) -> Gradient:
         """The Gradient of a parameter, the loss scale divided out."""
         if name in self._left_in_parts:
             return self._left_in_parts[name]
@@ -530,22 +539,23 @@ class Builder:
         self._append("scale", name.rpartition(".")[0], {"x": gradient}, {"y": unscaled}, factor=1 / self.loss_scale)
         return Gradient(unscaled)
 
-    def leave_in_parts(self, gradients):
+    def leave_in_parts(self, gradients: Mapping[str, Gradient]) -> None:
         """gradients: parameter -> Gradient; its step leaves it so for the update."""
         self._left_in_parts |= gradients
 
-    def _averages(self, name, optimizer):
+    def _averages(self, name: str, optimizer: Optimizer) -> dict[str, str]:
         return {average: self._buffer(f"{name}.{average}", self.network.parameters[name], self.dtype, "optimizer")
                 for average in optimizers.AVERAGES[optimizer.name]}
 
-    def _schedule(self, length):
+    def _schedule(self, length: Length) -> dict[str, str]:
         return {"counters": self._counters(),
                 "learning_rates": self._control("learning_rates", (length.steps,), "float64")}
 
-    def advance(self):
+    def advance(self) -> None:
         self._append("advance", "", {}, {"counters": self._counters()}, batch=self.batch)
 
-    def step(self, operation, group, reads, writes, flop=0, **attributes):
+    def step(self, operation: str, group: tuple[Layer, ...], reads: Mapping[str, str], writes: Mapping[str, str], flop: int = 0,
+             **attributes: Any) -> None:
         """Append a step of a group of layers; flop: per image."""
         if operation in DIRECTION_OF and (multiplier := getattr(self.multipliers, DIRECTION_OF[operation])).name != "exact":
             attributes["multiplier"] = multiplier
@@ -553,58 +563,58 @@ class Builder:
 
     # Values.
 
-    def value(self, name):
+    def value(self, name: str) -> str:
         """The buffer with the output of layer `name`, or with the images."""
         return self._values[name]
 
-    def source(self, layer):
+    def source(self, layer: Layer) -> str:
         """The buffer with the layer's only input."""
         (name,) = layer.inputs
         return self.value(name)
 
-    def sources(self, layer):
+    def sources(self, layer: Layer) -> list[str]:
         """The buffers with the layer's inputs."""
         return [self.value(name) for name in layer.inputs]
 
-    def activation(self, layer):
+    def activation(self, layer: Layer) -> str:
         """A new buffer for the layer's output."""
         self.output = self._values[layer.name] = layer.name
         return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
-    def unstored(self, layer):
+    def unstored(self, layer: Layer) -> None:
         """The layer's output is a value that its reader has in a form of its own, and no other layer reads."""
         self.output = self._values[layer.name] = layer.name
         self._unstored[layer.name] = (self.batch, *layer.output_shape)
 
-    def sole_reader(self, name):
+    def sole_reader(self, name: str) -> Layer | None:
         """The layer that follows layer `name`, if it alone reads it; else None."""
         names = [layer.name for layer in self.layers]
         following = self.layers[names.index(name) + 1:][:1]
         return following[0] if following and self._readers[name] == 1 and following[0].inputs == (name,) else None
 
-    def unchanged(self, layer):
+    def unchanged(self, layer: Layer) -> None:
         """The layer's output is its first input, without a step."""
         self.output = self._values[layer.name] = self.value(layer.inputs[0])
 
     # Gradients of values.
 
-    def wants_gradient(self, value):
+    def wants_gradient(self, value: str) -> bool:
         """Whether the value depends on a trained parameter; the images do not, so they need no gradient."""
         return value in self._trained
 
-    def gradient_part(self, value):
+    def gradient_part(self, value: str) -> str:
         """A new buffer for one reader's part of the value's gradient."""
         parts = self._parts.setdefault(value, [])
         name = f"{value}.gradient{f'.{len(parts) + 1}' if parts else ''}"
         parts.append(self._buffer(name, self.shape(value), self.dtype, "gradient"))
         return parts[-1]
 
-    def pass_gradient(self, value, buffer):
+    def pass_gradient(self, value: str, buffer: str) -> None:
         """Register an existing buffer as one reader's part of the value's gradient."""
         if self.wants_gradient(value):
             self._parts.setdefault(value, []).append(buffer)
 
-    def gradient(self, value):
+    def gradient(self, value: str) -> str:
         """The buffer with the gradient of a value, once all its readers have registered their parts."""
         first, *others = self._parts[value]
         for number, other in enumerate(others, 1):
@@ -616,57 +626,57 @@ class Builder:
 
     # Other buffers.
 
-    def mask(self, layer, name="index"):
+    def mask(self, layer: Layer, name: str = "index") -> str:
         return self._buffer(f"{layer.name}.{name}", (self.batch, *layer.output_shape), "uint8", "mask")
 
-    def parameter(self, name):
+    def parameter(self, name: str) -> str:
         return self._buffer(name, self.network.parameters[name], self.dtype, "parameter")
 
-    def copies(self, name, shapes):
+    def copies(self, name: str, shapes: Mapping[str, Shape]) -> dict[str, str]:
         """{role: buffer} of copies of a parameter in 16-bit words, which the rung's update keeps up to date (Plan.first)."""
         self._copies[name] = {role: self._buffer(f"{name}.{role}", shape, "uint16", "copy") for role, shape in shapes.items()}
         return self._copies[name]
 
-    def parameter_gradient(self, name):
+    def parameter_gradient(self, name: str) -> str:
         return self._buffer(f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient")
 
-    def state(self, name):
+    def state(self, name: str) -> str:
         return self._buffer(name, self.network.state[name], self.dtype, "state")
 
-    def kept(self, name, shape, dtype=None):
+    def kept(self, name: str, shape: Shape, dtype: str | None = None) -> str:
         """A buffer for values that the forward pass saves for the backward pass, by default of the plan's type."""
         return self._buffer(name, shape, dtype or self.dtype, "activation")
 
-    def by_step(self, name):
+    def by_step(self, name: str) -> str:
         """A number for each step of an epoch, as the loss."""
         return self._control(name, self.shape("losses"), "float64")
 
-    def zeros(self, name, shape):
+    def zeros(self, name: str, shape: Shape) -> str:
         """A buffer that holds zeros."""
         return self._control(name, shape, self.dtype)
 
-    def derived(self, name, shape):
+    def derived(self, name: str, shape: Shape) -> str:
         return self._buffer(name, shape, self.dtype, "derived")
 
-    def workspace(self, name, shape, dtype="float32"):
+    def workspace(self, name: str, shape: Shape, dtype: str = "float32") -> str:
         """A scratch buffer between the launches of one step."""
         return self._buffer(name, shape, dtype, "workspace")
 
-    def shape(self, name):
+    def shape(self, name: str) -> Shape:
         """Of a buffer, or of a value that is not stored."""
         return self.buffers[name].shape if name in self.buffers else self._unstored[name]
 
-    def _permutation(self, dataset):
+    def _permutation(self, dataset: Dataset) -> str:
         return self._control("permutation", (dataset.rows,), "int64")
 
-    def _counters(self):
+    def _counters(self) -> str:
         """[step, offset into the permutation, step of this epoch]; set by the host, advanced by the last step."""
         return self._control("counters", (3,), "int64")
 
-    def _control(self, name, shape, dtype):
+    def _control(self, name: str, shape: Shape, dtype: str) -> str:
         return self._buffer(name, shape, dtype, "control")
 
-    def _buffer(self, name, shape, dtype, kind):
+    def _buffer(self, name: str, shape: Shape, dtype: str, kind: str) -> str:
         buffer = Buffer(name, tuple(shape), dtype, kind)
         if self.buffers.setdefault(name, buffer) != buffer:
             raise ValueError(f"two buffers are called {name}: {self.buffers[name]} and {buffer}")
@@ -674,5 +684,6 @@ class Builder:
             self._check_indices(name, shape)
         return name
 
-    def _append(self, operation, layer, reads, writes, flop=0, **attributes):
+    def _append(self, operation: str, layer: str, reads: Mapping[str, str], writes: Mapping[str, str], flop: int = 0,
+                **attributes: Any) -> None:
         self.steps.append(Step(operation, layer, reads, writes, attributes, flop, pass_=self._pass))

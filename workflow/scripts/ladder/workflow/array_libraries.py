@@ -5,12 +5,12 @@ from ladder.rungs import variants
 LIBRARIES = ("cupy", "numpy")   # in the order of preference of `auto`
 
 
-def resolve(name):
+def resolve(name: str) -> str:
     """`name` itself, or for 'auto' the first of LIBRARIES that this machine can run."""
     return next(one for one in LIBRARIES if unavailable(one) is None) if name == "auto" else name
 
 
-def unavailable(name):
+def unavailable(name: str) -> str | None:
     """The reason why this machine cannot run the library `name`, in one line with the alternative; None if it can."""
     reason = variants.no_gpu() if name == "cupy" else None
     return reason and f"array_library cupy {reason}; set array_library to auto or numpy"

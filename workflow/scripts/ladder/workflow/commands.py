@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from ladder import caller
 from ladder.machine import processes
@@ -30,11 +31,13 @@ class Command:
     """words: those after the name of the program.
 
     now: a file that is newer than all that is there when the command begins. is_main: False in a job on a node of a cluster.
+    cores: --cores; None if other machines run the jobs.
     """
 
     words: tuple[str, ...]
     now: pathlib.Path = pathlib.Path(os.devnull)
     is_main: bool = True
+    cores: int | None = None
 
     def values(self, *options: str) -> list[str]:
         """The values of options that take several words."""
@@ -81,10 +84,11 @@ class Command:
         return named[-1] if named else "local"
 
 
-def begin(cores: int | None) -> Command:
+def begin(cores: Callable[[], int]) -> Command:
     """The command of this process, which is Snakemake's, with its stages told what they have to know.
 
-    cores: --cores; None if other machines run the jobs. Raises UserError where the command cannot work here.
+    cores: gives --cores, or raises an error where Snakemake has no such number because other machines run the jobs. Raises
+    UserError where the command cannot work here.
     """
     places.check_memory()
     places.check_kind("results", "logs")
@@ -94,7 +98,11 @@ def begin(cores: int | None) -> Command:
     now.parent.mkdir(exist_ok=True)
     now.write_text(f"{now.name} {time.time_ns()}", "utf-8")   # Snakemake compares its checksum too
     atexit.register(now.unlink, missing_ok=True)
-    command = Command(tuple(sys.argv[1:]), now, not caller.told("started"))
+    try:
+        known = cores()
+    except Exception:   # an error of Snakemake's own, which is not known here
+        known = None
+    command = Command(tuple(sys.argv[1:]), now, not caller.told("started"), known)
     # Rules call `python3`: the one that runs Snakemake or, with --sdm conda, that of the environment that Snakemake activates.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
     errors = pathlib.Path("logs", f".errors.{processes.owner()}").absolute()
@@ -102,7 +110,7 @@ def begin(cores: int | None) -> Command:
     caller.tell(errors=str(errors))
     if command.is_main:
         # The nodes may have a GPU or libraries that this machine lacks.
-        elsewhere = cores is None or command.executor not in ("local", "dryrun", "touch")
+        elsewhere = known is None or command.executor not in ("local", "dryrun", "touch")
         # What `auto` takes is checked before its first use, by a command that runs jobs here.
         caller.tell(started=now.stat().st_mtime_ns, elsewhere=elsewhere, checks=not (elsewhere or command.dry))
     if command.targets and command.targets <= copies.LISTED:   # then a failed run does not stop the others

@@ -48,7 +48,7 @@ def changed(loaded: Settings, overrides: dict[str, Any]) -> Settings:
     return load({**loaded.by_key(), **overrides})
 
 
-def read_file(path):
+def read_file(path: str | pathlib.Path) -> dict[Any, Any]:
     """The keys and values in a YAML file; raises UserError with its name if it holds something else, or a key twice."""
     found = read_yaml(files.read(path, MOST_BYTES), path, f"{path} is not a YAML file of keys and values")
     if not isinstance(found, dict | None):
@@ -56,7 +56,7 @@ def read_file(path):
     return found or {}
 
 
-def read_yaml(text, where, fault):
+def read_yaml(text: str | bytes, where: str | pathlib.Path, fault: str) -> Any:
     """The value of a text, or of the bytes of one.
 
     Raises UserError, which begins with `fault` if it is no YAML, and with `where` if a mapping has a key twice, of which
@@ -76,7 +76,7 @@ def read_yaml(text, where, fault):
     return value
 
 
-def _key_twice(root):
+def _key_twice(root: yaml.Node | None) -> tuple[yaml.ScalarNode, yaml.ScalarNode] | None:
     """The two nodes of a key that a mapping in a YAML document has twice; None if there is none."""
     left, seen = [root], set()
     while left:
@@ -87,7 +87,7 @@ def _key_twice(root):
         if isinstance(node, yaml.SequenceNode):
             left += node.value
             continue
-        keys = {}
+        keys: dict[tuple[str, str], yaml.ScalarNode] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and keys.setdefault((key.tag, key.value), key) is not key:
                 return keys[key.tag, key.value], key
@@ -95,7 +95,7 @@ def _key_twice(root):
     return None
 
 
-def check_overrides(overridden):
+def check_overrides(overridden: dict[str, Any]) -> None:
     """Raise UserError for an empty object, which Snakemake merges into the key's value in config.yaml: it would do nothing."""
     for key, value in overridden.items():
         rule = settings.rules().get(key, {}) if value == {} else {}
@@ -103,13 +103,13 @@ def check_overrides(overridden):
             raise UserError(f"config: {key} is {{}}, but must be {values.describe(rule)}")
 
 
-def _section_of(key):
+def _section_of(key: Any) -> str:
     """'; it is a key of search: search={strategy: ...}' for a key of a section, '' for another."""
     found = (name for name, rule in settings.rules().items() if key in rule.get("properties", {}))
     return next((f"; it is a key of {name}: {name}={{{key}: ...}}" for name in found), "")
 
 
-def _check_size(key, value):
+def _check_size(key: Any, value: Any) -> None:
     """Refuse a value that is nested too deep, or in itself, or holds too many values to be read one by one."""
     level, count = [value], 0
     for _ in range(MOST_LEVELS + 1):

@@ -22,19 +22,19 @@ LISTED = {page for role in ("compare", "multipliers", "search") for page in FIXE
 BELOW, HERE = b'href="../../', b'href="'
 
 
-def published(path):
+def published(path: str | pathlib.Path) -> bytes:
     """The bytes that the copy of an artifact's file has."""
     path = pathlib.Path(path)
     content = path.read_bytes()
     return content.replace(BELOW, HERE) if path.suffix == ".html" else content
 
 
-def publish(folder, copy):
+def publish(folder: str | pathlib.Path, copy: str | pathlib.Path) -> None:
     """Write `copy` from the file of its name in an artifact's folder."""
     disk.write_atomically(pathlib.Path(copy), published(pathlib.Path(folder, pathlib.Path(copy).name)))
 
 
-def is_published(folder, copy):
+def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
     """Whether `copy` is what `publish` would write; False where a file is missing or cannot be read."""
     try:
         return pathlib.Path(copy).read_bytes() == published(pathlib.Path(folder, pathlib.Path(copy).name))
@@ -42,7 +42,7 @@ def is_published(folder, copy):
         return False
 
 
-def is_index_older(results):
+def is_index_older(results: str | pathlib.Path) -> bool:
     """Whether a page in the folder `results` is newer than its index.html, or has none beside it."""
     pages = {path.name: path.stat().st_mtime for path in pathlib.Path(results).glob("*.html")}
     index = pages.pop("index.html", 0)

@@ -13,6 +13,8 @@ import pathlib
 import re
 import shutil
 import time
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ladder import files, progress
 from ladder.errors import MOST_SHOWN, UserError, excerpt, one_line
@@ -44,7 +46,7 @@ class Item:
     why: str = ""
 
 
-def named(results, patterns):
+def named(results: str | pathlib.Path, patterns: Iterable[str]) -> dict[str, list[str]]:
     """Pattern -> the "stage/version" below `results` that it matches; raises UserError for one that matches none.
 
     A pattern is a version, with its stage and a slash before it or without, in which `*`, `?` and `[...]` stand for others.
@@ -62,7 +64,7 @@ def named(results, patterns):
     return found
 
 
-def collect(results, keep):
+def collect(results: str | pathlib.Path, keep: Iterable[str]) -> list[Item]:
     """An Item for each artifact below `results` that is not an ancestor of `keep` ("stage/version"), by stage."""
     store = lineage.Store(results)
     reached = {version for one in keep for version in store.ancestors(one.partition("/")[2])}
@@ -74,14 +76,14 @@ def collect(results, keep):
     return sorted(items, key=lambda item: (order.index(item.stage), -item.age))
 
 
-def _left_over(results):
-    return [Item(stage, ASIDE.fullmatch(folder.name)[1], folder, _size(folder), time.time() - _changed(folder),
-                 "left of a removal that was interrupted")
+def _left_over(results: str | pathlib.Path) -> list[Item]:
+    why = "left of a removal that was interrupted"
+    return [Item(stage, aside[1], folder, _size(folder), time.time() - _changed(folder), why)
             for stage in stages.RULES for folder in pathlib.Path(results, stage).glob(".*.removed")
-            if ASIDE.fullmatch(folder.name) and not any(path.is_symlink() for path in (folder, folder.parent))]
+            if (aside := ASIDE.fullmatch(folder.name)) and not any(path.is_symlink() for path in (folder, folder.parent))]
 
 
-def _item(store, folder, running):
+def _item(store: lineage.Store, folder: pathlib.Path, running: list[pathlib.Path]) -> Item:
     manifest = store.manifest(folder.name)
     age = max(0.0, time.time() - _changed(folder))
     name = one_line(manifest["spec"]["params"].get("name", ""), MOST_SHOWN) if manifest else ""
@@ -89,7 +91,7 @@ def _item(store, folder, running):
                 name, _why_it_stays(folder, manifest, age, running))
 
 
-def _why_it_stays(folder, manifest, age, running):
+def _why_it_stays(folder: pathlib.Path, manifest: dict[str, Any] | None, age: float, running: list[pathlib.Path]) -> str:
     """The inputs of a stage that runs for another configuration are unknown: everything it could read stays."""
     if folder in running:
         return "a stage is at work on it"
@@ -102,7 +104,7 @@ def _why_it_stays(folder, manifest, age, running):
     return ""
 
 
-def _what(store, folder, manifest):
+def _what(store: lineage.Store, folder: pathlib.Path, manifest: dict[str, Any] | None) -> str:
     """A description of the artifact in one line."""
     if manifest is None:
         return "damaged" if store.damage(folder.name) else "unfinished"
@@ -116,15 +118,15 @@ def _what(store, folder, manifest):
     return ", ".join(told) or f"{len(manifest['files'])} files"
 
 
-def _size(folder):
+def _size(folder: pathlib.Path) -> int:
     return sum(path.lstat().st_size for path in _files(folder))
 
 
-def _changed(folder):
+def _changed(folder: pathlib.Path) -> float:
     return max(path.lstat().st_mtime for path in (folder, *_files(folder)))
 
 
-def _files(folder):
+def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """All files and folders below the folder, however deep; symbolic links are not followed."""
     folders = [folder]
     while folders:
@@ -137,13 +139,13 @@ def _files(folder):
 
 # Locks, as artifacts.making takes them.
 
-def _is_locked(folder):
+def _is_locked(folder: pathlib.Path) -> bool:
     with _lock(folder) as mine:
         return not mine
 
 
 @contextlib.contextmanager
-def _lock(folder):
+def _lock(folder: pathlib.Path) -> Iterator[bool]:
     """Hold the artifact's lock if it is free; yields whether it was. A missing lock file is not created."""
     try:
         lock = os.open(folder / artifacts.LOCK, os.O_RDONLY | os.O_NOFOLLOW)
@@ -163,7 +165,7 @@ def _lock(folder):
 
 # Output and removal.
 
-def listed(items):
+def listed(items: list[Item]) -> list[str]:
     """Lines of text: the artifacts to remove, those kept nevertheless, the total size, and how to confirm."""
     going, staying = _parted(items)
     if not going:
@@ -173,7 +175,7 @@ def listed(items):
             f"To remove {them}: {CONFIRM}"]
 
 
-def remove(items):
+def remove(items: list[Item]) -> list[str]:
     """Remove the items without a reason to stay; returns lines of text with the removed artifacts and the freed size."""
     going, staying = _parted(items)
     freed, gone, lines = 0, [], _staying(staying)
@@ -189,20 +191,20 @@ def remove(items):
     return [*lines, f"Removed {_count(gone)}:", *_lines(gone), f"{progress.size(freed)} freed{_of_runs(gone)}."]
 
 
-def _of_runs(items):
+def _of_runs(items: list[Item]) -> str:
     """The runs whose reports are among the items, by their names: ', of 2 runs: "wide" (r0123456789a), r123456789ab'."""
     reports = [item for item in items if item.stage == "report"]
     names = [f'"{item.name}" ({item.version})' if item.name else item.version for item in reports]
     return f", of {len(names)} run{'s' if len(names) != 1 else ''}: {some(names)}" if names else ""
 
 
-def some(names):
+def some(names: list[str]) -> str:
     """Names in one line, the first ten of many."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
 
 
-def _remove(item):
+def _remove(item: Item) -> str:
     """Remove the artifact; returns the reason if that failed, else ''."""
     if any(path.is_symlink() for path in (item.folder, item.folder.parent)):
         return "it is a link"
@@ -217,7 +219,7 @@ def _remove(item):
         except FileNotFoundError:
             return "it is gone already"
         except OSError as error:
-            return error.strerror
+            return str(error.strerror)
     try:
         shutil.rmtree(aside)
     except (OSError, RecursionError) as error:
@@ -226,28 +228,28 @@ def _remove(item):
     return ""
 
 
-def _parted(items):
+def _parted(items: list[Item]) -> tuple[list[Item], list[Item]]:
     return [item for item in items if not item.why], [item for item in items if item.why]
 
 
-def _count(items):
+def _count(items: list[Item]) -> str:
     return f"{len(items)} artifact{'s' if len(items) != 1 else ''}"
 
 
-def _lines(items):
+def _lines(items: list[Item]) -> list[str]:
     names = [f"{item.stage}/{item.version}" for item in items]
     width = max(map(len, names))
     return [f"  {name:<{width}}  {progress.size(item.size):>8}  {_age(item.age):>9}  {item.what}"
             for name, item in zip(names, items, strict=True)]
 
 
-def _staying(items):
+def _staying(items: list[Item]) -> list[str]:
     if not items:
         return []
     return ["Not reached, but staying:", *(f"{line}: {item.why}" for line, item in zip(_lines(items), items, strict=True)), ""]
 
 
-def _age(seconds):
+def _age(seconds: float) -> str:
     """'5 min', '3 h', '12 days'."""
     if seconds < 3600:
         return f"{seconds // 60:.0f} min"

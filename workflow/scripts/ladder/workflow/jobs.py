@@ -39,8 +39,9 @@ class Jobs:
         self.asked = command.targets
         self._retrains = command.forces_all or "train_network" in command.forced
         self.idle: bool | None = None   # whether nothing has to run, as far as inputs were asked for; None before
-        self._damage, self._broken_above, self.goes_on_from = map(
-            functools.cache, (self._damage, self._broken_above, self.goes_on_from))
+        self._damage = functools.cache(self._find_damage)
+        self._broken_above = functools.cache(self._find_broken_above)
+        self.goes_on_from = functools.cache(self._find_shorter)
 
     # Inputs. They raise UserError where a job cannot run, before any work.
 
@@ -94,7 +95,7 @@ class Jobs:
 
     # Why a job runs.
 
-    def _damage(self, version: str) -> str:
+    def _find_damage(self, version: str) -> str:
         """What is damaged in an artifact that is there, in words; '' if nothing is."""
         keyed = self.plan.artifacts[version]
         try:   # what is copied to results/ has no reader that would check it
@@ -104,7 +105,7 @@ class Jobs:
             return f"{found.path} ({found.fault})"
         return ""
 
-    def _broken_above(self, version: str) -> set[str]:
+    def _find_broken_above(self, version: str) -> set[str]:
         """The manifests above a whole artifact that are damaged or missing, or its own: no other job asks for them.
 
         Snakemake does not look above a file that is there, nor at what depends on a job that has a reason of its own to run,
@@ -121,7 +122,7 @@ class Jobs:
         if caller.told("keep_failed") or all(one.version != keyed.version for one in self.chain.values()):
             return False
         manifest = manifests.read_if_whole(keyed.folder)
-        return bool(manifest) and "failed" in manifest
+        return manifest is not None and "failed" in manifest
 
     def _has_to_run(self, keyed: Keyed) -> bool:
         """Whether an artifact has to be made although it is there."""
@@ -159,7 +160,7 @@ class Jobs:
         given = {key: known[key] for key in keys} | {name: known.get(key, key) for name, key in others.items()}
         return " ".join(f"--option {shlex.quote(f'{name}={value}')}" for name, value in given.items())
 
-    def goes_on_from(self, version: str) -> str:
+    def _find_shorter(self, version: str) -> str:
         """The folder of the finished shorter training that one goes on from; '' without one, or if it is made again."""
         keyed = self.plan.artifacts[version]
         there = os.path.exists(keyed.manifest) and not self._damage(version)
@@ -168,7 +169,7 @@ class Jobs:
 
     def threads(self, version: str | None) -> int:
         """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once."""
-        return self.plan.runs.get(version or "", self.plan.run).settings.threads
+        return int(self.plan.runs.get(version or "", self.plan.run).settings.threads)
 
     def parents(self, *roles: str) -> str:
         """--input ROLE=FOLDER for each of these artifacts of the active run."""

@@ -64,7 +64,7 @@ def _nested(keys: dict[str, Any]) -> Iterator[None]:
     for _ in _as_list(keys["seeds"]):
         yield from _nested(alone)
     for key in NESTED:
-        without = {"features_concatenate": []} if key == "features_concatenate" else {}
+        without: dict[str, Any] = {"features_concatenate": []} if key == "features_concatenate" else {}
         for entry in _as_list(keys[key]):
             for overrides in combinations(entry if isinstance(entry, dict) else {}):
                 yield from _nested({**alone, **without, **overrides})

@@ -20,7 +20,8 @@ import inspect
 import itertools
 import json
 import pathlib
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, TypeAdapter
@@ -49,7 +50,7 @@ ARGUMENTS = {
     **dict.fromkeys(("epsilon", "penalty", "alpha", "beta", "k"), POSITIVE),
 }
 # What else a file has -> what it may be.
-KINDS = {
+KINDS: dict[str, Any] = {
     "loss": Literal["cross_entropy", "mse"], "features": Text, "kind": Literal[tuple(layers.KINDS)],
     "layer": Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$"),
                        expected("a letter, then at most 63 letters, digits and underscores"), TEXT],
@@ -59,12 +60,12 @@ KINDS = {
 INPUTS_OF = {"add": 2, "local_contrast": 2, "sample": 2}   # kind -> number of its inputs where that is not 1
 
 
-def is_file(name):
+def is_file(name: str) -> bool:
     """Whether a value of the key `network` is a path and not one of our own networks."""
     return name.endswith(ENDINGS)
 
 
-def params(path, image, classes):
+def params(path: str, image: tuple[int, ...], classes: int) -> dict[str, Any]:
     """The parameters of networks.from_params, but for image and classes, of the network in a file.
 
     image: (H, W, C); classes: of the data set. Raises UserError with the file, the line, and the nearest right value.
@@ -77,18 +78,18 @@ def params(path, image, classes):
 
 
 @functools.lru_cache(maxsize=64)
-def _table(path, text, image, classes):
+def _table(path: str, text: bytes, image: tuple[int, int, int], classes: int) -> dict[str, Any]:
     return _Reader(path, image, classes).table(text)
 
 
 class _Reader:
     """Reads one file; lines: layer -> the line of its row."""
 
-    def __init__(self, path, image, classes):
+    def __init__(self, path: str, image: tuple[int, int, int], classes: int) -> None:
         self.path, self.image, self.numbers = path, image, {"classes": classes, "channels": image[2]}
-        self.lines = {}
+        self.lines: dict[str, int] = {}
 
-    def table(self, text):
+    def table(self, text: bytes) -> dict[str, Any]:
         """The table of networks.from_table, with a value for every argument of every layer."""
         root = self._composed(text)
         fields = self._fields(root, KEYS, "the file")
@@ -110,18 +111,19 @@ class _Reader:
 
     # What is written.
 
-    def _composed(self, text):
+    def _composed(self, text: bytes) -> yaml.Node:
         try:
             root = yaml.compose(text, yaml.SafeLoader)   # marks of lines, and no object is made
         except yaml.MarkedYAMLError as error:
-            raise UserError(f"{self.path} line {error.problem_mark.line + 1}: it is no YAML: {error.problem}") from error
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise UserError(f"{self.path} line {line}: it is no YAML: {error.problem}") from error
         except Exception as error:   # of encodings and depths, many types
             raise UserError(f"{self.path}: it is no YAML: {' '.join(str(error).split())[:200]}") from error
         if root is None:
             raise UserError(f"{self.path}: it is empty; it must have the keys {', '.join(KEYS)}")
         return root
 
-    def _fields(self, node, known, what):
+    def _fields(self, node: yaml.Node, known: Collection[str], what: str) -> dict[str, yaml.Node]:
         """Key -> node of a mapping with these keys only."""
         if not isinstance(node, yaml.MappingNode):
             raise self._error(node, f"{what} is no mapping of keys to values{_only(known)}")
@@ -135,17 +137,17 @@ class _Reader:
             found[name] = value
         return found
 
-    def _nodes(self, key, node):
+    def _nodes(self, key: str, node: yaml.Node) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode) or not 0 < len(node.value) <= MOST_LAYERS:
             raise self._error(node, f"{key} must be a list of 1 to {MOST_LAYERS:,} rows, "
                                     "such as - {layer: conv1, kind: conv2d, filters: 16}")
         return node.value
 
-    def _value(self, key, node):
+    def _value(self, key: str, node: yaml.Node) -> Any:
         """The value of a scalar, or of a list of them, as KINDS has it for the key."""
         return read(key, self._plain(key, node), _adapter(key), f"{self.path} line {_line(node)}")
 
-    def _plain(self, key, node):
+    def _plain(self, key: str, node: yaml.Node) -> Any:
         if isinstance(node, yaml.SequenceNode) and len(node.value) <= 10:
             return [self._plain(key, one) for one in node.value if isinstance(one, yaml.ScalarNode)]
         if not isinstance(node, yaml.ScalarNode):
@@ -155,7 +157,7 @@ class _Reader:
         except Exception as error:   # of a tag, or of a date that is none
             raise self._error(node, f"{key} is {excerpt(node.value)}, which is no number, text, true or false") from error
 
-    def _row(self, node):
+    def _row(self, node: yaml.Node) -> dict[str, Any]:
         """One layer, with a value for each argument; its place among the lines is noted."""
         fields = self._fields(node, ("layer", "kind", "inputs", *ARGUMENTS), "a layer")
         for key in ("layer", "kind"):
@@ -173,7 +175,7 @@ class _Reader:
         self.lines[name] = _line(node)
         return {"layer": name, "kind": kind, "inputs": inputs, **arguments}
 
-    def _inputs(self, kind, row, node):
+    def _inputs(self, kind: str, row: yaml.Node, node: yaml.Node | None) -> list[str]:
         wanted, before = INPUTS_OF.get(kind, 1), [networks.INPUT, *self.lines]
         found = before[-1:] if node is None else self._value("inputs", node)
         if len(found) != wanted:
@@ -181,11 +183,11 @@ class _Reader:
                                            f"[{', '.join(before[-wanted:])}]")
         for name in found:
             if name not in before:
-                raise self._error(node, f"inputs has {excerpt(name)}, but no layer above is called that"
-                                        f"{nearest(name, before)}")
+                raise self._error(node or row, f"inputs has {excerpt(name)}, but no layer above is called that"
+                                               f"{nearest(name, before)}")
         return found
 
-    def _arguments(self, kind, row, given):
+    def _arguments(self, kind: str, row: yaml.Node, given: dict[str, yaml.Node]) -> dict[str, Any]:
         taken = layers.arguments(kind)
         for key, node in given.items():
             if key not in taken:
@@ -203,7 +205,7 @@ class _Reader:
 
     # What it means.
 
-    def _check(self, table):
+    def _check(self, table: dict[str, Any]) -> None:
         """That shapes fit, every layer is read, and the network can be trained for its loss."""
         try:
             network = networks.from_table(self.path, self.image, table)
@@ -233,25 +235,25 @@ class _Reader:
         if not network.parameters:
             raise self._at(last.name, "no layer has parameters, so there is nothing to train; add a conv2d or dense")
 
-    def _at(self, layer, text):
+    def _at(self, layer: str, text: str) -> UserError:
         return UserError(f"{self.path} line {self.lines[layer]}: {text}")
 
-    def _error(self, node, text):
+    def _error(self, node: yaml.Node, text: str) -> UserError:
         return UserError(f"{self.path} line {_line(node)}: {text}")
 
 
 @functools.cache
-def _adapter(key):
+def _adapter(key: str) -> TypeAdapter[Any]:
     return TypeAdapter(KINDS[key])
 
 
-def _line(node):
+def _line(node: yaml.Node) -> int:
     return node.start_mark.line + 1
 
 
-def _only(names):
+def _only(names: Collection[str]) -> str:
     return f"; it has {', '.join(names)}" if 0 < len(names) < 10 else ""
 
 
-def _sides(shape):
+def _sides(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))

@@ -12,6 +12,7 @@ import time
 
 from ladder.store import disk
 from ladder.workflow import copies, reasons
+from ladder.workflow.stages import Keyed
 
 TOP = b"<body>\n"
 BEGIN, END = b"<!--of another configuration-->", b"<!--end-->\n"
@@ -20,7 +21,7 @@ STYLE = ("background:#fbf0d9;color:#1d1f23;border-bottom:2px solid #d9a441;paddi
 MOST = 4   # changes that are named
 
 
-def update(page, keyed, options):
+def update(page: str | pathlib.Path, keyed: Keyed, options: bool) -> None:
     """Put the notice on `page`, the copy of a file of an artifact of this stage, unless it shows `keyed`; then take it off.
 
     keyed: the stages.Keyed of the configuration; options: whether the command had options with settings. A page that cannot be
@@ -39,7 +40,7 @@ def update(page, keyed, options):
             disk.write_atomically(page, wanted)
 
 
-def update_all(chain, has_settings, but=""):
+def update_all(chain: dict[str, Keyed], has_settings: bool, but: str = "") -> None:
     """`update` every page in results/ but the comparison of rungs, which shows a machine and not a run.
 
     chain: role -> stages.Keyed of the active run; has_settings: whether the command had options with settings; but: the role of
@@ -52,7 +53,7 @@ def update_all(chain, has_settings, but=""):
             update(page, keyed, has_settings)
 
 
-def take_off(chain):
+def take_off(chain: dict[str, Keyed]) -> None:
     """Take the notice off every page that shows an artifact of this chain."""
     for role in copies.FIXED.keys() - {"parity"}:
         page = pathlib.Path(copies.FIXED[role][0])
@@ -62,28 +63,28 @@ def take_off(chain):
                 disk.write_atomically(page, without(text))
 
 
-def without(text):
+def without(text: bytes) -> bytes:
     """The bytes of a page without its notice."""
     start, mark, rest = text.partition(BEGIN)
     return start + rest.partition(END)[2] if mark else text
 
 
-def _with(plain, words):
+def _with(plain: bytes, words: str) -> bytes:
     head, top, rest = plain.partition(TOP)
     return head + top + BEGIN + words.encode() + END + rest if top else plain
 
 
-def _holds(path, content):
+def _holds(path: pathlib.Path, content: bytes) -> bool:
     return path.exists() and copies.published(path) == content
 
 
-def _version(stage, name, content):
+def _version(stage: str, name: str, content: bytes) -> str | None:
     """The version of the artifact whose file `name` has this content; None if there is none."""
     found = (path for path in pathlib.Path("results", stage).glob(f"*/{name}") if _holds(path, content))
     return next((path.parent.name for path in found), None)
 
 
-def notice(page, keyed, version, options):
+def notice(page: str | pathlib.Path, keyed: Keyed, version: str | None, options: bool) -> str:
     """The notice as HTML; version: of what the page shows, None if that is unknown."""
     shows = f"<code>{version}</code>" if version else "an artifact that is no longer there"
     changes = reasons.changes(keyed, version) if version else []

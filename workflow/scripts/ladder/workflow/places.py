@@ -16,7 +16,7 @@ PROBE = 2 ** 16   # bytes, more than Snakemake writes into any of its own files 
 ADDRESSES = 10**9   # bytes of address space; with 0.7 GB the smallest run ends in the middle of Snakemake or of a library
 
 
-def check_memory():
+def check_memory() -> None:
     """Raise UserError if a limit of this shell lets no process have enough address space."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < ADDRESSES:
@@ -24,14 +24,14 @@ def check_memory():
                         f"{progress.size(ADDRESSES)}; lift the limit of this shell: ulimit -S -v unlimited")
 
 
-def check_kind(*folders):
+def check_kind(*folders: str) -> None:
     """Raise UserError if one of the folders is something else, such as a file or a dangling link."""
     for name in folders:
         if os.path.lexists(name) and not os.path.isdir(name):
             raise UserError(f"{name} is no folder, but this command has to write into it; move it away")
 
 
-def check_writable(*folders):
+def check_writable(*folders: str) -> None:
     """Raise UserError if nothing can be written into one of the folders: it is somebody else's, read-only, or has no room.
 
     A folder that does not exist will be made in the working directory, which is tried in its place.
@@ -47,14 +47,14 @@ def check_writable(*folders):
                             "it a place where this user may write") from error
 
 
-def remove_leftovers(*patterns):
+def remove_leftovers(*patterns: str) -> None:
     """Remove the files and folders of commands that were killed, as processes.owner names them, that match a pattern."""
     for path in (path for pattern in patterns for path in pathlib.Path().glob(pattern) if processes.is_left(path)):
         with contextlib.suppress(OSError):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def write(path, text):
+def write(path: str | pathlib.Path, text: str) -> None:
     """Write a small file unless it holds `text` already; raises UserError if that is impossible."""
     path = pathlib.Path(path)
     try:

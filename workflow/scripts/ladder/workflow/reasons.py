@@ -2,16 +2,17 @@
 
 import pathlib
 import string
+from typing import Any
 
 from ladder.machine import libraries
 from ladder.store import manifests
 from ladder.store.versions import canonical
-from ladder.workflow.stages import ancestry
+from ladder.workflow.stages import Keyed, ancestry
 
 LEGIBLE = 200   # maximum characters of a change shown in words
 
 
-def why(keyed, results="results"):
+def why(keyed: Keyed, results: str | pathlib.Path = "results") -> str:
     """Why `keyed` would be made: its differences from the most similar existing artifact of its kind; '' if it exists.
 
     'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or 'first run'.
@@ -21,29 +22,31 @@ def why(keyed, results="results"):
     kind = _kind(keyed.spec, results, {one.version: one.spec for one in ancestry(keyed)})
     found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
     stages = {name: parent.stage for name, parent in keyed.parents.items()}
-    return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
+    differences = [_differences(spec, keyed.spec, stages) for spec in found]
+    fewest = min(differences, key=len) if differences else ["first run"]
+    return ", ".join(fewest)
 
 
-def other_libraries(keyed, results="results"):
+def other_libraries(keyed: Keyed, results: str | pathlib.Path = "results") -> list[str]:
     """'numpy 2.4.5 -> 2.4.6' for each library of which `keyed`, if it exists, was made with another version than here."""
     manifest = manifests.read_if_whole(pathlib.Path(results, keyed.stage, keyed.version))
     return libraries.changed(manifest["libraries"], libraries.installed(keyed.spec["sources"])) if manifest else []
 
 
-def _existing_specs(results, stage):
+def _existing_specs(results: str | pathlib.Path, stage: str) -> list[dict[str, Any]]:
     """Specs of the finished artifacts of a stage, the latest first."""
     found = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
     specs = (_read_spec(results, stage, path.parent.name) for path in found)
     return [spec for spec in specs if spec]
 
 
-def _read_spec(results, stage, version):
+def _read_spec(results: str | pathlib.Path, stage: str, version: str) -> dict[str, Any] | None:
     """The spec in an artifact's manifest, None without one or if it is damaged."""
     manifest = manifests.read_if_whole(pathlib.Path(results, stage, version))
     return manifest and manifest["spec"]
 
 
-def _kind(spec, results, known):
+def _kind(spec: dict[str, Any] | None, results: str | pathlib.Path, known: dict[str, dict[str, Any]]) -> tuple[str, str] | None:
     """(encoder, kind of weights) of an artifact's features, so that a control is not compared with the trained network."""
     while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
         spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
@@ -52,14 +55,16 @@ def _kind(spec, results, known):
     return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
 
 
-def changes(keyed, version, results="results"):
+def changes(keyed: Keyed, version: str, results: str | pathlib.Path = "results") -> list[str]:
     """How `keyed` and its ancestors differ from the finished artifact `version` of its stage: ['batch_size 64 -> 32'].
 
     Files of the program count as one change; ancestors that are no longer there say nothing.
     """
-    settings, others, seen = {}, {}, set()
+    settings: dict[str, None] = {}
+    others: dict[str, None] = {}
+    seen: set[tuple[str, str]] = set()
 
-    def visit(one, version):
+    def visit(one: Keyed, version: str) -> None:
         spec = _read_spec(results, one.stage, version)
         if version == one.version or (one.version, version) in seen or not spec:
             return
@@ -76,7 +81,7 @@ def changes(keyed, version, results="results"):
     return [*settings, *sorted(others)]
 
 
-def _changed_params(old, new):
+def _changed_params(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     words = []
     for key in sorted(old["params"].keys() | new["params"].keys()):
         before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
@@ -86,7 +91,7 @@ def _changed_params(old, new):
     return words
 
 
-def _differences(old, new, stages):
+def _differences(old: dict[str, Any], new: dict[str, Any], stages: dict[str, str]) -> list[str]:
     """The changes from one spec to the other in words, one entry each; stages: the parents' stages by name."""
     words = _changed_params(old, new)
     edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
@@ -101,5 +106,5 @@ def _differences(old, new, stages):
     return list(dict.fromkeys(words))
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     return value if isinstance(value, str) else canonical(value)

@@ -54,26 +54,26 @@ SPREAD = TypeAdapter(Spread)
 
 @dataclasses.dataclass(frozen=True)
 class Choices:
-    values: tuple
+    values: tuple[Any, ...]
 
-    def at(self, share):
+    def at(self, share: float) -> Any:
         """The value at the fraction `share`, in [0, 1), of the list."""
         return self.values[int(share * len(self.values))]
 
-    def grid(self):
+    def grid(self) -> tuple[Any, ...]:
         return self.values
 
     @property
-    def names(self):
+    def names(self) -> dict[Any, Any]:
         """The values as trials.py draws them: plain ones as they are, lists as texts."""
         return {canonical(value) if isinstance(value, list) else value: value for value in self.values}
 
-    def named(self, name):
+    def named(self, name: Any) -> Any:
         """The value that trials.py has drawn."""
         return self.names[name]
 
     @property
-    def count(self):
+    def count(self) -> int:
         """The number of different values."""
         return len({canonical(value) for value in self.values})
 
@@ -88,30 +88,33 @@ class Range:
     integer: bool
     points: int
 
-    def at(self, share):
+    def at(self, share: float) -> float:
         """The number at the fraction `share`, in [0, 1), of the range, on its scale."""
         if self.integer:   # every integer gets an equal share
             return min(math.floor(self._between(share, self.low, self.high + 1)), int(self.high))
         return self._rounded(self._between(share, self.low, self.high))
 
-    def grid(self):
+    def grid(self) -> tuple[float, ...]:
         steps = [self._between(number / max(1, self.points - 1), self.low, self.high) for number in range(self.points)]
         return tuple(dict.fromkeys(round(value) if self.integer else self._rounded(value) for value in steps))
 
-    def named(self, number):
+    def named(self, number: float) -> float:
         """The value of a number that trials.py has drawn."""
         return int(number) if self.integer else self._rounded(number)
 
     @property
-    def count(self):
+    def count(self) -> float:
         """The number of different values, at most."""
         return int(self.high) - math.floor(self.low) + 1 if self.integer else math.inf
 
-    def _between(self, share, low, high):
+    def _between(self, share: float, low: float, high: float) -> float:
         return low * (high / low) ** share if self.log else low + share * (high - low)
 
-    def _rounded(self, value):
+    def _rounded(self, value: float) -> float:
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
+
+
+Key = Choices | Range
 
 
 @dataclasses.dataclass
@@ -158,7 +161,7 @@ def _check_holdout(base: Settings) -> None:
         raise UserError(f"{error} (holdout of search)") from error
 
 
-def _check_prune(search, base):
+def _check_prune(search: settings.Search, base: Settings) -> None:
     """Raise UserError where runs cannot be pruned after the number of epochs that the search names."""
     after = search.get("prune", 0)
     if after and search.get("strategy") != "tpe":
@@ -169,43 +172,45 @@ def _check_prune(search, base):
 
 # A search by TPE.
 
-def _drawn_in_turn(search, keys, base):
+def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings) -> Plan:
     """The Plan up to the first run without a result."""
-    budget = min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values()))
+    budget = int(min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values())))
     lists.check_together([base] * budget, [{}] * budget)
-    found, scores = Plan(study=trials.Study(keys, search.get("seed", 1))), {}
+    study, scores = trials.Study(keys, search.get("seed", 1)), dict[str, float | None]()
+    found = Plan(study=study)
     for _ in range(DRAWS * budget):
         if found.next or len(found.entries) == budget:
             break
-        trial, overrides = found.study.ask()
+        trial, overrides = study.ask()
         name = canonical(overrides)
         if name in scores:   # drawn before: no other run
-            found.study.tell(trial, scores[name])
+            study.tell(trial, scores[name])
         else:
             entry = _entry(base, overrides, search.get("metric", "auto"))
-            scores[name] = _told(found, trial, entry, search)
+            scores[name] = _told(found, study, trial, entry, search)
     return found
 
 
-def _told(found, trial, entry, search):
+def _told(found: Plan, study: trials.Study, trial: Any, entry: Entry, search: settings.Search) -> float | None:
     """Tell the study the result of a run, and add its entry to `found`; or set found.next where it has none yet.
 
     Returns the score, None without one.
     """
     found.entries.append(entry)
-    losses = [] if entry.reason else _first_losses(found, entry.run, search.get("prune", 0))
+    run = None if entry.reason else entry.run
+    losses = _first_losses(found, run, search.get("prune", 0)) if run else []
     if found.next:
         return None
-    if reason := found.study.prunes(trial, losses):
+    if reason := study.prunes(trial, losses):
         found.entries[-1] = dataclasses.replace(entry, reason=reason)
         return None
-    score = None if entry.reason else _score(found, entry.run, search.get("metric", "auto"))
+    score = _score(found, run, search.get("metric", "auto")) if run else None
     if not found.next:
-        found.study.tell(trial, score)
+        study.tell(trial, score)
     return score
 
 
-def _first_losses(found, run, epochs):
+def _first_losses(found: Plan, run: Run, epochs: int) -> list[float]:
     """The hold-out losses of the first `epochs` epochs, of a training of its own; empty where that is no part of the run."""
     if not epochs or not stages.trains(run) or run.settings.epochs <= epochs:
         return []
@@ -215,7 +220,7 @@ def _first_losses(found, run, epochs):
     return made.metrics["held_out"]["loss"] if made and not made.failed else []
 
 
-def _score(found, run, metric):
+def _score(found: Plan, run: Run, metric: str) -> float | None:
     """The accuracy of a run on the hold-out set, None if it failed or has no result yet."""
     made = _artifact(found, stages.chain(run)["report"])
     if made is None or made.failed:
@@ -224,7 +229,7 @@ def _score(found, run, metric):
     return summary["svm"]["accuracy"] if metric == "svm" else summary.get("test_accuracy")
 
 
-def _artifact(found, keyed):
+def _artifact(found: Plan, keyed: stages.Keyed) -> artifacts.Artifact | None:
     """The finished artifact of `keyed`; None, and found.next is set, where there is none."""
     try:
         return artifacts.Artifact(keyed.folder)
@@ -249,13 +254,13 @@ def params(given: Settings) -> dict[str, Any]:
             "holdout": search.get("holdout") or given.holdout or round(HOLDOUT * images)}
 
 
-def _as_params(values):
+def _as_params(values: Key) -> Any:
     if isinstance(values, Choices):
         return list(values.values)
     return {"min": values.low, "max": values.high, "scale": "log" if values.log else "linear"}
 
 
-def _runs(search, keys):
+def _runs(search: settings.Search, keys: dict[str, Key]) -> list[dict[str, Any]]:
     """The overrides of each run."""
     budget = search.get("budget")
     if search.get("strategy", "random") == "grid":
@@ -265,18 +270,18 @@ def _runs(search, keys):
             raise UserError(f"config: the grid of search has {count:,} runs, more than its budget of {most:,}; raise that "
                             f"(at most {lists.MOST_RUNS:,}), take fewer values, or strategy random")
         return [dict(zip(keys, values, strict=True)) for values in itertools.product(*grids)]
-    budget, found = min(budget or BUDGET, math.prod(key.count for key in keys.values())), {}
-    for number in range(DRAWS * budget):
+    wanted, found = int(min(budget or BUDGET, math.prod(key.count for key in keys.values()))), dict[str, dict[str, Any]]()
+    for number in range(DRAWS * wanted):
         # Only random() is used, which gives the same numbers in every release of Python.
         drawn = random.Random(f"{search.get('seed', 1)} {number}")
         overrides = {key: values.at(drawn.random()) for key, values in keys.items()}
         found.setdefault(canonical(overrides), overrides)
-        if len(found) == budget:
+        if len(found) == wanted:
             break
     return list(found.values())
 
 
-def _values(key, rule):
+def _values(key: str, rule: Any) -> Key:
     """The Choices or Range of a key, with values in the types of the configuration."""
     if key not in settings.KEYS:
         raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{values.nearest(key, settings.KEYS)}")
@@ -289,7 +294,7 @@ def _values(key, rule):
     return _range(key, rule)
 
 
-def _range(key, rule):
+def _range(key: str, rule: Any) -> Range:
     named = f"search.keys.{key}"
     if not isinstance(rule, dict) or not {"min", "max"} <= rule.keys():
         raise UserError(f"config: {named} must be a list of values, or a range: {{min: 1, max: 9, scale: log}}")
@@ -307,11 +312,12 @@ def _range(key, rule):
     return Range(low, high, log, integer, rule.get("points", 3))
 
 
-def _entry(base, overrides, metric):
+def _entry(base: Settings, overrides: dict[str, Any], metric: str) -> Entry:
     try:
         entry = runs.entry(base, overrides)
     except UserError as error:
         return Entry(overrides, None, str(error).removeprefix("config: "))
+    assert entry.run   # for the type checker: settings that are no run have raised an error
     network = entry.run.network
     if metric == "network" and not network.classifies:
         raise UserError(f"config: the metric of search is network, but {network.name} does not classify; take svm or auto")

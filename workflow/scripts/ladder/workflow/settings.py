@@ -7,7 +7,7 @@ is checked in config.py.
 import functools
 from typing import Annotated, Any, ClassVar, Literal, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, with_config
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict  # with Python 3.11 pydantic takes no other
 
@@ -89,9 +89,9 @@ FourFiles = Annotated[list[Address], AfterValidator(functools.partial(_files_or_
                       expected(FILES.format(4)), LISTED]
 
 
+@with_config(ConfigDict(extra="forbid", json_schema_extra={
+    "expected": "a metric of summary.json with one bound, at_least or at_most"}))
 class Target(TypedDict, total=False):
-    __pydantic_config__ = ConfigDict(extra="forbid", json_schema_extra={
-        "expected": "a metric of summary.json with one bound, at_least or at_most"})   # type: ignore[misc]
     metric: Annotated[str, Field(max_length=200), expected("a name in summary.json"), TEXT]
     at_least: Annotated[float, Field(ge=-1e300, le=1e300), expected("a number"), NUMBER]
     at_most: Annotated[float, Field(ge=-1e300, le=1e300), expected("a number"), NUMBER]
@@ -103,9 +103,9 @@ def _bounded(targets: list[Target]) -> list[Target]:
     return targets
 
 
+@with_config(ConfigDict(**DOCUMENTED, json_schema_extra={
+    "expected": "a section with keys: and perhaps strategy, budget, metric, holdout, seed, prune"}))
 class Search(TypedDict, total=False):
-    __pydantic_config__ = ConfigDict(**DOCUMENTED, json_schema_extra={
-        "expected": "a section with keys: and perhaps strategy, budget, metric, holdout, seed, prune"})   # type: ignore[misc]
     strategy: Literal["random", "grid", "tpe"]
     """`random` draws each run (default); `grid` takes every combination, and of a range as many values as its `points`
     (3). `tpe` draws each run from the results of those before it, by the tree-structured Parzen estimator of Optuna, one

@@ -25,6 +25,8 @@ import json
 import pathlib
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 from ladder import RELEASED, caller, command, progress, sources
 from ladder.classifiers import backends
@@ -35,8 +37,10 @@ from ladder.rungs import variants
 from ladder.store import artifacts, manifests, programs, shorter
 from ladder.training import first_use
 
+Make = Callable[..., None]   # make(work, inputs, params[, options]) of a stage's script
 
-def run(make, takes_failed=False):
+
+def run(make: Make, takes_failed: bool = False) -> None:
     """Parse the arguments, make the artifact, and end the process: 0, 1 with one line, or 130 after Ctrl-C.
 
     A deterministic failure (RunFailed) ends it with 1; in a list of runs, with 0 and an artifact that holds the reason, as do
@@ -68,7 +72,7 @@ def run(make, takes_failed=False):
         end_by_a_bug(name, error, arguments.log)
 
 
-def _make(make, arguments, takes_failed):
+def _make(make: Make, arguments: argparse.Namespace, takes_failed: bool) -> None:
     installed = _check_plan(arguments.spec)
     runtime.set_threads(arguments.threads)
     params = arguments.spec["params"]
@@ -89,7 +93,7 @@ def _make(make, arguments, takes_failed):
         log.info("%s: %s %s", arguments.output, shorter.MADE, progress.duration(work.seconds))
 
 
-def _is_asked_for_again(folder):
+def _is_asked_for_again(folder: pathlib.Path) -> bool:
     """Whether an artifact was whole before the command began: Snakemake runs its stage only if that or a parent is forced.
 
     Then Snakemake has removed the manifest; its second copy tells the time. One that has failed in a list of runs is not made
@@ -102,7 +106,7 @@ def _is_asked_for_again(folder):
     return folder.name not in (caller.told("damaged") or ()) and manifests.has_whole_files(folder, manifest)
 
 
-def _check_plan(spec):
+def _check_plan(spec: dict[str, Any]) -> dict[str, str]:
     """Check that sources and counted libraries are as they were planned; returns package -> version of the libraries here."""
     changed = [path for path, digest in spec["sources"].items() if programs.digest(path) != digest]
     if changed:
@@ -114,14 +118,14 @@ def _check_plan(spec):
     return installed
 
 
-def _check_first_use(work, params, options):
+def _check_first_use(work: artifacts.Making, params: dict[str, Any], options: dict[str, str]) -> None:
     """Check what the stage will compute with on a GPU, and note how; raises UserError where that has to stop."""
     if first_use.OPTION in options:
         work.notes |= first_use.require(params.get("variant"), options[first_use.OPTION])
     work.notes |= backends.require(params.get("backend"))
 
 
-def _work(make, work, arguments, takes_failed):
+def _work(make: Make, work: artifacts.Making, arguments: argparse.Namespace, takes_failed: bool) -> None:
     inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.inputs.items()}
     if not takes_failed:
         for failed in filter(None, (one.failed for one in inputs.values())):
@@ -131,7 +135,7 @@ def _work(make, work, arguments, takes_failed):
 
 
 @contextlib.contextmanager
-def _gpu_explained(file):
+def _gpu_explained(file: pathlib.Path | None) -> Iterator[None]:
     """Turn an exception of a GPU's library into a UserError that says what to do; its traceback goes to the log `file`."""
     try:
         yield
@@ -144,7 +148,7 @@ def _gpu_explained(file):
 
 
 @contextlib.contextmanager
-def _failure_kept(work):
+def _failure_kept(work: artifacts.Making) -> Iterator[None]:
     try:
         yield
     except RunFailed as failure:
@@ -153,14 +157,14 @@ def _failure_kept(work):
         work.failed = str(failure)
 
 
-def _check_loaded(spec):
+def _check_loaded(spec: dict[str, Any]) -> None:
     """Check that the version counts every module that ran: one that is loaded by name is in no import statement."""
     if missed := sources.that_count(sources.loaded()) - spec["sources"].keys():
         raise UserError(f"ran {', '.join(sorted(missed))}, which its version does not count; import it where "
                         "workflow/scripts/ladder/sources.py sees it")
 
 
-def _arguments():
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--job", type=pathlib.Path, required=True, help="JSON: the spec (stage, params, sources, parents), "
@@ -175,19 +179,19 @@ def _arguments():
     return arguments
 
 
-def _pair(text):
+def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name, value
 
 
-def end_by_a_bug(name, error, file):
+def end_by_a_bug(name: str, error: BaseException, file: pathlib.Path | None) -> NoReturn:
     """End the process with one line for an error that no code expects; its traceback goes to the log `file` if there is one."""
     _keep_traceback(file)
     where = f"; its traceback is in {file}" if file else ""
     end(f"{name}: {one_line(f'{type(error).__name__}: {error}')}{where}", 1)
 
 
-def _keep_traceback(file):
+def _keep_traceback(file: pathlib.Path | None) -> None:
     text = traceback.format_exc()
     if file is None:
         sys.stderr.write(text)
@@ -196,7 +200,7 @@ def _keep_traceback(file):
             log_file.write(text)
 
 
-def end(message, status):
+def end(message: str, status: int) -> NoReturn:
     """End the process with `message` in its log and at the end of the workflow's output."""
     log.error("%s", message)
     command.repeat_at_the_end(message)

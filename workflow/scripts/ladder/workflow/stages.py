@@ -8,6 +8,8 @@ files, and its parents' versions. A chain holds the artifacts of one configurati
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from ladder import sources
 from ladder.executors import create
@@ -56,12 +58,12 @@ MULTIPLIER_CELL = ("dataset", "network", "seed", "multiplier", "multiplier_ident
                    "test_multiplier_identity", "loss_scale")
 
 
-def script(stage):
+def script(stage: str) -> str:
     """The path of the stage's script, relative to the root."""
     return f"{SCRIPTS}/{RULES[stage]}.py"
 
 
-def stage_sources(stage, params):
+def stage_sources(stage: str, params: dict[str, Any]) -> list[str]:
     """Every file that may change the bytes of a stage's artifact with these parameters; paths relative to the root.
 
     These are the imports of the stage's script; if they include the plan, also the rungs that the parameters name; if they
@@ -74,13 +76,13 @@ def stage_sources(stage, params):
 
 
 @functools.cache
-def script_sources(stage):
+def script_sources(stage: str) -> set[str]:
     """The Python files that a stage's script imports, as far as they can change its artifact."""
     return sources.that_count(closure(ROOT / script(stage)))
 
 
 @functools.cache
-def templates():
+def templates() -> frozenset[str]:
     folder = ROOT / "workflow/report"
     return frozenset(path.relative_to(ROOT).as_posix() for path in (*folder.glob("*.*"), *folder.glob("uplot/*.min.*")))
 
@@ -94,23 +96,23 @@ class Keyed:
     """
 
     role: str
-    spec: dict
-    parents: dict   # name -> Keyed
+    spec: dict[str, Any]
+    parents: dict[str, "Keyed"]
 
     @property
-    def stage(self):
+    def stage(self) -> str:
         return self.spec["stage"]
 
     @functools.cached_property
-    def version(self):
+    def version(self) -> str:
         return version(self.spec)
 
     @property
-    def folder(self):
+    def folder(self) -> str:
         return f"results/{self.stage}/{self.version}"
 
     @property
-    def manifest(self):
+    def manifest(self) -> str:
         return f"{self.folder}/{manifests.MANIFEST}"
 
 
@@ -121,11 +123,12 @@ def chain(run: Run) -> dict[str, Keyed]:
     If layers are fitted to patches, training starts from them, and the features come from them unless training changes them.
     Without a training step the features and the evaluation come from the initial weights.
     """
-    roles, network, strict = {}, run.network_params, run.settings.strict_versions
+    roles: dict[str, Keyed] = {}
+    network, strict = run.network_params, run.settings.strict_versions
     classifies, kinds = run.network.classifies, _kinds(run)
     labels, fitted = {"data": "data"} if classifies else {}, run.settings.training != "gradient"
 
-    def add(role, stage, params, **parents):
+    def add(role: str, stage: str, params: dict[str, Any], **parents: str) -> None:
         roles[role] = _keyed(role, stage, params, strict, **{name: roles[parent] for name, parent in parents.items()})
 
     add("data", "data", runs.data_params(run))
@@ -140,8 +143,8 @@ def chain(run: Run) -> dict[str, Keyed]:
         add("train", "train", {**network, **_train(run, classifies)}, normalized="normalized", **start, **labels)
     encoder = {**network, **run.pick("variant"), **_tested_multiplier(run)}
     if classifies:
-        weights = "train" if trains(run) else _weights(run)
-        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=weights)
+        tested = "train" if trains(run) else _weights(run)
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=tested)
     parts = [chain(part.run) for part in run.parts]
     for kind, weights in kinds.items():
         classified = f"features{kind}"
@@ -175,7 +178,7 @@ def chain(run: Run) -> dict[str, Keyed]:
     return roles
 
 
-def prediction_roles(chain):
+def prediction_roles(chain: dict[str, Keyed]) -> list[str]:
     """The roles of a chain whose artifacts classify a picture (demo.predictor.Predictor), in the order of the work."""
     answering = lineage.answering(chain)
     wanted = [chain[role] for role in (answering, "train", *(["features"] if "evaluate" in chain else [])) if role in chain]
@@ -188,15 +191,15 @@ def prediction_roles(chain):
     return [role for role, keyed in chain.items() if keyed.version in needed]
 
 
-def _reference(run):
+def _reference(run: Run) -> dict[str, Keyed]:
     """The same training by another rung, if the run is compared with it: role -> Keyed."""
     made = chain(run.reference) if run.reference else {}
     return {"train_reference": made["train"]} if "train" in made else {}
 
 
-def _scores_of_others(run):
+def _scores_of_others(run: Run) -> dict[str, Keyed]:
     """The scores of other runs that the report shows, by role: svm_seed2, score_ablation1 -> Keyed."""
-    found = {}
+    found: dict[str, Keyed] = {}
     for repeat in run.repeats:
         seed = repeat.settings.seed
         found |= {f"{role}_seed{seed}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
@@ -207,7 +210,7 @@ def _scores_of_others(run):
     return found
 
 
-def _kinds(run):
+def _kinds(run: Run) -> dict[str, str | None]:
     """Role suffix of each kind of features -> the role of its weights; None for raw pixels.
 
     A run of random weights is its own control.
@@ -221,46 +224,48 @@ def _kinds(run):
     return {"": own, **start, **dict(of for name, of in controls.items() if name in asked)}
 
 
-def _has_start(run):
+def _has_start(run: Run) -> bool:
     """Whether labels train a head over an encoder that was there before, whose own features are then classified too."""
     is_there = run.file_sha256 or _start(run) != "initial"
     return run.settings.network in networks.HEADED and trains(run) and bool(is_there)
 
 
-def _keeps_encoder(run):
+def _keeps_encoder(run: Run) -> bool:
     """Whether the training leaves the encoder as it was."""
     return run.settings.freeze_encoder or run.settings.training == "patches"
 
 
-def _start(run):
+def _start(run: Run) -> str:
     """The role of the weights that a training starts from."""
     return "initial" if run.settings.training == "gradient" else "patches"
 
 
-def _enough_for_linear(run):
+def _enough_for_linear(run: Run) -> bool:
     return run.settings.train_limit == "all" or run.settings.train_limit >= LEAST_FOR_LINEAR
 
 
-def trains(run):
+def trains(run: Run) -> bool:
     """Whether the run makes a training step, of the decoder alone included."""
     length = run.settings.epochs if run.settings.steps == "none" else run.settings.steps
     return run.network.trains and bool(run.settings.training != "gradient" or length)
 
 
-def _weights(run):
+def _weights(run: Run) -> str:
     """The role of the weights that the run's features and evaluation come from."""
     return "patches" if run.settings.training == "patches" else "train" if trains(run) else "initial"
 
 
-def _random(run):
+def _random(run: Run) -> bool:
     """Whether all features of the run, those joined to its own included, come from random weights."""
     own = _weights(run) == "initial" and not run.file_sha256
     return own and all(_random(part.run) for part in run.parts)
 
 
-def _joined(kind, roles, parts, weights, strict):
+def _joined(kind: str, roles: dict[str, Keyed], parts: list[dict[str, Keyed]], weights: list[float],
+            strict: bool) -> dict[str, Keyed]:
     """The role of this kind's features concatenated with those of other chains (the parts), and their ancestors' roles."""
-    own, found = f"features{kind}", {}
+    own = f"features{kind}"
+    found: dict[str, Keyed] = {}
     joined_to = [part.get(own, part["features"]) for part in parts]   # a part of random weights has no control beside it
     for number, features in enumerate(joined_to, 2):
         for keyed in ancestry(features):
@@ -271,7 +276,7 @@ def _joined(kind, roles, parts, weights, strict):
     return {**found, joined.role: joined}
 
 
-def _shifted(kind, classified, run):
+def _shifted(kind: str, classified: Keyed, run: Run) -> dict[str, Keyed]:
     """The features of the shifted test images for each part of this kind's features: shifted1, shifted2, ... -> Keyed."""
     if not _shifts(run):
         return {}
@@ -284,69 +289,70 @@ def _shifted(kind, classified, run):
     return found
 
 
-def _shifts(run):
+def _shifts(run: Run) -> dict[str, Any]:
     """The parameter of the stages that shift images or classify shifted ones; empty if images are not shifted."""
     return {} if run.settings.classify_shifts == "none" else run.pick("classify_shifts")
 
 
-def ancestry(keyed):
+def ancestry(keyed: Keyed) -> list[Keyed]:
     """Its ancestors and itself, in the order of the work."""
     return [one for parent in keyed.parents.values() for one in ancestry(parent)] + [keyed]
 
 
-def comparison(entries, stage="compare", **params):
+def comparison(entries: Sequence[runs.Entry], stage: str = "compare", **params: Any) -> Keyed:
     """The page of several runs, of the compare list or of a search; entries: runs.Entry; params: further parameters."""
     return _runs_together(stage, entries, {**params, "entries": _listed(entries)})
 
 
-def multiplier_comparison(entries):
+def multiplier_comparison(entries: Sequence[runs.Entry]) -> Keyed:
     """The page of the runs of the multipliers list; entries: runs.Entry.
 
     Its `settings` are those by which two runs can differ: MULTIPLIER_CELL and the overrides of all entries.
     """
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
     return _runs_together("multipliers", entries, {"entries": [
-        {"overrides": entry.overrides, "settings": entry.run.pick(*keys), "reason": entry.reason} for entry in entries]})
+        {"overrides": entry.overrides, "settings": entry.run.pick(*keys), "reason": entry.reason}
+        for entry in entries if entry.run]})
 
 
-def _runs_together(stage, entries, params):
+def _runs_together(stage: str, entries: Sequence[runs.Entry], params: dict[str, Any]) -> Keyed:
     """The parents of entry n are report<n> and train<n>, the weights (fitted or initial ones if the network is not trained).
 
     An entry that cannot run here has none.
     """
-    parents = {}
+    parents: dict[str, Keyed] = {}
     for number, entry in enumerate(entries):
-        if not entry.reason:
+        if entry.run and not entry.reason:
             roles = chain(entry.run)
             made = next(roles[role] for role in ("train", "patches", "initial") if role in roles)
             parents |= {f"report{number}": roles["report"], f"train{number}": made}
-    return _keyed(stage, stage, params, **parents)
+    return _keyed(stage, stage, params, False, **parents)
 
 
-def _listed(entries):
+def _listed(entries: Sequence[runs.Entry]) -> list[dict[str, Any]]:
     return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
 
 
-def network_page(run):
+def network_page(run: Run) -> Keyed:
     """The drawing of the network, which is part of no chain."""
     shown = run.pick("batch_size", "optimizer", "variant", *(["recompute"] if run.settings.recompute else []))
     return _keyed("network", "network", {**run.network_params, **shown})
 
 
-def gradients_page(run):
+def gradients_page(run: Run) -> Keyed:
     """The check of the network's backward pass, which is part of no chain."""
     params = {**run.network_params, **run.pick("variant"), "variants": ["cpu_sequential"]}   # of the reference
     return _keyed("gradients", "gradients", params)
 
 
-def parity(run, variants, machine):
+def parity(run: Run, variants: list[str], machine: dict[str, Any]) -> Keyed:
     """The comparison of these variants on this machine, which is part of no chain; machine: see variants.machine()."""
     params = {**run.network_params, **run.pick("batch_size"), "variants": variants, "machine": machine,
               "predictions": counted.predictions()}
     return _keyed("parity", "parity", params)
 
 
-def _keyed(role, stage, params, strict=False, **parents):
+def _keyed(role: str, stage: str, params: dict[str, Any], strict: bool = False, **parents: Keyed) -> Keyed:
     """parents: name -> Keyed; strict: the versions of libraries count."""
     files = stage_sources(stage, params)
     return Keyed(role, {
@@ -358,19 +364,19 @@ def _keyed(role, stage, params, strict=False, **parents):
     }, parents)
 
 
-def _initial(run):
+def _initial(run: Run) -> dict[str, Any]:
     """A head over an encoder from a file is drawn by the seed."""
     if run.file_sha256 and run.settings.network in networks.HEADED:
         return run.pick("file_sha256", "seed")
     return run.pick("file_sha256" if run.file_sha256 else "seed")
 
 
-def _fit(run):
+def _fit(run: Run) -> dict[str, Any]:
     keys = ["variant", "array_library", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
     return run.pick(*keys, *(["patches_iterations"] if run.settings.patches_atoms == "kmeans" else []))
 
 
-def _train(run, classifies):
+def _train(run: Run, classifies: bool) -> dict[str, Any]:
     keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
             "warmup_steps", "augment_flip", "augment_crop", "augment_rotate", "augment_colour", "seed"]
     keys += ["decoder_epochs"] if run.settings.training != "gradient" else []
@@ -383,7 +389,7 @@ def _train(run, classifies):
     return {**run.pick(*keys), **_multiplier(run)}
 
 
-def _multiplier(run):
+def _multiplier(run: Run) -> dict[str, Any]:
     """What the training multiplies; empty if that is exact. float16 needs loss scaling."""
     name, used = run.multiplier_identity, run.settings.multiplier_in
     if name == "exact" or not used:
@@ -392,12 +398,12 @@ def _multiplier(run):
     return {"multiplier": name, "multiplier_in": used, **(run.pick("loss_scale") if scaled else {})}
 
 
-def _tested_multiplier(run):
+def _tested_multiplier(run: Run) -> dict[str, Any]:
     name = run.test_multiplier_identity
     return _precision(run) if name == "exact" else {"multiplier": name}
 
 
-def _precision(run):
+def _precision(run: Run) -> dict[str, Any]:
     return {} if run.settings.precision == "float32" else run.pick("precision")
 
 
@@ -406,7 +412,7 @@ OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "feat
 OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
 
 
-def _features(run, encoder):
+def _features(run: Run, encoder: dict[str, Any]) -> dict[str, Any]:
     params = {"encoder": "network", **encoder, "variant": run.settings.features_variant,
               **run.pick("features_layer", "features_standardize", "features_pool", "features_flip")}
     on = {key for key, value in run.pick(*OFF).items() if value != OFF[key]}
@@ -415,12 +421,12 @@ def _features(run, encoder):
     return {**params, **_with_what_is_fitted(run, on)}
 
 
-def _start_features(run, encoder):
+def _start_features(run: Run, encoder: dict[str, Any]) -> dict[str, Any]:
     """The features of an encoder before a head was trained over it: its own output, whatever layer the run names."""
     return {**_features(run, encoder), "features_layer": run.network.features}
 
 
-def _pixel_features(run):
+def _pixel_features(run: Run) -> dict[str, Any]:
     """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
     on = {key for key, value in run.pick(*OFF_FOR_PIXELS).items() if value != OFF_FOR_PIXELS[key]}
     if "features_pca" in on and run.settings.features_pca >= math.prod(run.facts.shape):
@@ -428,13 +434,13 @@ def _pixel_features(run):
     return {"encoder": "pixels", **_with_what_is_fitted(run, on)}
 
 
-def _with_what_is_fitted(run, on):
+def _with_what_is_fitted(run: Run, on: set[str]) -> dict[str, Any]:
     sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
     computed = ["array_library"] if "features_pca" in on else []
     return run.pick(*sorted(on), *sampled, *computed)
 
 
-def _svm(run):
+def _svm(run: Run) -> dict[str, Any]:
     params = {"backend": run.settings.svm_backend, "kernel": run.settings.svm_kernel, "C": run.settings.svm_C}
     return params if run.settings.svm_kernel == "linear" else {**params, "gamma": run.settings.svm_gamma}
 

@@ -5,8 +5,10 @@ of its own, seeded by the search's seed and the number of the draw. So draw n de
 draws before it, and a search that goes on after an interruption makes the runs of an uninterrupted one.
 """
 
+import pathlib
 import random
 import statistics
+from typing import Any
 
 from ladder.store import disk
 
@@ -17,7 +19,7 @@ LEAST_TO_PRUNE = 5         # runs that are made whole before any is pruned
 class Study:
     """The draws of a search so far; keys: key -> search.Choices or search.Range."""
 
-    def __init__(self, keys, seed):
+    def __init__(self, keys: dict[str, Any], seed: int) -> None:
         import optuna  # here, because every command imports this module
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -27,7 +29,7 @@ class Study:
         self.study = optuna.create_study(study_name="search", direction="maximize",
                                          pruner=optuna.pruners.MedianPruner(n_startup_trials=LEAST_TO_PRUNE))
 
-    def ask(self):
+    def ask(self) -> tuple[Any, dict[str, Any]]:
         """(trial, overrides) of the next draw."""
         seed = random.Random(f"tpe {self._seed} {self._count}").getrandbits(32)
         self.study.sampler = self._optuna.samplers.TPESampler(seed=seed)
@@ -35,14 +37,14 @@ class Study:
         trial = self.study.ask(self._distributions)
         return trial, {key: self._keys[key].named(value) for key, value in trial.params.items()}
 
-    def tell(self, trial, score):
+    def tell(self, trial: Any, score: float | None) -> None:
         """The score (0 to 1) of a run; None for a run without one."""
         if score is None:
             self.study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
         else:
             self.study.tell(trial, score)
 
-    def prunes(self, trial, losses):
+    def prunes(self, trial: Any, losses: list[float]) -> str:
         """Why a run is not made whole, in words, by its hold-out losses after each of the first epochs; '' if it is.
 
         It is pruned if its smallest loss is above the median of those that the runs made whole had after as many epochs.
@@ -57,7 +59,7 @@ class Study:
         return (f"{PRUNED}{len(losses)} epoch{'s' if len(losses) != 1 else ''}: its hold-out loss was {min(losses):.4g}, the "
                 f"median of the others {statistics.median(others):.4g}")
 
-    def write(self, path):
+    def write(self, path: pathlib.Path) -> None:
         """Write the study as an SQLite database for Optuna's own tools (`optuna-dashboard`, `optuna.load_study`)."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with disk.replacing(path) as temporary:
@@ -67,7 +69,7 @@ class Study:
             storage.engine.dispose()
 
 
-def _distribution(values, distributions):
+def _distribution(values: Any, distributions: Any) -> Any:
     """The optuna distribution of a search.Choices or search.Range."""
     if not hasattr(values, "low"):
         return distributions.CategoricalDistribution(list(values.names))

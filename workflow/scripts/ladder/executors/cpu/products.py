@@ -24,6 +24,7 @@ from ladder.machine import compiling
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 # Bytes of a vector register, and the most rows of a tile for each number of vectors per row: a tile, a row of the right factor
 # and a number of the left one together fill the registers.
+MOST_ROWS: tuple[int, ...]
 if _FEATURES.get("avx512f"):
     REGISTER, MOST_ROWS = 64, (14, 12, 8, 6)
 elif _FEATURES.get("avx2"):
@@ -54,7 +55,7 @@ def address_of_product(dtype):
     return made.address
 
 
-_KEPT = []   # compiled functions, which live as long as these objects
+_KEPT: list[object] = []   # compiled functions, which live as long as these objects
 
 
 @compiled
@@ -226,7 +227,7 @@ class _Tile:
         self.left, *self.left_strides = cgutils.unpack_tuple(code.builder, left)
         self.right, self.right_stride = cgutils.unpack_tuple(code.builder, right)
 
-    def emit(self, height, width, mask):
+    def emit(self, height: int, width: int, mask: ir.Value | None) -> None:
         """A tile of height rows and width vectors, the last of which has the mask."""
         build, code = self.code.builder, self.code
         row, outer_step, inner_step = self.left_strides

@@ -48,7 +48,7 @@ def address(function, dtype):
     return made.address
 
 
-_KEPT = []   # compiled functions, which live as long as these objects
+_KEPT: list[object] = []   # compiled functions, which live as long as these objects
 
 
 def load_bytes(row, thread, threads, like):

@@ -99,7 +99,7 @@ def winner_decode_forward(executor, value, place, weight, bias, y, padding, widt
     _scatter(executor, value.reshape(len(y), -1), corner, _patches(weight), y, bias)
 
 
-def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, dbias, padding, width):
+def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, dbias, padding, width) -> None:
     """Gradients of winner_decode_forward; dvalue is 0 where the value is."""
     patches = _patches(weight)
     corner = _corner(place, width, padding - weight.shape[1] + 1)
@@ -135,7 +135,7 @@ def _patches(weight):
     return np.ascontiguousarray(weight[:, ::-1, ::-1].transpose(3, 1, 2, 0))
 
 
-def _corner(place, width, offset):
+def _corner(place, width, offset) -> tuple[np.ndarray, np.ndarray]:
     """(rows, columns) int64 (N, winners filters) of the first pixel of a winner's window, which may lie outside the image."""
     rows, columns = np.divmod(place.reshape(len(place), -1).astype(np.int64), width)
     return rows + offset, columns + offset

@@ -99,3 +99,7 @@ def test_errors_are_repeated_as_the_last_lines_and_a_signal_is_told_in_words(beg
     assert lines[-2] == "data d1: the wrong thing" and lines[-1].startswith("train_network was killed by signal 9 before")
     commands.repeat_errors()
     assert "killed" not in capsys.readouterr().err, "said once"
+    (tmp_path / "logs/train/t2.log.killed").write_text("137 workflow/scripts/train_network.py\n")
+    os.utime(tmp_path / "logs/train/t2.log.killed", (1, 1))
+    commands.repeat_errors()
+    assert "killed" not in capsys.readouterr().err and not list(tmp_path.glob("logs/*/*.killed")), "it is of an earlier command"

@@ -31,21 +31,13 @@ for role in FIXED:
             "{params.command} | tee {log:q}"
 
 
-# Pages on the current content of results/: made on every request.
+# Pages on the current content of results/: made on every request, the index at the end of every command that makes a page, too.
 
 
 for page, arguments, words in (
-    (
-        "diff",
-        f"--output results/diff.html -- {shlex.join(SETTINGS.diff)}",
-        SETTINGS.diff,
-    ),
-    ("history", "--output results/history.html", "every run in results/"),
-    (
-        "index",
-        "",
-        "the latest run and all pages",
-    ),  # made at the end of every command that makes a page, too
+    ("diff", ["--output", "results/diff.html", "--", *SETTINGS.diff], SETTINGS.diff),
+    ("history", ["--output", "results/history.html"], "every run in results/"),
+    ("index", [], "the latest run and all pages"),
 ):
 
     rule:
@@ -67,7 +59,7 @@ for page, arguments, words in (
         message:
             "{output}: {params.words}"
         shell:
-            "python3 {params.script:q} {params.arguments} | tee {log:q}"
+            "python3 {params.script:q} {params.arguments:q} | tee {log:q}"
 
 
 rule predictions:
@@ -84,7 +76,7 @@ rule predictions:
     params:
         script=tool("make_predictions"),
         pictures=SETTINGS.predict,
-        inputs=JOBS.parents(*stages.prediction_roles(CHAIN)),
+        inputs=JOBS.input_options(*stages.prediction_roles(CHAIN)),
         threads=stage_threads,
         residency=SETTINGS.data_residency,
         multiplier=SETTINGS.test_multiplier,

@@ -22,7 +22,7 @@ PAGE = "results/search.html"
 def main():
     arguments = parse()
     raw = json.loads(arguments.config_file.read_text("utf-8"))
-    caller.tell(started=None, keep_failed=True)   # each run is a command of its own; one that fails is a result
+    caller.tell(started=None, damaged=None, keep_failed=True)   # each run is a command of its own; one that fails is a result
     while (plan := search.plan(configuration.load(raw))).next:
         print(f"search: run {len(plan.entries)} of {raw['search'].get('budget', search.BUDGET)}", flush=True)
         snakemake(plan.next.manifest, arguments.options)

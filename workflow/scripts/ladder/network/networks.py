@@ -148,7 +148,7 @@ FIRST_BIAS = -0.25           # of the autoencoder's first layer if it is fitted
 CODE = 0.25                  # the patch network's soft threshold, in standard deviations
 # Added to the variance of a window: 10 for pixels 0..255 (Coates and Ng, 2012), here scaled to a standard deviation of 1.
 CONTRAST = 10 / 64 ** 2
-# As CONTRAST, for whitened images, whose variance is 0.17 on CIFAR-10; presets/cifar10_wta.yaml has what others gave.
+# As CONTRAST, for whitened images, whose variance is 0.17 on CIFAR-10; docs/preset-notes.md has what others gave.
 WHITENED_CONTRAST = 0.03
 
 

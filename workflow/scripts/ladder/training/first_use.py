@@ -20,7 +20,7 @@ OPTION = "plan"   # of a stage: [network, batch_size], as `described` writes it
 
 
 def described(network, batch_size):
-    """The text that names what is trained: network: stages.network_params."""
+    """The text that names what is trained: network: runs.Run.network_params."""
     return json.dumps([sorted(network.items()), batch_size])
 
 

@@ -20,8 +20,6 @@ SEVERAL = {"--config", "-C", "--configfile", "--configfiles", "-R", "--forcerun"
            "--allowed-rules", "--rerun-triggers", "-P", "--prioritize", "--sdm", "--software-deployment-method", "--quiet",
            "-q"}
 DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")   # -n, also as in -np
-
-
 TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")   # names of roles that are targets
 KNOWN = {*TARGETS, "report", *(page for pages in copies.FIXED.values() for page in pages)}
 
@@ -127,14 +125,15 @@ OTHER_SIGNAL = "killed by signal {} before it could say why, perhaps for want of
 
 
 def repeat_errors() -> None:
-    """Print the failed stages' error messages again; called at exit, so that they are the last lines."""
+    """Print the error messages of stages that have failed in this command; called at exit, so that they are the last lines."""
     errors, lines = pathlib.Path(caller.told("errors")), []
     if errors.exists():
         lines += errors.read_text("utf-8").strip().splitlines()
     for path in sorted(pathlib.Path("logs").glob("*/*.killed")):
         status, script = path.read_text("utf-8").strip().split(maxsplit=1)
         by = BY_SIGNAL.get(int(status), OTHER_SIGNAL.format(int(status) - 128))
-        lines.append(KILLED.format(pathlib.Path(script).stem, by))
+        if path.stat().st_mtime_ns >= caller.told("started"):   # an older one is of a command that was killed too
+            lines.append(KILLED.format(pathlib.Path(script).stem, by))
         path.unlink(missing_ok=True)
     if lines:
         print("", *lines, sep="\n", file=sys.stderr, flush=True)

@@ -171,7 +171,7 @@ class Jobs:
         """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once."""
         return int(self.plan.runs.get(version or "", self.plan.run).settings.threads)
 
-    def parents(self, *roles: str) -> str:
+    def input_options(self, *roles: str) -> str:
         """--input ROLE=FOLDER for each of these artifacts of the active run."""
         return " ".join(f"--input {role}={self.chain[role].folder}" for role in roles)
 

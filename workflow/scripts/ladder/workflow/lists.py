@@ -42,16 +42,15 @@ def check(loaded: Settings) -> None:
     for key in NESTED:
         if (count := sum(math.prod(map(len, _values(entry))) for entry in getattr(loaded, key))) > MOST_RUNS:
             raise UserError(f"config: {key} stands for {count:,} runs; at most {MOST_RUNS:,}")
-    check_together([loaded], [{}])
+    check_together(loaded, [{}])
 
 
-def check_together(base: Iterable[Settings], overrides: Iterable[dict[str, Any]]) -> None:
-    """Raise UserError where runs, each settings with overrides, are too many with those nested in them.
+def check_together(base: Settings, overrides: Iterable[dict[str, Any]]) -> None:
+    """Raise UserError where runs, the settings with each of the overrides, are too many with those nested in them.
 
     Nested values need not be valid.
     """
-    runs = (_nested({key: given.get(key, getattr(loaded, key)) for key in (*NESTED, "seeds")})
-            for loaded, given in zip(base, overrides, strict=False))
+    runs = (_nested({key: given.get(key, getattr(base, key)) for key in (*NESTED, "seeds")}) for given in overrides)
     if sum(1 for _ in itertools.islice(itertools.chain.from_iterable(runs), MOST_RUNS + 2)) > MOST_RUNS + 1:
         raise UserError(f"config: {', '.join(NESTED)}, seeds and search together stand for more than {MOST_RUNS:,} runs, the "
                         "largest number; take fewer")

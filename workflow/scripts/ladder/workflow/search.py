@@ -148,7 +148,7 @@ def plan(given: Settings) -> Plan:
     if search.get("strategy") == "tpe":
         return _drawn_in_turn(search, keys, base)
     drawn = _runs(search, keys)
-    lists.check_together(itertools.repeat(base), drawn)
+    lists.check_together(base, drawn)
     return Plan([_entry(base, overrides, search.get("metric", "auto")) for overrides in drawn])
 
 
@@ -175,7 +175,7 @@ def _check_prune(search: settings.Search, base: Settings) -> None:
 def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings) -> Plan:
     """The Plan up to the first run without a result."""
     budget = int(min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values())))
-    lists.check_together([base] * budget, [{}] * budget)
+    lists.check_together(base, [{}] * budget)
     study, scores = trials.Study(keys, search.get("seed", 1)), dict[str, float | None]()
     found = Plan(study=study)
     for _ in range(DRAWS * budget):

@@ -17,6 +17,7 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
+import once
 import snakemake_server
 from ladder.sources import ROOT
 from ladder.store import artifacts
@@ -58,10 +59,12 @@ def weights(project):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    project = copy_project(tmp_path_factory.mktemp("chain"))
-    status, output = run(project, "report")
+    return once.folder(tmp_path_factory, "chain", finish)
+
+
+def finish(folder):
+    status, output = run(copy_project(folder), "report")
     assert status == 0, output
-    return project
 
 
 def test_the_report_and_the_summary_are_made(done):
@@ -150,7 +153,8 @@ def test_a_damaged_artifact_is_named_and_made_again(done, tmp_path, file, seen):
 
 
 def test_a_diverging_loss_stops_with_step_and_learning_rate(done, tmp_path):
-    status, output = run(done, "train", "optimizer=sgd", "learning_rate=1e12", "warmup_steps=0")
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "train", "optimizer=sgd", "learning_rate=1e12", "warmup_steps=0")
     last = output.strip().splitlines()[-1]
     assert status != 0
     assert "step" in last and "1e+12" in last
@@ -358,9 +362,10 @@ def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(
         assert summary["versions"]["report"] in (project / target[0]).read_text()
 
 
-def test_a_network_that_does_not_support_the_training_is_one_line(done):
+def test_a_network_that_does_not_support_the_training_is_one_line(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
     for settings, message in ((("network=patch_net",), "patch_net is fitted to patches alone; set training to patches"),
                               (("network=lenet_5", "training=patches"), "lenet_5 has no layers that are fitted to patches"),
                               (("network=patch_net", "training=patches_then_gradient"), "set training to patches")):
-        status, output = run(done, "report", *settings)
+        status, output = run(project, "report", *settings)
         assert status != 0 and message in output and "Traceback" not in output

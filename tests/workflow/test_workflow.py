@@ -27,6 +27,7 @@ import pytest
 import yaml
 
 import manifest_files
+import once
 import snakemake_server
 from ladder.rungs import variants
 from ladder.sources import ROOT
@@ -146,8 +147,10 @@ def imports(script):
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """A project that has run once; only to be copied."""
-    folder = tmp_path_factory.mktemp("finished") / "project"
-    folder.mkdir()
+    return Project(once.folder(tmp_path_factory, "finished", finish))
+
+
+def finish(folder):
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(ROOT / name, folder)
     for name in ("workflow", "profiles", "envs"):
@@ -160,7 +163,6 @@ def finished(tmp_path_factory):
     output = project.snakemake()
     assert project.status == 0, output
     assert project.ran() == ALL
-    return project
 
 
 @pytest.fixture

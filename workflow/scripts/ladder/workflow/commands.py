@@ -2,6 +2,7 @@
 
 import atexit
 import dataclasses
+import gc
 import os
 import pathlib
 import re
@@ -96,6 +97,7 @@ def begin(cores: Callable[[], int]) -> Command:
     now.parent.mkdir(exist_ok=True)
     now.write_text(f"{now.name} {time.time_ns()}", "utf-8")   # Snakemake compares its checksum too
     atexit.register(now.unlink, missing_ok=True)
+    atexit.register(gc.freeze)   # what was imported is not looked through once more when Snakemake ends
     try:
         known = cores()
     except Exception:   # an error of Snakemake's own, which is not known here

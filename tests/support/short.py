@@ -22,7 +22,6 @@ WHOLE_COMMANDS = {
     "test_a_second_run_has_nothing_to_do",
     "test_switching_a_key_and_back_runs_nothing_the_second_time",
     "test_what_is_damaged_is_named_and_made_again_from_what_is_whole",
-    "test_forcing_a_rule_makes_it_and_what_depends_on_it_again",
     "test_a_wrong_configuration_is_one_line",
     "test_a_stages_message_is_the_last_line",
     "test_two_runs_at_once_share_the_work",
@@ -53,8 +52,13 @@ CASES = [
     ("*::test_a_measured_record_fills_both_tables", 0),
     ("*::test_a_rung_that_ends_its_process_leaves_the_others_alone", 0),
     ("*::test_the_bytes_of_a_training_do_not_depend_on_the_number_of_threads", 1),
-    ("*::test_any_tile_gives_the_same_bytes", 0),     # the other tests of its file have the usual tiles
+    # The other tests of their files have the usual tiles.
+    ("*::test_any_tile_gives_the_same_bytes", 0),
+    ("*::test_the_tile_changes_no_byte", 0),
+    ("*::test_products_of_slabs_in_large_tiles", 0),
+    ("tests/kernels/test_gpu_gemm.py::test_conv2d_in_large_tiles", 1),
     # Whole trainings in the emulator, beside shorter ones of the same file.
+    ("*::test_the_copies_of_weights_are_those_of_the_weights_before_each_step", 0),
     ("*::test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans", 0),
     ("*::test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes", 0),
     ("*::test_the_sequential_rung_passes_the_parity_protocol", 1),
@@ -66,6 +70,7 @@ CASES = [
     ("tests/operations/* gpu_[rsw]* *", 1),           # lessons
     ("tests/kernels/*", 2),
     ("tests/rungs/*", 2),
+    ("tests/browser/*", 2),                           # of pages and sizes of the screen
     ("*", 3),
 ]
 # What waits longest for a compiler or for processes.

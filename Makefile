@@ -1,4 +1,4 @@
-# make report               the whole chain on the embedded digits: results/report.html
+# make report               the whole chain on 12,000 digits that come with it: results/report.html
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make watch                a page on this machine with the curves of the training that runs
 # make test                 linters and the short run of the tests, which tests/README.md describes

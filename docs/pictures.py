@@ -15,9 +15,9 @@ from PIL import Image  # noqa: E402  (after sys.path)
 
 import browser  # noqa: E402
 
-# In docs/: (what Snakemake makes, page, height in CSS pixels); the picture has twice as many.
-PICTURES = {"report.png": ("report", "results/report.html", 640),
-            "network.png": ("results/network.html", "results/network.html", 900)}
+# In docs/: (what Snakemake makes, page, height in CSS pixels, settings); the picture has twice as many.
+PICTURES = {"report.png": ("report", "results/report.html", 640, ()),
+            "network.png": ("results/network.html", "results/network.html", 900, ("network=autoencoder", "dataset=cifar10"))}
 WIDTH = 1280
 COLOURS = 128   # enough for text and lines, and a third of the bytes
 
@@ -28,8 +28,9 @@ def main():
     more = parser.parse_args().config
     if browser.find() is None:
         sys.exit("no Chromium found (Debian package: chromium)")
-    for name, (target, page, height) in PICTURES.items():
-        if status := subprocess.run([sys.executable, "-m", "snakemake", target, *more], cwd=ROOT, check=False).returncode:
+    for name, (target, page, height, own) in PICTURES.items():
+        config = ["--config", *own, *more] if own or more else []
+        if status := subprocess.run([sys.executable, "-m", "snakemake", target, *config], cwd=ROOT, check=False).returncode:
             return status
         photograph(ROOT / page, ROOT / "docs" / name, height)
         print(f"docs/{name}: {page}")

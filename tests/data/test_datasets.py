@@ -5,6 +5,7 @@ import io
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -407,7 +408,7 @@ def test_without_a_network_the_files_that_are_missing_are_named(mnist):
     assert message.startswith("cannot get train-images-idx3-ubyte.gz (file:///no/such/file: No such file")
     assert ("put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and "
             "t10k-labels-idx1-ubyte.gz (or the same unpacked, named without .gz) by hand in "
-            f"{mnist.kept} and run again") in message and "--config dataset=digits" in message
+            f"{mnist.kept} and run again") in message and "--config dataset=mnist_small" in message
     message = mnist.fault([*mnist.urls()[:3], gone[0]])
     assert "cannot get t10k-labels" in message and "put t10k-labels-idx1-ubyte.gz (or" in message
 
@@ -544,10 +545,29 @@ def test_a_folder_in_place_of_a_file_of_mnist_is_reported(mnist):
     assert "it cannot be read (Is a directory)" in mnist.fault(mnist.urls())
 
 
+def test_the_small_part_of_mnist_has_600_of_each_class_in_both_parts():
+    part = prepare_data._load({"dataset": "mnist_small"}, {})
+    assert part.train_images.shape == part.test_images.shape == (6000, 28, 28, 1)
+    assert np.bincount(part.train_labels).tolist() == np.bincount(part.test_labels).tolist() == [600] * 10
+    assert part.train_labels[:5].tolist() == [5, 0, 4, 1, 9] and part.test_labels[:5].tolist() == [7, 2, 1, 0, 4]   # MNIST's
+    assert len(prepare_data._load({"dataset": "mnist_small"}, {}, with_test=False).test_images) == 0
+
+
+def test_a_damaged_file_of_the_small_part_is_one_line_that_says_how_to_get_it_again(tmp_path, monkeypatch):
+    shutil.copytree(datasets.MNIST_SMALL, tmp_path / "small")
+    labels = tmp_path / "small/train-labels-idx1-ubyte.gz"
+    data = bytearray(gzip.decompress(labels.read_bytes()))
+    data[100] ^= 1
+    labels.write_bytes(gzip.compress(data))
+    monkeypatch.setattr(datasets, "MNIST_SMALL", tmp_path / "small")
+    with pytest.raises(UserError, match="are not those that ship with Kernel Ladder: .* md5 .*git checkout workflow/resources"):
+        datasets.mnist_small()
+
+
 def test_the_data_stage_has_mnist(mnist):
     options = {"urls": json.dumps(mnist.urls()), "downloads": str(mnist.downloads)}
     mnist.check(prepare_data._load({"dataset": "mnist"}, options))
-    with pytest.raises(UserError, match="choose digits, cifar10, mnist, fashion_mnist, cifar100, svhn"):
+    with pytest.raises(UserError, match="choose mnist_small, digits, cifar10, mnist, fashion_mnist, cifar100, svhn"):
         prepare_data._load({"dataset": "emnist"}, options)
 
 

@@ -213,7 +213,7 @@ def test_a_port_that_is_taken_is_one_line_that_names_another():
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    (tmp_path / "config.yaml").write_text((ROOT / "config.yaml").read_text())
+    (tmp_path / "config.yaml").write_text((ROOT / "tests/support/experiment.yaml").read_text())
     (tmp_path / "over.yaml").write_text("network: lenet_5\nepochs: 3\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path

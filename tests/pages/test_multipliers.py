@@ -247,7 +247,7 @@ def test_only_cells_that_cannot_run_make_a_page_too(tmp_path):
 
 
 def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
-    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     listed = [{"network": "lenet_5", "multiplier": ["exact", "am32"]}, {"multiplier": "mit16", "multiplier_in": [["forward"]]},
               {"test_multiplier": "acc16"}]
     entries = runs.entries(config.load(raw | {"multipliers": listed}), "multipliers")

@@ -30,7 +30,7 @@ class Planned:
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_the_settings_with_config_yaml_plan_the_very_same_report(changes):
-    here = yaml.safe_load((ROOT / "config.yaml").read_text())
+    here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     planned = stages.chain(runs.of(config.load(here | changes)))
     report = planned["report"]
     inputs = {role: Planned(keyed) for role, keyed in report.parents.items()}

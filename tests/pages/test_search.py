@@ -84,7 +84,7 @@ OVERRIDES = {"batch_size": 32, "normalization": "zca", "features_concatenate": [
 
 
 def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_made_with(inputs):
-    here = yaml.safe_load((ROOT / "config.yaml").read_text())
+    here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     searched = config.load(here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "holdout": 180}})
     best = next(entry for entry in workflow_search.plan(searched).entries if entry.overrides == {"learning_rate": 0.01})
     written = yaml.safe_load(search.best_yaml(found(inputs, settings=workflow_search.params(searched)["settings"])))
@@ -113,7 +113,7 @@ def test_the_preset_is_the_best_runs_keys_and_the_configuration_takes_it(inputs)
     text = search.best_yaml(found(inputs))
     assert yaml.safe_load(text) == ENTRIES[1][0] == yaml.safe_load(text.split("\n\n")[0])
     assert "hold-out accuracy 95.0 % on 180 training images held out" in text
-    config.load(yaml.safe_load((ROOT / "config.yaml").read_text()) | yaml.safe_load(text))
+    config.load(yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text()) | yaml.safe_load(text))
     assert search.preset(found(inputs)) in search.page(found(inputs))
 
 

@@ -76,7 +76,7 @@ def documented():
     left_out = others | {
         ("variant", "auto"), ("svm_backend", "auto"), ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"),
         ("train_limit", "all"), ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
-        *([("figures", True)] if paper.missing() else []), ("features_variant", "same"),
+        *([("figures", True)] if paper.missing() else []), ("features_variant", "same"), ("features_max_pool", "auto"),
         ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
     for key, rule in settings.rules().items():
@@ -90,7 +90,7 @@ def choices(rule):
 
 
 def resolved(run):
-    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     if backends.unavailable(run.get("svm_backend", "sklearn")):
         run = {**run, "svm_backend": "sklearn"}
     return runs.of(config.load({**raw, **SMALL, **run}))

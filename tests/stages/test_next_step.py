@@ -1,26 +1,13 @@
-"""What `make report` says last: the minutes of the real CIFAR-10, where this machine's speed is known."""
+"""What `make report` says last."""
 
 import json
 
-import pytest
-
 import next_step
 
-DIGITS = {"dataset": "digits", "network": "autoencoder", "images_per_second": next_step.SPEED}
 
-
-def minutes(folder, **changed):
-    (folder / "summary.json").write_text(json.dumps(DIGITS | changed))
-    return next_step.minutes(folder)
-
-
-def test_half_the_speed_takes_twice_as_long(tmp_path):
-    seconds = sum(json.loads(next_step.RECORD.read_text())["whole"]["summary"]["seconds"].values())
-
-    assert minutes(tmp_path) == f", about {round(seconds / 60)} minutes on this machine"
-    assert minutes(tmp_path, images_per_second=next_step.SPEED / 2) == f", about {round(seconds / 30)} minutes on this machine"
-
-
-@pytest.mark.parametrize("changed", [{"images_per_second": None}, {"network": "lenet_5"}, {"dataset": "mnist"}])
-def test_a_run_with_no_comparable_speed_gets_no_minutes(tmp_path, changed):
-    assert minutes(tmp_path, **changed) == ""
+def test_the_minutes_are_those_of_the_record_with_its_controls(monkeypatch, tmp_path, capsys):
+    seconds = {"train": 300.0, "svm": 61.0, "svm_random": 119.0}
+    (tmp_path / "record.json").write_text(json.dumps({"whole": {"summary": {"seconds": seconds}}}))
+    monkeypatch.setattr(next_step, "RECORD", tmp_path / "record.json")
+    next_step.main()
+    assert "to download, 8 minutes on two cores" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import yaml
 from ladder.sources import ROOT
 from ladder.workflow import checks, config, runs, stages
 
-RAW = yaml.safe_load((ROOT / "config.yaml").read_text())
+RAW = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
 
 
 def loaded(raw):

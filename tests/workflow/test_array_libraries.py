@@ -1,10 +1,9 @@
 """The array library that `auto` takes, and its part in versions."""
 
 import pytest
-import yaml
 
+import planned
 from ladder.rungs import variants
-from ladder.sources import ROOT
 from ladder.workflow import array_libraries, config, runs
 
 NO_GPU = "needs an NVIDIA GPU and no driver answers here"
@@ -24,6 +23,6 @@ def test_a_named_library_is_kept_although_it_cannot_run(monkeypatch):
 
 def test_a_run_of_a_list_whose_library_cannot_run_is_left_out_with_the_reason(monkeypatch):
     monkeypatch.setattr(variants, "no_gpu", lambda: NO_GPU)
-    usual = config.load(yaml.safe_load((ROOT / "config.yaml").read_text()) | {"variant": "cpu", "svm_backend": "sklearn"})
+    usual = config.load(planned.RAW | {"variant": "cpu", "svm_backend": "sklearn"})
     assert runs.entry(usual, {"array_library": "cupy"}).reason == array_libraries.unavailable("cupy")
     assert runs.entry(usual, {"array_library": "numpy"}).reason == ""

@@ -22,7 +22,8 @@ import snakemake_server
 from ladder.sources import ROOT
 from ladder.store import artifacts
 
-TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
+TINY = ["--config", "dataset=digits", "network=autoencoder", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16",
+        "threads=2"]
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
            "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
            "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
@@ -77,6 +78,15 @@ def test_the_report_and_the_summary_are_made(done):
     assert all(0 <= summary[key] <= 1 for key in ("test_accuracy", "control_accuracy", "raw_pixel_accuracy"))
     assert sum(map(sum, summary["confusion"])) == 20
     assert "<html" in (done / "results/report.html").read_text()
+
+
+def test_in_the_first_report_training_beats_the_untrained_encoder_and_raw_pixels(tmp_path):
+    status, output = snakemake_server.run(["results/report.html"], copy_project(tmp_path))
+    assert status == 0, output
+    summary = json.loads((tmp_path / "results/summary.json").read_text())
+    assert [one["control"] for one in summary["controls"]] == ["svm_random", "svm_pixels"]
+    assert all(one["difference_interval"][0] > 0 for one in summary["controls"])
+    assert summary["verdict"].endswith("; training helped.") and summary["test_accuracy"] > 0.96
 
 
 def test_training_killed_after_an_epoch_gives_the_bytes_of_an_uninterrupted_run(done, tmp_path):

@@ -21,7 +21,7 @@ from ladder.workflow import array_libraries, config, lists, runs, settings
 
 @pytest.fixture
 def raw():
-    return yaml.safe_load((ROOT / "config.yaml").read_text())
+    return yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
 
 
 @pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
@@ -441,3 +441,16 @@ def test_every_network_takes_any_size_or_says_why_not_in_one_line(raw, pets, net
         planned.loaded(raw | keys | {"training": "patches" if network == "patch_net" else "gradient"})
     except UserError as error:
         assert str(error).startswith("config: ") and str(error).isprintable()
+
+
+@pytest.mark.parametrize("keys, side", [
+    ({"dataset": "mnist_small"}, 3),                                    # of 18x18 pixels
+    ({"dataset": "digits"}, 2),                                         # 22x22
+    ({"dataset": "digits", "wta_kernels": [9, 7]}, 4),                  # 24x24
+    ({"dataset": "mnist_small", "wta_kernels": [10, 8]}, 1),            # 19x19
+    ({"dataset": "mnist_small", "features_pool": 6}, 1),
+    ({"dataset": "mnist_small", "features_max_pool": 2}, 2),
+    ({"dataset": "mnist_small", "network": "autoencoder"}, 1)])
+def test_maps_of_the_winner_take_all_autoencoder_are_pooled_by_what_divides_them(keys, side):
+    params = planned.chain({"network": "wta_autoencoder", **keys})["features"].spec["params"]
+    assert params.get("features_max_pool", 1) == side

@@ -7,7 +7,6 @@ import pathlib
 import pytest
 
 import manifest_files
-import planned
 from ladder import caller
 from ladder.errors import UserError
 from ladder.rungs import variants
@@ -165,7 +164,7 @@ def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(p
     pathlib.Path("presets/mine.yaml").write_text("seed: 77\n")
     artifacts, faults = plans.reached(plan)
     assert f"train/{plan.chain['train'].version}" in artifacts
-    assert f"train/{planned.versions(seed=77, svm_backend='auto')['train']}" in artifacts
+    assert f"train/{plans.of(RAW | {'seed': 77}).chain['train'].version}" in artifacts
     assert len(faults) == 1 and faults[0].startswith("presets/odd.yaml does not go with config.yaml: config: features_layer")
 
 

@@ -40,7 +40,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def raw():
-    return yaml.safe_load((ROOT / "config.yaml").read_text())
+    return yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
 
 
 def read(text, image=(32, 32, 3), classes=10, path="mine.yaml"):

@@ -17,7 +17,7 @@ KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer
 @pytest.fixture
 def loaded():
     """Loads the committed configuration with these overrides."""
-    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     return lambda **keys: config.load(raw | {"svm_backend": "sklearn"} | keys)
 
 

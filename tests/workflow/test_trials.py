@@ -24,7 +24,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def loaded(**of):
-    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     return config.load(raw | {"svm_backend": "sklearn", "search": {"strategy": "tpe", "keys": KEYS, **of}})
 
 
@@ -166,7 +166,7 @@ def test_the_study_is_a_database_of_optuna(tmp_path):
     ({"strategy": "tpa"}, {}, "must be random, grid or tpe"),
 ])
 def test_an_impossible_search_is_one_line(of, keys, words):
-    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     with pytest.raises(UserError) as error:
         search.plan(config.load(raw | keys | {"search": {"strategy": "tpe", "keys": KEYS, **of}}))
     assert words in str(error.value) and str(error.value).isprintable()

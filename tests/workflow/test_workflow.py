@@ -151,8 +151,8 @@ def finished(tmp_path_factory):
 
 
 def finish(folder):
-    for name in ("Snakefile", "config.yaml"):
-        shutil.copy(ROOT / name, folder)
+    shutil.copy(ROOT / "Snakefile", folder)
+    shutil.copy(ROOT / "tests/support/experiment.yaml", folder / "config.yaml")
     for name in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / name, folder / name)
     for stage in stages.RULES:

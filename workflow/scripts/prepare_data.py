@@ -65,6 +65,8 @@ def _pictures(work, params, options, limits):
 
 
 def _load(params, options, with_test=True):
+    if params["dataset"] == "mnist_small":
+        return datasets.mnist_small(with_test)
     if params["dataset"] == "digits":
         return datasets.digits(with_test)
     if params["dataset"] == "cifar10":

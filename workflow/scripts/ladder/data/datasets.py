@@ -18,6 +18,7 @@ from ladder.arithmetic import randomness
 from ladder.data import download
 from ladder.errors import UserError
 from ladder.progress import duration, log, size
+from ladder.sources import ROOT
 from ladder.store import tars
 
 CIFAR10_FILE = "cifar-10-binary.tar.gz"
@@ -64,6 +65,14 @@ MNIST_FILES = (
     Idx("t10k-labels-idx1-ubyte", "test labels", (10_000,), "27ae3e4e09519cfbb04c329615203637"),
 )
 MNIST_BYTES = 11_594_722   # of the four official files, gzipped
+# A part of them that ships with the program (its README.md says which).
+MNIST_SMALL = ROOT / "workflow" / "resources" / "mnist_small"
+MNIST_SMALL_FILES = (
+    Idx("train-images-idx3-ubyte", "training images", (6000, 28, 28), "9f484b2233862355104d937104feba72"),
+    Idx("train-labels-idx1-ubyte", "training labels", (6000,), "914ce1bea93984b0d7f6acff85acdd83"),
+    Idx("t10k-images-idx3-ubyte", "test images", (6000, 28, 28), "93b05aa3632439902c6ce6df36fce30f"),
+    Idx("t10k-labels-idx1-ubyte", "test labels", (6000,), "2518481b544b53ade9c8fbef8ea5758e"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,8 +260,25 @@ def mnist(urls, downloads, with_test=True):
                  "prepared", len(missing), size(MNIST_BYTES), duration(MNIST_BYTES / 1e6), folder, size(unpacked))
     for file, url in zip(files, urls, strict=False):
         _fetch_idx(file, url, folder)
-    found = [read_idx(_kept(folder, file), file) for file in files]
-    train_images, train_labels, test_images, test_labels = found if with_test else (*found, *(one[:0] for one in found))
+    return _of_digits([read_idx(_kept(folder, file), file) for file in files])
+
+
+def mnist_small(with_test=True):
+    """12,000 of MNIST's images, which ship with the program: the first 600 of each class, to train on and to test on.
+
+    Raises UserError if a file is not the one that ships.
+    """
+    files = MNIST_SMALL_FILES if with_test else MNIST_SMALL_FILES[:2]
+    try:
+        return _of_digits([_array(_read_idx(MNIST_SMALL / f"{file.name}.gz", file), file) for file in files])
+    except _BadArchive as fault:
+        raise UserError(f"the images in {MNIST_SMALL} are not those that ship with Kernel Ladder: {fault}; get that folder "
+                        "again, with git: git checkout workflow/resources") from fault
+
+
+def _of_digits(arrays):
+    """The Dataset of the arrays of MNIST's four files, or of the first two: then without test images."""
+    train_images, train_labels, test_images, test_labels = (*arrays, *(one[:0] for one in arrays))[:4]
     return Dataset(train_images[..., None], train_labels, test_images[..., None], test_labels, tuple("0123456789"))
 
 
@@ -285,6 +311,11 @@ def read_idx(path, file):
     except _BadArchive as fault:
         raise UserError(f"{path} is not MNIST's {file.what}: {fault}; remove it and run again to download it from "
                         f"mnist_urls ({download.in_order(MNIST_FILES)})") from fault
+    return _array(data, file)
+
+
+def _array(data, file):
+    """uint8 of file.shape, from the bytes of the unpacked IDX file."""
     return np.frombuffer(data, np.uint8, offset=len(file.header)).reshape(file.shape)
 
 

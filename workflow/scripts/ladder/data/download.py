@@ -164,8 +164,8 @@ def _download(urls, path, wanted):
             if isinstance(fault, _Another):
                 advice = wanted.another
     reasons = "; ".join(faults) or "no URL is given"
-    raise UserError(f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or use the embedded "
-                    "set, which needs no network: --config dataset=digits")
+    raise UserError(f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or one that "
+                    "comes with the program: --config dataset=mnist_small")
 
 
 def _from_mirror(url, part, wanted):

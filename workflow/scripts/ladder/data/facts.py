@@ -17,6 +17,7 @@ class Facts:
 
 
 FACTS = {
+    "mnist_small": Facts((28, 28, 1), 10, 6000, 6000),
     "digits": Facts((32, 32, 3), 10, 1433, 364),
     "cifar10": Facts((32, 32, 3), 10, 50_000, 10_000),
     "mnist": Facts((28, 28, 1), 10, 60_000, 10_000),

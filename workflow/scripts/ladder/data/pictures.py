@@ -73,7 +73,7 @@ class Digit:
 
 
 # MNIST's: yann.lecun.com/exdb/mnist. scikit-learn's digits: bitmaps that the digit fills, averaged to 8x8.
-DIGITS = {"mnist": Digit(20, 28, True), "digits": Digit(8, 8, False)}
+DIGITS = {"mnist": Digit(20, 28, True), "mnist_small": Digit(20, 28, True), "digits": Digit(8, 8, False)}
 # Fashion-MNIST's garments are preprocessed likewise (Xiao, Rasul and Vollgraf, 2017): trimmed, scaled, inverted, centred.
 LIGHT_ON_DARK = {**DIGITS, "fashion_mnist": Digit(28, 28, False, "garment")}
 

@@ -21,8 +21,8 @@ NETWORKS = {"autoencoder": "An autoencoder", "wta_autoencoder": "A winner-take-a
             "autoencoder_classifier": "An autoencoder’s encoder with a head",
             "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network",
             "alexnet": "AlexNet"}
-DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST",
-            "cifar100": "CIFAR-100", "svhn": "SVHN", "folder": "your pictures"}   # likewise
+DATASETS = {"mnist_small": "a part of MNIST", "digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST",
+            "fashion_mnist": "Fashion-MNIST", "cifar100": "CIFAR-100", "svhn": "SVHN", "folder": "your pictures"}   # likewise
 # The pages of the site, each in results/ under its name: name -> title. The first one is that of the latest run.
 SITE = {"report": "Report", "history": "History", "compare": "Compare", "diff": "Diff", "search": "Search",
         "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "gradients": "Gradients",

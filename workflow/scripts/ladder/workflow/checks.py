@@ -157,8 +157,8 @@ def _check_shifts(settings: Settings, facts: Facts, network: Network) -> None:
 def _check_maps(settings: Settings, facts: Facts, layer: Any) -> None:
     """Check that the output of a layer, (H, W, C), can be pooled and projected as configured."""
     height, width, channels = shape = layer.output_shape
-    for key, off in (("features_max_pool", 1), ("features_pool", "none")):
-        size = getattr(settings, key)
+    for key, size, off in (("features_max_pool", features_window(settings, layer), 1),
+                           ("features_pool", settings.features_pool, "none")):
         if size != off and (height % size or width % size):
             put_out = f"layer {layer.name} puts out" if (height, width) == shape[:2] else "features_max_pool leaves"
             raise UserError(f"config: {key} is {size}, but {put_out} {height}x{width} pixels, which that does not divide")
@@ -169,6 +169,16 @@ def _check_maps(settings: Settings, facts: Facts, layer: Any) -> None:
     for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
         if settings.features_pca != "none" and settings.features_pca > most:
             raise UserError(f"config: features_pca is {settings.features_pca}, but there are {what}; at most {most}, or none")
+
+
+def features_window(settings: Settings, layer: Any) -> int:
+    """Side of the windows of the features' max-pooling: as configured, or as fits the maps of the layer."""
+    if settings.features_max_pool != "auto":
+        return settings.features_max_pool
+    if settings.network != "wta_autoencoder" or settings.features_pool != "none":
+        return 1
+    height, width, _ = layer.output_shape
+    return next((side for side in (4, 3, 2) if height % side == width % side == 0), 1)
 
 
 def _check_precision(settings: Settings) -> None:

@@ -94,7 +94,7 @@ class Entry:
 def of(given: Settings) -> Run:
     """The Run of loaded settings; raises UserError with one line where keys do not go together, or with this machine."""
     basis = checks.check(given)
-    described = first_use.described(basis.params, given.batch_size)
+    described, layer = first_use.described(basis.params, given.batch_size), checks.features_layer(given, basis.network)
     variant, why = first_use.choose(given.variant, given.precision, described)
     _check_memory(given, basis.network, variant)
     resolved = given.model_copy(update={
@@ -105,9 +105,10 @@ def of(given: Settings) -> Run:
         "threads": runtime.available_cores() if given.threads == "all" else given.threads,
         "multiplier_in": [direction for direction in multipliers.DIRECTIONS if direction in given.multiplier_in],
         "test_multiplier": _tested_multiplier(given),
+        "features_max_pool": checks.features_window(given, basis.network.layer(layer)) if layer else 1,
     })
     run = Run(
-        given, resolved, why, *basis, checks.features_layer(given, basis.network),
+        given, resolved, why, *basis, layer,
         _sha256(given.initial_weights) if given.initial_weights != "none" else None,
         listing.of(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
         _identity("multiplier", resolved), _identity("test_multiplier", resolved))

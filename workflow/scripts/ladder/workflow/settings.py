@@ -137,13 +137,14 @@ class Section(BaseModel):
 class Data(Section):
     heading = "The experiment", "Data"
 
-    dataset: Literal["digits", "mnist", "fashion_mnist", "svhn", "cifar10", "cifar100", "folder"] = "digits"
-    """The data set. `digits` has 1,797 handwritten digits that come with scikit-learn, enlarged to 32x32 pixels; it
-    needs no download and is a smoke test. `mnist` has 70,000 digits of 28x28 pixels (11 MB to download),
-    `fashion_mnist` as many pictures of clothes (31 MB), `svhn` 99,289 house numbers of 32x32 pixels in colour (246
-    MB), `cifar10` and `cifar100` 60,000 colour photographs of 32x32 pixels each, in 10 and 100 classes (170 MB).
-    `svhn` is without its `extra` images, and the labels of `cifar100` are the fine ones. `folder` takes pictures of
-    your own."""
+    dataset: Literal[
+        "mnist_small", "digits", "mnist", "fashion_mnist", "svhn", "cifar10", "cifar100", "folder"] = "mnist_small"
+    """The data set. `mnist_small` has 12,000 of MNIST's handwritten digits and comes with the program; `digits` has
+    1,797 others that come with scikit-learn, enlarged to 32x32 pixels, and is a smoke test. `mnist` has 70,000
+    digits of 28x28 pixels (11 MB to download), `fashion_mnist` as many pictures of clothes (31 MB), `svhn` 99,289
+    house numbers of 32x32 pixels in colour (246 MB), `cifar10` and `cifar100` 60,000 colour photographs of 32x32
+    pixels each, in 10 and 100 classes (170 MB). `svhn` is without its `extra` images, and the labels of `cifar100`
+    are the fine ones. `folder` takes pictures of your own."""
     folder: Annotated[str, PATH, expected("none, or the path of a folder or of a .npz file"), TEXT] = "none"
     """Pictures of your own, for the dataset `folder`. A folder holds a folder of pictures (PNG, JPEG, WebP, GIF,
     BMP or TIFF) for each class, or a link to one, 2 to 256 of them, or `train` and `test` with such folders; a
@@ -177,7 +178,7 @@ class Data(Section):
 class Network(Section):
     heading = "The experiment", "Network"
 
-    network: OurNetwork | OwnNetwork = "autoencoder"
+    network: OurNetwork | OwnNetwork = "wta_autoencoder"
     """The network, one of ours or the path of a file. `autoencoder` has 3x3 convolutions with pooling and a mirrored
     decoder; it learns without labels, and an SVM classifies its features. `wta_autoencoder` has one convolution whose
     code keeps only the largest value of each map, and a linear decoder; it learns without labels too.
@@ -217,9 +218,9 @@ class Network(Section):
     more pictures drawn from the prior look like images, and the less of an image the latent values tell."""
     head_units: Width = 128
     """Number of units of the first dense layer of the head of `autoencoder_classifier`."""
-    wta_filters: Width = 1024
+    wta_filters: Width = 8
     """Number of filters of `wta_autoencoder`."""
-    wta_kernels: Annotated[list[FilterSide], Field(max_length=2, min_length=2), LISTED] = [5, 5]
+    wta_kernels: Annotated[list[FilterSide], Field(max_length=2, min_length=2), LISTED] = [11, 7]
     """Sides of the filters of the encoder and of the decoder of `wta_autoencoder`; both odd or both even."""
     wta_winners: Annotated[int, Field(ge=1, le=16384), INTEGER] = 1
     """Number of values of each map (the responses of one filter to an image) that the code of `wta_autoencoder`
@@ -373,8 +374,9 @@ class Features(Section):
     features_polarity_scale: Literal["none", "channel"] = "none"
     """With `features_two_polarity`: `channel` standardises z by channel first, so that the threshold is in standard
     deviations. `none` uses z as it is."""
-    features_max_pool: Annotated[int, Field(ge=1, le=32), INTEGER] = 1
-    """Side of the windows of a max-pooling, before `features_pool`. 1 does not pool."""
+    features_max_pool: Literal["auto"] | Annotated[int, Field(ge=1, le=32), INTEGER] = "auto"
+    """Side of the windows of a max-pooling, before `features_pool`. 1 does not pool. `auto` pools the maps of
+    `wta_autoencoder` where `features_pool` does not, by the first of 4, 3 and 2 that divides them."""
     features_pool: Literal["none"] | Annotated[int, Field(ge=1, le=32), INTEGER] = "none"
     """Side of the grid to which feature maps are average-pooled; 4 makes 4x4 of 8x8 latent pixels, 2,048 features.
     It must divide the height and the width. `none` does not pool."""

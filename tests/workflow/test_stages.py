@@ -264,7 +264,7 @@ def test_noise_penalty_and_winners_count_where_they_are_used():
     assert {"train", "features"} <= planned.changed({}, input_noise=0.1) & planned.changed({}, latent_penalty=0.1)
     assert "input_noise" not in planned.chain()["train"].spec["params"]
     wta = {"network": "wta_autoencoder", "wta_kernels": [3, 3], "features_layer": "contrast"}
-    own = {"wta_filters": 8, "wta_kernels": [2, 4], "wta_winners": 2, "wta_lifetime": 0.5}
+    own = {"wta_filters": 9, "wta_kernels": [2, 4], "wta_winners": 2, "wta_lifetime": 0.5}
     for key, value in own.items():
         assert {"train", "features"} <= planned.changed(wta, **{key: value}) and planned.changed({}, **{key: value}) == set()
     assert {"train", "features"} <= planned.changed(wta, input_noise=0.1)

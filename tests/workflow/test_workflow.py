@@ -314,6 +314,7 @@ def test_snakemakes_own_report_has_the_page(project):
 
 
 def test_settings_are_printed_those_that_are_not_the_default_or_all(project):
+    shutil.copy(ROOT / "config.yaml", project.folder)   # in which every key has its default
     changed = ("--config", "batch_size=16", "search={budget: 3}", "name=first try")
     def printed(*arguments):
         return subprocess.run(project.command(*arguments), cwd=project.folder, stdout=subprocess.PIPE, text=True).stdout
@@ -1081,13 +1082,13 @@ def test_a_page_of_another_configuration_says_so_until_it_belongs_to_it_again(sh
 def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run_too_and_is_replaced(shown):
     project, page, before = shown
     config = project.folder / "config.yaml"
-    config.write_text(config.read_text().replace("batch_size: 64 ", "batch_size: 32 "))
+    config.write_text(config.read_text().replace("batch_size: 64\n", "batch_size: 32\n"))
     project.snakemake(FAIL="svm")
     assert project.status != 0
     assert "configuration: batch_size 64 → 32. .venv/bin/snakemake results/report.html makes the page anew." in notice(page)
     project.snakemake()
     assert project.status == 0 and not notice(page) and page.read_bytes() != before
-    config.write_text(config.read_text().replace("batch_size: 32 ", "batch_size: 64 "))
+    config.write_text(config.read_text().replace("batch_size: 32\n", "batch_size: 64\n"))
     project.snakemake()
     assert page.read_bytes() == before
 

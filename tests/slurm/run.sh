@@ -116,8 +116,8 @@ check "a stage that is forced is made again" test "$(find results/train results/
 check "from its first step" test -z "$(grep -l "resuming after" logs/train/*.log)"
 
 # The other stages: features of two layers, every classifier, the map, a fit to patches.
-OTHERS=(train_limit=120 test_limit=40 autoencoder_filters=[4,4] patches_samples=[500] training=patches variant=cpu
-        'evaluations=[linear, ridge, knn]' 'features_concatenate=[{features_layer: enc1_pool, features_pool: 4}]' classify_shifts=1)
+OTHERS=(dataset=digits network=autoencoder train_limit=120 test_limit=40 autoencoder_filters=[4,4] patches_samples=[500] training=patches
+        variant=cpu 'evaluations=[linear, ridge, knn]' 'features_concatenate=[{features_layer: enc1_pool, features_pool: 4}]' classify_shifts=1)
 sweep report --config "${OTHERS[@]}" > "$WORK/others" 2>&1 || { tail -20 "$WORK/others"; FAILED=1; }
 scontrol show jobs --oneliner > "$WORK/jobs"
 for rule in fit_patches join_features shift_features map_features fit_linear fit_ridge classify_knn; do

@@ -23,7 +23,7 @@ SMALL = {"train_limit": 40, "test_limit": 20, "batch_size": 20, "steps": 2, "war
          "wta_filters": 6, "wta_kernels": [3, 3],
          "patches_samples": [300], "patches_iterations": 2, "schedule_step_epochs": 1, "features_fit_rows": 20, "knn_k": 3,
          "variant": "cpu", "svm_backend": "sklearn", "array_library": "numpy", "multiplier_in": []}
-# The choices of each run; the others are those of SMALL and config.yaml.
+# The choices of each run; the others are those of SMALL and experiment.yaml.
 RUNS = [
     {"normalization": "unit", "autoencoder_norm": True, "optimizer": "sgd", "gradient_scale": "mean", "schedule": "constant",
      "augment_flip": True, "features_flip": "apart", "features_standardize": True, "features_two_polarity": 0.5,

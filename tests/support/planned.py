@@ -1,4 +1,4 @@
-"""Runs as the committed config.yaml plans them, with other values for some keys."""
+"""Runs as experiment.yaml plans them, with other values for some keys."""
 
 import dataclasses
 

@@ -164,8 +164,8 @@ def _download(urls, path, wanted):
             if isinstance(fault, _Another):
                 advice = wanted.another
     reasons = "; ".join(faults) or "no URL is given"
-    raise UserError(f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or one that "
-                    "comes with the program: --config dataset=mnist_small")
+    raise UserError(f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or use the "
+                    "images that come with the program: --config dataset=mnist_small")
 
 
 def _from_mirror(url, part, wanted):

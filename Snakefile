@@ -39,40 +39,46 @@ for target in commands.TARGETS:
             f"{target}: {{input}}"
 
 
-# The base of all stages. Each rule below inherits it, names its stage and inputs, and may add options, which change no byte.
+# The base of all stages, and the pages, which differ from it in nothing but their names. Each rule below inherits the base, names
+# its stage and inputs, and may add options, which change no byte.
+for stage, rule_name in (
+    ("stage", "stage"),
+    *((page, stages.STAGES[page].rule) for page in FIXED),
+):
 
-
-rule stage:
-    input:
-        parents(),
-    output:
-        "results/<stage>/{version}/manifest.json",
-    log:
-        "logs/<stage>/{version}.log",
-    pathvars:
-        stage="stage",
-    wildcard_constraints:
-        version="|".join(PLAN.artifacts),
-    conda:
-        ENVIRONMENT
-    threads: threads_of
-    resources:
-        gpu=gpus,
-    params:
-        script=script,
-        role=of("role"),
-        why=for_version(JOBS.why),
-        job=for_version(JOBS.spec_file),
-        options="",
-        folder=of("folder"),
-        threads=stage_threads,
-    message:
-        "{params.role} {wildcards.version}: {params.why}"
-    shell:
-        # The trap: a signal to all processes of a command ends the script, and the shell has to tell which one it was.
-        "trap : TERM; python3 {params.script:q} --job {params.job} {params.options}"
-        " --output {params.folder} --threads {params.threads} --log {log:q} || {{ status=$?; [ $status -le 128 ] ||"
-        " [ $status = 130 ] || echo $status {params.script:q} > {log:q}.killed; exit $status; }}"
+    rule:
+        name:
+            rule_name
+        input:
+            parents(),
+        output:
+            "results/<stage>/{version}/manifest.json",
+        log:
+            "logs/<stage>/{version}.log",
+        pathvars:
+            stage=stage,
+        wildcard_constraints:
+            version="|".join(PLAN.artifacts),
+        conda:
+            ENVIRONMENT
+        threads: threads_of
+        resources:
+            gpu=gpus,
+        params:
+            script=script,
+            role=of("role"),
+            why=for_version(JOBS.why),
+            job=for_version(JOBS.spec_file),
+            options="",
+            folder=of("folder"),
+            threads=stage_threads,
+        message:
+            "{params.role} {wildcards.version}: {params.why}"
+        shell:
+            # The trap: a signal to all processes of a command ends the script, and the shell has to tell which one it was.
+            "trap : TERM; python3 {params.script:q} --job {params.job} {params.options}"
+            " --output {params.folder} --threads {params.threads} --log {log:q} || {{ status=$?; [ $status -le 128 ] ||"
+            " [ $status = 130 ] || echo $status {params.script:q} > {log:q}.killed; exit $status; }}"
 
 
 use rule stage as prepare_data with:
@@ -184,47 +190,7 @@ use rule fit_svm as classify_knn with:
         stage="knn",
 
 
-# Pages, each on one run, a list of runs, a network, or the rungs that this machine can run.
-
-
-use rule stage as make_report with:
-    input:
-        parents(),
-    pathvars:
-        stage="report",
-
-
-use rule make_report as compare_runs with:
-    pathvars:
-        stage="compare",
-
-
-use rule make_report as compare_multipliers with:
-    pathvars:
-        stage="multipliers",
-
-
-use rule make_report as search_runs with:
-    pathvars:
-        stage="search",
-
-
-use rule stage as draw_network with:
-    pathvars:
-        stage="network",
-
-
-use rule stage as check_gradients with:
-    pathvars:
-        stage="gradients",
-
-
-use rule stage as check_parity with:
-    pathvars:
-        stage="parity",
-
-
-# Their copies in results/, and the pages on the current content of results/.
+# The copies of pages in results/, and the pages on the current content of results/.
 
 
 include: "workflow/rules/pages.smk"

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from ladder.sources import ROOT
-from ladder.workflow import config, settings, stages
+from ladder.workflow import config, settings
+from ladder.workflow.stages import STAGES
 
 PAGES = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md", "config/README.md")),
          *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,7 +100,7 @@ def test_packages_import_in_the_order_that_the_architecture_lists():
 def test_the_rules_that_the_architecture_names_are_those_of_the_stages():
     text = (ROOT / "docs/architecture.md").read_text() + (ROOT / "README.md").read_text()
     for target, rule in re.findall(r"snakemake (\w+) -R (\w+)", text) + re.findall(r"\.\.\. (\w+) -R (\w+)", text):
-        assert stages.RULES[target] == rule
+        assert STAGES[target].rule == rule
 
 
 def test_images_per_second_of_the_cpu_rung_are_those_of_the_record():

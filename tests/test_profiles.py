@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ladder.sources import ROOT
-from ladder.workflow import stages
+from ladder.workflow.stages import STAGES
 
 CLUSTERS = ("slurm", "pbs", "kubernetes")
 
@@ -20,10 +20,11 @@ def profile(name):
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_a_profile_has_the_threads_of_every_stage_and_no_other(name):
+def test_a_profile_has_the_threads_of_every_stage_but_of_pages_that_take_one(name):
     found = profile(name)
-    assert {one.split("=")[0] for one in found["set-threads"]} == set(stages.RULES.values())
-    assert {one.split(":")[0] for one in found["set-resources"]} <= set(stages.RULES.values())
+    assert {one.split("=")[0] for one in found["set-threads"]} == {
+        stage.rule for stage in STAGES.values() if not stage.anywhere}
+    assert {one.split(":")[0] for one in found["set-resources"]} <= {stage.rule for stage in STAGES.values()}
 
 
 def test_the_clusters_get_the_same_numbers_and_the_common_options():

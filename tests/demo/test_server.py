@@ -19,7 +19,7 @@ from ladder.data import pictures
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.sources import ROOT
-from ladder.workflow import stages
+from ladder.workflow import chains
 
 flask = pytest.importorskip("flask", reason="Flask is not installed (envs/demo.txt)")
 
@@ -226,7 +226,7 @@ def test_settings_are_those_of_the_files_and_the_command_line_in_this_order(proj
 
 def test_a_run_that_is_not_trained_yet_says_which_command_trains_it(project):
     files, overrides = ["over.yaml"], ["name=a b"]
-    chain = stages.chain(demo.read_run(files, overrides))
+    chain = chains.chain(demo.read_run(files, overrides))
     command = ".venv/bin/snakemake evaluate --configfile over.yaml --config 'name=a b'"
     with pytest.raises(UserError, match="not trained yet") as fault:
         demo.open_run(chain, demo.options(files, overrides))

@@ -4,21 +4,22 @@ import pytest
 
 from ladder import sources
 from ladder.machine import libraries
-from ladder.workflow import stages
+from ladder.workflow.planning import stage_sources
+from ladder.workflow.stages import STAGES
 
 
 def test_the_libraries_of_a_stage_are_those_that_its_sources_import():
-    assert libraries.installed(stages.stage_sources("normalized", {})) == {"numpy": importlib.metadata.version("numpy")}
-    trained = libraries.installed(stages.stage_sources("train", {"variant": "cpu"}))
+    assert libraries.installed(stage_sources(STAGES["normalized"], {})) == {"numpy": importlib.metadata.version("numpy")}
+    trained = libraries.installed(stage_sources(STAGES["train"], {"variant": "cpu"}))
     assert trained.keys() == {"llvmlite", "numba", "numpy"}
-    fitted = libraries.installed(stages.stage_sources("svm", {}))
+    fitted = libraries.installed(stage_sources(STAGES["svm"], {}))
     assert fitted["scikit-learn"] == importlib.metadata.version("scikit-learn") and "numba" not in fitted
 
 
 def test_on_a_gpu_cupy_and_the_compiler_of_kernels_count(monkeypatch):
     here = {"numpy": "2.4.6", "cupy-cuda12x": "14.2.0", "nvidia-cuda-nvrtc-cu12": "12.9.86", "scipy": "1.17"}
     monkeypatch.setattr(libraries, "_version", here.get)
-    found = libraries.installed(stages.stage_sources("train", {"variant": "gpu_opt_v2"}))
+    found = libraries.installed(stage_sources(STAGES["train"], {"variant": "gpu_opt_v2"}))
     assert found == {name: here[name] for name in ("cupy-cuda12x", "numpy", "nvidia-cuda-nvrtc-cu12")}
 
 

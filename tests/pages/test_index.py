@@ -44,12 +44,12 @@ def test_every_link_of_every_page_resolves_on_disk_from_its_keyed_folder_and_fro
 
 def test_the_copy_is_the_keyed_page_with_links_from_where_it_lies(results, tmp_path):
     report = results / "report"
-    (keyed,) = [folder for folder in report.iterdir() if copies.is_published(folder, results / "report.html")]
-    assert b"../../index.html#history" in (keyed / "report.html").read_bytes()
+    (artifact,) = [folder for folder in report.iterdir() if copies.is_published(folder, results / "report.html")]
+    assert b"../../index.html#history" in (artifact / "report.html").read_bytes()
     assert b"../" not in (results / "report.html").read_bytes()
-    assert (keyed / "summary.json").read_bytes() == copies.published(keyed / "summary.json")
+    assert (artifact / "summary.json").read_bytes() == copies.published(artifact / "summary.json")
     (tmp_path / "report.html").write_bytes((results / "report.html").read_bytes() + b" ")
-    assert not copies.is_published(keyed, tmp_path / "report.html")
+    assert not copies.is_published(artifact, tmp_path / "report.html")
 
 
 def test_the_latest_run_stands_first_with_its_verdict_and_the_lines_leave_out_hold_out_scores(results):

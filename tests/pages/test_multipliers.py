@@ -11,6 +11,7 @@ import yaml
 
 import compare_multipliers
 import manifest_files
+import planned
 import synthetic_results
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
@@ -18,8 +19,9 @@ from ladder.pages import intervals, multiplier_runs, templates
 from ladder.pages import multipliers as multipliers_page
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config, runs, stages
+from ladder.workflow import config, runs
 from ladder.workflow.runs import Entry
+from ladder.workflow.stages import MULTIPLIER_CELL
 from page_text import addresses, text_of
 from synthetic_cells import REASON, Cells
 
@@ -251,7 +253,7 @@ def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
     listed = [{"network": "lenet_5", "multiplier": ["exact", "am32"]}, {"multiplier": "mit16", "multiplier_in": [["forward"]]},
               {"test_multiplier": "acc16"}]
     entries = runs.entries(config.load(raw | {"multipliers": listed}), "multipliers")
-    told = [of["settings"] for of in stages.multiplier_comparison(entries).spec["params"]["entries"]]
+    told = [of["settings"] for of in planned.page("multipliers", multipliers=entries).spec["params"]["entries"]]
     assert [(arm.trained, arm.directions, arm.tested) for arm in map(multiplier_runs.Arm.of, told)] == [
         ("exact", (), "exact"), ("am32", multipliers.DIRECTIONS, "am32"), ("mit16", ("forward",), "mit16"),
         ("exact", (), "acc16")]
@@ -259,14 +261,14 @@ def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
 
 def test_an_artifacts_settings_are_what_tells_its_cells_apart():
     def entry(**overrides):
-        settings = dict.fromkeys(stages.MULTIPLIER_CELL, "usual") | {"momentum": 0.9, "batch_size": 64}
+        settings = dict.fromkeys(MULTIPLIER_CELL, "usual") | {"momentum": 0.9, "batch_size": 64}
         run = types.SimpleNamespace(pick=lambda *keys: {key: (settings | overrides)[key] for key in keys})
         return Entry(overrides, run, REASON)
 
-    spec = stages.multiplier_comparison([entry(), entry(batch_size=32)]).spec
-    told = [of["settings"] for of in spec["params"]["entries"]]
+    page = planned.page("multipliers", multipliers=[entry(), entry(batch_size=32)])
+    told = [of["settings"] for of in page.spec["params"]["entries"]]
     assert [of["batch_size"] for of in told] == [64, 32]
-    assert all(set(of) == {*stages.MULTIPLIER_CELL, "batch_size"} for of in told)
+    assert all(set(of) == {*MULTIPLIER_CELL, "batch_size"} for of in told)
 
 
 def test_arms_of_weights_as_they_are_have_accuracies_but_neither_times_nor_curves(tmp_path, monkeypatch):

@@ -13,9 +13,8 @@ from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cpu import small
 from ladder.pages import parity as parity_page
 from ladder.pages import templates
-from ladder.rungs import counted, gpu_opt_v2
+from ladder.rungs import counted, gpu_opt_v2, variants
 from ladder.training import plan
-from ladder.workflow import stages
 from page_text import text_of
 
 
@@ -44,14 +43,20 @@ def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(
     assert "lower precision" not in text_of(parity_page.page(summary, "2026-01-31T12:34:56Z"))
 
 
-def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
-    run = planned.run(dataset="cifar10")
-    here = stages.parity(run, ["cpu", "cpu_sequential"], {"host": "a", "gpu": None})
+def page(monkeypatch, rungs, host="a"):
+    """The planned comparison of these rungs on a machine."""
+    monkeypatch.setattr(variants, "available", lambda: rungs)
+    monkeypatch.setattr(variants, "machine", lambda: {"host": host, "gpu": None})
+    return planned.page("parity", planned.run(dataset="cifar10"))
+
+
+def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine(monkeypatch):
+    here = page(monkeypatch, ["cpu", "cpu_sequential"])
     assert "workflow/scripts/ladder/executors/sequential.py" in here.spec["sources"]
     assert "workflow/scripts/ladder/rungs/cpu.py" in here.spec["sources"]
-    gpu = stages.parity(run, ["cpu", "gpu_basic"], {"host": "a", "gpu": None})
+    gpu = page(monkeypatch, ["cpu", "gpu_basic"])
     assert "kernels/gpu_basic/conv2d.cu" in gpu.spec["sources"]
-    assert here.version != stages.parity(run, ["cpu", "cpu_sequential"], {"host": "b", "gpu": None}).version
+    assert here.version != page(monkeypatch, ["cpu", "cpu_sequential"], host="b").version
 
 
 def test_predictions_are_named_as_such_beside_what_was_measured(summary):
@@ -71,8 +76,8 @@ def _predicted(page):
     return " ".join(re.sub("<[^>]*>", " ", section).replace(templates.NARROW_SPACE, " ").split())
 
 
-def test_the_committed_predictions_are_part_of_the_page():
-    made = stages.parity(planned.run(dataset="cifar10"), ["cpu"], {"host": "a", "gpu": None})
+def test_the_committed_predictions_are_part_of_the_page(monkeypatch):
+    made = page(monkeypatch, ["cpu"])
     assert "gpu_basic" in counted.predictions() and made.spec["params"]["predictions"] == counted.predictions()
 
 

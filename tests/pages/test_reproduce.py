@@ -4,7 +4,7 @@ import yaml
 import manifest_files
 from ladder.pages import reproduce
 from ladder.sources import ROOT
-from ladder.workflow import config, runs, stages
+from ladder.workflow import chains, config, runs
 
 CHANGES = [
     {"dataset": "digits", "batch_size": 16, "learning_rate": 0.005, "name": "a: name", "tags": ["x", "null"]},
@@ -24,20 +24,21 @@ CHANGES = [
 class Planned:
     """An artifact of a chain that was not made."""
 
-    def __init__(self, keyed):
-        self.manifest, self.version = {"spec": keyed.spec, "files": {}, "metrics": {}}, keyed.version
+    def __init__(self, artifact):
+        self.manifest, self.version = {"spec": artifact.spec, "files": {}, "metrics": {}}, artifact.version
 
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_the_settings_with_config_yaml_plan_the_very_same_report(changes):
     here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
-    planned = stages.chain(runs.of(config.load(here | changes)))
+    planned = chains.chain(runs.of(config.load(here | changes)))
     report = planned["report"]
-    inputs = {role: Planned(keyed) for role, keyed in report.parents.items()}
+    inputs = {role: Planned(artifact) for role, artifact in report.parents.items()}
     written = reproduce.text(reproduce.settings(inputs, report.spec["params"]))
-    again = stages.chain(runs.of(config.load(here | yaml.safe_load(written))))
+    again = chains.chain(runs.of(config.load(here | yaml.safe_load(written))))
     assert reproduce.unwritten(inputs) == []
-    assert {role: keyed.version for role, keyed in again.items()} == {role: keyed.version for role, keyed in planned.items()}
+    assert {role: artifact.version for role, artifact in again.items()} == {
+        role: artifact.version for role, artifact in planned.items()}
 
 
 def test_what_cannot_be_written_is_named_instead():

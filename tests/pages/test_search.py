@@ -14,7 +14,7 @@ import synthetic_results
 from ladder.pages import compare, search
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config, runs, stages
+from ladder.workflow import chains, config, runs
 from ladder.workflow import search as workflow_search
 from page_text import addresses, text_of
 
@@ -91,7 +91,7 @@ def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_ma
     edited = here | {"batch_size": 16, "seed": 9, "features_pool": 4}   # config.yaml, changed after the search
 
     def versions(run):
-        return {role: keyed.version for role, keyed in stages.chain(run).items() if role != "report"}   # it has the name
+        return {role: artifact.version for role, artifact in chains.chain(run).items() if role != "report"}   # it has the name
 
     again = runs.of(config.load(edited | written | {"holdout": 180}))
     assert again.settings.autoencoder_filters == [256, 128] and versions(again) == versions(best.run)

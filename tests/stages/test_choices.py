@@ -16,7 +16,8 @@ from ladder.pages import paper
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config, runs, settings, stages
+from ladder.workflow import chains, config, planning, runs, settings
+from ladder.workflow.stages import STAGES
 
 SMALL = {"train_limit": 40, "test_limit": 20, "batch_size": 20, "steps": 2, "warmup_steps": 1, "threads": 1, "controls": [],
          "feature_map": False, "autoencoder_filters": [4, 3], "resnet_width": 1, "patch_net_filters": [6, 5, 4, 6],
@@ -113,9 +114,9 @@ def test_a_run_makes_every_stage_with_its_choices(run, results, monkeypatch):
     monkeypatch.chdir(results)
     one = resolved(run)
     runtime.set_threads(1)
-    chain = stages.chain(one)
-    for keyed in chain.values():
-        make(keyed, one.settings)
+    chain = chains.chain(one)
+    for artifact in chain.values():
+        make(artifact, one.settings)
     assert [key for key in run if not named(chain, key, one)] == []
     score = artifacts.Artifact(chain.get("svm", chain.get("evaluate")).folder).metrics["accuracy"]
     assert 0 <= score <= 1
@@ -125,7 +126,7 @@ def test_features_of_patches_of_two_sizes_are_joined(results, monkeypatch):
     monkeypatch.chdir(results)
     one = resolved({"network": "patch_net", "training": "patches", "features_concatenate": [{"patch_net_kernel": 8}]})
     runtime.set_threads(1)
-    chain = stages.chain(one)
+    chain = chains.chain(one)
     make(chain["joined"], one.settings)
     fits = [artifacts.Artifact(chain[role].folder) for role in ("patches", "patches_part2")]
     assert [fit.array("atoms.npy").shape for fit in fits] == [(6, 6, 6, 3), (6, 8, 8, 3)]
@@ -137,7 +138,7 @@ def test_features_of_patches_of_two_sizes_are_joined(results, monkeypatch):
 def test_small_images_are_whitened(results, monkeypatch):   # those of a data set take as long as all other tests together
     monkeypatch.chdir(results)
     one = resolved({"normalization": "zca"})
-    data, normalized = (stages.chain(one)[role] for role in ("data", "normalized"))
+    data, normalized = (chains.chain(one)[role] for role in ("data", "normalized"))
     make(data, one.settings)
     whole = artifacts.Artifact(data.folder)
     with artifacts.making("small", data.spec) as work:
@@ -145,32 +146,33 @@ def test_small_images_are_whitened(results, monkeypatch):   # those of a data se
             values = whole.array(name)
             work.write_array(name, values[:, 8:16, 8:16] if values.ndim == 4 else values)
         work.metrics = whole.metrics
-    monkeypatch.setattr(stages.Keyed, "folder", property(lambda keyed: "small" if keyed.stage == "data" else "whitened"))
+    monkeypatch.setattr(planning.PlannedArtifact, "folder", property(
+        lambda artifact: "small" if artifact.stage == "data" else "whitened"))
     make(normalized, one.settings)
     assert normalized.spec["params"] == {"normalization": "zca"}
     assert artifacts.Artifact("whitened").array("train.npy").shape == (40, 8, 8, 3)
 
 
-def make(keyed, settings):
+def make(artifact, settings):
     """Make an artifact by its stage's function, unless another run has made it."""
-    if pathlib.Path(keyed.manifest).exists():
+    if pathlib.Path(artifact.manifest).exists():
         return
-    multiplier = settings.multiplier if keyed.stage == "train" else settings.test_multiplier
+    multiplier = settings.multiplier if artifact.stage == "train" else settings.test_multiplier
     options = {"urls": "[]", "downloads": "downloads", "file": "", "data_residency": settings.data_residency, "monitor": "1",
                "multiplier": multiplier, "recompute": str(settings.recompute)}
-    for parent in keyed.parents.values():
+    for parent in artifact.parents.values():
         make(parent, settings)   # of another chain: the training by another rung
-    function = importlib.import_module(stages.RULES[keyed.stage]).make
-    inputs = {name: artifacts.Artifact(parent.folder) for name, parent in keyed.parents.items()}
+    function = importlib.import_module(STAGES[artifact.stage].rule).make
+    inputs = {name: artifacts.Artifact(parent.folder) for name, parent in artifact.parents.items()}
     takes_options = len(inspect.signature(function).parameters) > 3
-    with artifacts.making(keyed.folder, keyed.spec) as work:
+    with artifacts.making(artifact.folder, artifact.spec) as work:
         work.threads = 1
-        function(work, inputs, keyed.spec["params"], *([options] if takes_options else []))
+        function(work, inputs, artifact.spec["params"], *([options] if takes_options else []))
 
 
 def named(chain, key, run):
     """Whether a stage of the chain was made with the setting: it is in its parameters, or it is the stage."""
-    value, params = run.pick(key)[key], [keyed.spec["params"] for keyed in chain.values()]
+    value, params = run.pick(key)[key], [artifact.spec["params"] for artifact in chain.values()]
     if key in ("evaluations", "controls"):
         return all(any(role in (name, f"svm_{name}") for role in chain) for name in value)
     if key == "reference_variant":

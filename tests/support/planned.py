@@ -1,11 +1,11 @@
-"""Runs as experiment.yaml plans them, with other values for some keys."""
+"""Runs and pages as experiment.yaml plans them, with other values for some keys."""
 
 import dataclasses
 
 import yaml
 
 from ladder.sources import ROOT
-from ladder.workflow import checks, config, runs, stages
+from ladder.workflow import chains, checks, config, runs, stages
 
 RAW = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
 
@@ -25,12 +25,17 @@ def run(file_sha256=None, **keys):
 
 def chain(keys=None, **others):
     """The artifacts of a run by role."""
-    return stages.chain(run(**(keys or {}) | others))
+    return chains.chain(run(**(keys or {}) | others))
+
+
+def page(name, active=None, **entries):
+    """The page of a configuration that is part of no run; entries: runs.Entry of each run of a list, by its key."""
+    return stages.page(stages.STAGES[name], stages.Configuration(active or run(), entries, {}))
 
 
 def versions(keys=None, **others):
     """Role -> version of every artifact of a run."""
-    return {role: keyed.version for role, keyed in chain(keys, **others).items()}
+    return {role: artifact.version for role, artifact in chain(keys, **others).items()}
 
 
 def changed(keys, **others):

@@ -13,7 +13,7 @@ import fnmatch
 # Words of cases that differ in what seldom matters: GPUs older than the newest, products fused with sums as g++ fuses them
 # beside products rounded as they are watched, and other numbers of threads.
 OTHER_AXES = {"sm_75", "sm_80", "sm_86", "sm_89", "fused", "1 threads", "3 threads"}
-RUN_SNAKEMAKE = {"tests/workflow/test_workflow.py", "tests/workflow/test_chain.py", "tests/workflow/test_trials.py",
+RUN_SNAKEMAKE = {"tests/workflow/test_workflow.py", "tests/workflow/test_real_chain.py", "tests/workflow/test_trials.py",
                  "tests/campaigns/test_kill.py", "tests/campaigns/test_damage.py"}
 # What only a whole command shows, a few seconds each.
 WHOLE_COMMANDS = {

@@ -12,7 +12,7 @@ from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.store import artifacts
 from ladder.training import plan
-from ladder.workflow import stages
+from ladder.workflow.stages import STAGES
 
 DIGITS = [str(digit) for digit in range(10)]
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -121,7 +121,7 @@ def version(stage, kind=""):
 
 
 def _artifact(results, stage, params, parents, seconds, kind=""):
-    spec = {"stage": stage, "params": params, "sources": {stages.script(stage): "0" * 16}, "parents": parents}
+    spec = {"stage": stage, "params": params, "sources": {STAGES[stage].script: "0" * 16}, "parents": parents}
     making = artifacts.making(results / stage / version(stage, kind), spec)
     work = making.__enter__()
     work.seconds_before, work.threads, work.libraries = seconds, 2, LIBRARIES

@@ -31,21 +31,21 @@ def jobs_of(plan, text="", now="now"):
     return jobs.Jobs(plan, Command(tuple(text.split()), pathlib.Path(now)))
 
 
-def make(keyed, second, **more):
+def make(artifact, second, **more):
     """The manifest of an artifact that was made at this second."""
-    manifest_files.write(pathlib.Path(keyed.folder), keyed.spec, **more)
-    os.utime(keyed.manifest, (second, second))
+    manifest_files.write(pathlib.Path(artifact.folder), artifact.spec, **more)
+    os.utime(artifact.manifest, (second, second))
 
 
 def make_all(plan, *but):
-    for second, (role, keyed) in enumerate(plan.chain.items()):
-        if role not in but and keyed.stage not in ("parity", "network", "gradients", "compare", "multipliers", "search"):
-            make(keyed, 1000 + second)
+    for second, (role, artifact) in enumerate(plan.chain.items()):
+        if role not in but and artifact.stage not in ("parity", "network", "gradients", "compare", "multipliers", "search"):
+            make(artifact, 1000 + second)
 
 
 def inputs(made, plan, role):
     """{role or 'now': whether its time counts} of a stage's inputs."""
-    names = {keyed.manifest: name for name, keyed in plan.chain.items()} | {made.now: "now"}
+    names = {artifact.manifest: name for name, artifact in plan.chain.items()} | {made.now: "now"}
     return {names[path]: not is_ancient for path, is_ancient in made.inputs(plan.chain[role].version)}
 
 
@@ -127,10 +127,11 @@ def test_file_times_are_put_in_the_order_of_the_work_and_none_lies_ahead(plan):
         os.utime(plan.chain[role].manifest, (second, second))
     now = 8000 * 10**9
     jobs.put_in_order(plan, now)
-    times = {role: os.stat(keyed.manifest).st_mtime_ns for role, keyed in plan.chain.items() if os.path.exists(keyed.manifest)}
+    times = {role: os.stat(artifact.manifest).st_mtime_ns for role, artifact in plan.chain.items()
+             if os.path.exists(artifact.manifest)}
     assert times["data"] == now and max(times.values()) <= now
-    for role, keyed in plan.chain.items():
-        for above in (one.role for one in keyed.parents.values() if role in times and one.role in times):
+    for role, artifact in plan.chain.items():
+        for above in (one.role for one in artifact.parents.values() if role in times and one.role in times):
             assert times[above] <= times[role], (above, role)
     jobs.put_in_order(plan, now)
     assert {role: os.stat(plan.chain[role].manifest).st_mtime_ns for role in times} == times, "nothing moves again"
@@ -152,7 +153,7 @@ def test_a_command_with_nothing_to_do_is_idle_and_one_with_work_is_not(plan):
 
 def test_options_and_threads_are_those_of_the_run_that_needs_the_artifact():
     plan = plans.of(RAW | {"threads": 2, "compare": [{"threads": 1, "seed": 5, "data_residency": "host"}]})
-    made, other = jobs_of(plan), plan.runs.keys() - {keyed.version for keyed in plan.chain.values()}
+    made, other = jobs_of(plan), plan.runs.keys() - {artifact.version for artifact in plan.chain.values()}
     of_seed_5 = next(version for version in other if plan.artifacts[version].stage == "train")
     assert (made.threads(plan.chain["train"].version), made.threads(of_seed_5), made.threads(None)) == (2, 1, 2)
     assert made.options(of_seed_5, "data_residency", fixed="a b") == "--option data_residency=host --option 'fixed=a b'"

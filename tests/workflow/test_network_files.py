@@ -14,7 +14,7 @@ from ladder.network import layers, networks, weights
 from ladder.pages import network_file, reproduce
 from ladder.sources import ROOT
 from ladder.training import plan
-from ladder.workflow import checks, config, network_files, runs, stages
+from ladder.workflow import chains, checks, config, network_files, runs
 
 MINE = """\
 # A small network
@@ -156,7 +156,7 @@ def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, 
         path = here / folder / "mine.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return stages.chain(runs.of(config.load(raw | {"network": str(path)})))["train"].version
+        return chains.chain(runs.of(config.load(raw | {"network": str(path)})))["train"].version
 
     assert version(MINE) == version(MINE, "other") == version("# words\n" + MINE)
     assert version(MINE) != version(changed("units: 64", "units: 65"))
@@ -230,14 +230,15 @@ def test_what_attention_cannot_part_is_one_line(here):
 def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):
     (here / "first").mkdir()
     (here / "first/mine.yaml").write_text(MINE)
-    planned = stages.chain(runs.of(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})))
+    planned = chains.chain(runs.of(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})))
     params = planned["report"].spec["params"]
-    manifests = {role: Planned(keyed.spec) for role, keyed in planned["report"].parents.items()}
+    manifests = {role: Planned(artifact.spec) for role, artifact in planned["report"].parents.items()}
     (here / "mine.yaml").write_text(reproduce.network_file(params))
     written = yaml.safe_load(reproduce.text(reproduce.settings(manifests, params)))
     assert written["network"] == "mine.yaml"
-    again = stages.chain(runs.of(config.load(raw | written)))
-    assert {role: keyed.version for role, keyed in again.items()} == {role: keyed.version for role, keyed in planned.items()}
+    again = chains.chain(runs.of(config.load(raw | written)))
+    assert {role: artifact.version for role, artifact in again.items()} == {
+        role: artifact.version for role, artifact in planned.items()}
 
 
 class Planned:

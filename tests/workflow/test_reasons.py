@@ -4,18 +4,18 @@ import pathlib
 
 import manifest_files
 import planned
-from ladder.workflow import reasons, runs, stages
+from ladder.workflow import reasons, runs
 
 
-def finish(results, keyed):
+def finish(results, artifact):
     """Write the manifest of an artifact."""
-    manifest_files.write(pathlib.Path(results, keyed.stage, keyed.version), keyed.spec)
+    manifest_files.write(pathlib.Path(results, artifact.stage, artifact.version), artifact.spec)
 
 
 def test_a_longer_list_of_runs_is_described_in_a_few_words(tmp_path):
     def together(*seeds):
         entries = [runs.Entry({"seed": seed}, planned.run(seed=seed), "") for seed in seeds]
-        return stages.multiplier_comparison(entries)
+        return planned.page("multipliers", multipliers=entries)
 
     made = together(1, 2, 3)
     folder = tmp_path / "multipliers" / made.version
@@ -26,9 +26,9 @@ def test_a_longer_list_of_runs_is_described_in_a_few_words(tmp_path):
 def test_why_a_stage_runs(tmp_path):
     before = planned.chain()
     assert reasons.why(before["train"], tmp_path) == "first run"
-    for keyed in before.values():
-        finish(tmp_path, keyed)
-    assert {reasons.why(keyed, tmp_path) for keyed in before.values()} == {""}
+    for artifact in before.values():
+        finish(tmp_path, artifact)
+    assert {reasons.why(artifact, tmp_path) for artifact in before.values()} == {""}
 
     after = planned.chain({"epochs": 3, "weight_decay": 0.5})
     assert reasons.why(after["train"], tmp_path) == "epochs 10 -> 3, weight_decay 0 -> 0.5"
@@ -40,8 +40,8 @@ def test_why_a_stage_runs(tmp_path):
 
 def test_why_compares_with_the_most_similar_artifact_and_controls_with_controls(tmp_path):
     for batch_size in (8, 64):
-        for keyed in planned.chain({"batch_size": batch_size}).values():
-            finish(tmp_path, keyed)
+        for artifact in planned.chain({"batch_size": batch_size}).values():
+            finish(tmp_path, artifact)
     after = planned.chain({"batch_size": 8, "learning_rate": 0.5, "svm_C": 2.0})
     assert reasons.why(after["train"], tmp_path) == "learning_rate 0.001 -> 0.5"
     assert reasons.why(after["svm_pixels"], tmp_path) == "C 10 -> 2"
@@ -49,14 +49,14 @@ def test_why_compares_with_the_most_similar_artifact_and_controls_with_controls(
 
 
 def test_why_finds_the_controls_among_joined_features_too(tmp_path):
-    for keyed in planned.chain(features_concatenate=[{"features_layer": "enc1_pool"}]).values():
-        finish(tmp_path, keyed)
+    for artifact in planned.chain(features_concatenate=[{"features_layer": "enc1_pool"}]).values():
+        finish(tmp_path, artifact)
     after = planned.chain(features_concatenate=[{"features_layer": "enc1_pool"}], svm_C=2)
     assert {reasons.why(after[f"svm{kind}"], tmp_path) for kind in ("", "_random", "_pixels")} == {"C 10 -> 2"}
 
 
 def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(tmp_path):
-    keyed = planned.chain()["train"]
-    finish(tmp_path, keyed)
-    (tmp_path / keyed.stage / keyed.version / "manifest.json").write_text("{")
-    assert reasons.why(keyed, tmp_path) == "first run"
+    artifact = planned.chain()["train"]
+    finish(tmp_path, artifact)
+    (tmp_path / artifact.stage / artifact.version / "manifest.json").write_text("{")
+    assert reasons.why(artifact, tmp_path) == "first run"

@@ -8,7 +8,7 @@ import yaml
 from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.store.versions import canonical
-from ladder.workflow import config, runs, search, stages
+from ladder.workflow import chains, config, runs, search
 
 KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
         "epochs": {"min": 1, "max": 5}}
@@ -77,13 +77,13 @@ def test_a_key_that_takes_a_list_has_lists_as_choices(loaded):
 def test_every_run_is_scored_on_the_same_hold_out(loaded, keys, of, held_out):
     entries = search.plan(loaded(search={"keys": {"seed": [1, 2, 3]}, **of}, **keys)).entries
     assert {entry.run.settings.holdout for entry in entries} == {held_out}
-    assert len({stages.chain(entry.run)["data"].version for entry in entries}) == 1
+    assert len({chains.chain(entry.run)["data"].version for entry in entries}) == 1
 
 
 def test_the_runs_are_the_ordinary_ones_of_their_settings(loaded):
     entry, = search.plan(loaded(search={"keys": {"learning_rate": [0.01]}})).entries
     plain = runs.of(loaded(learning_rate=0.01, holdout=143))
-    assert stages.chain(entry.run)["report"].version == stages.chain(plain)["report"].version
+    assert chains.chain(entry.run)["report"].version == chains.chain(plain)["report"].version
 
 
 def test_incompatible_values_are_a_reason_and_no_error(loaded):

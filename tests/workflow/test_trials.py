@@ -12,7 +12,7 @@ from ladder.pages import search as page
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.store.versions import canonical
-from ladder.workflow import config, search, stages, trials
+from ladder.workflow import chains, config, search, trials
 
 KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
         "batch_size": {"min": 16, "max": 128}}
@@ -33,11 +33,11 @@ def score(run):
     return round(0.9 - 0.1 * abs(math.log10(run.settings.learning_rate) + 2) - 0.2 * (run.settings.optimizer == "sgd"), 6)
 
 
-def make(keyed, run, failed=""):
-    """What the stage of `keyed` would write."""
-    with artifacts.making(pathlib.Path(keyed.folder), keyed.spec) as work:
+def make(artifact, run, failed=""):
+    """What the stage of `artifact` would write."""
+    with artifacts.making(pathlib.Path(artifact.folder), artifact.spec) as work:
         work.failed = failed
-        if keyed.stage == "train":
+        if artifact.stage == "train":
             work.metrics = {"held_out": {"loss": [2 - score(run), 1 - score(run)]}}
         elif not failed:
             work.write_json("summary.json", {"test_accuracy": score(run), "svm": {"accuracy": score(run)}})
@@ -63,7 +63,7 @@ def searched(**of):
 def test_only_the_runs_up_to_the_first_without_a_result_are_known():
     plan = search.plan(loaded(budget=5))
     assert len(plan.entries) == 1 and plan.next.stage == "report"
-    assert plan.next.version == stages.chain(plan.entries[0].run)["report"].version
+    assert plan.next.version == chains.chain(plan.entries[0].run)["report"].version
     step(loaded(budget=5))
     assert len(search.plan(loaded(budget=5)).entries) == 2
 
@@ -133,7 +133,7 @@ def test_runs_with_a_loss_above_the_median_are_given_up_after_their_first_epochs
     assert all(score(entry.run) < median for entry in pruned)
     assert len(plan.probes) == 20 and {probe.settings.epochs for probe in plan.probes} == {2}
     made = {path.parent.name for path in pathlib.Path("results/report").glob("*/manifest.json")}
-    assert made == {stages.chain(entry.run)["report"].version for entry in whole}
+    assert made == {chains.chain(entry.run)["report"].version for entry in whole}
 
 
 def test_a_first_training_that_fails_leaves_the_failure_to_the_run():

@@ -32,7 +32,8 @@ import snakemake_server
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.store import shorter
-from ladder.workflow import settings, stages
+from ladder.workflow import settings
+from ladder.workflow.stages import STAGES
 from permissions import unprivileged
 
 SCRIPT = '''
@@ -67,12 +68,7 @@ def make(work, inputs, params, options):
     if os.environ.get("SLOW") == work.spec["stage"]:
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
-    copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
-              "network": ("network.html",), "gradients": ("gradients.html", "gradients.json"),
-              "compare": ("compare.html", "compare.json", "compare.csv"),
-              "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv"),
-              "search": ("search.html", "search.json", "search.csv", "best.yaml")}
-    for name in copied.get(work.spec["stage"], ()):
+    for name in PAGES:
         if name == "report.html":
             work.write_bytes(name, b"<body>\\n" + json.dumps(params).encode())
         else:
@@ -155,10 +151,11 @@ def finish(folder):
     shutil.copy(ROOT / "tests/support/experiment.yaml", folder / "config.yaml")
     for name in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / name, folder / name)
-    for stage in stages.RULES:
-        of_lists = stage in ("compare", "multipliers", "search")
-        script = folder / stages.script(stage)
-        script.write_text(SCRIPT.replace("TAKES_FAILED", str(of_lists)) + imports(script.read_text()))
+    for stage in STAGES.values():
+        of_lists = stage.name in ("compare", "multipliers", "search")
+        script = folder / stage.script
+        made = SCRIPT.replace("TAKES_FAILED", str(of_lists)).replace("PAGES", repr(stage.pages))
+        script.write_text(made + imports(script.read_text()))
     project = Project(folder)
     output = project.snakemake()
     assert project.status == 0, output
@@ -358,7 +355,7 @@ def test_an_edited_module_reruns_the_stages_that_import_it(project):
 
 def test_an_edited_template_reruns_the_report_alone(project):
     project.edit("workflow/report/report.html", "<!-- a remark -->\n")
-    assert [role for role in reasons(project.snakemake("-n")) if role in stages.RULES] == ["report"]
+    assert [role for role in reasons(project.snakemake("-n")) if role in STAGES] == ["report"]
 
 
 def test_a_new_import_counts_by_itself_and_a_module_that_is_loaded_by_name_is_refused(project):

@@ -26,7 +26,7 @@ from ladder.workflow import (
     stages,
 )
 
-FIXED = copies.FIXED
+FIXED = stages.COPIES
 # Snakemake formats the names of its own files with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = f"{HOME}/envs/cpu.yaml".replace("{", "{{").replace("}", "}}")
 SCRIPTS = f"{HOME}/workflow/scripts"
@@ -118,7 +118,7 @@ def options(*keys, **others):
 
 
 def script(wildcards):
-    return f"{SCRIPTS}/{stages.RULES[PLAN.artifacts[wildcards.version].stage]}.py"
+    return f"{SCRIPTS}/{stages.STAGES[PLAN.artifacts[wildcards.version].stage].rule}.py"
 
 
 def tool(name):

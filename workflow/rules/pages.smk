@@ -76,7 +76,7 @@ rule predictions:
     params:
         script=tool("make_predictions"),
         pictures=SETTINGS.predict,
-        inputs=JOBS.input_options(*stages.prediction_roles(CHAIN)),
+        inputs=JOBS.prediction_options(),
         threads=stage_threads,
         residency=SETTINGS.data_residency,
         multiplier=SETTINGS.test_multiplier,

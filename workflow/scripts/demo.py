@@ -15,7 +15,8 @@ from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.progress import log
 from ladder.store import artifacts
-from ladder.workflow import config, runs, stages
+from ladder.workflow import config, runs
+from ladder.workflow.chains import chain, prediction_roles
 
 
 def main():
@@ -35,7 +36,7 @@ def main():
 
 def serve(arguments):
     run = read_run(arguments.configfile, arguments.config)
-    inputs = open_run(stages.chain(run), options(arguments.configfile, arguments.config))
+    inputs = open_run(chain(run), options(arguments.configfile, arguments.config))
     try:
         from ladder.demo import server
     except ModuleNotFoundError as error:
@@ -71,7 +72,7 @@ def open_run(chain, given):
 
     given: the options of this chain as text.
     """
-    roles = stages.prediction_roles(chain)
+    roles = prediction_roles(chain)
     missing = [role for role in roles if not pathlib.Path(chain[role].manifest).exists()]
     if missing:
         made_on_the_way = {parent.role for role in missing for parent in chain[role].parents.values()}

@@ -12,7 +12,7 @@ import pathlib
 from ladder import command
 from ladder.errors import UserError
 from ladder.store import pull
-from ladder.workflow import stages
+from ladder.workflow.stages import STAGES
 
 SHOWN = 10   # artifacts that are named with the reason for which they were left, and as many files that were refused
 
@@ -21,7 +21,7 @@ def main():
     arguments = parse()
     if not arguments.source:
         raise UserError("from is empty; name a results folder, or HOST:FOLDER: snakemake pull --config from=FOLDER")
-    pulled = pull.pull(arguments.source, arguments.results, stages.RULES, functools.partial(print, flush=True))
+    pulled = pull.pull(arguments.source, arguments.results, STAGES, functools.partial(print, flush=True))
     print(f"{len(pulled.taken)} artifact{'s' if len(pulled.taken) != 1 else ''} taken from {arguments.source}, "
           f"{len(pulled.here)} were here, {len(pulled.left)} left there")
     for word, reasons in (("left", pulled.left), ("refused", pulled.refused)):

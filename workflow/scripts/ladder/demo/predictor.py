@@ -84,7 +84,7 @@ ABSENT = {"svm": 0, "ridge": -1}   # the score of a class without training image
 
 
 class Predictor:
-    """inputs: role -> artifacts.Artifact, for stages.prediction_roles of a chain; multiplier: the run's test_multiplier.
+    """inputs: role -> artifacts.Artifact, for chains.prediction_roles of a chain; multiplier: the run's test_multiplier.
 
     network: networks.Network; classes: their names; judge: the artifact with the test accuracy; answered_by: its stage,
     evaluate, ridge or svm; layer: the layer whose output the distances compare; compared: number of training images compared

@@ -4,13 +4,13 @@ import dataclasses
 import difflib
 import functools
 import math
-import re
 
 from ladder.classifiers import metrics
 from ladder.errors import UserError
 from ladder.network import networks, weights
 from ladder.pages import intervals, report_sections, roles, templates
 from ladder.store import artifacts, lineage
+from ladder.store.roles import ABLATION, SCORE, Role
 
 NEAREST = 3       # existing versions named if the one asked for does not exist
 MISSING = "–"
@@ -18,7 +18,6 @@ TITLES = {"report": "Two reports", "train": "Two trainings"}
 # Metrics that are shown elsewhere, or are not numbers.
 ELSEWHERE = {"seconds_by_operation", "memory", "recompute", "network", "kernels", "confusion", "classes",
              "seconds_from_samples"}
-REPEAT = re.compile(r"_(seed|ablation)(\d+)$")   # the end of the name of a report's parent
 SHARES = ("accuracy", "per_class", "layer_movement")   # metrics written in percent
 MACHINE = {"host": "machine", "system": "system", "processor": "processor", "cores": "cores", "threads": "threads used",
            "python": "Python", "blas": "BLAS"}
@@ -143,7 +142,7 @@ def _pairs(store, stage, a, b):
         for below, child in children(pair).items():
             visit(below, child, repeat)
         known = store.stage(pair[0]) or store.stage(pair[1]) or name
-        found.setdefault(pair, (roles.TITLES.get(REPEAT.sub("", name), known), repeat))
+        found.setdefault(pair, (roles.TITLES.get(str(dataclasses.replace(Role.parse(name), seed=None)), known), repeat))
 
     for name, child in sorted(children((a, b)).items(), key=lambda item: _repeat(item[0]) != ""):   # the run itself first
         visit(name, child, _repeat(name))
@@ -157,8 +156,10 @@ def _pairs(store, stage, a, b):
 
 def _repeat(name):
     """What a parent of a report with this name is a score of: 'seed 2', 'ablation 1'; '' for the run's own."""
-    found = REPEAT.search(name)
-    return f"{found[1]} {found[2]}" if found else ""
+    role = Role.parse(name)
+    if role.seed is not None:
+        return f"seed {role.seed}"
+    return role.kind.replace(ABLATION, f"{ABLATION} ") if role.stage == SCORE else ""
 
 
 # The page.

@@ -3,20 +3,18 @@
 inputs are artifacts by role, as in report.py, with the scores of other runs: svm_seed2, score_ablation1.
 """
 
-import re
+import dataclasses
 
 from ladder.classifiers import metrics
 from ladder.pages import intervals, report_sections, roles, spread, templates
 from ladder.store import scores
-
-SEED = re.compile(r"(\w+)_seed(\d+)")
-
+from ladder.store.roles import ABLATION, SCORE, Role
 
 # Numbers, JSON-able, for the summary.
 
 def accuracies(inputs):
     """Role -> test accuracy of every classifier of the run and of its controls."""
-    found = (f"{classifier}{encoder}" for classifier in roles.CLASSIFIERS for encoder in roles.ENCODERS)
+    found = (str(Role(classifier, kind)) for classifier in roles.CLASSIFIERS for kind in roles.ENCODERS)
     return {role: inputs[role].metrics["accuracy"] for role in found if role in inputs}
 
 
@@ -27,8 +25,9 @@ def seeds(inputs, own):
     """
     found = {}
     for name, artifact in inputs.items():
-        if match := SEED.fullmatch(name):
-            found.setdefault(match[1], {})[int(match[2])] = artifact.metrics["accuracy"]
+        role = Role.parse(name)
+        if role.seed is not None:
+            found.setdefault(str(dataclasses.replace(role, seed=None)), {})[role.seed] = artifact.metrics["accuracy"]
     if not found:
         return None
     by_role = {role: {own: value, **found[role]} for role, value in accuracies(inputs).items() if role in found}
@@ -47,7 +46,8 @@ def ablation(inputs, entries):
     won: number of test images that only the run classified correctly; lost: that only the entry did. The numbers are None for
     an entry that could not run, for its `reason`.
     """
-    return [_entry(inputs, entry, inputs.get(f"score_ablation{number}")) for number, entry in enumerate(entries, 1)] or None
+    return [_entry(inputs, entry, inputs.get(str(Role(SCORE, f"{ABLATION}{number}"))))
+            for number, entry in enumerate(entries, 1)] or None
 
 
 def _entry(inputs, entry, score):
@@ -81,10 +81,10 @@ def classifier_table(accuracies, made):
     rows = [name for name in roles.CLASSIFIERS if name != "evaluate" and name in accuracies]
     if len(rows) < 2:
         return None
-    heads = [tail for tail in roles.ENCODERS if f"svm{tail}" in accuracies]
-    return {"heads": [roles.encoder(tail, made) for tail in heads],
+    kinds = [kind for kind in roles.ENCODERS if str(Role("svm", kind)) in accuracies]
+    return {"heads": [roles.encoder(kind, made) for kind in kinds],
             "rows": [{"name": roles.CLASSIFIERS[name],
-                      "cells": [templates.percent(accuracies[f"{name}{tail}"]) for tail in heads]}
+                      "cells": [templates.percent(accuracies[str(Role(name, kind))]) for kind in kinds]}
                      for name in rows]}
 
 
@@ -112,9 +112,9 @@ def _reach(score):
 
 
 def _named(role, made):
-    classifier, _, encoder = role.partition("_")
-    note = "" if classifier == "evaluate" else roles.encoder(encoder and f"_{encoder}", made)
-    return {"name": roles.CLASSIFIERS[classifier], "note": note}
+    named = Role.parse(role)
+    note = "" if named.stage == "evaluate" else roles.encoder(named.kind, made)
+    return {"name": roles.CLASSIFIERS[named.stage], "note": note}
 
 
 def ablation_table(entries, n):

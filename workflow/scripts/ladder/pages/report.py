@@ -28,6 +28,7 @@ from ladder.pages import (
     verdicts,
 )
 from ladder.store import lineage, targets
+from ladder.store.roles import PIXELS, RANDOM, Role
 
 
 def summary(inputs, version, params=None):
@@ -82,8 +83,8 @@ def summary(inputs, version, params=None):
         "test_accuracy": found.get("accuracy"),
         "accuracy_interval": against and against["interval"],
         "controls": against and against["controls"],
-        "control_accuracy": _accuracy(inputs, f"{judge}_random"),
-        "raw_pixel_accuracy": _accuracy(inputs, f"{judge}_pixels"),
+        "control_accuracy": _accuracy(inputs, str(Role(judge, RANDOM))),
+        "raw_pixel_accuracy": _accuracy(inputs, str(Role(judge, PIXELS))),
         "per_class": found.get("per_class"),
         "confusion": found.get("confusion"),
         "reference": report_sections.reference(inputs),
@@ -275,7 +276,7 @@ def _settings(inputs):
     groups = []
     for role, one in _made(inputs):
         params = {key: value for key, value in one.manifest["spec"]["params"].items() if key != "table"}
-        main = role.partition("_")[0]
+        main = Role.parse(role).stage
         if main != role and main in inputs:
             usual = inputs[main].manifest["spec"]["params"]
             params = {key: value for key, value in params.items() if key not in usual or usual[key] != value}

@@ -12,6 +12,7 @@ from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
 from ladder.pages import charts, figures, intervals, roles, templates
 from ladder.store import first_use, lineage, targets
+from ladder.store.roles import RANDOM, START, Role
 
 SAMPLES = 8        # training images shown per class
 FEW_CLASSES = 20   # more classes are folded, and only the worst of them are in the confusion matrix
@@ -100,7 +101,7 @@ def accuracies(inputs):
     classifies, n = "evaluate" in inputs, inputs["data"].metrics["test"]
     names = {"made": how(inputs) if classifies else how(inputs).capitalize(), "judge": roles.JUDGES[judge].name}
     rows = {"evaluate": ("The network itself", f"no {names['judge']}")} if classifies else {}
-    rows |= {f"{judge}{tail}": row for tail, row in (roles.CLASSIFYING if classifies else roles.AUTOENCODER).items()}
+    rows |= {str(Role(judge, kind)): row for kind, row in (roles.CLASSIFYING if classifies else roles.AUTOENCODER).items()}
     return intervals.chart([{"key": "own" if role == lineage.answering(inputs) else "", "name": name.format(**names),
                              "note": note, **intervals.share(inputs[role].metrics["accuracy"], n)}
                             for role, (name, note) in rows.items() if role in inputs])
@@ -111,17 +112,17 @@ def gain(inputs):
 
     won: number of images that only the trained network's features classify correctly; lost: that only the control does.
     """
-    return _gain(inputs, "_random")
+    return _gain(inputs, RANDOM)
 
 
 def gain_of_labels(inputs):
     """As `gain`, with the features of the encoder before labels trained it; None where they did not."""
-    return _gain(inputs, "_start") if head(inputs) and not head(inputs)["frozen"] else None
+    return _gain(inputs, START) if head(inputs) and not head(inputs)["frozen"] else None
 
 
-def _gain(inputs, control):
+def _gain(inputs, kind):
     judge = lineage.judge(inputs)
-    control = f"{judge}{control}"
+    control = str(Role(judge, kind))
     if control not in inputs:
         return None
     labels = inputs["data"].array("test_labels.npy")
@@ -480,7 +481,7 @@ def classes(inputs):
     if verdict(inputs) is None:
         return None
     metrics = verdict(inputs).metrics
-    role = f"{lineage.answering(inputs)}_random"   # none for a network that classifies
+    role = str(Role(lineage.answering(inputs), RANDOM))   # none for a network that classifies
     control = inputs[role].metrics["per_class"] if role in inputs else {}
     found = {name: value for name, value in metrics["per_class"].items() if value is not None}
     least = min([*found.values(), *(control[name] for name in found if control)])

@@ -9,6 +9,7 @@ from ladder.network import networks
 from ladder.pages import roles
 from ladder.pages.network_file import text as network_file_text
 from ladder.store import lineage
+from ladder.store.roles import CONTROLS, Role
 
 # Settings that a stage's parameters leave out where they are off or exact.
 OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none",
@@ -32,7 +33,7 @@ def settings(inputs, params):
         found["steps"] = "none"
     if "features" in inputs:
         found = {**OFF, **found}
-    found["controls"] = [name for name in lineage.CONTROLS if any(role.endswith(f"_{name}") for role in inputs)]
+    found["controls"] = [kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)]
     found["evaluations"] = [name for name in EXTRA if name in inputs]
     found["feature_map"] = "map" in inputs
     if "train_reference" in inputs:

@@ -8,13 +8,14 @@ import numpy as np
 from ladder.classifiers import metrics
 from ladder.pages import feature_sections, intervals, report_sections, roles, templates
 from ladder.store import lineage
+from ladder.store.roles import PIXELS, RANDOM, START, Role
 
 # Control -> (its name in a sentence, its name and note in the chart), in the order of the sentence.
-OF_FEATURES = {"_random": ("the untrained encoder", "Untrained encoder"), "_pixels": ("raw pixels", "Raw pixels")}   # by tail
+OF_FEATURES = {RANDOM: ("the untrained encoder", "Untrained encoder"), PIXELS: ("raw pixels", "Raw pixels")}   # by kind
 OF_CLASSIFIER = {
-    **{f"{judge}_start": (f"{named.a} on the encoder that it started from", f"{named.name}, encoder at the start")
+    **{str(Role(judge, START)): (f"{named.a} on the encoder that it started from", f"{named.name}, encoder at the start")
        for judge, named in roles.JUDGES.items()},
-    "linear_pixels": ("a linear classifier of raw pixels", "Linear, raw pixels")}
+    str(Role("linear", PIXELS)): ("a linear classifier of raw pixels", "Linear, raw pixels")}
 MAJORITY = ("the most frequent class alone", "Most frequent class")
 MADE = {"trained": "training", "fitted": "fitting to patches", "given": "using these weights",
         "untrained": "using random weights"}
@@ -35,7 +36,8 @@ def numbers(inputs):
 def controls(inputs):
     """The controls that the run has, by role, and 'majority' for a network that classifies or where there is no other one."""
     judge = lineage.judge(inputs)
-    of_features, of_classifier = [f"{judge}{tail}" for tail in OF_FEATURES], [f"{judge}_start", "linear_pixels"]
+    of_features = [str(Role(judge, kind)) for kind in OF_FEATURES]
+    of_classifier = [str(Role(judge, START)), str(Role("linear", PIXELS))]
     found = [role for role in (of_classifier if "evaluate" in inputs else of_features) if role in inputs]
     return [*found, "majority"] if "evaluate" in inputs or not found else found
 
@@ -114,26 +116,26 @@ def _names(control):
     role = control["control"]
     if role == "majority":
         return MAJORITY
-    return OF_CLASSIFIER.get(role) or OF_FEATURES[role[role.index("_"):]]
+    return OF_CLASSIFIER.get(role) or OF_FEATURES[Role.parse(role).kind]
 
 
 def conclusion(inputs, found):
     """What follows, in a few words: 'nothing shows that training helped'; '' without a control that says anything."""
     by_name, judge = {control["control"]: control for control in found["controls"]}, lineage.judge(inputs)
-    if start := by_name.get(f"{judge}_start"):
+    if start := by_name.get(str(Role(judge, START))):
         svm = roles.JUDGES[judge].the
         return _said(start, f"the network is better than {svm}", f"nothing shows that the network is better than {svm}",
                      f"{svm} is better")
-    pixels = by_name.get(f"{judge}_pixels")
+    pixels = by_name.get(str(Role(judge, PIXELS)))
     worse = pixels and not difference(pixels).luck and pixels["difference"] < 0
-    if random := by_name.get(f"{judge}_random"):
+    if random := by_name.get(str(Role(judge, RANDOM))):
         made = MADE[report_sections.how(inputs)]
         said = _said(random, f"{made} helped", f"nothing shows that {made} helped", f"{made} did harm")
         return said + (", and raw pixels are better" if worse else "")
     if pixels:
         return _said(pixels, "the features are better than raw pixels",
                      "nothing shows that the features are better than raw pixels", "raw pixels are better")
-    if linear := by_name.get("linear_pixels"):
+    if linear := by_name.get(str(Role("linear", PIXELS))):
         return _said(linear, "the network is better than a linear classifier",
                      "nothing shows that the network is better than a linear classifier", "a linear classifier is better")
     return ""

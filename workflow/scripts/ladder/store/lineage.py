@@ -7,11 +7,11 @@ import functools
 import hashlib
 import json
 import pathlib
-import re
 from collections.abc import Container, Mapping
 from typing import Any
 
 from ladder.store import manifests
+from ladder.store.roles import CONTROLS, Role
 
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
@@ -22,11 +22,9 @@ KEYS = {"joined": {"weights": "features_concatenate"},
 UNSAID: dict[str, dict[str, Any]] = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
-SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
 # chooses between them.
 JUDGES = ("ridge", "svm")
-CONTROLS = ("random", "pixels")   # suffixes of the roles of control runs, as the setting `controls` names them
 
 
 class Store:
@@ -91,7 +89,7 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
     """Configuration key -> value, for all keys that can change a run; roles: role -> manifest or None."""
     found: dict[str, Any] = {}
     for role, manifest in roles.items():
-        if manifest and "_" not in role:
+        if manifest and role == Role.parse(role).stage:
             found |= UNSAID.get(role, {})
             names = KEYS.get(role, {})
             found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
@@ -107,10 +105,10 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
         found["features_variant"] = "same"
     if "ablation" in found:
         found["ablation"] = [entry["overrides"] for entry in found["ablation"]]
-    if seeds := sorted({int(match[1]) for role in roles if (match := SEED.search(role))}):
+    if seeds := sorted({seed for role in roles if (seed := Role.parse(role).seed) is not None}):
         found["seeds"] = seeds
     if "svm" in roles:
-        found["controls"] = [name for name in CONTROLS if f"svm_{name}" in roles]
+        found["controls"] = [name for name in CONTROLS if str(Role("svm", name)) in roles]
     return found
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from ladder import caller
 from ladder.machine import processes
-from ladder.workflow import copies, places
+from ladder.workflow import places
+from ladder.workflow.stages import COPIES, LISTED
 
 # Options that take every word up to the next option.
 SEVERAL = {"--config", "-C", "--configfile", "--configfiles", "-R", "--forcerun", "-U", "--until", "-O", "--omit-from",
@@ -22,7 +23,7 @@ SEVERAL = {"--config", "-C", "--configfile", "--configfiles", "-R", "--forcerun"
            "-q"}
 DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")   # -n, also as in -np
 TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")   # names of roles that are targets
-KNOWN = {*TARGETS, "report", *(page for pages in copies.FIXED.values() for page in pages)}
+KNOWN = {*TARGETS, "report", *(page for pages in COPIES.values() for page in pages)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +114,7 @@ def begin(cores: Callable[[], int]) -> Command:
         elsewhere = known is None or command.executor not in ("local", "dryrun", "touch")
         # What `auto` takes is checked before its first use, by a command that runs jobs here.
         caller.tell(started=now.stat().st_mtime_ns, elsewhere=elsewhere, checks=not (elsewhere or command.dry))
-    if command.targets and command.targets <= copies.LISTED:   # then a failed run does not stop the others
+    if command.targets and command.targets <= LISTED:   # then a failed run does not stop the others
         caller.tell(keep_failed=True)
     return command
 

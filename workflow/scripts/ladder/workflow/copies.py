@@ -7,18 +7,6 @@ import pathlib
 
 from ladder.store import disk
 
-# The names in results/ by role. They stay until they are requested again; `variant: auto` reads results/parity.json.
-FIXED = {role: tuple(f"results/{name}" for name in names) for role, names in {
-    "report": ("report.html", "summary.json"),
-    "parity": ("parity.html", "parity.json"),
-    "network": ("network.html",),
-    "gradients": ("gradients.html", "gradients.json"),
-    "compare": ("compare.html", "compare.json", "compare.csv"),
-    "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv"),
-    "search": ("search.html", "search.json", "search.csv", "best.yaml"),
-}.items()}
-LISTED = {page for role in ("compare", "multipliers", "search") for page in FIXED[role]}   # pages of lists of runs
-
 BELOW, HERE = b'href="../../', b'href="'
 
 

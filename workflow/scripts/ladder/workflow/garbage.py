@@ -20,7 +20,7 @@ from ladder import files, progress
 from ladder.errors import MOST_SHOWN, UserError, excerpt, one_line
 from ladder.pages import templates as pages
 from ladder.store import artifacts, lineage
-from ladder.workflow import stages
+from ladder.workflow.stages import STAGES
 
 DAY = 24 * 3600
 CONFIRM = "the same command with confirm=yes in its --config"
@@ -68,10 +68,10 @@ def collect(results: str | pathlib.Path, keep: Iterable[str]) -> list[Item]:
     """An Item for each artifact below `results` that is not an ancestor of `keep` ("stage/version"), by stage."""
     store = lineage.Store(results)
     reached = {version for one in keep for version in store.ancestors(one.partition("/")[2])}
-    folders = [folder for folder in store.folders().values() if folder.parent.name in stages.RULES]
+    folders = [folder for folder in store.folders().values() if folder.parent.name in STAGES]
     loose = [folder for folder in folders if folder.name not in reached]
     running = [folder for folder in loose if _is_locked(folder)]
-    order = list(stages.RULES)
+    order = list(STAGES)
     items = [_item(store, folder, running) for folder in loose] + _left_over(store.results)
     return sorted(items, key=lambda item: (order.index(item.stage), -item.age))
 
@@ -79,7 +79,7 @@ def collect(results: str | pathlib.Path, keep: Iterable[str]) -> list[Item]:
 def _left_over(results: str | pathlib.Path) -> list[Item]:
     why = "left of a removal that was interrupted"
     return [Item(stage, aside[1], folder, _size(folder), time.time() - _changed(folder), why)
-            for stage in stages.RULES for folder in pathlib.Path(results, stage).glob(".*.removed")
+            for stage in STAGES for folder in pathlib.Path(results, stage).glob(".*.removed")
             if (aside := ASIDE.fullmatch(folder.name)) and not any(path.is_symlink() for path in (folder, folder.parent))]
 
 
@@ -95,7 +95,7 @@ def _why_it_stays(folder: pathlib.Path, manifest: dict[str, Any] | None, age: fl
     """The inputs of a stage that runs for another configuration are unknown: everything it could read stays."""
     if folder in running:
         return "a stage is at work on it"
-    order = list(stages.RULES)
+    order = list(STAGES)
     for other in running:
         if order.index(folder.parent.name) < order.index(other.parent.name):
             return f"{other.parent.name}/{other.name}, which is being made, may read it"

@@ -18,14 +18,13 @@ from ladder.machine import runtime
 from ladder.rungs import variants
 from ladder.store import manifests, shorter
 from ladder.store.versions import canonical
-from ladder.workflow import array_libraries, copies, places, reasons, stages
+from ladder.workflow import array_libraries, copies, places, reasons
+from ladder.workflow.chains import prediction_roles
 from ladder.workflow.commands import TARGETS, Command
-from ladder.workflow.copies import FIXED
+from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.plans import Plan
-from ladder.workflow.stages import Keyed
+from ladder.workflow.stages import COPIES, STAGES
 
-# Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
-PAGES = ("report", "network", "compare", "multipliers", "search")
 Input = tuple[str, bool]   # the path of an input, and whether its time does not count: Snakemake's ancient()
 
 
@@ -47,14 +46,14 @@ class Jobs:
 
     def inputs(self, version: str, *names: str) -> list[Input]:
         """The inputs of a stage: the manifests of these parents, of all without names, and perhaps `now`."""
-        keyed = self.plan.artifacts[version]
-        parents = [one for name, one in keyed.parents.items() if not names or name in names]
-        again = self._has_to_run(keyed)
-        if os.path.exists(keyed.manifest) and not again:
-            return [(one.manifest, not self._changes(one, keyed)) for one in parents if os.path.exists(one.manifest)]
+        artifact = self.plan.artifacts[version]
+        parents = [one for name, one in artifact.parents.items() if not names or name in names]
+        again = self._has_to_run(artifact)
+        if os.path.exists(artifact.manifest) and not again:
+            return [(one.manifest, not self._changes(one, artifact)) for one in parents if os.path.exists(one.manifest)]
         self.idle = False
         places.check_writable("results", "logs")
-        check_runnable(keyed)
+        check_runnable(artifact)
         above = {one.manifest for one in parents}.union(*(self._broken_above(one.version) for one in parents))
         return [(self.now, False)] * again + [(path, False) for path in sorted(above)]
 
@@ -63,18 +62,18 @@ class Jobs:
         self.idle = self.idle is not False
         for role in roles:
             if role not in self.chain:
-                there = ", ".join(stage for stage in stages.RULES if stage in self.chain)
+                there = ", ".join(stage for stage in STAGES if stage in self.chain)
                 raise UserError(f"{role}: this configuration has no such stage; it has {there}")
         joined = ["joined"] if "features" in roles and "joined" in self.chain else []
         wanted = [self.chain[role] for role in (*roles, *joined)]
-        manifests_of = {keyed.manifest for keyed in wanted}.union(*(self._broken_above(keyed.version) for keyed in wanted))
-        return [(path, False) for path in sorted(manifests_of)]
+        broken = (self._broken_above(artifact.version) for artifact in wanted)
+        return [(path, False) for path in sorted({artifact.manifest for artifact in wanted}.union(*broken))]
 
     def copied(self, role: str) -> list[Input]:
         """The inputs of a role's copies in results/: its artifact, and `now` if they are not those of its files."""
-        for folder in filter(os.path.isdir, FIXED[role]):
+        for folder in filter(os.path.isdir, COPIES[role]):
             raise UserError(f"{folder} is a folder; move it away: a page goes there")
-        same = all(copies.is_published(self.chain[role].folder, copy) for copy in FIXED[role])
+        same = all(copies.is_published(self.chain[role].folder, copy) for copy in COPIES[role])
         return self.made(role) + ([] if same else self.always())
 
     def always(self) -> list[Input]:
@@ -85,21 +84,21 @@ class Jobs:
 
     def after_runs(self) -> list[Input]:
         """The inputs of pages on the content of results/: the pages of runs that the command makes too come first."""
-        asked = [pages for role, pages in FIXED.items() if self.asked & {role, *pages}]
+        asked = [pages for role, pages in COPIES.items() if self.asked & {role, *pages}]
         return self.always() + [(page, False) for pages in asked for page in pages]
 
     def predicted(self) -> list[Input]:
         """The inputs of predictions; raises UserError if no pictures are named or found, before a model is trained."""
         pictures.find(self.plan.run.settings.predict)
-        return self.always() + self.made(*stages.prediction_roles(self.chain))
+        return self.always() + self.made(*prediction_roles(self.chain))
 
     # Why a job runs.
 
     def _find_damage(self, version: str) -> str:
         """What is damaged in an artifact that is there, in words; '' if nothing is."""
-        keyed = self.plan.artifacts[version]
+        artifact = self.plan.artifacts[version]
         try:   # what is copied to results/ has no reader that would check it
-            manifests.verify(keyed.folder, thoroughly=keyed.stage in FIXED)
+            manifests.verify(artifact.folder, thoroughly=artifact.stage in COPIES)
         except manifests.Damaged as found:
             caller.tell(damaged=[*(caller.told("damaged") or []), version])
             return f"{found.path} ({found.fault})"
@@ -111,24 +110,24 @@ class Jobs:
         Snakemake does not look above a file that is there, nor at what depends on a job that has a reason of its own to run,
         except through an input whose time counts.
         """
-        keyed = self.plan.artifacts[version]
-        if not os.path.exists(keyed.manifest):
-            return {keyed.manifest}
-        own = {keyed.manifest} if self._damage(version) else set()
-        return own.union(*(self._broken_above(above.version) for above in keyed.parents.values()))
+        artifact = self.plan.artifacts[version]
+        if not os.path.exists(artifact.manifest):
+            return {artifact.manifest}
+        own = {artifact.manifest} if self._damage(version) else set()
+        return own.union(*(self._broken_above(above.version) for above in artifact.parents.values()))
 
-    def _has_failed(self, keyed: Keyed) -> bool:
+    def _has_failed(self, artifact: PlannedArtifact) -> bool:
         """Whether a run failed in a list, and is requested alone now: then it repeats the reason."""
-        if caller.told("keep_failed") or all(one.version != keyed.version for one in self.chain.values()):
+        if caller.told("keep_failed") or all(one.version != artifact.version for one in self.chain.values()):
             return False
-        manifest = manifests.read_if_whole(keyed.folder)
+        manifest = manifests.read_if_whole(artifact.folder)
         return manifest is not None and "failed" in manifest
 
-    def _has_to_run(self, keyed: Keyed) -> bool:
+    def _has_to_run(self, artifact: PlannedArtifact) -> bool:
         """Whether an artifact has to be made although it is there."""
-        return bool(self._damage(keyed.version)) or keyed.version in self.forced or self._has_failed(keyed)
+        return bool(self._damage(artifact.version)) or artifact.version in self.forced or self._has_failed(artifact)
 
-    def _changes(self, parent: Keyed, child: Keyed) -> bool:
+    def _changes(self, parent: PlannedArtifact, child: PlannedArtifact) -> bool:
         """Whether making a parent makes a child that is there again: not for the bytes that a damaged one gets back."""
         if self._damage(parent.version) or not os.path.exists(parent.manifest):
             return False
@@ -147,11 +146,11 @@ class Jobs:
 
     def spec_file(self, version: str) -> str:
         """The file, beside its log, with a stage's spec and inputs, which are too long for a command line."""
-        keyed = self.plan.artifacts[version]
-        path = f"logs/{keyed.stage}/{version}.json"
+        artifact = self.plan.artifacts[version]
+        path = f"logs/{artifact.stage}/{version}.json"
         if not self.dry:
-            places.write(path, canonical({"spec": keyed.spec,
-                                          "inputs": {name: above.folder for name, above in keyed.parents.items()}}))
+            places.write(path, canonical({"spec": artifact.spec,
+                                          "inputs": {name: above.folder for name, above in artifact.parents.items()}}))
         return path
 
     def options(self, version: str, *keys: str, **others: str) -> str:
@@ -162,24 +161,26 @@ class Jobs:
 
     def _find_shorter(self, version: str) -> str:
         """The folder of the finished shorter training that one goes on from; '' without one, or if it is made again."""
-        keyed = self.plan.artifacts[version]
-        there = os.path.exists(keyed.manifest) and not self._damage(version)
-        found = None if there or self._retrains or version in self.forced else shorter.find(keyed.spec, version)
+        artifact = self.plan.artifacts[version]
+        there = os.path.exists(artifact.manifest) and not self._damage(version)
+        found = None if there or self._retrains or version in self.forced else shorter.find(artifact.spec, version)
         return f"results/train/{found}" if found else ""
 
     def threads(self, version: str | None) -> int:
-        """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once."""
+        """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once; 1 for a mere page."""
+        if version and STAGES[self.plan.artifacts[version].stage].anywhere:
+            return 1
         return int(self.plan.runs.get(version or "", self.plan.run).settings.threads)
 
-    def input_options(self, *roles: str) -> str:
-        """--input ROLE=FOLDER for each of these artifacts of the active run."""
-        return " ".join(f"--input {role}={self.chain[role].folder}" for role in roles)
+    def prediction_options(self) -> str:
+        """--input ROLE=FOLDER for each artifact that predictions need."""
+        return " ".join(f"--input {role}={self.chain[role].folder}" for role in prediction_roles(self.chain))
 
 
-def check_runnable(keyed: Keyed) -> None:
+def check_runnable(artifact: PlannedArtifact) -> None:
     """Raise UserError if this machine lacks the rung or a library that a stage names."""
-    params: dict[str, Any] = keyed.spec["params"]
-    if keyed.stage in PAGES or runtime.jobs_run_elsewhere():
+    params: dict[str, Any] = artifact.spec["params"]
+    if STAGES[artifact.stage].anywhere or runtime.jobs_run_elsewhere():
         return
     for key, module in (("backend", backends), ("array_library", array_libraries), ("variant", variants)):
         if reason := module.unavailable(params[key]) if key in params else None:
@@ -189,21 +190,21 @@ def check_runnable(keyed: Keyed) -> None:
 def put_in_order(plan: Plan, now: int) -> None:
     """Set file times so that Snakemake finds up to date what is there.
 
-    No manifest is then newer than one that depends on it, no current copy in FIXED is older than its artifact, and nothing is
+    No manifest is then newer than one that depends on it, no current copy in COPIES is older than its artifact, and nothing is
     newer than `now`, nanoseconds since the epoch.
     """
     times: dict[str, int] = {}
 
-    def visit(keyed: Keyed) -> int:
-        if keyed.version not in times:
-            above = max((visit(parent) for parent in keyed.parents.values()), default=0)
-            times[keyed.version] = max(above, _date(keyed.manifest, above, now))
-            _date(f"{keyed.folder}/{manifests.COMPLETE}", 0, now)
-        return times[keyed.version]
+    def visit(artifact: PlannedArtifact) -> int:
+        if artifact.version not in times:
+            above = max((visit(parent) for parent in artifact.parents.values()), default=0)
+            times[artifact.version] = max(above, _date(artifact.manifest, above, now))
+            _date(f"{artifact.folder}/{manifests.COMPLETE}", 0, now)
+        return times[artifact.version]
 
-    for keyed in plan.artifacts.values():
-        visit(keyed)
-    for role, pages in FIXED.items():
+    for artifact in plan.artifacts.values():
+        visit(artifact)
+    for role, pages in COPIES.items():
         for page in pages:
             if copies.is_published(plan.chain[role].folder, page):
                 _date(page, times[plan.chain[role].version], now)

@@ -12,7 +12,8 @@ import time
 
 from ladder.store import disk
 from ladder.workflow import copies, reasons
-from ladder.workflow.stages import Keyed
+from ladder.workflow.planning import PlannedArtifact
+from ladder.workflow.stages import COPIES
 
 TOP = b"<body>\n"
 BEGIN, END = b"<!--of another configuration-->", b"<!--end-->\n"
@@ -21,42 +22,42 @@ STYLE = ("background:#fbf0d9;color:#1d1f23;border-bottom:2px solid #d9a441;paddi
 MOST = 4   # changes that are named
 
 
-def update(page: str | pathlib.Path, keyed: Keyed, options: bool) -> None:
-    """Put the notice on `page`, the copy of a file of an artifact of this stage, unless it shows `keyed`; then take it off.
+def update(page: str | pathlib.Path, artifact: PlannedArtifact, options: bool) -> None:
+    """Put the notice on `page`, the copy of a file of an artifact of this stage, unless it shows `artifact`; then take it off.
 
-    keyed: the stages.Keyed of the configuration; options: whether the command had options with settings. A page that cannot be
-    read or written stays as it is.
+    artifact: that of the configuration; options: whether the command had options with settings. A page that cannot be read or
+    written stays as it is.
     """
     page = pathlib.Path(page)
     with contextlib.suppress(OSError):
-        planned = pathlib.Path(keyed.folder, page.name)
-        if copies.is_published(keyed.folder, page):
+        planned = pathlib.Path(artifact.folder, page.name)
+        if copies.is_published(artifact.folder, page):
             return
         before, text = page.stat(), page.read_bytes()
         plain = without(text)
-        shown = None if _holds(planned, plain) else notice(page, keyed, _version(keyed.stage, page.name, plain), options)
+        shown = None if _holds(planned, plain) else notice(page, artifact, _version(artifact.stage, page.name, plain), options)
         wanted = _with(plain, shown) if shown else plain
         if wanted != text and os.path.samestat(before, page.stat()):   # not published meanwhile
             disk.write_atomically(page, wanted)
 
 
-def update_all(chain: dict[str, Keyed], has_settings: bool, but: str = "") -> None:
+def update_all(chain: dict[str, PlannedArtifact], has_settings: bool, but: str = "") -> None:
     """`update` every page in results/ but the comparison of rungs, which shows a machine and not a run.
 
-    chain: role -> stages.Keyed of the active run; has_settings: whether the command had options with settings; but: the role of
+    chain: role -> artifact of the active run; has_settings: whether the command had options with settings; but: the role of
     a page that is left as it is.
     """
-    for role in copies.FIXED.keys() - {"parity", but}:
-        page, keyed = copies.FIXED[role][0], chain[role]
+    for role in COPIES.keys() - {"parity", but}:
+        page, artifact = COPIES[role][0], chain[role]
         # A list that is empty now was given on an earlier command line.
-        if os.path.exists(page) and keyed.spec["params"].get("entries") != []:
-            update(page, keyed, has_settings)
+        if os.path.exists(page) and artifact.spec["params"].get("entries") != []:
+            update(page, artifact, has_settings)
 
 
-def take_off(chain: dict[str, Keyed]) -> None:
+def take_off(chain: dict[str, PlannedArtifact]) -> None:
     """Take the notice off every page that shows an artifact of this chain."""
-    for role in copies.FIXED.keys() - {"parity"}:
-        page = pathlib.Path(copies.FIXED[role][0])
+    for role in COPIES.keys() - {"parity"}:
+        page = pathlib.Path(COPIES[role][0])
         with contextlib.suppress(OSError):
             text = page.read_bytes()
             if BEGIN in text and _holds(pathlib.Path(chain[role].folder, page.name), without(text)):
@@ -84,10 +85,10 @@ def _version(stage: str, name: str, content: bytes) -> str | None:
     return next((path.parent.name for path in found), None)
 
 
-def notice(page: str | pathlib.Path, keyed: Keyed, version: str | None, options: bool) -> str:
+def notice(page: str | pathlib.Path, artifact: PlannedArtifact, version: str | None, options: bool) -> str:
     """The notice as HTML; version: of what the page shows, None if that is unknown."""
     shows = f"<code>{version}</code>" if version else "an artifact that is no longer there"
-    changes = reasons.changes(keyed, version) if version else []
+    changes = reasons.changes(artifact, version) if version else []
     named = changes[:MOST] + ([f"{len(changes) - MOST} more"] if len(changes) > MOST else [])
     how = ": " + html.escape(", ".join(named).replace("->", "→")) if named else ""
     moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime())

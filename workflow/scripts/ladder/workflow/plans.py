@@ -8,26 +8,26 @@ from typing import Any
 import yaml
 
 from ladder.errors import UserError
-from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.training import first_use, schedules
 from ladder.workflow import config, lists, reasons, runs, search, stages
+from ladder.workflow.chains import Chain, chain
+from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.runs import Run
 from ladder.workflow.settings import Settings
-from ladder.workflow.stages import Keyed
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """run, chain: the active run and its artifacts by role, pages that are part of no run included.
 
-    artifacts: version -> Keyed, and runs: version -> the Run that needs it, of every list and nested run too; where runs share
-    an artifact the active one says its role.
+    artifacts: version -> PlannedArtifact, and runs: version -> the Run that needs it, of every list and nested run too; where
+    runs share an artifact the active one says its role.
     """
 
     run: Run
-    chain: dict[str, Keyed]
-    artifacts: dict[str, Keyed]
+    chain: Chain
+    artifacts: dict[str, PlannedArtifact]
     runs: dict[str, Run]
     search: search.Plan
 
@@ -59,20 +59,15 @@ def of(raw: dict[str, Any]) -> Plan:
     run = runs.of(loaded)
     listed = {key: runs.entries(loaded, key) for key in lists.LISTS}
     searched = search.plan(loaded)
-    entries = [entry for each in (*listed.values(), searched.entries) for entry in each]
+    listed["search"] = searched.entries
+    entries = [entry for each in listed.values() for entry in each]
     needed = [*runs.every(run), *(nested for entry in entries if entry.run and not entry.reason
                                   for nested in runs.every(entry.run)), *searched.probes]
-    chain = stages.chain(run) | {
-        "parity": stages.parity(run, variants.available(), variants.machine()),
-        "network": stages.network_page(run),
-        "gradients": stages.gradients_page(run),
-        "compare": stages.comparison(listed["compare"]),
-        "multipliers": stages.multiplier_comparison(listed["multipliers"]),
-        "search": stages.comparison(searched.entries, "search", search=search.params(loaded)),
-    }
-    chains = [*((one, stages.chain(one)) for one in reversed(needed[1:])), (run, chain)]
-    return Plan(run, chain, {keyed.version: keyed for _, one in chains for keyed in one.values()},
-                {keyed.version: owner for owner, one in chains for keyed in one.values()}, searched)
+    configuration = stages.Configuration(run, listed, search.params(loaded))
+    active = chain(run) | {page.name: stages.page(page, configuration) for page in stages.PAGES}
+    chains = [*((one, chain(one)) for one in reversed(needed[1:])), (run, active)]
+    return Plan(run, active, {artifact.version: artifact for _, one in chains for artifact in one.values()},
+                {artifact.version: owner for owner, one in chains for artifact in one.values()}, searched)
 
 
 def said(plan: Plan) -> list[str]:
@@ -82,7 +77,7 @@ def said(plan: Plan) -> list[str]:
         lines.append(f"variant auto: {own.variant} ({plan.run.why_variant})")
     if given.svm_backend == "auto":
         lines.append(f"svm_backend auto: {own.svm_backend}")
-    if given.array_library == "auto" and any("array_library" in keyed.spec["params"] for keyed in plan.chain.values()):
+    if given.array_library == "auto" and any("array_library" in artifact.spec["params"] for artifact in plan.chain.values()):
         lines.append(f"array_library auto: {own.array_library}")
     if "train" in plan.chain and not pathlib.Path(plan.chain["train"].manifest).exists():
         lines += schedules.misfits(plan.chain["train"].spec["params"], plan.run.training_images)
@@ -92,9 +87,9 @@ def said(plan: Plan) -> list[str]:
 def other_libraries(plan: Plan) -> list[str]:
     """Which artifacts of the active run other versions of libraries than those here have made, a line each."""
     found: dict[str, list[str]] = {}
-    for keyed in plan.chain.values():
-        for change in reasons.other_libraries(keyed):
-            found.setdefault(change, []).append(keyed.role)
+    for artifact in plan.chain.values():
+        for change in reasons.other_libraries(artifact):
+            found.setdefault(change, []).append(artifact.role)
     return [f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
             "strict_versions=true would make this count" for change, roles in found.items()]
 
@@ -116,7 +111,7 @@ def reached(plan: Plan) -> tuple[list[str], list[str]]:
     presets = {path.resolve() for folder in (ROOT, pathlib.Path()) for path in (folder / "presets").glob("*.yaml")}
     for preset in sorted(presets):
         try:
-            chains.append(stages.chain(runs.of(config.load({**base, **config.read_file(preset)}))).values())
+            chains.append(chain(runs.of(config.load({**base, **config.read_file(preset)}))).values())
         except UserError as error:
             faults.append(f"presets/{preset.name} does not go with config.yaml: {error}")
-    return sorted({f"{keyed.stage}/{keyed.version}" for chain in chains for keyed in chain}), faults
+    return sorted({f"{artifact.stage}/{artifact.version}" for each in chains for artifact in each}), faults

@@ -7,30 +7,30 @@ from typing import Any
 from ladder.machine import libraries
 from ladder.store import manifests
 from ladder.store.versions import canonical
-from ladder.workflow.stages import Keyed, ancestry
+from ladder.workflow.planning import PlannedArtifact, ancestry
 
 LEGIBLE = 200   # maximum characters of a change shown in words
 
 
-def why(keyed: Keyed, results: str | pathlib.Path = "results") -> str:
-    """Why `keyed` would be made: its differences from the most similar existing artifact of its kind; '' if it exists.
+def why(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> str:
+    """Why `artifact` would be made: its differences from the most similar existing artifact of its kind; '' if it exists.
 
     'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or 'first run'.
     """
-    if _read_spec(results, keyed.stage, keyed.version):
+    if _read_spec(results, artifact.stage, artifact.version):
         return ""
-    kind = _kind(keyed.spec, results, {one.version: one.spec for one in ancestry(keyed)})
-    found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
-    stages = {name: parent.stage for name, parent in keyed.parents.items()}
-    differences = [_differences(spec, keyed.spec, stages) for spec in found]
+    kind = _kind(artifact.spec, results, {one.version: one.spec for one in ancestry(artifact)})
+    found = [spec for spec in _existing_specs(results, artifact.stage) if _kind(spec, results, {}) == kind]
+    stages = {name: parent.stage for name, parent in artifact.parents.items()}
+    differences = [_differences(spec, artifact.spec, stages) for spec in found]
     fewest = min(differences, key=len) if differences else ["first run"]
     return ", ".join(fewest)
 
 
-def other_libraries(keyed: Keyed, results: str | pathlib.Path = "results") -> list[str]:
-    """'numpy 2.4.5 -> 2.4.6' for each library of which `keyed`, if it exists, was made with another version than here."""
-    manifest = manifests.read_if_whole(pathlib.Path(results, keyed.stage, keyed.version))
-    return libraries.changed(manifest["libraries"], libraries.installed(keyed.spec["sources"])) if manifest else []
+def other_libraries(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> list[str]:
+    """'numpy 2.4.5 -> 2.4.6' for each library of which `artifact`, if it exists, was made with another version than here."""
+    manifest = manifests.read_if_whole(pathlib.Path(results, artifact.stage, artifact.version))
+    return libraries.changed(manifest["libraries"], libraries.installed(artifact.spec["sources"])) if manifest else []
 
 
 def _existing_specs(results: str | pathlib.Path, stage: str) -> list[dict[str, Any]]:
@@ -55,8 +55,8 @@ def _kind(spec: dict[str, Any] | None, results: str | pathlib.Path, known: dict[
     return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
 
 
-def changes(keyed: Keyed, version: str, results: str | pathlib.Path = "results") -> list[str]:
-    """How `keyed` and its ancestors differ from the finished artifact `version` of its stage: ['batch_size 64 -> 32'].
+def changes(artifact: PlannedArtifact, version: str, results: str | pathlib.Path = "results") -> list[str]:
+    """How `artifact` and its ancestors differ from the finished artifact `version` of its stage: ['batch_size 64 -> 32'].
 
     Files of the program count as one change; ancestors that are no longer there say nothing.
     """
@@ -64,7 +64,7 @@ def changes(keyed: Keyed, version: str, results: str | pathlib.Path = "results")
     others: dict[str, None] = {}
     seen: set[tuple[str, str]] = set()
 
-    def visit(one: Keyed, version: str) -> None:
+    def visit(one: PlannedArtifact, version: str) -> None:
         spec = _read_spec(results, one.stage, version)
         if version == one.version or (one.version, version) in seen or not spec:
             return
@@ -77,7 +77,7 @@ def changes(keyed: Keyed, version: str, results: str | pathlib.Path = "results")
             if name in spec["parents"]:
                 visit(parent, spec["parents"][name])
 
-    visit(keyed, version)
+    visit(artifact, version)
     return [*settings, *sorted(others)]
 
 

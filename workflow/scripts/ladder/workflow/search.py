@@ -19,8 +19,10 @@ from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
 from ladder.store import artifacts
 from ladder.store.versions import canonical
-from ladder.workflow import checks, lists, runs, settings, stages, trials, values
+from ladder.workflow import checks, lists, runs, settings, trials, values
 from ladder.workflow import config as configuration
+from ladder.workflow.chains import chain, trains
+from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.runs import Entry, Run
 from ladder.workflow.settings import Settings
 from ladder.workflow.values import INTEGER
@@ -122,13 +124,13 @@ class Plan:
     """What a search makes.
 
     entries: the runs.Entry of each run, in order; of strategy tpe those that are made and the next one. probes: the
-    runs of the shorter trainings that decide whether a run is made whole. next: the stages.Keyed that has to be made before
+    runs of the shorter trainings that decide whether a run is made whole. next: the PlannedArtifact that has to be made before
     another run can be drawn, None if all are drawn; study: the trials.Study of strategy tpe.
     """
 
     entries: list[Entry] = dataclasses.field(default_factory=list)
     probes: list[Run] = dataclasses.field(default_factory=list)
-    next: stages.Keyed | None = None
+    next: PlannedArtifact | None = None
     study: trials.Study | None = None
 
 
@@ -212,29 +214,29 @@ def _told(found: Plan, study: trials.Study, trial: Any, entry: Entry, search: se
 
 def _first_losses(found: Plan, run: Run, epochs: int) -> list[float]:
     """The hold-out losses of the first `epochs` epochs, of a training of its own; empty where that is no part of the run."""
-    if not epochs or not stages.trains(run) or run.settings.epochs <= epochs:
+    if not epochs or not trains(run) or run.settings.epochs <= epochs:
         return []
     probe = dataclasses.replace(run, settings=run.settings.model_copy(update={"epochs": epochs}))
     found.probes.append(probe)
-    made = _artifact(found, stages.chain(probe)["train"])
+    made = _artifact(found, chain(probe)["train"])
     return made.metrics["held_out"]["loss"] if made and not made.failed else []
 
 
 def _score(found: Plan, run: Run, metric: str) -> float | None:
     """The accuracy of a run on the hold-out set, None if it failed or has no result yet."""
-    made = _artifact(found, stages.chain(run)["report"])
+    made = _artifact(found, chain(run)["report"])
     if made is None or made.failed:
         return None
     summary = made.json("summary.json")
     return summary["svm"]["accuracy"] if metric == "svm" else summary.get("test_accuracy")
 
 
-def _artifact(found: Plan, keyed: stages.Keyed) -> artifacts.Artifact | None:
-    """The finished artifact of `keyed`; None, and found.next is set, where there is none."""
+def _artifact(found: Plan, planned: PlannedArtifact) -> artifacts.Artifact | None:
+    """The finished artifact of `planned`; None, and found.next is set, where there is none."""
     try:
-        return artifacts.Artifact(keyed.folder)
+        return artifacts.Artifact(planned.folder)
     except UserError:
-        found.next = keyed
+        found.next = planned
         return None
 
 

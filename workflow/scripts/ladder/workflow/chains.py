@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ladder.network import networks
 from ladder.store import lineage
 from ladder.store.roles import ABLATION, CONTROLS, PIXELS, RANDOM, REFERENCE, SCORE, START, Role
-from ladder.workflow import parameters
+from ladder.workflow import parameters, runs
 from ladder.workflow.planning import Parents, PlannedArtifact, Stage, ancestry, planned
 from ladder.workflow.runs import Run
 
@@ -25,12 +25,11 @@ def chain(run: Run) -> Chain:
     Without a training step the features and the evaluation come from the initial weights.
     """
     draft = Draft(run)
-    for role in _roles_before_features(run):
-        draft.add(role)
+    draft.add(*_roles_before_features(run))
     for kind in _kinds(run):
         draft.add_features(kind)
     if run.network.classifies and PIXELS in run.settings.controls and _has_enough_for_linear(run):
-        draft.add_missing(Role("features", PIXELS), Role("linear", PIXELS))
+        draft.add(*(role for role in (Role("features", PIXELS), Role("linear", PIXELS)) if str(role) not in draft.artifacts))
     draft.add(Role("report"))
     return draft.artifacts
 
@@ -61,13 +60,9 @@ class Draft:
         self.appended = [chain(part.run) for part in run.parts]
         self.shifted: dict[str, list[PlannedArtifact]] = {}
 
-    def add(self, role: Role) -> None:
-        self.artifacts[str(role)] = self._planned(role)
-
-    def add_missing(self, *roles: Role) -> None:
+    def add(self, *roles: Role) -> None:
         for role in roles:
-            if str(role) not in self.artifacts:
-                self.add(role)
+            self.artifacts[str(role)] = self._planned(role)
 
     def add_features(self, kind: str) -> None:
         """Add the features of a kind, and what reads them."""
@@ -77,8 +72,7 @@ class Draft:
             self.add(Role("joined", kind))
         if self.run.settings.classify_shifts != "none":
             self._add_shifted(kind)
-        for classifier in ("svm", *self.run.settings.evaluations):
-            self.add(Role(classifier, kind))
+        self.add(*(Role(classifier, kind) for classifier in ("svm", *self.run.settings.evaluations)))
         if self.run.settings.feature_map and not kind:
             self.add(Role("map"))
 
@@ -242,20 +236,20 @@ def _scores_of_ablation(run: Run) -> Parents:
 
 
 STAGES = {stage.name: stage for stage in (
-    Stage("data", "prepare_data", parameters.data, _own()),
-    Stage("normalized", "normalize_images", parameters.normalized, _own("data")),
+    Stage("data", "prepare_data", lambda run, role: runs.data_params(run), _own()),
+    Stage("normalized", "normalize_images", parameters.picked("normalization"), _own("data")),
     Stage("initial", "initialize_weights", parameters.initial, _own()),
     Stage("patches", "fit_patches", parameters.patches, _own("normalized", "initial")),
     Stage("train", "train_network", parameters.train, _train),
     Stage("evaluate", "evaluate_network", parameters.evaluate, _evaluate),
     Stage("features", "extract_features", parameters.features, _features),
-    Stage("joined", "join_features", parameters.joined, _joined),
+    Stage("joined", "join_features", lambda run, role: {"weights": [1, *(part.weight for part in run.parts)]}, _joined),
     Stage("shifted", "shift_features", parameters.shifted, _shifted),
     Stage("svm", "fit_svm", parameters.svm, _classifier),
-    Stage("linear", "fit_linear", parameters.linear, _classifier),
-    Stage("ridge", "fit_ridge", parameters.ridge, _classifier),
-    Stage("knn", "classify_knn", parameters.knn, _classifier),
-    Stage("map", "map_features", parameters.map_, _map),
+    Stage("linear", "fit_linear", parameters.classifier("seed"), _classifier),
+    Stage("ridge", "fit_ridge", parameters.classifier("seed", "array_library"), _classifier),
+    Stage("knn", "classify_knn", parameters.classifier("knn_k", "knn_distance", "array_library"), _classifier),
+    Stage("map", "map_features", parameters.picked("seed"), _map),
     Stage("report", "make_report", parameters.report, _report, ("report.html", "summary.json"), anywhere=True),
 )}
 SCORING = {"evaluate", *(name for name, stage in STAGES.items() if stage.parents is _classifier)}   # they end in an accuracy

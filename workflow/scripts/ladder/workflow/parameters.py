@@ -1,17 +1,16 @@
 """The parameters of each stage of a run: the settings that may change the bytes of its artifact, as values that are resolved.
 
-A setting is among them where it is used and nowhere else, so that the versions of other runs stay. Each function is that of the
-stage with its name, and takes a run and the role of the artifact.
+A setting is among them where it is used and nowhere else, so that the versions of other runs stay. Each function takes a run
+and the role of the artifact.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ladder.network import networks
 from ladder.store.roles import PIXELS, RANDOM, START, Role
-from ladder.workflow import runs
-from ladder.workflow.runs import Run
+from ladder.workflow.runs import Entry, Run
 
 Params = dict[str, Any]
 # Feature options that enter the version only when enabled; the values mean "off".
@@ -20,12 +19,9 @@ OFF: Params = {"features_two_polarity": "none", "features_polarity_scale": "none
 OFF_FOR_PIXELS: Params = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
 
 
-def data(run: Run, role: Role) -> Params:
-    return runs.data_params(run)
-
-
-def normalized(run: Run, role: Role) -> Params:
-    return run.pick("normalization")
+def picked(*keys: str) -> Callable[[Run, Role], Params]:
+    """These settings alone."""
+    return lambda run, role: run.pick(*keys)
 
 
 # The encoder.
@@ -102,10 +98,6 @@ def _with_what_is_fitted(run: Run, on: set[str]) -> Params:
     return run.pick(*sorted(on), *sampled, *computed)
 
 
-def joined(run: Run, role: Role) -> Params:
-    return {"weights": [1, *(part.weight for part in run.parts)]}
-
-
 def shifted(run: Run, role: Role) -> Params:
     """Beside the shifts, what computes the features of the part that the images are shifted for."""
     computed = features(run if role.part == 1 else run.parts[role.part - 2].run, role)
@@ -118,16 +110,9 @@ def svm(run: Run, role: Role) -> Params:
     return {**kernel, **width, **_shifts(run, role)}
 
 
-def linear(run: Run, role: Role) -> Params:
-    return {**run.pick("seed"), **_shifts(run, role)}
-
-
-def ridge(run: Run, role: Role) -> Params:
-    return {**run.pick("seed", "array_library"), **_shifts(run, role)}
-
-
-def knn(run: Run, role: Role) -> Params:
-    return {**run.pick("knn_k", "knn_distance", "array_library"), **_shifts(run, role)}
+def classifier(*keys: str) -> Callable[[Run, Role], Params]:
+    """These settings, and how far the images are shifted that it decides by."""
+    return lambda run, role: {**run.pick(*keys), **_shifts(run, role)}
 
 
 def _shifts(run: Run, role: Role) -> Params:
@@ -139,16 +124,12 @@ def decides_by_shifts(run: Run, role: Role) -> bool:
     return run.settings.classify_shifts != "none" and role.stage in ("svm", *run.settings.evaluations)
 
 
-def map_(run: Run, role: Role) -> Params:
-    return run.pick("seed")
-
-
 def report(run: Run, role: Role) -> Params:
     named = {key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value}
     return {**run.network_params, **run.pick("dataset", "variant", "batch_size", "seed"), **named,
             **({"ablation": listed(run.ablated)} if run.ablated else {})}
 
 
-def listed(entries: Sequence[runs.Entry]) -> list[Params]:
+def listed(entries: Sequence[Entry]) -> list[Params]:
     """The entries of a list as the parameter of a page."""
     return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]

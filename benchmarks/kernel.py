@@ -23,6 +23,9 @@ from ladder.machine import driver
 from ladder.network import layers, networks, weights
 from ladder.rungs import variants
 from ladder.training import plan
+from ladder.training.planning import frame
+from ladder.training.planning.builder import Builder
+from ladder.training.planning.data import Plan
 from timing import roofline
 
 import numpy as np   # isort: skip (after ladder)
@@ -36,7 +39,7 @@ class Case:
     """An operation inside a small network; step: its index in plan.steps."""
 
     network: networks.Network
-    plan: plan.Plan
+    plan: Plan
     step: int
 
     @property
@@ -96,12 +99,12 @@ def stacks(image, convolution):
 def step_plan(network, variant, batch, dtype="float32"):
     """Forward and backward without loss and updates; the caller fills in the gradient of the output."""
     settings = plan.Settings(network=network, variant=variant, batch_size=batch, multipliers=plan.made_for(variant))
-    build = plan.Builder(settings, network.layers, dtype, training=True)
-    build.load_batch(plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
+    build = Builder(settings, network.layers, dtype, training=True)
+    frame.load_batch(build, plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
     build.lower()
     build.gradient_part(build.output)
     build.go_back()
-    build.advance()
+    frame.advance(build)
     return build.plan()
 
 
@@ -160,7 +163,7 @@ def inputs(case):
 
 def run_once(executor, case, arrays, clock, flush):
     """All launches of the plan on one stream; the operation's own are timed by `clock`, if given, after a cache flush."""
-    for step in arrays.first:
+    for step in arrays.prologue:
         for launch in step.launches:
             launch.kernel(launch.grid, launch.block, launch.arguments[0], launch.shared_bytes, executor.stream)
     for number, step in enumerate(arrays.steps):

@@ -30,7 +30,7 @@ def broken(project):
 
 FORBIDDEN = {   # contract: (module, an import that breaks it)
     "Imports go downwards": ("store/artifacts.py", "from ladder.pages import figures"),
-    "A plan does not know what runs it": ("training/plan.py", "from ladder.executors import create"),
+    "A plan does not know what runs it": ("training/planning/builder.py", "from ladder.executors import create"),
     "An executor does not know the network": ("executors/sequential.py", "from ladder.network import networks"),
     "The rungs of the CPU do not depend on those of the GPU": ("rungs/cpu.py", "from ladder.rungs import gpu_basic"),
     "Only the CUDA executor, the SVM and the array libraries speak to a GPU": ("features/patches.py", "import cupy"),

@@ -18,6 +18,8 @@ from ladder.network import layers, networks
 from ladder.network.optimizers import Optimizer
 from ladder.rungs import gpu_opt_v1
 from ladder.training import parity, plan
+from ladder.training.planning import frame
+from ladder.training.planning.builder import Builder
 from rung_checks import convolution_launches, launches_of, training_plan
 
 RUNG = "gpu_opt_v1"
@@ -71,8 +73,8 @@ def test_only_pooling_of_2x2_has_kernels_of_its_own(window, stride, padding, run
 
 def pooling_steps(network):
     """Without a loss: the network's output and input differ in size."""
-    build = plan.Builder(plan.Settings(network=network, variant=RUNG, batch_size=2), network.layers, "float32", training=True)
-    build.load_batch(plan.Dataset(2, "uint8"))
+    build = Builder(plan.Settings(network=network, variant=RUNG, batch_size=2), network.layers, "float32", training=True)
+    frame.load_batch(build, plan.Dataset(2, "uint8"))
     build.lower()
     build.gradient_part(build.output)
     build.go_back()

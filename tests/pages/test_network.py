@@ -13,6 +13,7 @@ from ladder.pages.network import Edge
 from ladder.rungs import variants
 from ladder.store import artifacts
 from ladder.training import plan
+from ladder.training.planning.data import PURPOSES
 from page_text import addresses, joined_sentences, text_of
 
 SHAPES = {"autoencoder": (32, 32, 3)}
@@ -170,7 +171,7 @@ def test_strides_and_paddings_are_named_unless_they_are_the_default():
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_every_buffers_kind_has_a_purpose(name):
-    assert {buffer.kind for buffer in step(name).buffers.values()} <= {*plan.PURPOSES, "dataset", "control"}
+    assert {buffer.kind for buffer in step(name).buffers.values()} <= {*PURPOSES, "dataset", "control"}
 
 
 @pytest.mark.parametrize("name, batch, sentence", [

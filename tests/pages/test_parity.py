@@ -14,7 +14,7 @@ from ladder.executors.cpu import small
 from ladder.pages import parity as parity_page
 from ladder.pages import templates
 from ladder.rungs import counted, gpu_opt_v2, variants
-from ladder.training import plan
+from ladder.training.planning.data import Step
 from page_text import text_of
 
 
@@ -120,4 +120,4 @@ def test_numbers_have_the_digits_that_matter():
 
 def test_every_operation_of_a_rung_counts_as_some_kind_of_work():
     for operation in {**numpy_executor.OPERATIONS, **small.OPERATIONS, **numba_executor.OPERATIONS, **gpu_opt_v2.LAUNCHES}:
-        assert plan.Step(operation, "", {}, {}, {}).work != "other", operation
+        assert Step(operation, "", {}, {}, {}).work != "other", operation

@@ -94,4 +94,4 @@ def test_the_last_blocks_of_every_launch_of_the_largest_batch(rung, network):
 
 
 def launches(made):
-    return [launch for step in (*made.first, *made.steps) for launch in step.launches]
+    return [launch for step in (*made.prologue, *made.steps) for launch in step.launches]

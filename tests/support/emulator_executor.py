@@ -36,7 +36,7 @@ class Executor:
 
     def allocate(self, plan, placed):
         """New buffers hold NaN, or for integers 0x55 in every byte: reads of unwritten data show."""
-        modules = {_module(launch) for step in (*plan.first, *plan.steps) for launch in step.launches}
+        modules = {_module(launch) for step in (*plan.prologue, *plan.steps) for launch in step.launches}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda module: module.plain, modules))   # compiles
         arrays = {name: placed[name] if name in placed else _guarded(_poisoned(buffer)) for name, buffer in plan.own.items()}
@@ -47,7 +47,7 @@ class Executor:
 
     def run_many(self, plan, arrays, count):
         """Raises cuda_emulator.KernelFault for the first launch that writes to a guard of one of its buffers."""
-        for step in (*plan.first, *count * plan.steps):
+        for step in (*plan.prologue, *count * plan.steps):
             for launch in step.launches:
                 self.launch(launch, arrays)
                 for name in sorted(plan.memory(launch.buffers)):

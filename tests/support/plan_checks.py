@@ -19,13 +19,13 @@ GIVEN = ("dataset", "control", "parameter", "state", "optimizer")   # kinds of b
 
 
 def launches(plan):
-    """Of one step, without those of plan.first."""
+    """Of one step, without those of plan.prologue."""
     return [launch for step in plan.steps for launch in step.launches]
 
 
 def every_launch(plan):
-    """Of one step, and of plan.first."""
-    return [launch for step in (*plan.first, *plan.steps) for launch in step.launches]
+    """Of one step, and of plan.prologue."""
+    return [launch for step in (*plan.prologue, *plan.steps) for launch in step.launches]
 
 
 # ---- limits of a GPU
@@ -106,7 +106,7 @@ def undeclared_writes(plan):
 
     The executor orders streams by these lists.
     """
-    return [(step.operation, name) for step in (*plan.first, *plan.steps) for launch in step.launches
+    return [(step.operation, name) for step in (*plan.prologue, *plan.steps) for launch in step.launches
             for name in sorted(writes(launch)) if name not in step.writes.values() and plan.buffers[name].kind != "workspace"]
 
 
@@ -119,7 +119,7 @@ def hazards(plan, waits):
     """
     found, done, last = [], [], {}   # last: of each stream
     given = {name for name, buffer in plan.buffers.items() if buffer.kind in GIVEN}
-    given = given.union(*(writes(launch) for step in plan.first for launch in step.launches))
+    given = given.union(*(writes(launch) for step in plan.prologue for launch in step.launches))
     for number, launch in enumerate(launches(plan)):
         before = {*waits[number], *last.get(launch.stream, ())}
         before = before.union(*(done[other].before for other in before))

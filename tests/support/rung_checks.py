@@ -10,7 +10,7 @@ from ladder.arithmetic.multipliers import kernel_defines
 from ladder.rungs import tiles
 from ladder.rungs.patterns import Table
 from ladder.training import plan
-from ladder.training.plan import Step
+from ladder.training.planning.data import Step
 
 ORDERS = ("forward", "reverse", "random")
 # Largest deviation of small networks, where no rounding error changes the sign of a ReLU's input, by precision. Another order
@@ -19,7 +19,7 @@ SMALL = {"float32": 5e-5, "tf32": 2e-3, "bfloat16": 5e-3}
 
 
 class Shapes:
-    """The part of plan.Builder that launch functions use."""
+    """The part of a Builder that launch functions use."""
 
     multiprocessors = tiles.H200
 

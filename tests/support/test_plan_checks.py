@@ -12,6 +12,7 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs.patterns import Launch
 from ladder.training import plan
+from ladder.training.planning.data import Buffer
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 
@@ -56,7 +57,7 @@ def test_what_a_gpu_accepts_is_accepted(launch):
     ({"shared_bytes": (163 << 10) + 1}, "shared memory"),
     ({"shared_bytes": 227 << 10, "resources": {"static_shared_bytes": 4}, "architecture": "sm_90"}, "shared memory"),
     ({"shared_bytes": 48 << 10, "resources": {"static_shared_bytes": 4}}, "does not ask"),
-    ({"buffers": {"enc1": plan.Buffer("enc1", (2**23, 256), "float32", "activation")}}, "an index does not fit"),
+    ({"buffers": {"enc1": Buffer("enc1", (2**23, 256), "float32", "activation")}}, "an index does not fit"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_what_a_gpu_refuses_is_found(launch, said):
     assert said in " ".join(refusals(**launch))

@@ -89,7 +89,7 @@ def check_copies(made, executor, arrays):
     """Assert that the update has left the copies that a launch of their own makes of the new weights."""
     copies = {name: array.copy() for name, array in arrays.items() if made.buffers[name].kind == "copy"}
     assert copies
-    for launch in made.first[0].launches:
+    for launch in made.prologue[0].launches:
         executor.launch(launch, arrays)
     for name, copy in copies.items():
         assert copy.tobytes() == arrays[name].tobytes(), name

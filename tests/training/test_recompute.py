@@ -11,6 +11,7 @@ from ladder.executors import create as executors
 from ladder.network import layers, networks
 from ladder.rungs.variants import VARIANTS
 from ladder.training import parity, plan, recompute
+from ladder.training.planning.data import SHARED
 
 VGG = networks.build("vgg11")
 # Poolings, batch normalisations, dropout, LRN, a shortcut around a pooling, noise on the images.
@@ -31,8 +32,8 @@ def executor_of(variant):
 
     def poisoned(made, placed):
         arrays = allocate(made, placed)
-        if plan.SHARED in arrays:
-            arrays[plan.SHARED][...] = 0xff
+        if SHARED in arrays:
+            arrays[SHARED][...] = 0xff
         return arrays
 
     executor.allocate = poisoned
@@ -87,7 +88,7 @@ def test_memory_is_what_is_in_use_at_once_and_hardly_more(network):
         ends = sorted((made.places[name], made.places[name] + made.buffers[name].bytes) for name in names)
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
     most = max(sum(made.buffers[name].bytes for name in names) for names in in_use)
-    assert most <= made.buffers[plan.SHARED].bytes <= 1.1 * most
+    assert most <= made.buffers[SHARED].bytes <= 1.1 * most
 
 
 def test_between_the_passes_only_what_poolings_put_out_and_others_read_is_in_use():

@@ -19,6 +19,7 @@ from ladder.rungs import variants
 from ladder.rungs.patterns import Launch, Table
 from ladder.training import inference as inference_module
 from ladder.training import parity, plan, recompute, training
+from ladder.training.planning.data import Plan, Step
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 
@@ -362,12 +363,12 @@ def test_images_that_do_not_fit_may_be_streamed(pretend):
 def step(number, reads, writes, stream, operation="add"):
     """A step that launches once, with the buffers as arguments."""
     launch = Launch("x.cu", operation, (1,), (1,), (*reads, *writes), stream=stream)
-    return plan.Step(f"{operation}{number}", "", {name: name for name in reads}, {name: name for name in writes}, {},
+    return Step(f"{operation}{number}", "", {name: name for name in reads}, {name: name for name in writes}, {},
                      launches=(launch,))
 
 
 def planned(*steps):
-    return plan.Plan(None, "", 1, {}, steps, (), "")
+    return Plan(None, "", 1, {}, steps, (), "")
 
 
 def test_a_launch_waits_for_its_data_from_another_stream():

@@ -244,7 +244,7 @@ def assert_copied(executor, placed, arrays):
 
 
 def test_the_copies_of_weights_are_those_of_the_weights_before_each_step(pretend):
-    """A row of one step makes all copies; in longer ones the updates do."""
+    """A sequence of one run makes all copies; in longer ones the updates do."""
     pretend()
     wanted = trained(cuda_executor.Executor(1), STEPS * (1,), **ROUNDED)
     for calls in ((STEPS,), (4, 4, 3)):

@@ -41,7 +41,7 @@ def summary(inputs, version, params=None):
     confusion are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always
     are; answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of
     that many training images; held_out: see report_sections.held_out.
-    loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (plan.Step.pass_).
+    loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (Step.pass_).
     reference: see report_sections; targets: params["targets"], each with "reached" and "met" (store/targets.py).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     images_per_decision: the number of images over which a decision of a classifier of features is the mean.

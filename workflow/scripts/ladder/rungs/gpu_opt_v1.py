@@ -33,7 +33,7 @@ from ladder.rungs.patterns import (
 )
 from ladder.rungs.tiles import SQUARE, Tile
 
-UPDATES_TOGETHER = True   # see plan.Builder.update
+UPDATES_TOGETHER = True   # see planning.frame.update
 
 FEW_COLUMNS = Tile(256, 4, 4, 4)
 NARROW = Tile(64, 32, 8, 4)

@@ -29,7 +29,7 @@ from ladder.rungs.patterns import (
 )
 from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
 
-UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True   # see plan.Builder.update and plan.training_plan
+UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True   # see planning.frame.update and plan.training_plan
 
 ALL_TAPS = Tile(128, 48, 4, 12)      # 4 x 4 taps of 3 filters
 FEW_COLUMNS, FEW_ROWS = Tile(128, 32, 8, 4), Tile(48, 64, 4, 4)

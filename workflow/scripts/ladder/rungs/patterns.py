@@ -21,11 +21,11 @@ Word = int | str   # of a Table
 class Pattern:
     """Consecutive layer kinds that a rung lowers together; each layer's output is read by the next one alone.
 
-    emit(build, group) appends the forward steps to the plan under construction (plan.Builder) and returns a function that
+    emit(build, group) appends the forward steps to the plan under construction (a planning.builder.Builder) and returns what
     appends the backward steps, or None if there are none; accepts(group): True if it covers layers with these attributes;
     fits(build, group): True if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
     multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd); collapses: for an
-    upsampling and the convolution behind it where the plan asks for sums of taps (plan.Builder), and nowhere else.
+    upsampling and the convolution behind it where the plan asks for sums of taps (Builder.collapses), and nowhere else.
     """
 
     kinds: tuple[str, ...]

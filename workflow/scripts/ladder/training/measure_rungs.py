@@ -26,15 +26,16 @@ from ladder.progress import log
 from ladder.rungs import variants
 from ladder.sources import SCRIPTS
 from ladder.training import parity, plan
+from ladder.training.planning.data import EXECUTOR, PURPOSES
 
 REFERENCE = "cpu"
-# The kinds of plan.WORK in the order of the page, and what is waited for of the copies of streamed images.
+# The kinds of planning.data.WORK in the order of the page, and what is waited for of the copies of streamed images.
 WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
         "dropout and LRN", "norms and contrast", "thresholds", "sparsity", "sampling", "attention", "shortcuts and shapes",
         "loss", "update", "input", executors.WAITING, "other")
 GPU_SECONDS = 600   # time limit of a GPU rung, with the compilation of its kernels
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most STEPS steps, none started after SECONDS
-PARTS = (*dict.fromkeys(plan.PURPOSES.values()), plan.EXECUTOR, "images and counters")   # of the memory of a rung
+PARTS = (*dict.fromkeys(PURPOSES.values()), EXECUTOR, "images and counters")   # of the memory of a rung
 
 
 def compare(network, names, batch, run):
@@ -173,8 +174,8 @@ def measure(network, variant, batch, threads):
     if not executor.measures_every_step:
         executor.measures_every_step, executor.seconds = True, {}
         measured, _ = run(STEPS, SECONDS)
-    memory = {**made.bytes_by_purpose(), plan.EXECUTOR: executor.workspace_bytes()}
-    memory["images and counters"] = sum(count for kind, count in made.bytes_by_kind().items() if kind not in plan.PURPOSES)
+    memory = {**made.bytes_by_purpose(), EXECUTOR: executor.workspace_bytes()}
+    memory["images and counters"] = sum(count for kind, count in made.bytes_by_kind().items() if kind not in PURPOSES)
     return {
         "device": executor.device(), "steps": steps, "step": step, "flop": made.flop,
         "work": {work: 1000 * executor.seconds[work] / measured for work in WORK if work in executor.seconds},

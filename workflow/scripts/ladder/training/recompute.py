@@ -17,7 +17,7 @@ import numpy as np
 POOLINGS = {"maxpool2d", "avgpool2d"}   # kinds of layers
 MADE_AGAIN = {"activation", "mask"}     # kinds of buffers
 IN_TURN = {"activation", "mask", "gradient", "derived", "workspace"}   # kinds of buffers that are written before they are read
-AGAIN = "recompute"   # the pass of plan.Step under which the time of the steps is reported that are made again
+AGAIN = "recompute"   # the pass of a Step under which the time of the steps is reported that are made again
 ALIGNMENT = 256       # bytes, of every place
 
 

@@ -1,7 +1,7 @@
 """What of a learning-rate schedule does not fit into the number of a training's steps, in words."""
 
 from ladder.network import optimizers
-from ladder.training.plan import Length
+from ladder.training.planning.settings import Length
 
 
 def misfits(params, images):

@@ -18,6 +18,7 @@ from ladder.network import optimizers
 from ladder.progress import log
 from ladder.store import artifacts, disk
 from ladder.training import plan, recompute
+from ladder.training.planning.data import EXECUTOR
 
 LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
 ESTIMATE_AFTER = 4   # steps before the time is estimated
@@ -207,8 +208,8 @@ class Training:
         self._passes, self.executor.passes = totals[1:1 + step // self.length.steps_per_epoch], totals[-1]
 
     def memory(self):
-        """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""
-        return {**self.plan.bytes_by_purpose(), plan.EXECUTOR: self.executor.workspace_bytes()}
+        """Purpose -> bytes of a step: those of the plan, and EXECUTOR."""
+        return {**self.plan.bytes_by_purpose(), EXECUTOR: self.executor.workspace_bytes()}
 
     def recomputing(self):
         """Bytes of the buffers of a step: `kept` without recompute, `shared` where only memory is, `taken`; {} without it."""

@@ -37,7 +37,7 @@ class Executor:
     """Runs plans on the CPU (interface: see create.py).
 
     seconds: time spent per category since the start, e.g. {'convolution forward': 1.2}; the mean over the threads of an
-    operation, of a task the time until the last thread has finished it. passes: time spent per pass of plan.Step until the last
+    operation, of a task the time until the last thread has finished it. passes: time spent per pass of a Step until the last
     thread has finished. It takes a look at the clock after each operation, less than a microsecond.
     """
 

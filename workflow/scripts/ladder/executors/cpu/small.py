@@ -150,7 +150,7 @@ class Table:
         self._pass = ""               # of the operation that is added
 
     def add(self, name, operands, pass_):
-        """Add the tasks of an operation of this pass of plan.Step; False if it is not done by tasks."""
+        """Add the tasks of an operation of this pass of a plan's Step; False if it is not done by tasks."""
         self._used, self._pass = 0, pass_
         arrays = {role: value for role, value in operands.items() if isinstance(value, np.ndarray)}
         covered = name in OPERATIONS and self.dtype in FLOATS and all(

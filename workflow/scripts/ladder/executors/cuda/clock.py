@@ -4,7 +4,7 @@ WARM_UP, SAMPLE_EVERY = 3, 50   # steps
 
 
 class Clock:
-    """Seconds per category and per pass of plan.Step, from sampled steps.
+    """Seconds per category and per pass of a plan's Step, from sampled steps.
 
     before, passes_before: {category: seconds} and {pass: seconds} of an interrupted run.
     """

@@ -80,7 +80,7 @@ class Executor:
         arrays = Bound(placed, feed if isinstance(feed, Feed) else None)
         arrays |= self._arrays({name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan")
         arrays |= plan.views(arrays, self._view)
-        arrays.first, arrays.steps = self._bind(plan, arrays)
+        arrays.prologue, arrays.steps = self._bind(plan, arrays)
         return arrays
 
     def run(self, plan, arrays):
@@ -184,7 +184,7 @@ class Executor:
     # Launching.
 
     def _bind(self, plan, arrays):
-        """A launching.BoundStep for each step that begins a row, and for each of the plan's steps."""
+        """A launching.BoundStep for each step of the plan's prologue, and for each of its steps."""
         waits = waits_between_streams(plan)
         awaited = {number for one in waits for number in one}
         events = {number: self._cupy.cuda.Event(disable_timing=True) for number in awaited}
@@ -192,8 +192,8 @@ class Executor:
             arrays.feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
         bound = (self._bound(launch, arrays, tuple(events[other] for other in waits[number]), events.get(number))
                  for number, launch in enumerate(plan.launches))
-        first = tuple(_bound_step(step, [self._bound(launch, arrays) for launch in step.launches]) for step in plan.first)
-        return first, tuple(_bound_step(step, itertools.islice(bound, len(step.launches))) for step in plan.steps)
+        prologue = tuple(_bound_step(step, [self._bound(launch, arrays) for launch in step.launches]) for step in plan.prologue)
+        return prologue, tuple(_bound_step(step, itertools.islice(bound, len(step.launches))) for step in plan.steps)
 
     def _bound(self, launch, arrays, waits=(), event=None):
         return BoundLaunch(kernel=self._kernel(launch), grid=launch.grid, block=launch.block,

@@ -18,14 +18,14 @@ RECORDED = 10   # steps of a graph; what is left of a call is made by graphs of 
 class Bound(dict):
     """{name: array} of a plan.
 
-    first, steps: its BoundSteps, those that begin a row of steps and those of each; feed: the streaming.Feed of its images, or
-    None; ran: False until the first run, which loads the modules of the kernels; graphs: {(steps, slot of streamed images):
+    prologue, steps: its BoundSteps, those before a sequence of runs and those of each run; feed: the streaming.Feed of its
+    images, or None; ran: False until the first run, which loads the kernels; graphs: {(steps, slot of streamed images):
     cupy.cuda.Graph}.
     """
 
     def __init__(self, arrays, feed):
         super().__init__(arrays)
-        self.feed, self.first, self.steps, self.ran, self.graphs = feed, (), (), False, {}
+        self.feed, self.prologue, self.steps, self.ran, self.graphs = feed, (), (), False, {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Launcher:
         return self.streams[number]
 
     def begin(self, bound):
-        """Run what begins a row of steps."""
-        for step in bound.first:
+        """Run what precedes a sequence of runs."""
+        for step in bound.prologue:
             self._open(step.label)
             for launch in step.launches:
                 launch.kernel(launch.grid, launch.block, launch.arguments[0], launch.shared_bytes, self.streams[0])

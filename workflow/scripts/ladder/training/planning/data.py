@@ -1,0 +1,167 @@
+"""A plan as data: buffers, steps over them, and what both are reported under."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladder.network.networks import Network
+from ladder.rungs.patterns import Launch
+
+Shape = tuple[int, ...]
+
+# (pattern of the operation's name, category its time is reported under); the first match counts.
+WORK = (
+    (r"conv2d.*(grad|backward)", "convolution backward"),
+    (r"conv2d|collapse", "convolution forward"),
+    (r"dense", "dense layers"),
+    (r"batchnorm", "batch normalisation"),
+    (r"relu", "ReLU"),
+    (r"pool", "pooling"),
+    (r"upsample", "upsampling"),
+    (r"mse|cross_entropy", "loss"),
+    (r"update|advance|scale", "update"),
+    (r"load|augmentation|jitter", "input"),
+    (r"^(add|pad|flatten)", "shortcuts and shapes"),
+    (r"dropout|lrn", "dropout and LRN"),
+    (r"norm|contrast", "norms and contrast"),
+    (r"threshold", "thresholds"),
+    (r"winner|penalty", "sparsity"),
+    (r"^sample", "sampling"),
+    (r"attention", "attention"),
+    (r"", "other"),
+)
+
+# Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
+PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
+            "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
+            "copy": "weights", "shared": "activations and gradients in turn"}
+SHARED = "shared memory"   # the buffer in which others have places (recompute.py); no layer can have this name
+EXECUTOR = "workspace of the executor"   # what the plan does not know: memory that the executor takes for itself
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask, derived, workspace or shared.
+
+    Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to step.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    kind: str
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the whole batch.
+
+    launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load', 'forward', 'backward' (from the loss
+    on), 'recompute' (of the forward pass, made again) or 'update', which its time is reported under too.
+    """
+
+    operation: str
+    layer: str
+    reads: Mapping[str, str]
+    writes: Mapping[str, str]
+    attributes: Mapping[str, Any]
+    flop: int = 0
+    launches: tuple[Launch, ...] = ()
+    pass_: str = ""
+
+    @property
+    def work(self) -> str:
+        """The category its time is reported under, e.g. 'convolution forward'."""
+        return next(work for pattern, work in WORK if re.search(pattern, self.operation))
+
+
+def numpy_view(memory: NDArray[np.uint8], offset: int, buffer: Buffer) -> NDArray[Any]:
+    """The array of a Buffer at this offset in uint8 `memory`."""
+    return memory[offset:offset + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
+
+    prologue: steps that an executor runs once before a sequence of runs (`run`, `run_many`): they make the copies of
+    parameters, which each update keeps up to date. Whatever else changes a parameter does so between two sequences.
+    kernels: (layers of a group, operation of their forward pass), in order; places: buffer -> its offset in the buffer SHARED,
+    for those that have no memory of their own because they are not in use at the same time.
+    """
+
+    network: Network
+    variant: str
+    batch: int
+    buffers: Mapping[str, Buffer]
+    steps: tuple[Step, ...]
+    kernels: tuple[tuple[tuple[str, ...], str], ...]
+    output: str
+    prologue: tuple[Step, ...] = ()
+    places: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations of one run."""
+        return sum(step.flop for step in self.steps)
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The kernel launches of all steps, in order."""
+        return [launch for step in self.steps for launch in step.launches]
+
+    @property
+    def kernel_table(self) -> list[dict[str, str]]:
+        """A JSON-able row for each of `kernels`: layer (e.g. 'conv1 + conv1_relu'), kernel."""
+        return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]
+
+    def sharing(self, places: Mapping[str, int], size: int) -> "Plan":
+        """This plan with the buffer SHARED of `size` bytes, in which these buffers have places."""
+        buffers = {**self.buffers, SHARED: Buffer(SHARED, (size,), "uint8", "shared")}
+        return dataclasses.replace(self, buffers=buffers, places=places)
+
+    @property
+    def own(self) -> dict[str, Buffer]:
+        """Name -> Buffer of those with memory of their own."""
+        return {name: buffer for name, buffer in self.buffers.items() if name not in self.places}
+
+    def views(self, arrays: Mapping[str, Any], view: Callable[[Any, int, Buffer], Any] = numpy_view) -> dict[str, Any]:
+        """Name -> array of each buffer with a place in SHARED, whose array is one of `arrays`.
+
+        view: function of that array, an offset and a Buffer; by default of NumPy arrays.
+        """
+        return {name: view(arrays[SHARED], offset, self.buffers[name]) for name, offset in self.places.items()}
+
+    def memory(self, names: Iterable[str]) -> set[str]:
+        """The names of the buffers whose memory these have."""
+        return {SHARED if name in self.places else name for name in names}
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the buffers of a step, without the data set and the counters of a run."""
+        return sum(self.bytes_by_purpose().values())
+
+    def bytes_by_kind(self) -> dict[str, int]:
+        """Kind of buffer -> total bytes."""
+        total: dict[str, int] = {}
+        for buffer in self.own.values():
+            total[buffer.kind] = total.get(buffer.kind, 0) + buffer.bytes
+        return total
+
+    def bytes_by_purpose(self) -> dict[str, int]:
+        """Purpose -> total bytes of the buffers of a step, without the data set and the counters of a run."""
+        total: dict[str, int] = {}
+        for kind, count in self.bytes_by_kind().items():
+            if kind in PURPOSES:
+                total[PURPOSES[kind]] = total.get(PURPOSES[kind], 0) + count
+        return {purpose: total[purpose] for purpose in dict.fromkeys(PURPOSES.values()) if purpose in total}
+

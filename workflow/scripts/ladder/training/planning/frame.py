@@ -1,0 +1,86 @@
+"""The steps around those of the layers: a batch is loaded, its loss computed, and the parameters are updated."""
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from ladder.network import optimizers
+from ladder.network.networks import INPUT
+from ladder.network.optimizers import Optimizer
+from ladder.training.planning.builder import Builder
+from ladder.training.planning.settings import Augmentation, Dataset, Length
+
+
+def load_batch(build: Builder, dataset: Dataset, flip: bool = False, augmentation: Augmentation = Augmentation()) -> None:
+    image = build.network.input_shape
+    build.buffer(INPUT, (build.batch, *image), build.dtype, "activation")
+    counters = build.counters()
+    reads = {"images": build.buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
+             "permutation": _permutation(build, dataset), "counters": counters,
+             "scale": build.buffer("scale", image[2:], "float32", "control"),
+             "offset": build.buffer("offset", image[2:], "float32", "control")}
+    if not augmentation:
+        build.append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
+        return
+    reads["augmentation"] = build.workspace("augmentation", (build.batch, 3), "int32")
+    build.append("draw_augmentation", "", {"counters": counters}, {"augmentation": reads["augmentation"]},
+                 crop=augmentation.crop, flip=augmentation.flip, seed=build.seed)
+    if not augmentation.jitters:
+        build.append("load_augmented_batch", "", reads, {"batch": INPUT})
+        return
+    jitter = build.workspace("jitter", (build.batch, 2 + image[2]))
+    build.append("draw_jitter", "", {"counters": counters}, {"jitter": jitter},
+                 tangent=math.tan(math.radians(augmentation.rotate) / 2), colour=augmentation.colour, seed=build.seed)
+    build.append("load_jittered_batch", "", {**reads, "jitter": jitter}, {"batch": INPUT})
+
+
+def loss(build: Builder, dataset: Dataset, gradient_scale: str, length: Length) -> None:
+    """The loss, and with it the gradient of the network's output."""
+    build.pass_ = "backward"
+    losses = build.buffer("losses", (length.steps_per_epoch,), "float64", "control")
+    writes = {"gradient": build.gradient_part(build.output), "losses": losses}
+    if build.network.classifies:
+        build.divisor = build.batch
+        reads = {"prediction": build.output, "labels": build.buffer("labels", (dataset.rows,), "uint8", "dataset"),
+                 "permutation": _permutation(build, dataset), "counters": build.counters()}
+        build.append("cross_entropy", "", reads, {**writes, "hits": build.by_step("hits")})
+        return
+    if build.shape(build.output) != build.shape(INPUT):
+        raise ValueError(f"network {build.network.name} puts out {build.shape(build.output)} for {build.shape(INPUT)}: "
+                         "it cannot be trained to rebuild its images")
+    elements = math.prod(build.network.input_shape)
+    build.divisor = {"mean": build.batch * elements, "batch": build.batch}[gradient_scale]
+    build.append("mse", "", {"prediction": build.output, "target": INPUT, "counters": build.counters()}, writes,
+                 flop=4 * elements * build.batch, divisor=build.divisor)
+
+
+def update(build: Builder, names: Collection[str], optimizer: Optimizer, length: Length) -> None:
+    """Update these parameters: in one step if the rung has UPDATES_TOGETHER, else in one step each."""
+    build.pass_ = "update"
+    gradients = {name: build.gradient_for_update(name) for name in names}
+    averages = {name: {average: build.buffer(f"{name}.{average}", build.network.parameters[name], build.dtype, "optimizer")
+                       for average in optimizers.AVERAGES[optimizer.name]} for name in names}
+    schedule = {"counters": build.counters(),
+                "learning_rates": build.buffer("learning_rates", (length.steps,), "float64", "control")}
+    operation, attributes = f"{optimizer.name}_update", optimizers.attributes(optimizer)
+    if not getattr(build.rung, "UPDATES_TOGETHER", False):
+        for name, gradient in gradients.items():
+            build.append(operation, name.rpartition(".")[0], {"gradient": gradient.buffer, **schedule},
+                         {"parameter": name, **averages[name]}, **attributes)
+        return
+    reads = {f"{name}.gradient": gradient.buffer for name, gradient in gradients.items()}
+    writes: dict[str, str] = {}
+    for name in names:
+        writes |= {name: name, **{f"{name}.{average}": buffer for average, buffer in averages[name].items()}}
+    copies: dict[str, Any] = {"copies": build.copied} if build.copied else {}
+    build.append(operation, "", {**reads, **schedule}, {**writes, **build.copies_of(names)}, gradients=gradients, **copies,
+                 **attributes)
+
+
+def advance(build: Builder) -> None:
+    """Move the counters on by one step."""
+    build.append("advance", "", {}, {"counters": build.counters()}, batch=build.batch)
+
+
+def _permutation(build: Builder, dataset: Dataset) -> str:
+    return build.buffer("permutation", (dataset.rows,), "int64", "control")

@@ -1,0 +1,83 @@
+"""What a plan is made for: the settings of a training run, its images and its length."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ladder.arithmetic.multipliers import EXACT, ByDirection
+from ladder.network.networks import Network
+from ladder.network.optimizers import Optimizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """The images that a plan draws batches from: their number and their stored dtype."""
+
+    rows: int
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """Length of a training run in steps."""
+
+    steps: int
+    steps_per_epoch: int
+
+    @classmethod
+    def of(cls, images: int, batch_size: int, epochs: int | Any, steps: int | None) -> "Length":   # Any: None beside steps
+        """Of `steps` or, if that is None, of so many passes over the images, each with a smaller last batch if need be."""
+        per_epoch = -(-images // batch_size)
+        return cls(epochs * per_epoch if steps is None else steps, per_epoch)
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """Random changes of training images: horizontal flips, then shifts, rotations, and a factor for each colour channel.
+
+    Shifts are by up to `crop` pixels in each axis, rotations by up to `rotate` degrees about the centre, both padded with
+    zeros; factors are between 1 - colour and 1 + colour.
+    """
+
+    flip: bool = False
+    crop: int = 0
+    rotate: float = 0.0
+    colour: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.flip or self.crop > 0 or self.jitters
+
+    @property
+    def jitters(self) -> bool:
+        """Whether images are rotated or coloured, and so computed from several pixels in place of moved."""
+        return self.rotate > 0 or self.colour > 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One training run of `steps` steps or, if that is None, of `epochs` epochs.
+
+    schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the gradient of the summed squared
+    error by all elements of the batch, 'batch' by its images only (always the case for the cross-entropy). seed: of the random
+    numbers of a step and of the shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
+    divided out before the updates; exact if it is a power of two and nothing overflows. frozen: names of layers whose
+    parameters are not trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte, nor does
+    multiprocessors, the number of the GPU's for which tiles are chosen (None: of this machine's GPU).
+    """
+
+    network: Network
+    variant: str
+    batch_size: int
+    optimizer: Optimizer = Optimizer("sgd")
+    learning_rate: float = 1e-3
+    schedule: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    epochs: int | None = None
+    steps: int | None = None
+    gradient_scale: str = "mean"
+    augmentation: Augmentation = Augmentation()
+    seed: int = 0
+    multipliers: ByDirection = EXACT
+    loss_scale: float = 1
+    frozen: tuple[str, ...] = ()
+    recompute: bool = False
+    multiprocessors: int | None = None

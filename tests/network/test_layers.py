@@ -2,6 +2,8 @@
 
 import pytest
 
+import zoo
+
 from ladder.errors import UserError
 from ladder.network import layers, networks
 
@@ -13,38 +15,26 @@ def resolved(layer, image):
 
 @pytest.mark.parametrize("layer, image, output", [
     (layers.conv2d("conv", 5), (9, 7, 2), (9, 7, 5)),
-    (layers.conv2d("conv", 5, padding=0), (9, 7, 2), (7, 5, 5)),
     (layers.conv2d("conv", 5, stride=2), (9, 8, 2), (5, 4, 5)),
     (layers.conv2d("conv", 5, kernel=7, padding=3, stride=2), (28, 27, 1), (14, 14, 5)),
     (layers.conv2d("conv", 5, kernel=1, padding=0, stride=2), (7, 8, 2), (4, 4, 5)),
     (layers.conv2d("conv", 5, kernel=9, padding=0), (9, 9, 1), (1, 1, 5)),
-    (layers.dense("fc", 5), (1, 1, 12), (1, 1, 5)),
-    (layers.batchnorm("bn"), (9, 7, 2), (9, 7, 2)),
-    (layers.relu("relu"), (9, 7, 2), (9, 7, 2)),
-    (layers.maxpool2d("pool"), (9, 6, 2), (4, 3, 2)),
     (layers.maxpool2d("pool", 3, 2, 1), (14, 13, 2), (7, 7, 2)),
     (layers.maxpool2d("pool", 2, 1, 1), (1, 1, 2), (2, 2, 2)),
     (layers.maxpool2d("pool", 15, 1, 7), (14, 9, 2), (14, 9, 2)),
-    (layers.avgpool2d("pool", 3, 1, 1), (5, 4, 2), (5, 4, 2)),
-    (layers.global_avgpool("average"), (5, 4, 2), (1, 1, 2)),
-    (layers.upsample2d("up"), (5, 4, 2), (10, 8, 2)),
-    (layers.pad("padded", 3), (5, 4, 2), (11, 10, 2)),
-    (layers.flatten("flat"), (5, 4, 2), (1, 1, 40)),
-    (layers.dropout("dropout", 0.5), (5, 4, 2), (5, 4, 2)),
-    (layers.winner_take_all("winners", 20, 0.5), (5, 4, 2), (5, 4, 2)),
-    (layers.l1_penalty("penalty", 0.5), (5, 4, 2), (5, 4, 2)),
-    (layers.lrn("lrn"), (5, 4, 2), (5, 4, 2)),
-    (layers.position_norm("norm"), (5, 4, 2), (5, 4, 2)),
-    (layers.soft_threshold("code", 0.5), (5, 4, 2), (5, 4, 4)),
-    (layers.attention("attention"), (5, 4, 6), (5, 4, 2)),
 ], ids=str)
 def test_output_shapes(layer, image, output):
     assert resolved(layer, image).output_shape == output
 
 
-def test_a_sample_has_the_shape_of_its_mean_and_log_variance():
+@pytest.mark.parametrize("kind", layers.KINDS)
+def test_the_output_shape_of_each_kind(kind):
+    layer, inputs, output = zoo.EXAMPLES[kind]
+    assert layers.KINDS[kind].output_shape(layer.attributes, *inputs) == output and len(inputs) == layers.KINDS[kind].inputs
+
+
+def test_a_sample_needs_a_mean_and_a_log_variance_of_one_shape():
     kind = layers.KINDS["sample"]
-    assert kind.output_shape({}, (5, 4, 2), (5, 4, 2)) == (5, 4, 2) and not kind.parameters({}, (5, 4, 2), (5, 4, 2))
     with pytest.raises(ValueError, match=r"a mean of shape \(5, 4, 2\) has no log-variance of shape \(5, 4, 3\)"):
         kind.output_shape({}, (5, 4, 2), (5, 4, 3))
 
@@ -62,16 +52,16 @@ def test_an_addition_has_the_shape_of_its_terms():
     (layers.dense("fc", 5), (1, 1, 12), {"fc.weight": (5, 1, 1, 12), "fc.bias": (5,)}, {}),
     (layers.batchnorm("bn"), (4, 3, 7), {"bn.weight": (7,), "bn.bias": (7,)},
      {"bn.running_mean": (7,), "bn.running_var": (7,)}),
-    (layers.attention("a"), (4, 4, 3), {}, {}),
-    *((layer, (4, 4, 2), {}, {}) for layer in (
-        layers.relu("a"), layers.maxpool2d("a"), layers.avgpool2d("a"), layers.global_avgpool("a"), layers.upsample2d("a"),
-        layers.pad("a", 1), layers.flatten("a"), layers.dropout("a", 0.5), layers.lrn("a"),
-        layers.winner_take_all("a", 1, 0.5), layers.l1_penalty("a", 0.5),
-        layers.position_norm("a"), layers.soft_threshold("a", 0.5))),
 ], ids=str)
 def test_parameters_and_state(layer, image, parameters, state):
     layer = resolved(layer, image)
     assert (layer.parameters, layer.state) == (parameters, state)
+
+
+@pytest.mark.parametrize("kind", sorted(layers.KINDS.keys() - {"conv2d", "dense", "batchnorm"}))
+def test_the_other_kinds_have_no_parameters(kind):
+    layer, inputs, _ = zoo.EXAMPLES[kind]
+    assert not layers.KINDS[kind].parameters(layer.attributes, *inputs) and not layers.KINDS[kind].state({}, *inputs)
 
 
 def test_macs_count_the_products_of_every_window():

@@ -42,12 +42,23 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """Functions of a layer's attributes and input shapes; has_gradient: whether a network with this layer can be trained."""
+    """What there is to know of a kind of layer but its arithmetic. The functions take a layer's attributes and input shapes.
+
+    work: the category that its time is reported under (of a convolution, in each direction); node: its text in a drawing and
+    the family that determines its colour; words(attributes): its attributes in words, but for stride and padding; kept: what
+    the backward step of rungs.patterns.alone reads beside the gradient, by the roles of the forward step's outputs; inputs:
+    their number; has_gradient: whether a network with this layer can be trained.
+    """
 
     output_shape: Callable
+    work: str
+    node: tuple
+    words: Callable
     parameters: Callable = lambda attributes, *inputs: {}
     state: Callable = lambda attributes, *inputs: {}
     macs: Callable = lambda attributes, output, *inputs: 0
+    kept: tuple = ()
+    inputs: int = 1
     has_gradient: bool = True
 
 
@@ -136,27 +147,38 @@ def _by_channel(*names):
     return lambda attributes, image: {name: (image[2],) for name in names}
 
 
-KINDS = {
-    "conv2d": Kind(_conv2d_output, _conv2d_parameters, macs=_conv2d_macs),
-    "dense": Kind(_dense_output, _conv2d_parameters, macs=_conv2d_macs),
-    "attention": Kind(_attention_output, macs=_attention_macs),
-    "batchnorm": Kind(_same, _by_channel("weight", "bias"), _by_channel("running_mean", "running_var")),
-    "relu": Kind(_same),
-    "maxpool2d": Kind(_pool_output),
-    "avgpool2d": Kind(_pool_output),
-    "global_avgpool": Kind(lambda attributes, image: (1, 1, image[2])),
-    "upsample2d": Kind(lambda attributes, image: (image[0] * 2, image[1] * 2, image[2])),
-    "pad": Kind(lambda attributes, image: (image[0] + 2 * attributes["amount"], image[1] + 2 * attributes["amount"], image[2])),
-    "add": Kind(_add_output),
-    "flatten": Kind(lambda attributes, image: (1, 1, math.prod(image))),
-    "dropout": Kind(_same),
-    "winner_take_all": Kind(_winners_output),
-    "l1_penalty": Kind(_same),
-    "sample": Kind(_sample_output),
-    "lrn": Kind(_same),
-    "position_norm": Kind(_same),
-    "local_contrast": Kind(_local_contrast_output, has_gradient=False),
-    "soft_threshold": Kind(lambda attributes, image: (*image[:2], 2 * image[2]), has_gradient=False),
+KINDS = {   # in the order in which reports have their work
+    "conv2d": Kind(_conv2d_output, "convolution", ("conv", "product"), "{kernel} × {kernel}, {filters} filters".format_map,
+                   _conv2d_parameters, macs=_conv2d_macs),
+    "dense": Kind(_dense_output, "dense layers", ("dense", "product"), "{filters} units".format_map, _conv2d_parameters,
+                  macs=_conv2d_macs),
+    "batchnorm": Kind(_same, "batch normalisation", ("norm", "norm"), "by channel".format_map, _by_channel("weight", "bias"),
+                      _by_channel("running_mean", "running_var")),
+    "relu": Kind(_same, "ReLU", ("ReLU", "relu"), "".format_map, kept=("y",)),
+    "maxpool2d": Kind(_pool_output, "pooling", ("max", "pool"), "max of {window} × {window}".format_map, kept=("index",)),
+    "avgpool2d": Kind(_pool_output, "pooling", ("avg", "pool"), "avg of {window} × {window}".format_map),
+    "global_avgpool": Kind(lambda attributes, image: (1, 1, image[2]), "pooling", ("avg", "pool"),
+                           "mean of each channel".format_map),
+    "upsample2d": Kind(lambda attributes, image: (image[0] * 2, image[1] * 2, image[2]), "upsampling", ("up", "pool"),
+                       "nearest neighbour, 2 × 2".format_map),
+    "dropout": Kind(_same, "dropout and LRN", ("drop", "norm"), "rate {rate:g}".format_map),
+    "lrn": Kind(_same, "dropout and LRN", ("LRN", "norm"), "over {size} channels".format_map),
+    "position_norm": Kind(_same, "norms and contrast", ("norm", "norm"), "each pixel to length 1".format_map),
+    "local_contrast": Kind(_local_contrast_output, "norms and contrast", ("even", "norm"),
+                           "contrast of {kernel} × {kernel} patches".format_map, inputs=2, has_gradient=False),
+    "soft_threshold": Kind(lambda attributes, image: (*image[:2], 2 * image[2]), "thresholds", ("±", "relu"),
+                           "both signs, threshold {threshold:g}".format_map, has_gradient=False),
+    "winner_take_all": Kind(_winners_output, "sparsity", ("win", "relu"),
+                            "{winners} of each map, in {lifetime:.3g} of the images".format_map),
+    "l1_penalty": Kind(_same, "sparsity", ("L1", "norm"), "{penalty:g}".format_map),
+    "sample": Kind(_sample_output, "sampling", ("draw", "norm"), "in training, divergence × {beta:g}".format_map, inputs=2),
+    "attention": Kind(_attention_output, "attention", ("att", "sum"), "of each pixel to all".format_map, macs=_attention_macs),
+    "pad": Kind(lambda attributes, image: (image[0] + 2 * attributes["amount"], image[1] + 2 * attributes["amount"], image[2]),
+                "shortcuts and shapes", ("pad", "shape"),
+                lambda attributes: f"{attributes['amount']} zero{'s' if attributes['amount'] != 1 else ''} on each side"),
+    "add": Kind(_add_output, "shortcuts and shapes", ("+", "sum"), "sum of two".format_map, inputs=2),
+    "flatten": Kind(lambda attributes, image: (1, 1, math.prod(image)), "shortcuts and shapes", ("flat", "shape"),
+                    "to a vector".format_map),
 }
 
 
@@ -282,9 +304,7 @@ def soft_threshold(name, threshold):
 # Layers as rows of a table, which is JSON-able: the layer's name as `layer`, its `kind`, its `inputs` unless it reads the layer
 # above it, and the arguments of the function of its kind.
 
-MAKERS = {made.__name__: made for made in (
-    conv2d, dense, attention, batchnorm, relu, maxpool2d, avgpool2d, global_avgpool, upsample2d, pad, add, flatten, dropout,
-    winner_take_all, l1_penalty, sample, lrn, position_norm, local_contrast, soft_threshold)}
+MAKERS = {kind: globals()[kind] for kind in KINDS}
 
 
 def arguments(kind):

@@ -8,20 +8,11 @@ import itertools
 import math
 
 from ladder.network import networks
+from ladder.network.layers import KINDS
 from ladder.pages import network_file, templates
 from ladder.training import plan
 
 ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in 1/16 rem
-# Kind of layer -> the text of its node, and the family that determines its colour.
-NODES = {
-    "conv2d": ("conv", "product"), "dense": ("dense", "product"), "batchnorm": ("norm", "norm"), "relu": ("ReLU", "relu"),
-    "maxpool2d": ("max", "pool"), "avgpool2d": ("avg", "pool"), "global_avgpool": ("avg", "pool"),
-    "upsample2d": ("up", "pool"), "pad": ("pad", "shape"), "flatten": ("flat", "shape"), "add": ("+", "sum"),
-    "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
-    "soft_threshold": ("±", "relu"), "winner_take_all": ("win", "relu"), "l1_penalty": ("L1", "norm"),
-    "sample": ("draw", "norm"),
-    "attention": ("att", "sum"),
-}
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
 
 
@@ -82,7 +73,7 @@ def layer_rows(network, step):
              "group": networks.INPUT, "kernel": ""}
     rows = [first]
     for layer in network.layers:
-        node, family = NODES[layer.kind]
+        node, family = KINDS[layer.kind].node
         group, kernel = groups.get(layer.name, (layer.name, ""))
         rows.append({
             "name": layer.name, "node": node, "family": family, "what": described(layer), "inputs": layer.inputs,
@@ -93,42 +84,9 @@ def layer_rows(network, step):
 
 def described(layer):
     """The layer's attributes in words: '5 × 5, 16 filters, stride 2, padding 1'."""
-    of = layer.attributes
-    match layer.kind:
-        case "conv2d":
-            return f"{of['kernel']} × {of['kernel']}, {of['filters']} filters{_strided(of, 1)}"
-        case "dense":
-            return f"{of['filters']} units"
-        case "maxpool2d" | "avgpool2d":
-            return f"{layer.kind[:3]} of {of['window']} × {of['window']}{_strided(of, of['window'])}"
-        case "global_avgpool":
-            return "mean of each channel"
-        case "upsample2d":
-            return "nearest neighbour, 2 × 2"
-        case "pad":
-            return f"{of['amount']} zero{'s' if of['amount'] != 1 else ''} on each side"
-        case "dropout":
-            return f"rate {of['rate']:g}"
-        case "winner_take_all":
-            return f"{of['winners']} of each map, in {of['lifetime']:.3g} of the images"
-        case "sample":
-            return f"in training, divergence × {of['beta']:g}"
-        case "l1_penalty":
-            return f"{of['penalty']:g}"
-        case "lrn":
-            return f"over {of['size']} channels"
-        case "local_contrast":
-            return f"contrast of {of['kernel']} × {of['kernel']} patches"
-        case "soft_threshold":
-            return f"both signs, threshold {of['threshold']:g}"
-    return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
-            "relu": "", "flatten": "to a vector", "add": "sum of two",
-            "attention": "of each pixel to all"}[layer.kind]
-
-
-def _strided(attributes, usual):
-    stride = f", stride {attributes['stride']}" if attributes["stride"] != usual else ""
-    return stride + (f", padding {attributes['padding']}" if attributes["padding"] else "")
+    words, of = KINDS[layer.kind].words(layer.attributes), layer.attributes
+    usual = {"stride": of.get("window", 1), "padding": 0}
+    return words + "".join(f", {name} {of[name]}" for name, value in usual.items() if of.get(name, value) != value)
 
 
 def _size(weight):

@@ -212,27 +212,6 @@ def batchnorm_inference(step: Any, build: Any) -> tuple[Launch, ...]:
                 (*arrays, y, *integers(elements(build, y), build.shape(x)[3]), *floats(step.attributes["epsilon"])))
 
 
-def relu_forward(step: Any, build: Any) -> tuple[Launch, ...]:
-    x, y = step.reads["x"], step.writes["y"]
-    return _one("relu.cu", "relu_forward", elements(build, y), (x, y, *integers(elements(build, y))))
-
-
-def relu_backward(step: Any, build: Any) -> tuple[Launch, ...]:
-    y, dy, dx = step.reads["y"], step.reads["dy"], step.writes["dx"]
-    return _one("relu.cu", "relu_backward", elements(build, dx), (y, dy, dx, *integers(elements(build, dx))))
-
-
-def add_forward(step: Any, build: Any) -> tuple[Launch, ...]:
-    a, b, y = step.reads["a"], step.reads["b"], step.writes["y"]
-    return _one("add.cu", "add_forward", elements(build, y), (a, b, y, *integers(elements(build, y))))
-
-
-def scale(step: Any, build: Any) -> tuple[Launch, ...]:
-    x, y = step.reads["x"], step.writes["y"]
-    return _one("scale.cu", "scale", elements(build, y),
-                (x, y, *integers(elements(build, y)), *floats(step.attributes["factor"])))
-
-
 def dropout_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     y, attributes = step.writes["y"], step.attributes
     arguments = (step.reads["x"], step.reads["counters"], y, step.writes["mask"], *integers(elements(build, y)),
@@ -260,18 +239,6 @@ def winner_take_all_forward(step: Any, build: Any) -> tuple[Launch, ...]:
         *_one("winner_take_all.cu", "winner_take_all_forward", elements(build, y),
               (x, lasting, y, mask, *integers(elements(build, y), height * width, channels))),
     )
-
-
-def winner_take_all_backward(step: Any, build: Any) -> tuple[Launch, ...]:
-    dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
-    return _one("winner_take_all.cu", "winner_take_all_backward", elements(build, dx),
-                (dy, mask, dx, *integers(elements(build, dx))))
-
-
-def l1_penalty_backward(step: Any, build: Any) -> tuple[Launch, ...]:
-    x, dx = step.reads["x"], step.writes["dx"]
-    return _one("l1_penalty.cu", "l1_penalty_backward", elements(build, dx),
-                (x, dx, *integers(elements(build, dx)), *floats(step.attributes["factor"])))
 
 
 def sample_forward(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -404,6 +371,21 @@ def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
+def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchFunction:
+    """Launch function of a kernel named like its operation, with one thread per element of the last of the `arrays` (roles).
+
+    The kernel's arguments are the arrays, the number of elements, and the `attributes` as floats.
+    """
+    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
+        roles = {**step.reads, **step.writes}
+        count = elements(build, roles[arrays[-1]])
+        arguments = (*(roles[role] for role in arrays), *integers(count),
+                     *floats(*(step.attributes[name] for name in attributes)))
+        return _one(file, step.operation, count, arguments)
+
+    return launches
+
+
 def on_images(file: str, arrays: tuple[str, ...], output: str, image: str, *attributes: str) -> LaunchFunction:
     """Launch function of a kernel named like its operation, with one thread per element of `output`.
 
@@ -440,14 +422,18 @@ def advance(step: Any, build: Any) -> tuple[Launch, ...]:
 LAUNCHES: dict[str, LaunchFunction] = {
     **{function.__name__: function for function in (
         load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward,
-        conv2d_input_grad, conv2d_weight_grad,
-        conv2d_bias_grad, collapse_taps, collapsed_conv2d_forward, collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad,
-        dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
-        batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
-        dropout_backward, winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, sample_forward,
+        conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, collapse_taps, collapsed_conv2d_forward,
+        collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad, dense_forward, dense_input_grad, dense_weight_grad,
+        dense_bias_grad, batchnorm_forward,
+        batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, sample_forward,
         sample_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,
-        attention_backward, local_contrast_forward,
-        soft_threshold_forward, mse, cross_entropy, advance)},
+        attention_backward, local_contrast_forward, soft_threshold_forward, mse, cross_entropy, advance)},
+    "relu_forward": on_elements("relu.cu", ("x", "y")),
+    "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
+    "add_forward": on_elements("add.cu", ("a", "b", "y")),
+    "scale": on_elements("scale.cu", ("x", "y"), "factor"),
+    "winner_take_all_backward": on_elements("winner_take_all.cu", ("dy", "mask", "dx")),
+    "l1_penalty_backward": on_elements("l1_penalty.cu", ("x", "dx"), "factor"),
     "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
     "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),
     "avgpool2d_forward": on_images("avgpool2d.cu", ("x", "y"), "y", "x", *SLIDING),

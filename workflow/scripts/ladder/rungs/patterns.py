@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladder.network.layers import Layer
+from ladder.network.layers import KINDS, Layer
 from ladder.network.networks import Network
 
 Group = tuple[Layer, ...]
@@ -106,21 +106,19 @@ def with_files(launches: Mapping[str, LaunchFunction], files: Mapping[str, str])
     return {operation: from_files(function) for operation, function in launches.items()}
 
 
-# Outputs of the forward step that the backward step of a layer without parameters reads, besides the gradient: kind -> roles.
-KEPT = {"relu": ("y",), "maxpool2d": ("index",)}
 
 
 def alone(build: Any, group: Group) -> Backward | None:
     """A layer without parameters, as its own operation."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
-    writes = {"y": y, **({"index": build.mask(layer)} if layer.kind == "maxpool2d" else {})}
+    kept = KINDS[layer.kind].kept
+    writes = {"y": y, **({"index": build.mask(layer)} if "index" in kept else {})}
     build.step(f"{layer.kind}_forward", group, {"x": x}, writes, **layer.attributes)
 
     def backward() -> None:
-        kept = {role: writes[role] for role in KEPT.get(layer.kind, ())}
-        build.step(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **kept}, {"dx": build.gradient_part(x)},
-                   **layer.attributes)
+        reads = {"dy": build.gradient(y), **{role: writes[role] for role in kept}}
+        build.step(f"{layer.kind}_backward", group, reads, {"dx": build.gradient_part(x)}, **layer.attributes)
 
     return backward if build.wants_gradient(x) else None
 
@@ -329,23 +327,11 @@ def flop_of_collapsed(conv: Layer) -> int:
     return 2 * conv.macs * 16 // 36
 
 
-# One layer each, with any attributes: the end of every rung's table.
-LAYERS = (
-    Pattern(("upsample2d", "conv2d"), collapsed_block, collapses=True),
-    *(Pattern((kind,), alone) for kind in ("relu", "maxpool2d", "avgpool2d", "global_avgpool", "upsample2d", "pad")),
-    Pattern(("flatten",), flatten),
-    Pattern(("add",), add),
-    Pattern(("batchnorm",), batchnorm),
-    Pattern(("dropout",), dropout),
-    Pattern(("winner_take_all",), winner_take_all),
-    Pattern(("l1_penalty",), l1_penalty),
-    Pattern(("sample",), sample),
-    Pattern(("lrn",), lrn),
-    Pattern(("position_norm",), position_norm),
-    Pattern(("attention",), attention),
-    Pattern(("local_contrast",), local_contrast),
-    Pattern(("soft_threshold",), alone),
-)
+# One layer each, with any attributes: the end of every rung's table. A kind without a function of its own is `alone`.
+OWN: dict[str, Callable[[Any, Group], Backward | None]] = {emit.__name__: emit for emit in (
+    flatten, add, batchnorm, dropout, winner_take_all, l1_penalty, sample, lrn, position_norm, attention, local_contrast)}
+LAYERS = (Pattern(("upsample2d", "conv2d"), collapsed_block, collapses=True),
+          *(Pattern((kind,), OWN.get(kind, alone)) for kind in KINDS if kind not in ("conv2d", "dense")))
 
 
 def convolution(build: Any, conv: Layer) -> tuple[str, str, str]:

@@ -27,12 +27,11 @@ from ladder.rungs import variants
 from ladder.sources import SCRIPTS
 from ladder.training import parity, plan
 from ladder.training.planning.data import EXECUTOR, PURPOSES
+from ladder.training.planning.data import WORK as OPERATIONS
 
 REFERENCE = "cpu"
-# The kinds of planning.data.WORK in the order of the page, and what is waited for of the copies of streamed images.
-WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
-        "dropout and LRN", "norms and contrast", "thresholds", "sparsity", "sampling", "attention", "shortcuts and shapes",
-        "loss", "update", "input", executors.WAITING, "other")
+# Of operations, and what is waited for of the copies of streamed images.
+WORK = (*dict.fromkeys(work for _, work in OPERATIONS[:-1]), executors.WAITING, OPERATIONS[-1][1])
 GPU_SECONDS = 600   # time limit of a GPU rung, with the compilation of its kernels
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most STEPS steps, none started after SECONDS
 PARTS = (*dict.fromkeys(PURPOSES.values()), EXECUTOR, "images and counters")   # of the memory of a rung

@@ -41,13 +41,13 @@ TAKEN = {networks.INPUT, "images", "labels", "permutation", "counters", "scale",
 COUNT = Annotated[int, Field(ge=1, le=65536), INTEGER] | Literal["classes", "channels"]
 SIDE = Annotated[int, Field(ge=1, le=128), INTEGER]
 POSITIVE, SHARE = Annotated[float, Field(gt=0, le=1e9), NUMBER], Annotated[float, Field(ge=0, lt=1), NUMBER]
-# Argument of a layer -> what it may be.
+# Argument of a layer -> what it may be; one that is not named here is a positive number.
 ARGUMENTS = {
+    **{name: POSITIVE for kind in layers.KINDS for name in layers.arguments(kind)},
     "filters": COUNT, "units": COUNT, "kernel": SIDE, "stride": SIDE, "padding": Annotated[int, Field(ge=0, le=128), INTEGER],
     "bias": Flag, "window": Annotated[int, Field(ge=1, le=15), INTEGER], "amount": SIDE, "size": SIDE,
     "winners": Annotated[int, Field(ge=1, le=16384), INTEGER], "rate": SHARE, "decay": SHARE,
     "threshold": Annotated[float, Field(ge=0, lt=1e9), NUMBER], "lifetime": Annotated[float, Field(gt=0, le=1), NUMBER],
-    **dict.fromkeys(("epsilon", "penalty", "alpha", "beta", "k"), POSITIVE),
 }
 # What else a file has -> what it may be.
 KINDS: dict[str, Any] = {
@@ -57,7 +57,6 @@ KINDS: dict[str, Any] = {
     "inputs": Annotated[list[Text], Field(min_length=1, max_length=2), expected("one or two names of layers"), LISTED],
     **ARGUMENTS,
 }
-INPUTS_OF = {"add": 2, "local_contrast": 2, "sample": 2}   # kind -> number of its inputs where that is not 1
 
 
 def is_file(name: str) -> bool:
@@ -176,7 +175,7 @@ class _Reader:
         return {"layer": name, "kind": kind, "inputs": inputs, **arguments}
 
     def _inputs(self, kind: str, row: yaml.Node, node: yaml.Node | None) -> list[str]:
-        wanted, before = INPUTS_OF.get(kind, 1), [networks.INPUT, *self.lines]
+        wanted, before = layers.KINDS[kind].inputs, [networks.INPUT, *self.lines]
         found = before[-1:] if node is None else self._value("inputs", node)
         if len(found) != wanted:
             raise self._error(node or row, f"a layer of kind {kind} has {wanted} inputs, not {len(found)}; set inputs to "

@@ -9,32 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ladder.network.layers import KINDS
 from ladder.network.networks import Network
 from ladder.rungs.patterns import Launch
 
 Shape = tuple[int, ...]
 
-# (pattern of the operation's name, category its time is reported under); the first match counts.
+# (pattern of an operation's name, category that its time is reported under), in the order of reports; the first match counts.
 WORK = (
-    (r"conv2d.*(grad|backward)", "convolution backward"),
-    (r"conv2d|collapse", "convolution forward"),
-    (r"dense", "dense layers"),
-    (r"batchnorm", "batch normalisation"),
-    (r"relu", "ReLU"),
-    (r"pool", "pooling"),
-    (r"upsample", "upsampling"),
-    (r"mse|cross_entropy", "loss"),
-    (r"update|advance|scale", "update"),
-    (r"load|augmentation|jitter", "input"),
-    (r"^(add|pad|flatten)", "shortcuts and shapes"),
-    (r"dropout|lrn", "dropout and LRN"),
-    (r"norm|contrast", "norms and contrast"),
-    (r"threshold", "thresholds"),
-    (r"winner|penalty", "sparsity"),
-    (r"^sample", "sampling"),
-    (r"attention", "attention"),
-    (r"", "other"),
-)
+    (r"(conv2d|collapse)(?!.*(grad|backward))", "convolution forward"), (r"conv2d", "convolution backward"),
+    *((f"^{name}_", kind.work) for name, kind in KINDS.items() if name != "conv2d"), (r"^winner_decode", "sparsity"),
+    (r"mse|cross_entropy", "loss"), (r"update|advance|scale", "update"), (r"load|augmentation|jitter", "input"), (r"", "other"))
 
 # Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",

@@ -16,9 +16,9 @@ from ladder.training.planning.settings import Settings
 class Values:
     """Makes the buffers by their kinds, and knows the buffer of each layer's output.
 
-    layers: those that are computed, in execution order; output: the value of the last one so far; buffers: name -> Buffer; copied:
-    parameter -> {role: buffer} of its copies.
-    launches: the LAUNCHES of a rung of a GPU, else None; kernels index with 32 bits, which limits the size of their buffers.
+    layers: those that are computed, in execution order; output: the value of the last one so far; buffers: name -> Buffer;
+    copied: parameter -> {role: buffer} of its copies. launches: the LAUNCHES of a rung of a GPU, else None; kernels index with
+    32 bits, which limits the size of their buffers.
     """
 
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:

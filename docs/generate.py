@@ -1,4 +1,5 @@
-"""Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from ladder/workflow/settings.py.
+"""Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from ladder/workflow/settings.py, and the
+table of docs/networks.md from ladder/network/layers.py.
 
     python docs/generate.py
 
@@ -7,6 +8,7 @@ written; it ends with 1 where a file is not up to date.
 """
 
 import argparse
+import inspect
 import json
 import pathlib
 import re
@@ -16,10 +18,12 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
-from ladder.rungs import variants  # noqa: E402  (after sys.path)
+from ladder.network import layers  # noqa: E402  (after sys.path)
+from ladder.rungs import variants  # noqa: E402
 from ladder.workflow import settings, values  # noqa: E402
 
 PAGE, SCHEMA, CONFIG = ROOT / "docs/configuration.md", ROOT / "docs/config.schema.json", ROOT / "config.yaml"
+NETWORKS = ROOT / "docs/networks.md"
 COLUMNS = 100
 MOST_CHOICES = 8   # that a comment lists
 OPENING = """\
@@ -114,6 +118,19 @@ def paragraph(text, indent="", first=0):
                          break_on_hyphens=False).lstrip()
 
 
+def kinds(text):
+    """docs/networks.md's text with the keys of each kind of layer."""
+    head, rule, rest = text.partition("|---|---|\n")
+    rows = [f"| `{kind}` | {', '.join(f'`{key}`' for key in keys(kind)) or 'none'} |\n" for kind in layers.KINDS]
+    return "".join([head, rule, *rows, "\n", rest.partition("\n\n")[2]])
+
+
+def keys(kind):
+    """The keys of a kind of layer, each with its default if it has one."""
+    return [name if default is inspect.Parameter.empty else f"{name}: {json.dumps(default)}"
+            for name, default in layers.arguments(kind).items()]
+
+
 def write(made, description):
     """The command line of a program that writes texts, path -> text; with --check nothing is written."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -127,7 +144,8 @@ def write(made, description):
 
 
 def main():
-    write({PAGE: page(), SCHEMA: schema(), CONFIG: config(CONFIG.read_text("utf-8"))}, __doc__)
+    made = {PAGE: page(), SCHEMA: schema(), CONFIG: config(CONFIG.read_text("utf-8"))}
+    write({**made, NETWORKS: kinds(NETWORKS.read_text("utf-8"))}, __doc__)
 
 
 if __name__ == "__main__":

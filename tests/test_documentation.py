@@ -1,5 +1,6 @@
 """The documentation: generated parts are up to date, links have targets, and lines are short."""
 
+import importlib
 import json
 import re
 import runpy
@@ -7,7 +8,10 @@ import runpy
 import pytest
 import yaml
 
+from ladder.network import networks
+from ladder.network.optimizers import Optimizer
 from ladder.sources import ROOT
+from ladder.training import plan
 from ladder.workflow import config, settings
 from ladder.workflow.stages import STAGES
 
@@ -23,6 +27,12 @@ def test_the_description_of_the_configuration_is_up_to_date():
     assert (ROOT / "docs/config.schema.json").read_text() == generate["schema"](), "run `make docs`"
     assert written == generate["config"](written), "run `make docs`"
     assert re.findall(r"^#### `(\w+)`$", page, re.M) == list(settings.KEYS)
+
+
+def test_the_table_of_the_kinds_of_layers_is_up_to_date():
+    text = (ROOT / "docs/networks.md").read_text()
+    assert text == runpy.run_path(str(ROOT / "docs/generate.py"))["kinds"](text), "run `make docs`"
+    assert "\n| `dense` | `units` |\n" in text and "\n| `relu` | none |\n" in text and "`padding: 1`" in text
 
 
 def test_what_a_person_edits_first_comes_first_and_has_its_default():
@@ -115,3 +125,30 @@ def test_images_per_second_of_the_cpu_rung_are_those_of_the_record():
 def anchors(text):
     headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# ---- how a step runs
+
+STEP = (ROOT / "docs/architecture.md").read_text().split("## How a step runs\n")[1].split("\n## ")[0]
+ROWS = re.findall(r"^\| `([\w.]+)` \| `([\w/.]+)` \|", STEP, re.M)
+
+
+@pytest.mark.parametrize("name, file", ROWS, ids=" ".join)
+def test_what_the_page_on_a_step_names_is_where_it_says(name, file):
+    if file.startswith("kernels/"):
+        source = (ROOT / file).read_text() + "".join(path.read_text() for path in (ROOT / file).parent.glob("*.cuh"))
+        assert re.search(rf"__global__[^;{{}}]*?\b{name}\(|\({name},", source)
+        return
+    found = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert callable(found) and found.__module__ == file.removesuffix(".py").replace("/", ".")
+
+
+def test_the_kernels_of_the_page_on_a_step_run_in_its_order():
+    settings = plan.Settings(network=networks.build("autoencoder"), variant="gpu_opt_v2", batch_size=64,
+                             optimizer=Optimizer("adam"))
+    launches = plan.training_plan(settings, plan.Dataset(50_000, "uint8"), plan.Length(782, 782)).launches
+    run = iter((launch.entry, f"kernels/{launch.source}") for launch in launches)
+    assert all(row in run for row in ROWS if row[1].startswith("kernels/"))   # `in` goes on from the row before
+    assert len(ROWS) == 27 + 16

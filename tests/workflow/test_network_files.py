@@ -1,6 +1,5 @@
 """A network of a person's own: what a file may say, and the one line about what it may not."""
 
-import inspect
 import json
 import pathlib
 import re
@@ -202,14 +201,6 @@ def test_recompute_is_named_where_a_step_fits_with_it(here, raw, monkeypatch):
     with pytest.raises(UserError, match="or less fits$"):
         runs.of(config.load(raw))
     assert less < kept
-
-
-def test_the_documentation_has_every_kind_with_its_keys_and_defaults():
-    page = (ROOT / "docs/networks.md").read_text()
-    for kind in layers.KINDS:
-        keys = [f"`{name}`" if default is inspect.Parameter.empty else f"`{name}: {json.dumps(default)}`"
-                for name, default in layers.arguments(kind).items()]
-        assert f"\n| `{kind}` | {', '.join(keys) or 'none'} |\n" in page, kind
 
 
 def test_the_examples_of_the_documentation_are_networks(here):

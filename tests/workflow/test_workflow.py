@@ -310,7 +310,7 @@ def test_snakemakes_own_report_has_the_page(project):
         assert archive.read(page) == (project.folder / "results/report.html").read_bytes()
 
 
-def test_settings_are_printed_those_that_are_not_the_default_or_all(project):
+def test_settings_are_printed_those_that_are_not_the_default_or_all_and_the_training_step(project):
     shutil.copy(ROOT / "config.yaml", project.folder)   # in which every key has its default
     changed = ("--config", "batch_size=16", "search={budget: 3}", "name=first try")
     def printed(*arguments):
@@ -319,6 +319,8 @@ def test_settings_are_printed_those_that_are_not_the_default_or_all(project):
     assert yaml.safe_load(printed("settings", *changed)) == {"batch_size": 16, "search": {"budget": 3}, "name": "first try"}
     assert printed("settings") == "# every setting has its default\n"
     assert list(yaml.safe_load(printed("all_settings"))) == list(settings.KEYS)
+    explained = printed("explain", "--config", "variant=gpu_opt_v2")
+    assert explained.startswith("autoencoder by gpu_opt_v2, 64 images: ") and "gpu_opt_v2/conv2d.cu conv2d_pool_forward" in explained
 
 
 def test_a_key_that_does_not_matter_reruns_nothing(project):

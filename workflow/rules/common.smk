@@ -168,11 +168,11 @@ def publish(role):
     return lambda wildcards: f"{{ {copy} {study()}; {best}; }}"
 
 
-def with_configuration(script):
-    """The command of a script of a search by TPE, for which the configuration is written into a file."""
+def with_configuration(script, file=search.FILE):
+    """The command of a script that plans by itself, for which the configuration is written into a file."""
     if not COMMAND.dry:
-        or_exit(places.write, search.FILE, json.dumps(CONFIG))
-    return f"python3 {shlex.quote(SCRIPTS)}/{script}.py --config-file {search.FILE}"
+        or_exit(places.write, file, json.dumps(CONFIG))
+    return f"python3 {shlex.quote(SCRIPTS)}/{script}.py --config-file {file}"
 
 
 def reached(wildcards):

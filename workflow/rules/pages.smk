@@ -87,8 +87,8 @@ rule predictions:
         " --multiplier {params.multiplier:q} --threads {params.threads} --log {log:q} -- {params.pictures:q}"
 
 
-# Commands: the settings of the active run as YAML, those that are not the default or all; artifacts of another machine or results
-# folder; and the removal of what nothing reaches.
+# Commands: the settings of the active run as YAML, those that are not the default or all; its training step as tables; artifacts of
+# another machine or results folder; and the removal of what nothing reaches.
 for target, every in (("settings", False), ("all_settings", True)):
 
     rule:
@@ -105,6 +105,22 @@ for target, every in (("settings", False), ("all_settings", True)):
             f"{target}: of the active run"
         shell:
             "printf '%s\\n' {params.text:q} | tee {log:q}"
+
+
+rule explain:
+    log:
+        "logs/explain.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
+    params:
+        command=lambda wildcards: with_configuration(
+            "explain_step", "logs/explain.json"
+        ),
+    message:
+        "explain: the training step of the active run"
+    shell:
+        "{params.command} | tee {log:q}"
 
 
 rule pull:

@@ -38,32 +38,27 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
     has a buffer of its own. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a trained
     one, UserError if the network cannot be trained or the batch is too large for the variant.
     """
-    network = settings.network
-    for layer in trained_layers(network):
+    network, trained = settings.network, trained_layers(settings.network)
+    for layer in trained:
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
 
     def made(batch: int) -> Plan:
-        return _training_plan(dataclasses.replace(settings, batch_size=batch), dataset, length, dtype, fuse_update)
+        build = Builder(dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True)
+        build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.rung, "GRADIENTS_IN_PARTS", False)
+        frame.load_batch(build, dataset, augmentation=settings.augmentation)
+        build.lower()
+        frame.loss(build, dataset, settings.gradient_scale, length)
+        if settings.loss_scale != 1:
+            build.scale_gradients(settings.loss_scale)
+        build.go_back()
+        frame.update(build, learning(network, settings.frozen), settings.optimizer, length)
+        frame.advance(build)
+        return build.plan()
 
     plan = limits.within_indices(made, settings.batch_size, settings.variant)
     return recompute.recomputed(plan) if settings.recompute else plan
-
-
-def _training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: str, fuse_update: bool) -> Plan:
-    network, optimizer = settings.network, settings.optimizer
-    build = Builder(settings, trained_layers(network), dtype, training=True)
-    build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.rung, "GRADIENTS_IN_PARTS", False)
-    frame.load_batch(build, dataset, augmentation=settings.augmentation)
-    build.lower()
-    frame.loss(build, dataset, settings.gradient_scale, length)
-    if settings.loss_scale != 1:
-        build.scale_gradients(settings.loss_scale)
-    build.go_back()
-    frame.update(build, learning(network, settings.frozen), optimizer, length)
-    frame.advance(build)
-    return build.plan()
 
 
 def one_step(network: Network, variant: str, batch: int, optimizer: str, recompute: bool = False) -> Plan:

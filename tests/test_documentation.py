@@ -1,5 +1,6 @@
 """The documentation: generated parts are up to date, links have targets, and lines are short."""
 
+import functools
 import importlib
 import json
 import re
@@ -133,16 +134,11 @@ STEP = (ROOT / "docs/architecture.md").read_text().split("## How a step runs\n")
 ROWS = re.findall(r"^\| `([\w.]+)` \| `([\w/.]+)` \|", STEP, re.M)
 
 
-@pytest.mark.parametrize("name, file", ROWS, ids=" ".join)
+@pytest.mark.parametrize("name, file", [row for row in ROWS if not row[1].startswith("kernels/")])
 def test_what_the_page_on_a_step_names_is_where_it_says(name, file):
-    if file.startswith("kernels/"):
-        source = (ROOT / file).read_text() + "".join(path.read_text() for path in (ROOT / file).parent.glob("*.cuh"))
-        assert re.search(rf"__global__[^;{{}}]*?\b{name}\(|\({name},", source)
-        return
-    found = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    for part in name.split("."):
-        found = getattr(found, part)
-    assert callable(found) and found.__module__ == file.removesuffix(".py").replace("/", ".")
+    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    named = functools.reduce(getattr, name.split("."), module)
+    assert callable(named) and named.__module__ == module.__name__
 
 
 def test_the_kernels_of_the_page_on_a_step_run_in_its_order():

@@ -3,7 +3,6 @@
 import pytest
 
 import zoo
-
 from ladder.errors import UserError
 from ladder.network import layers, networks
 

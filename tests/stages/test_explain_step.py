@@ -13,7 +13,7 @@ def test_a_rung_of_a_gpu_is_explained_on_any_machine(monkeypatch):
 
 
 def test_the_plans_are_those_of_each_part_of_the_training():
-    parts = explain_step.plans_of(planned.run(network="patch_net", patch_net_filters=[6, 5], training="patches"))
+    parts = explain_step.plans_of(planned.run(network="patch_net", patch_net_filters=[6, 5, 4, 3], training="patches"))
     assert [[step.pass_ for step in made.steps].count("backward") for made in parts] == [0]
     decoder, whole = explain_step.plans_of(planned.run(training="patches_then_gradient"))
     assert len(decoder.steps) < len(whole.steps) and decoder.network == whole.network

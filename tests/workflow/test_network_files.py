@@ -1,6 +1,5 @@
 """A network of a person's own: what a file may say, and the one line about what it may not."""
 
-import json
 import pathlib
 import re
 
@@ -9,7 +8,7 @@ import yaml
 
 from ladder.errors import UserError
 from ladder.machine import runtime
-from ladder.network import layers, networks, weights
+from ladder.network import networks, weights
 from ladder.pages import network_file, reproduce
 from ladder.sources import ROOT
 from ladder.training import plan

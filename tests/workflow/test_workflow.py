@@ -320,7 +320,7 @@ def test_settings_are_printed_those_that_are_not_the_default_or_all_and_the_trai
     assert printed("settings") == "# every setting has its default\n"
     assert list(yaml.safe_load(printed("all_settings"))) == list(settings.KEYS)
     explained = printed("explain", "--config", "variant=gpu_opt_v2")
-    assert explained.startswith("autoencoder by gpu_opt_v2, 64 images: ") and "gpu_opt_v2/conv2d.cu conv2d_pool_forward" in explained
+    assert explained.startswith("wta_autoencoder by gpu_opt_v2, 64 images: ") and "gpu_opt_v2/conv2d.cu conv2d" in explained
 
 
 def test_a_key_that_does_not_matter_reruns_nothing(project):

@@ -2,9 +2,9 @@
 
 from ladder.progress import size
 
-STEPS = "pass", "layer", "operation", "MFLOP", "reads", "writes", "computed by", "grid", "block"
+STEPS = "pass", "layer", "operation", "MFLOP", "computed by", "grid", "block", "reads", "writes"
 BUFFERS = "kind", "buffer", "shape", "dtype", "bytes", "memory"
-MOST_NAMED = 8   # buffers of a step; an update of all parameters has hundreds
+MOST_NAMED = 6   # buffers of a step; an update of all parameters has hundreds
 
 
 def text(plan):
@@ -18,18 +18,18 @@ def text(plan):
     buffers = [(buffer.kind, buffer.name, _sizes(buffer.shape), buffer.dtype, f"{buffer.bytes:,}",
                 f"shared, at {plan.places[buffer.name]:,}" if buffer.name in plan.places else "its own")
                for buffer in plan.buffers.values()]
-    return (f"{plan.network.name} by {plan.variant}, {plan.batch} images: {len(plan.steps)} steps, {len(plan.launches)} launches, "
-            f"{plan.flop / 1e6:,.1f} MFLOP\n\n{_table(STEPS, steps)}\n\n{len(buffers)} buffers, {size(plan.bytes)} without the "
-            f"data set and the counters\n\n{_table(BUFFERS, buffers)}")
+    return "\n\n".join([
+        f"{plan.network.name} by {plan.variant}, {plan.batch} images: {len(plan.steps)} steps, {len(plan.launches)} launches, "
+        f"{plan.flop / 1e6:,.1f} MFLOP", _table(STEPS, steps),
+        f"{len(buffers)} buffers, {size(plan.bytes)} without the data set and the counters", _table(BUFFERS, buffers)])
 
 
 def _rows(plan, step, pass_):
     """The row of a step, and one for each launch after the first."""
     launches = [(f"{launch.source} {launch.entry}", _sizes(launch.grid), _sizes(launch.block)) for launch in step.launches]
     first, *others = launches or [(f"{plan.variant} {step.operation}", "", "")]
-    head = (pass_, step.layer, step.operation, f"{step.flop / 1e6:.1f}" if step.flop else "", _named(step.reads),
-            _named(step.writes))
-    return [head + first, *(len(head) * ("",) + other for other in others)]
+    head = pass_, step.layer, step.operation, f"{step.flop / 1e6:.1f}" if step.flop else ""
+    return [(*head, *first, _named(step.reads), _named(step.writes)), *(("", "", "", "", *other, "", "") for other in others)]
 
 
 def _named(operands):

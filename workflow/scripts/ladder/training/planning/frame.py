@@ -11,7 +11,7 @@ from ladder.training.planning.builder import Builder
 from ladder.training.planning.settings import Augmentation, Dataset, Length
 
 
-def load_batch(build: Builder, dataset: Dataset, flip: bool = False, augmentation: Augmentation = Augmentation()) -> None:
+def load_batch(build: Builder, dataset: Dataset, flip: bool = False, augmentation: Augmentation | None = None) -> None:
     image = build.network.input_shape
     build.buffer(INPUT, (build.batch, *image), build.dtype, "activation")
     counters = build.counters()

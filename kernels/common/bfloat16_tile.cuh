@@ -1,9 +1,9 @@
 // A block's tile of a matrix product (gemm_tile.cuh) by tensor cores: mma.m16n8k16 on bfloat16.
 //
-// The operands are rounded to bfloat16 where they are written to shared memory, in half of float32's bytes, in the order in which
-// they were read: the values of k of a line side by side, or the lines of a k. ldmatrix reads the fragments, and transposes those
-// of the second kind. Rows of 48 bytes, and of 16 modulo 128 bytes (80 modulo 128 for 32 lines), put the eight rows of a matrix
-// into different banks.
+// The operands are rounded to bfloat16, half of float32's bytes, when they are written to shared memory. They keep the order in
+// which they were read: a row has the values of k of a line (along_k), or the lines of a k. ldmatrix reads the fragments, and
+// transposes those of the second kind. A row is 16 bytes longer than its numbers, so that the eight rows of a matrix are in
+// different banks.
 #pragma once
 #include "common/gemm_tile.cuh"
 #include "common/tensor_cores.cuh"
@@ -21,7 +21,8 @@ struct Bfloat16Step {
         *reinterpret_cast<uint2*>(&at[row(line, first_k)][column(line, first_k)]) =
             make_uint2(bf16x2(quad[0], quad[1]), bf16x2(quad[2], quad[3]));
     }
-    // Four 8 x 8 matrices, of which this lane names the first line and the first k of the one that it gives a row of.
+    // Loads a fragment, four 8 x 8 matrices. ldmatrix takes the address of one row of one of them from each lane: line and
+    // first_k are where that matrix begins.
     __device__ __forceinline__ void load(unsigned (&to)[4], int line, int first_k) const {
         const unsigned short* from = &at[row(line, first_k) + threadIdx.x % 8][column(line, first_k)];
         if constexpr (along_k)

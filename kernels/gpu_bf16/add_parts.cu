@@ -3,7 +3,7 @@
 //
 // Rung: gpu_bf16, over gpu_tf32.
 //
-// Layouts: partials float32 (splits, filters, kernel, kernel, channels); totals float32 (bias_splits, filters); dweight
+// Layouts: partials float32 (splits, filters, kernel, kernel, channels); bias_partials float32 (bias_splits, filters); dweight
 // (filters, kernel, kernel, channels), without the channels of zeros that the partials may have; dbias (filters). Channels are
 // multiples of 8; arrays start at multiples of 16 bytes. Parts are added in order.
 //
@@ -13,7 +13,7 @@
 // Predicted, not measured, for 16 splits of 294,912 weights: 5 us at 4.3 TB/s.
 // Measured: not measured.
 #include "common/vector.cuh"
-#include "gpu_bf16/totals.cuh"
+#include "gpu_bf16/bias_partials.cuh"
 
 // Four neighbours, from `first` on, of the sums of rows of `length` numbers, added in order.
 __device__ __forceinline__ void add_parts(const float* __restrict__ parts, float (&sum)[4], int first, int length, int rows) {
@@ -29,14 +29,14 @@ __device__ __forceinline__ void add_parts(const float* __restrict__ parts, float
 // dweight, four neighbours per thread; in the last ceil(filters / 8) blocks dbias. channels: of the partials; there: those of
 // them that dweight has.
 extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
-                                                                   const float* __restrict__ totals,
+                                                                   const float* __restrict__ bias_partials,
                                                                    float* __restrict__ dweight, float* __restrict__ dbias,
                                                                    int weights, int filters, int splits, int bias_splits,
                                                                    int channels, int there) {
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, of_weights = (weights + 511) / 512;
     if (blockIdx.x >= of_weights) {
         int first_filter = (blockIdx.x - of_weights) * 8;
-        float sum = sum_of_rows<8>(totals, first_filter, filters, bias_splits);
+        float sum = sum_of_rows<8>(bias_partials, first_filter, filters, bias_splits);
         if (threadIdx.x < 8 && first_filter + threadIdx.x < filters) dbias[first_filter + threadIdx.x] = sum;
         return;
     }

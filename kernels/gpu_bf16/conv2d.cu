@@ -11,18 +11,20 @@
 // Order of every sum, by the shape alone, 16 products at a time: where 64 divides the channels, a slab of 64 channels after the
 // other, in it tap row, tap column, channel, as conv2d_halo.cu has it; otherwise tap row, tap column, channel.
 //
-// Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, and WHOLE: 64 divides the
-// channels, so that a step of k is of one tap.
-//
-// Behind an upsampling y has four phases, each with filters of its own (collapsed_weights.cuh). With PHASES=1 a block has pixels
-// of one: kernel is 2, weight (4, filters, 2, 2, channels), x has a border of 1, and y is (batch, 2 (height - 2), 2 (width - 2),
-// filters); `pixels` are those of all phases. With PHASES=2 filters are those of all four, few enough for a tile, kernel is 3,
-// weight (4 filters / 4, 3, 3, channels), and y has the same shape, with filters / 4; `pixels` are those of x. There the zeros in
-// the windows meet pixels that the phase does not reach, of which a NaN or an infinity spreads by one pixel further.
-// Launches: block (threads of the tile), grid (ceil(pixels / TILE_M) ceil(filters / TILE_N), where phases are apart that of one
-// four times), 384 (TILE_M + TILE_N) bytes of dynamic shared memory; for shapes of which conv2d_halo.cu has no tile that takes
-// less. Each tile has 128 threads:
-//   128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64, 32 x 32;  128 x 16, 32 x 16
+// Macros:
+//   TILE_M, TILE_N   pixels and filters of a block; WARP_M, WARP_N: those of a warp. One of, with 128 threads:
+//                    128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64, 32 x 32;  128 x 16, 32 x 16
+//   WHOLE            1: 64 divides the channels, so that a step of k is of one tap; 0: it does not
+//   PHASES           0, the default: y is of x as it is. Otherwise y is of x upsampled: pixels of four phases, each phase with
+//                    filters of its own (collapsed_weights.cuh), of x with a border of 1. y is (batch, 2 (height - 2),
+//                    2 (width - 2), filters of one phase).
+//                    1: a block has pixels of one phase. kernel is 2, weight (4, filters, 2, 2, channels); filters are those of
+//                    one phase, `pixels` those of all.
+//                    2: a block has all phases. kernel is 3, weight (filters, 3, 3, channels); filters are those of the four
+//                    phases together, at most TILE_N, and `pixels` those of x. A phase reaches 2x2 of the 3x3 pixels; the
+//                    weights of the others are zero, so that a NaN or an infinity there spreads by one pixel further.
+// Launches: block (threads of the tile), grid (ceil(pixels / TILE_M) ceil(filters / TILE_N); with PHASES=1 four times that of one
+// phase), 384 (TILE_M + TILE_N) bytes of dynamic shared memory; where no tile of conv2d_halo.cu takes less time.
 //
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which
 // takes 768 clocks at 128 bytes each, and 512 products 512 clocks at the peak of an H200; warps of 64 x 32 would read 96 KB. In

@@ -3,12 +3,13 @@
 // Rung: gpu_bf16. Changed from conv2d.cu: an image that only a convolution on copies reads was written in float32, and read
 // again by a launch that rounded it. The values that are rounded are the same.
 //
-// Layouts: as conv2d.cu; copy bfloat16 (batch, out_height + 2 padding, out_width + 2 padding, filters) with zeros in its border.
-// Filters are a multiple of 8. Compiled with IN_SLABS=1 it is in slabs, as gpu_bf16_sm90 reads it (layouts.cuh): bfloat16
-// (ceil(filters / 64), batch, out_height + 2 padding, out_width + 2 padding, 64), zeros for further filters.
+// Layouts: as conv2d.cu; copy bfloat16, of an image with a border of zeros. Filters are a multiple of 8.
 //
-// Compiled and launched as conv2d.cu, PHASES=1 included, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64
-// filters and at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
+// Macros: those of conv2d.cu, with TILE_N at least 64 and PHASES 0 or 1, or those of conv2d_halo.cu, which has KERNEL; and
+//   IN_SLABS   the layout of copy (layouts.cuh). 0, the default: (batch, out_height + 2 padding, out_width + 2 padding, filters).
+//              1, for gpu_bf16_sm90: (ceil(filters / 64), batch, out_height + 2 padding, out_width + 2 padding, 64), with zeros
+//              for further filters
+// Launches: as the file whose macros it has, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 3.6 MB): tensor cores, 1.2 us.

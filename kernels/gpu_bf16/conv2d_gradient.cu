@@ -1,20 +1,22 @@
 // The gradient of a convolution with stride 1 with respect to its input, as the next layer's backward pass reads it: a copy in
-// bfloat16 and totals, behind the ReLU that made the input. Behind an upsampling the input is the smaller image, of which the
-// gradient is a convolution with stride 2 and collapsed taps (collapsed_weights.cuh).
+// bfloat16, and partial sums of a bias gradient, both behind the ReLU that made the input. For a convolution behind an
+// upsampling the input is the smaller image; its gradient is a convolution with stride 2 and collapsed taps
+// (collapsed_weights.cuh).
 //
 // Rung: gpu_bf16. Changed from conv2d.cu with a flipped weight: the gradient was written in float32, led back through the ReLU
 // by launches that wrote it again, then read to be rounded and summed.
 //
 // Layouts: dy and flipped: as x and weight of conv2d.cu, which computes dx (batch, out_height, out_width, filters) from them.
 // kept bfloat16 (batch, out_height + 2 kept_padding, out_width + 2 kept_padding, filters): the copy of the convolution's input,
-// which is zero where the ReLU was (a number up to 2^-134 also is); rounded bfloat16 (batch, out_height + 2 padding, out_width
-// + 2 padding, filters) with zeros in its border; totals float32 (tiles TILE_M / 64, filters): the sums of the gradient, not
-// rounded, over 64 lines of a tile, in order: another tile would give other bytes, but it follows from the shape. Filters are a
-// multiple of 8. Compiled with IN_SLABS=1 rounded is in slabs, as conv2d_copy.cu's copy, unless padding is 0, and steps bfloat16
-// (ceil(filters / 64), step_rows, 64) has the same without a border, the pixels of all images one after the other and then
-// zeros; step_rows is a multiple of 64. Otherwise steps is not used.
+// which is zero where the ReLU was (a number up to 2^-134 also is); rounded bfloat16, the gradient with a border of zeros;
+// bias_partials float32 (tiles TILE_M / 64, filters): the sums of the gradient, not rounded, over 64 lines of a tile, in order.
+// Another tile would give other bytes, but the shape alone decides on the tile. Filters are a multiple of 8.
 //
-// Compiled and launched as conv2d_copy.cu.
+// Macros: those of conv2d_copy.cu, in which IN_SLABS is also the layout of the gradient. 0: rounded (batch, out_height +
+// 2 padding, out_width + 2 padding, filters), and steps is not used. 1: rounded (ceil(filters / 64), batch, out_height +
+// 2 padding, out_width + 2 padding, 64), not written where padding is 0, and steps bfloat16 (ceil(filters / 64), step_rows, 64):
+// the same without a border, the pixels of all images one after the other and then zeros; step_rows is a multiple of 64.
+// Launches: as conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 <- 256 filters, upsampled between (4.3 GFLOP, 15 MB): tensor cores, 4.3 us,
@@ -25,8 +27,8 @@
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ totals, int height, int width,
+    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials, int height, int width,
     int channels, int filters, int kernel, int stride, int pixels, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,
-             ToGradient<InOrder>{kept, rounded, steps, totals, nullptr, pixels, step_rows, relu, kept_padding, padding});
+             ToGradient<InOrder>{kept, rounded, steps, bias_partials, nullptr, pixels, step_rows, relu, kept_padding, padding});
 }

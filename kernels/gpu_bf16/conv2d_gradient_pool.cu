@@ -2,7 +2,7 @@
 //
 // Layouts: as conv2d_gradient.cu; index as in conv2d_pool.cu; rounded bfloat16 (batch, 2 out_height + 2 padding,
 // 2 out_width + 2 padding, filters), zero in its border and at three places of each window.
-// Compiled and launched as conv2d_gradient.cu.
+// Macros, launches: those of conv2d_gradient.cu.
 //
 // Bound: memory, and as conv2d.cu.
 // Predicted, not measured, for 64 images of 16x16x256 <- 128 filters, 3x3 (9.7 GFLOP, 54.5 MB): memory, 12.7 us, tensor cores
@@ -13,9 +13,9 @@
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient_pool(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ totals,
+    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials,
     const unsigned char* __restrict__ index, int height, int width, int channels, int filters, int kernel, int stride,
     int pixels, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,
-             ToGradient<InOrder>{kept, rounded, steps, totals, index, pixels, step_rows, relu, kept_padding, padding});
+             ToGradient<InOrder>{kept, rounded, steps, bias_partials, index, pixels, step_rows, relu, kept_padding, padding});
 }

@@ -8,13 +8,16 @@
 // Layouts, order of sums: as conv2d.cu; channels are a multiple of 64. Rows of shared memory are pixels, of 128 bytes; their
 // chunks are swapped by the column in the halo, so that neighbours of any tap are in eight groups of banks.
 //
-// Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, TILE_COLUMNS, 8 or 16,
-// the rectangle's width, and KERNEL, 2, 3 or 5. A stage has the weights of a tap; there are KERNEL of them, for KERNEL = 2
-// four. PHASES as in conv2d.cu.
-// Launches: block (threads of the tile), grid (rectangles of all images times ceil(filters / TILE_N), where phases are
-// apart that of one four times), with stages * TILE_N * 128 bytes of dynamic shared memory and those of a halo, of two where
-// channels are more than 64. Each tile has 128 threads:
-//   128 x 128, 64 x 64 a warp, 16 columns;  128 x 64, 64 x 32, 16;  64 x 64, 32 x 32, 8;  256 x 16, 64 x 16, 16
+// Macros:
+//   TILE_M, TILE_N   pixels and filters of a block; WARP_M, WARP_N: those of a warp; TILE_COLUMNS: width of the rectangle, which
+//                    has TILE_M pixels. One of, with 128 threads: 128 x 128, 64 x 64 a warp, 16 columns;
+//                    128 x 64, 64 x 32, 16;  64 x 64, 32 x 32, 8;  256 x 16, 64 x 16, 16
+//   KERNEL           rows and columns of a filter: 2, 3 or 5. A stage has the weights of a tap; there are as many stages as
+//                    KERNEL, but four for 2
+//   WHOLE            1, as in conv2d.cu; PHASES: as there
+// Launches: block (threads of the tile), grid (rectangles of all images times ceil(filters / TILE_N); with PHASES=1 four times
+// that of one phase), with stages * TILE_N * 128 bytes of dynamic shared memory and those of a halo, or of two where channels
+// are more than 64.
 //
 // Bound: shared memory. Of a step of the large tile, 64 KB are read as fragments, which takes 512 clocks, as many as its
 // products; 16 KB of weights are written, but only a ninth of the 23 KB of a halo. Of x level 2 gives 180 pixels for a

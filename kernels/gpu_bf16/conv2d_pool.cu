@@ -7,7 +7,8 @@
 // out_height / 2, out_width / 2, filters): the place of the largest value in its window, 0 to 3 in memory order, the first of
 // equals, a NaN before all others.
 //
-// Compiled with WINDOWS=1, otherwise compiled and launched as conv2d_copy.cu.
+// Macros: those of conv2d_copy.cu, and WINDOWS=1: four lines of a tile are a window (epilogue.cuh).
+// Launches: as conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP, 13.4 MB): tensor cores, 9.8 us, memory

@@ -183,13 +183,13 @@ struct CopiesOfGradient {
     }
 };
 
-// The gradient of what made the convolution's input: a copy in bfloat16, or two, and totals. kept: the copy of that input, which
-// has the layout Kept.
+// The gradient of what made the convolution's input: a copy in bfloat16, or two, and bias_partials, its sums over pixels. kept:
+// the copy of that input, which has the layout Kept.
 template <class Kept>
 struct ToGradient {
     const bfloat16* kept;
     bfloat16 *rounded, *steps;
-    float* totals;
+    float* bias_partials;
     const unsigned char* index;   // nullptr: not pooled
     int pixels, step_rows, relu, kept_padding, padding;
 
@@ -200,7 +200,7 @@ struct ToGradient {
         int side = index ? 2 : 1, kept_height = tile.height + 2 * kept_padding, kept_width = tile.width + 2 * kept_padding;
         Kept layout(pixels / (tile.height * tile.width) * kept_height * kept_width, filters);
         CopiesOfGradient to(rounded, steps, tile, pixels, side, padding, step_rows, filters);
-        if (IN_SLABS && tile.first_total() == 0) to.put_zeros_behind(pixels * side * side, step_rows, first_filter);
+        if (IN_SLABS && tile.first_partial() == 0) to.put_zeros_behind(pixels * side * side, step_rows, first_filter);
         Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             int channel = first_filter + column, place[CHUNK] = {};
@@ -243,7 +243,7 @@ struct ToGradient {
             float total = 0.0f;
             for (int cell = first; cell < first + 64; cell++)
                 if (tile.cell(cell).there) total += held.at[Held::place(tile.line(cell, 0), column)];
-            totals[(tile.first_total() + group) * filters + first_filter + column] = total;
+            bias_partials[(tile.first_partial() + group) * filters + first_filter + column] = total;
         }
     }
 };

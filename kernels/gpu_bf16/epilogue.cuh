@@ -5,16 +5,17 @@
 //         of(i)               the pixel of this thread's row i of the sums, in an image without borders; -1: none
 //         cell(number)        a Cell of the tile: a pixel, or with WINDOWS=1 a window of 2 x 2 pixels
 //         line(cell, place)   the line of the tile, of those that Tile::m_of gives, that has place 0 to 3 of a cell
-//         first_total()       the row of totals to which the first of 64 of the tile's lines go; 0 for the first tile alone
+//         first_partial()       the row of bias_partials for the first 64 of the lines; 0 for the first tile alone
 // The file that includes this one defines Tile before, a WarpTile (warp_tile.cuh): what a thread keeps of a block's sums.
 #pragma once
 #include "common/vector.cuh"
 
+// 1: results are of windows of 2 x 2 pixels, which a block has whole; 0: of pixels.
 #ifndef WINDOWS
 #define WINDOWS 0
 #endif
 // The four phases of an upsampled image, of which each has filters of its own: 1: apart, a block has pixels of one; 2: in
-// columns, of all four; 0: there are none. See collapsed_weights.cuh.
+// columns, a block has pixels of all four; 0: there are none (conv2d.cu, collapsed_weights.cuh).
 #ifndef PHASES
 #define PHASES 0
 #endif

@@ -100,7 +100,7 @@ struct Rectangle {
         if (TILE_COLUMNS == 16) return cell / 8 * 32 + cell % 8 + place * 8;
         return cell / 4 * 16 + cell % 4 * 2 + place / 2 * 8 + place % 2;
     }
-    __device__ __forceinline__ int first_total() const { return number * (Tile::M / 64); }
+    __device__ __forceinline__ int first_partial() const { return number * (Tile::M / 64); }
 };
 
 using Inner = Columns<0, TILE_COLUMNS>;

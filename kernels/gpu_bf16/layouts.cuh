@@ -1,8 +1,11 @@
-// How a copy in bfloat16 lies in memory: where channel `channel` of pixel number `pixel` is. Eight, from a multiple of 8 on, lie
-// side by side.
+// How a copy in bfloat16 lies in memory: place(pixel, channel) is where a channel of a pixel is. Eight channels, from a multiple
+// of 8 on, lie side by side.
+//
+// A slab is a block of 64 channels of all pixels, as c is one in the layout NCHWc; the last one is filled with zeros.
 #pragma once
 #include "gpu_bf16/rows.cuh"
 
+// The layout of what a launch writes, by the kernel that reads it: 0: InOrder, 1: InSlabs.
 #ifndef IN_SLABS
 #define IN_SLABS 0
 #endif
@@ -27,7 +30,6 @@ struct InSlabs {
     __device__ __forceinline__ int stored() const { return (channels + SLAB - 1) / SLAB * SLAB; }
 };
 
-// What a launch writes is as its reader's kernel wants it: compiled with IN_SLABS=1, in slabs.
 #if IN_SLABS
 using Written = InSlabs;
 #else

@@ -1,4 +1,4 @@
-// The loop of a convolution: with a halo where KERNEL is defined.
+// The loop of a convolution: conv2d_halo.cu's where the launch defines KERNEL, else conv2d.cu's.
 #pragma once
 #ifdef KERNEL
 #include "gpu_bf16/halo.cuh"

@@ -4,8 +4,9 @@
 // so that a convolution asks for no pixel outside them.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, height + 2 padding, width + 2 padding,
-// channels up to the next multiple of 8), zero outside the image and in further channels; totals (splits, channels): the sums of
-// the gradient, not rounded, over the pixels of a split of the rounded image, in order within a thread and then over the threads.
+// channels up to the next multiple of 8), zero outside the image and in further channels; bias_partials (splits, channels): the
+// sums of the gradient, not rounded, over the pixels of a split of the rounded image, first those of a thread in order, then those
+// of the threads.
 // Arrays start at multiples of 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
@@ -39,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) round_image(const float* __res
 
 // pixels, pixels_per_split: of the padded image.
 extern "C" __global__ void __launch_bounds__(256) round_gradient(const float* __restrict__ gradient,
-                                                                 bfloat16* __restrict__ rounded, float* __restrict__ totals,
+                                                                 bfloat16* __restrict__ rounded, float* __restrict__ bias_partials,
                                                                  int pixels, int height, int width, int channels, int padding,
                                                                  int pixels_per_split) {
     constexpr int ACROSS = 8, ROWS = 256 / ACROSS;
@@ -61,5 +62,5 @@ extern "C" __global__ void __launch_bounds__(256) round_gradient(const float* __
     if (threadIdx.x >= ACROSS * CHUNK || channel >= channels) return;
     float sum = 0.0f;
     for (int i = 0; i < ROWS; i++) sum += held[i][threadIdx.x];
-    totals[blockIdx.x * channels + channel] = sum;
+    bias_partials[blockIdx.x * channels + channel] = sum;
 }

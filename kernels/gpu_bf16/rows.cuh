@@ -1,5 +1,5 @@
-// Rows of 64 numbers in bfloat16, as global and shared memory hold them: 128 bytes, whose eight chunks of 16 are swapped by the
-// row's number, so that a chunk of eight neighbouring rows is in eight groups of banks.
+// Rows of 64 numbers in bfloat16, as global and shared memory hold them: 128 bytes in eight chunks of 16. Chunk i of a row is at
+// i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows touches all banks once.
 #pragma once
 #include "gpu_bf16/chunk.cuh"
 

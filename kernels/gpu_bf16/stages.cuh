@@ -41,8 +41,8 @@ struct RowsOfK {
     }
 };
 
-// Where this lane's row of each of a warp's fragments begins: of four 8 x 8 matrices the one that the lane gives a row of has
-// `line` and `k` first.
+// Where in shared memory this lane's row of each of a warp's fragments begins. A fragment is four 8 x 8 matrices, and ldmatrix
+// takes the address of one row of one of them from each lane: `line` and `k` are where that matrix begins.
 template <class Panel>
 struct Fragments {
     static constexpr int SWIZZLES = 4;   // different ones: by the k within a step, or by the fragment where rows are k

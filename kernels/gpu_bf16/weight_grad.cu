@@ -11,11 +11,13 @@
 // in order, 16 products at a time; the splits are added in order. Their number depends on the shape alone: it changes the
 // result's bytes.
 //
-// Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
-// divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
+// Macros:
+//   TILE_M, TILE_N   filters and (tap, channel) columns of a block; WARP_M, WARP_N: those of a warp. Of these, with 128 threads,
+//                    the one that takes the fewest clocks: 128 x 128, 64 x 64 a warp;  64 x 64, 32 x 32;  16 x 128, 16 x 32
+//   WHOLE            1: 64 divides the pixels of y; 0: it does not
+//   WHOLE_ROWS       1: out_width divides 64, so that all steps begin in the same column of y; 0: it does not
 // Launches: block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits), 384 (TILE_M + TILE_N)
-// bytes of dynamic shared memory; 128 threads, in the tile that takes the fewest clocks:
-//   128 x 128, 64 x 64 a warp;  64 x 64, 32 x 32;  16 x 128, 16 x 32, with 384 (64 + TILE_N) bytes
+// bytes of dynamic shared memory, of 16 x 128 384 (64 + TILE_N).
 //
 // Bound: shared memory and tensor cores, as conv2d.cu. In the loop of three steps of the large tile on sm_90 384 of 750
 // instructions are products, in that of 64 x 64 96 of 342, in that of 16 x 128 48 of 348. Every tap copies its pixels of x again.

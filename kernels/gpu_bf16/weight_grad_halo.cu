@@ -10,11 +10,13 @@
 // of the squares that cover the images' parts of y, row by row, in order, a row of two squares at a time; beyond y dy is 0. The
 // number of splits depends on the shape alone.
 //
-// Compiled with TILE_M x TILE_N, the filters and channels of a block, WARP_M x WARP_N, those of a warp, KERNEL, 2 or 3, and
-// WHOLE: whether squares end with the images and come in twos.
+// Macros:
+//   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that takes the fewest clocks of
+//                    64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
+//   KERNEL           rows and columns of a filter: 2 or 3
+//   WHOLE            1: squares end with the images and come in twos; 0: not all do
 // Launches: block (threads of the tile), grid (channels / TILE_N, ceil(filters / TILE_M), splits), 512 ((KERNEL + 7)^2 + 64)
-// bytes of dynamic shared memory, two steps, in the tile that takes the fewest clocks:
-//   64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
+// bytes of dynamic shared memory, two steps.
 //
 // Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take 2,304 clocks; 184 KB are read as
 // fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152. In

@@ -9,12 +9,14 @@
 // filters. In slabs the copy is (ceil(channels / 64), kernel, kernel, rows, 64) with filters and zeros as rows, and flipped
 // (ceil(filters / 64), kernel, kernel, rows, 64) with channels and zeros as rows; chunks of eight are swapped by the row's number
 // (layouts.cuh); rows are a multiple of 64.
-// table int64, as common/update.cuh has it, and in each row: the addresses of the copy and of the flipped one (0 where there is
-// none), for a parameter with copies its filters, taps and channels, and the rows of a tap in slabs of the copy and of the
-// flipped one (0 where they are in no slabs), and where its gradient is in parts their number and the elements from one to the
-// next: those of weight_grad.cu, or of a bias the rows of totals; and the form of the copies of a 3x3 weight behind an upsampling
-// (collapsed_weights.cuh), of which the copy has the phases, the flipped one (channels, 4, 4, filters) the collapsed taps, of
-// which the gradient's parts are too.
+// table int64, as common/update.cuh has it, and in each row, by the names in MoreWords:
+//   COPY, FLIPPED               addresses of the copy and of the flipped one; 0 where there is none
+//   FILTERS, TAPS, CHANNELS     of a parameter with copies
+//   COPY_ROWS, FLIPPED_ROWS     rows of a tap where they are in slabs, else 0
+//   PARTS, APART                number of the gradient's parts and elements from one to the next: weight_grad.cu's, or of a bias
+//                               the rows of bias_partials; 0 where the gradient is whole
+//   FORM                        a CollapsedForm, of a 3x3 weight behind an upsampling (collapsed_weights.cuh): the copy has the
+//                               phases, the flipped one (channels, 4, 4, filters) the collapsed taps, as the gradient's parts
 // learning_rates, counters, clip and weight_decay: as gpu_opt_v1/update.cu.
 //
 // Launches: block (256), grid: the sum over the parameters of ceil(elements / 256), a thread an element in order; with
@@ -28,7 +30,7 @@
 #include "common/update.cuh"
 #include "gpu_bf16/collapsed_weights.cuh"
 #include "gpu_bf16/layouts.cuh"
-#include "gpu_bf16/totals.cuh"
+#include "gpu_bf16/bias_partials.cuh"
 
 enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS, COPY_ROWS, FLIPPED_ROWS, PARTS, APART, FORM };
 constexpr int SIDE = 16;

@@ -83,7 +83,7 @@ struct Lines {
         return {of_all < pixels / CELL_LINES, of_rows / down, of_rows % down * SPREAD + row, of_all % across * SPREAD + column};
     }
     static __device__ __forceinline__ int line(int cell, int place) { return CELL_LINES * cell + place; }
-    __device__ __forceinline__ int first_total() const { return first / 64; }
+    __device__ __forceinline__ int first_partial() const { return first / 64; }
 };
 
 // A block's part of the convolution of x with weight; result: what becomes of its sums. With phases apart, that of phase (p, q)

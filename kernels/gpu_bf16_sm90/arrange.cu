@@ -5,9 +5,9 @@
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); slabs bfloat16 (ceil(channels / 64), batch, height + 2 padding,
 // width + 2 padding, 64), zero outside the image and in further channels. steps bfloat16 (ceil(channels / 64), pixels up to a
-// multiple of 64, 64): the gradient without a border. totals (splits, channels): the sums of the gradient, not rounded, over the
-// pixels of a split of the slabs, in order within a thread and then over the threads. Channels of x are a multiple of 8; arrays
-// start at multiples of 16 bytes.
+// multiple of 64, 64): the gradient without a border. bias_partials (splits, channels): the sums of the gradient, not rounded,
+// over the pixels of a split of the slabs, first those of a thread in order, then those of the threads. Channels of x are a
+// multiple of 8; arrays start at multiples of 16 bytes.
 // Launches: arrange_image         block (256), grid (ceil(chunks of slabs / 256))
 //           arrange_gradient      block (256), grid (splits, ceil(channels / 64))
 //
@@ -46,8 +46,9 @@ extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __r
 // A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the padded image; without padding
 // there are no slabs. step_pixels: of steps.
 extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
-    const float* __restrict__ gradient, bfloat16* __restrict__ slabs, bfloat16* __restrict__ steps, float* __restrict__ totals,
-    int pixels, int height, int width, int channels, int padding, int pixels_per_split, int step_pixels) {
+    const float* __restrict__ gradient, bfloat16* __restrict__ slabs, bfloat16* __restrict__ steps,
+    float* __restrict__ bias_partials, int pixels, int height, int width, int channels, int padding, int pixels_per_split,
+    int step_pixels) {
     constexpr int ROWS = 256 / CHUNKS;
     __shared__ __align__(16) float held[ROWS][SLAB];
     int slab = blockIdx.y, chunk_number = threadIdx.x % CHUNKS, channel = slab * SLAB + chunk_number * CHUNK;
@@ -76,5 +77,5 @@ extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
     if (threadIdx.x >= SLAB || channel >= channels) return;
     float sum = 0.0f;
     for (int i = 0; i < ROWS; i++) sum += held[i][threadIdx.x];
-    totals[blockIdx.x * channels + channel] = sum;
+    bias_partials[blockIdx.x * channels + channel] = sum;
 }

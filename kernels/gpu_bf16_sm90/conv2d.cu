@@ -11,7 +11,8 @@
 // out_height, out_width, filters) with out_height = (height - kernel) / stride + 1. Arrays start at multiples of 16 bytes.
 // Every sum is in the order slab, tap row, tap column, channel, 16 products at a time, with any tile.
 //
-// Compiled with TILE_M x TILE_N, the pixels and filters of a block, of which `together` pixels are used: TILE_M here.
+// Macros: TILE_M, TILE_N: pixels and filters of a block, 128 x 256, 128 x 128 or 64 x 64. A block uses `together` of its pixels,
+//         here all.
 // Launches: block (2 TILE_M + 128: warpgroups of 64 pixels, and one whose first thread copies), grid (ceil(pixels / together)
 //           ceil(filters / TILE_N)), STAGES 128 TILE_N + 256 rows + 96 bytes of dynamic shared memory; rows: image pixels, a
 //           multiple of 8, that the windows of a block's pixels span at most, counted from a multiple of 8 on

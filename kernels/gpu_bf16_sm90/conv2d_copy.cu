@@ -2,9 +2,11 @@
 //
 // Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_bf16/conv2d_copy.cu is from gpu_bf16/conv2d.cu.
 //
-// Layouts: as conv2d.cu; copy as gpu_bf16/conv2d_copy.cu's, or compiled with IN_SLABS=1 slabs of the same image, as x is.
+// Layouts: as conv2d.cu; copy as gpu_bf16/conv2d_copy.cu's.
 //
-// Compiled and launched as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (gpu_bf16/copies.cuh).
+// Macros: those of conv2d.cu, and IN_SLABS as in gpu_bf16/conv2d_copy.cu: 0, the default: copy is as gpu_bf16 reads it; 1: it is
+//         in slabs, as x is.
+// Launches: as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (gpu_bf16/copies.cuh).
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 4.3 MB): memory, 1 us.

@@ -1,13 +1,13 @@
 // The gradient of a convolution with stride 1 with respect to its input, as the next layer's backward pass reads it: copies in
-// bfloat16 and totals, behind the ReLU that made the input.
+// bfloat16, and partial sums of a bias gradient, both behind the ReLU that made the input.
 //
 // Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_bf16/conv2d_gradient.cu is from gpu_bf16/conv2d.cu.
 //
 // Layouts: dy and flipped: as x and weight of conv2d.cu, which computes dx (batch, out_height, out_width, filters) from them; kept:
-// slabs of the convolution's input with a border of kept_padding. rounded, steps and totals as gpu_bf16/conv2d_gradient.cu's; a
-// total is over 64 lines of a tile.
+// slabs of the convolution's input with a border of kept_padding. rounded, steps and bias_partials as
+// gpu_bf16/conv2d_gradient.cu's, of the tiles here.
 //
-// Compiled and launched as conv2d_copy.cu.
+// Macros, launches: those of conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 <- 128 filters, 3x3 (1.2 GFLOP, 5.6 MB): memory, 1.3 us, tensor cores 1.2.
@@ -17,9 +17,9 @@
 
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_gradient(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ totals,
+    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials,
     int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
     int rows, int together, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
-             ToGradient<InSlabs>{kept, rounded, steps, totals, nullptr, pixels, step_rows, relu, kept_padding, padding});
+             ToGradient<InSlabs>{kept, rounded, steps, bias_partials, nullptr, pixels, step_rows, relu, kept_padding, padding});
 }

@@ -1,7 +1,7 @@
 // As conv2d_gradient.cu, for an input that a 2x2 max-pool made: the gradient is that of the image before pooling.
 //
 // Layouts: as conv2d_gradient.cu; index, rounded and steps as gpu_bf16/conv2d_gradient_pool.cu's.
-// Compiled and launched as conv2d_gradient.cu.
+// Macros, launches: those of conv2d_gradient.cu.
 //
 // Bound: memory, and as conv2d.cu.
 // Predicted, not measured, for 64 images of 16x16x256 <- 128 filters, 3x3 (9.7 GFLOP, 54.5 MB): memory, 12.7 us, tensor cores
@@ -12,10 +12,10 @@
 
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_gradient_pool(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ totals,
+    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials,
     const unsigned char* __restrict__ index,
     int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
     int rows, int together, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
-             ToGradient<InSlabs>{kept, rounded, steps, totals, index, pixels, step_rows, relu, kept_padding, padding});
+             ToGradient<InSlabs>{kept, rounded, steps, bias_partials, index, pixels, step_rows, relu, kept_padding, padding});
 }

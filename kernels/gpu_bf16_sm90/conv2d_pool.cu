@@ -4,7 +4,8 @@
 //
 // Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as gpu_bf16/conv2d_pool.cu's.
 //
-// Compiled with WINDOWS=1, and launched as conv2d_copy.cu with a multiple of 2 out_width as `together`.
+// Macros: those of conv2d_copy.cu, and WINDOWS=1: results are of windows of 2 x 2 pixels (gpu_bf16/epilogue.cuh).
+// Launches: as conv2d_copy.cu, with a multiple of 2 out_width as `together`.
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP, 13.4 MB): tensor cores, 9.8 us, memory

@@ -100,7 +100,7 @@ struct Neighbours {
         int across = width / 2;
         return (cell / across * 2 + place / 2) * width + cell % across * 2 + place % 2;
     }
-    __device__ __forceinline__ int first_total() const { return number * (Tile::M / 64); }
+    __device__ __forceinline__ int first_partial() const { return number * (Tile::M / 64); }
 };
 
 // Of a launch. padded_filters: rows of a tap in weight; image_pixels: those of all images, border included; rows: of a block's

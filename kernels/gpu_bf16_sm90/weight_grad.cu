@@ -9,8 +9,10 @@
 // kernel, channels). A split sums steps_per_split steps of 64 pixels of y, in order, 16 products at a time. Their number depends
 // on the shape alone: it changes the result's bytes.
 //
-// Compiled with TILE_N, the filters of a block, 64 or 128, KERNEL, rows and columns of a filter, at most 4, and
-// WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
+// Macros:
+//   TILE_N       filters of a block: 64 or 128
+//   KERNEL       rows and columns of a filter: 1 to 4
+//   WHOLE_ROWS   1: out_width divides 64, so that all steps begin in the same column of y; 0: it does not
 // Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first thread copies), grid (KERNEL slabs:
 //           rows of taps, ceil(filters / TILE_N), splits), STAGES (128 TILE_N / 64 * 64 + 128 rows) + 16 STAGES bytes of dynamic
 //           shared memory; rows: image pixels, a multiple of 8, that the windows of a step's pixels span at most in one row of

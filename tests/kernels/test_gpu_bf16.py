@@ -20,11 +20,12 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
+from ladder.rungs import bfloat16_launches as launches
 from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
 from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STAGES, STEP, WINDOWS
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
-from ladder.training import parity, plan, recompute
+from ladder.training import parity, recompute
 from rounded_copies import (
     check_features,
     check_products,
@@ -76,18 +77,18 @@ def test_copies_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
     x.flat[:2] = np.inf, np.nan
     wanted = padded(to_bfloat16(x), padding)
     assert np.array_equal(numbers(rounded_input(x, padding)), wanted, equal_nan=True)
-    copy, totals = rounded_gradient(x[..., 8:].copy(), padding)
+    copy, partials = rounded_gradient(x[..., 8:].copy(), padding)
     assert np.array_equal(numbers(copy), wanted[..., 8:])
-    error = np.abs(totals.sum(axis=0, dtype=float) - x[..., 8:].sum(axis=(0, 1, 2), dtype=float))
+    error = np.abs(partials.sum(axis=0, dtype=float) - x[..., 8:].sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(x[..., 0].size) * np.abs(x[..., 8:]).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
 @pytest.mark.parametrize("channels", [1, 3, 20, 67])
 def test_channels_of_a_gradient_are_filled_with_zeros(channels):
     dy = normal(3, 9, 8, channels)
-    copy, totals = rounded_gradient(dy, 2)
+    copy, partials = rounded_gradient(dy, 2)
     assert np.array_equal(numbers(copy), padded(to_bfloat16(dy), 2))
-    error = np.abs(totals.sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
+    error = np.abs(partials.sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
@@ -122,7 +123,7 @@ def test_the_update_is_gpu_opt_v1s_and_leaves_copies_of_the_new_weights(rule):
     one, of_one = copies_of("one.weight", SIZES["one.weight"], flip=False)
     first, of_first = copies_of("first.weight", SIZES["first.weight"], flip=False)
     wanted = updated(gpu_opt_v1.update, {})
-    found = updated(gpu_bf16.update, {**both, **one, **first}, copies={**of_both, **of_one, **of_first})
+    found = updated(launches.update, {**both, **one, **first}, copies={**of_both, **of_one, **of_first})
     for role, value in wanted.items():
         assert found[role].tobytes() == value.tobytes(), role
     assert_copied(found, {"both.weight": both, "one.weight": one, "first.weight": first})
@@ -138,25 +139,25 @@ def assert_copied(weights, copies_by_name):
 @pytest.mark.parametrize("shape", [(2, 9, 11, 3, 40, 3, 1), (3, 8, 8, 64, 20, 2, 1), (2, 9, 11, 1, 8, 3, 1)], ids=str)
 def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(shape):
     conv = Convolution(shape, normal)
-    dy, totals = rounded_gradient(conv.dy, 1)
-    totals = np.concatenate(21 * [totals + normal(*totals.shape)])   # more rows than threads add
-    reads = {"x": rounded_input(conv.x, conv.padding), "dy": dy, "totals": totals}
+    dy, partials = rounded_gradient(conv.dy, 1)
+    partials = np.concatenate(21 * [partials + normal(*partials.shape)])   # more rows than threads add
+    reads = {"x": rounded_input(conv.x, conv.padding), "dy": dy, "bias_partials": partials}
     slide = {"stride": 1, "padding": 1, "kernel": conv.kernel}
     whole = {"dweight": poisoned(conv.weight.shape), "dbias": poisoned(conv.bias.shape)}
-    run_step(gpu_bf16.weight_grad, reads, whole, **slide)
-    error = np.abs(whole["dbias"] - totals.sum(axis=0, dtype=float))
-    assert (error <= gamma(len(totals)) * np.abs(totals).sum(axis=0, dtype=float)).all()
-    split, weights = gpu_bf16.parts_of(reads["x"].shape, shape[4], conv.kernel, 1)[2]
+    run_step(launches.weight_grad, reads, whole, **slide)
+    error = np.abs(whole["dbias"] - partials.sum(axis=0, dtype=float))
+    assert (error <= gamma(len(partials)) * np.abs(partials).sum(axis=0, dtype=float)).all()
+    split, weights = bfloat16_tiles.weight_split(reads["x"].shape, shape[4], conv.kernel, 1)[2]
     assert split > 1
     parts = poisoned((split, weights))
-    run_step(gpu_bf16.weight_grad, reads, {"parts": parts}, **slide)
+    run_step(launches.weight_grad, reads, {"parts": parts}, **slide)
     found = []
     for gradients in ({"w": ("dweight", whole["dweight"], False), "b": ("dbias", whole["dbias"], False)},
-                      {"w": ("parts", parts, True), "b": ("totals", totals, True)}):
+                      {"w": ("parts", parts, True), "b": ("bias_partials", partials, True)}):
         copies, of_w = copies_of("w", conv.weight.shape, flip=shape[3] > 8)
         writes = {"w": conv.weight.copy(), "b": conv.bias.copy(), **copies}
         given = {buffer: array for buffer, array, _ in gradients.values()}
-        run_step(gpu_bf16.update, {**given, "learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)}, writes,
+        run_step(launches.update, {**given, "learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)}, writes,
                  operation="sgd_update", weight_decay=0.0, clip=0.0, copies=of_w,
                  gradients={name: Gradient(buffer, in_parts) for name, (buffer, _, in_parts) in gradients.items()})
         assert_copied(writes, {"w": copies})
@@ -166,7 +167,7 @@ def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(
 
 def forward(conv, relu, tile=None):
     y = poisoned(conv.output)
-    run_step(lambda step, build: gpu_bf16.forward(step, build, tile),
+    run_step(lambda step, build: launches.forward(step, build, tile),
              {"x": rounded_input(conv.x, conv.padding), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}, {"y": y},
              stride=conv.stride, relu=relu)
     return y
@@ -174,7 +175,7 @@ def forward(conv, relu, tile=None):
 
 def input_grad(conv, tile=None):
     dx, padding = poisoned(conv.x.shape), conv.kernel - 1 - conv.padding
-    run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+    run_step(lambda step, build: launches.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, padding)[0], "flipped": rounded_weight(conv.weight)[1],
               "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx}, stride=1)
     return dx
@@ -183,10 +184,10 @@ def input_grad(conv, tile=None):
 def weight_grad(conv, tile=None):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
-    dy, totals = rounded_gradient(conv.dy, padding)
-    run_step(lambda step, build: gpu_bf16.weight_grad(step, build, tile),
-             {"x": rounded_input(conv.x, conv.padding), "dy": dy, "totals": totals}, {"dweight": dweight, "dbias": dbias},
-             stride=conv.stride, padding=padding, kernel=conv.kernel)
+    dy, partials = rounded_gradient(conv.dy, padding)
+    run_step(lambda step, build: launches.weight_grad(step, build, tile),
+             {"x": rounded_input(conv.x, conv.padding), "dy": dy, "bias_partials": partials},
+             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
     return dweight, dbias
 
 
@@ -307,56 +308,6 @@ def test_a_square_beyond_the_edges_of_its_image_takes_nothing_from_the_next_one(
     assert np.array_equal(weight_grad(conv, MANY_3)[0], found)
 
 
-# (batch, height, width of y, channels, filters, kernel, stride): tile. The autoencoder's, then those without a halo.
-CHOSEN = {
-    (64, 16, 16, 256, 128, 3, 1): WIDEST,
-    (64, 8, 8, 128, 128, 3, 1): NARROW,
-    (64, 16, 16, 128, 256, 3, 1): WIDEST,
-    (64, 32, 32, 256, 3, 3, 1): FEW,
-    (64, 32, 32, 8, 256, 3, 1): LARGE,
-    (64, 16, 16, 64, 128, 1, 1): LARGE,
-    (64, 8, 8, 128, 128, 3, 2): SQUARE,
-    (64, 4, 4, 512, 512, 3, 1): SQUARE,
-    (64, 32, 32, 48, 16, 3, 1): FEW_COLUMNS,
-    (64, 16, 16, 64, 128, 7, 1): LARGE,
-    (64, 16, 16, 128, 128, 5, 1): LARGE,
-    (64, 16, 16, 64, 16, 5, 1): FEW,
-    (64, 14, 14, 64, 64, 3, 1): TALL,
-    (64, 28, 28, 64, 64, 3, 1): TALL,
-    (16, 8, 8, 64, 64, 2, 1): NARROW,
-}
-
-
-@pytest.mark.parametrize("shape", CHOSEN, ids=str)
-def test_the_tile_of_the_fewest_clocks_is_chosen_by_shape(shape):
-    assert bfloat16_tiles.pixel_tile(bfloat16_tiles.Sums(*shape)) == CHOSEN[shape]
-
-
-# (batch, height, width of y, channels, filters, kernel, stride): tile, splits, steps of one. The autoencoder's, then others.
-OF_WEIGHTS = {
-    (64, 32, 32, 256, 3, 3, 1): (FEW_3, 32, 16),
-    (64, 16, 16, 128, 256, 3, 1): (MANY_3, 16, 8),
-    (64, 16, 16, 256, 128, 3, 1): (MANY_3, 16, 8),
-    (64, 8, 8, 128, 128, 3, 1): (MANY_3, 11, 3),
-    (64, 32, 32, 8, 256, 3, 1): (LARGE, 64, 16),
-    (64, 16, 16, 128, 128, 1, 1): (LARGE, 64, 4),
-    (64, 16, 16, 128, 128, 3, 2): (LARGE, 14, 19),
-    (64, 7, 7, 512, 512, 3, 1): (MANY_3, 2, 16),
-    (64, 16, 16, 40, 128, 3, 1): (LARGE, 43, 6),
-    (64, 16, 16, 40, 3, 3, 1): (FEW_ROWS, 43, 6),
-    (64, 2, 2, 512, 512, 3, 1): (LARGE, 1, 4),
-    (64, 16, 16, 40, 40, 1, 1): (SQUARE, 128, 2),
-    (64, 8, 8, 128, 64, 2, 1): (MANY_2, 16, 2),
-}
-
-
-@pytest.mark.parametrize("shape", OF_WEIGHTS, ids=str)
-def test_a_weight_gradients_tile_and_splits_take_the_fewest_clocks(shape):
-    sums_of = bfloat16_tiles.Sums(*shape)
-    tile = bfloat16_tiles.weight_tile(sums_of)
-    assert (tile, *bfloat16_tiles.split(tile, sums_of)) == OF_WEIGHTS[shape]
-
-
 # (batch, height, width, channels, filters, kernel, padding), stride, of convolutions whose reader takes a copy with a border of
 # the last number
 READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 9, 12, 40, 40, 2, 0), 1, 1),
@@ -387,7 +338,7 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(case, tile):
     conv = with_a_nan(Convolution(shape, normal, stride))
     for relu in (True, False):
         copy = with_border(conv.dy, padding)
-        run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy}, stride=stride,
+        run_step(lambda step, build: launches.forward(step, build, tile), operands(conv), {"copy": copy}, stride=stride,
                  relu=relu, padding=padding)
         y = forward(conv, relu, tile)
         assert np.isnan(y).any() and copy.tobytes() == copied(y, padding).tobytes()
@@ -403,7 +354,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(case, tile, val
     index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
     for relu in (True, False):
         copy = with_border(pooled, padding)
-        run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy, "index": found},
+        run_step(lambda step, build: launches.forward(step, build, tile), operands(conv), {"copy": copy, "index": found},
                  stride=stride, relu=relu, padding=padding)
         run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, relu, tile)}, {"y": pooled, "index": index},
                  ("forward",), "maxpool2d_forward", window=2, stride=2, padding=0)
@@ -417,7 +368,7 @@ GIVEN_BACK_BY_TILE = [*((case, tile) for case in GIVEN_BACK for tile in (SQUARE,
 
 
 def led_back(conv, relu, padding, tile, kind):
-    """(copy, totals, float32 gradient of the value, which separate launches give) of the value that a convolution read.
+    """(copy, partials, float32 gradient of the value, which separate launches give) of the value that a convolution read.
 
     kind: of the layer between: '' or 'maxpool2d', where conv.x is what it put out.
     """
@@ -431,13 +382,13 @@ def led_back(conv, relu, padding, tile, kind):
     else:
         wanted = np.where(values > 0, dx, np.float32(0)) if relu else dx
     shape = bfloat16_tiles.Sums(batch, height, width, conv.dy.shape[3], channels, conv.kernel, 1)
-    totals = poisoned((bfloat16_tiles.totals_of(tile, shape), channels))
+    partials = poisoned((bfloat16_tiles.rows_of_partials(shape, tile), channels))
     copy = with_border(wanted, padding)
-    run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+    run_step(lambda step, build: launches.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding)[0], "flipped": rounded_weight(conv.weight)[1],
-              "kept": kept, **({"index": index} if kind == "maxpool2d" else {})}, {"rounded": copy, "totals": totals},
+              "kept": kept, **({"index": index} if kind == "maxpool2d" else {})}, {"rounded": copy, "bias_partials": partials},
              stride=1, relu=relu, kept_padding=conv.padding, padding=padding)
-    return copy, totals, wanted
+    return copy, partials, wanted
 
 
 @pytest.mark.parametrize("kind", ["", "maxpool2d"])
@@ -480,32 +431,6 @@ def test_a_pooling_that_no_convolution_reads_is_whole(network, until):
     check_features(RUNG, network, until)
 
 
-def test_copies_are_made_of_what_is_read_again():
-    """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use.
-
-    Convolutions write the copies of those that follow them, and the gradients of those before, but for strided ones, and
-    through upsamplings if taps are collapsed.
-    """
-    def entries(made):
-        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches
-                if step.layer and launch.source.startswith("gpu_bf16/") and "weight_grad" not in launch.source} | {
-            name for name, buffer in made.buffers.items() if buffer.kind == "copy"}
-
-    settings = {"network": zoo.WIDE, "variant": RUNG, "batch_size": 2, "multipliers": PRECISIONS["bfloat16"]}
-    dataset = plan.Dataset(4, "uint8")
-    trained = entries(plan.training_plan(plan.Settings(**settings), dataset, plan.Length(1, 1)))
-    frozen = entries(plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)))
-    inferred = entries(plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"]))
-    copies = {("a", "round_image"), *((layer, "conv2d_copy") for layer in "cde"), ("e_up", "conv2d"), ("b", "conv2d"),
-              ("c", "round_image"), *(f"{layer}.weight.bfloat16" for layer in "abcdef")}
-    alone = {("a", "conv2d"), ("b", "round_image"), ("a", "round_gradient"), ("b", "round_gradient"), ("c", "conv2d"),
-             "c.weight.flipped"}
-    assert inferred == copies | {("a", "conv2d_pool")}
-    assert frozen == inferred | {("f", "round_gradient"), *((layer, "conv2d_gradient") for layer in ("d", "e", "e_up")),
-                                 *(f"{layer}.weight.flipped" for layer in "def")}
-    assert trained == frozen - {("a", "conv2d_pool")} | alone
-
-
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_bf16/")}
 BOTH = False, True
@@ -533,7 +458,7 @@ for _tile, _kernel in itertools.product(RECTANGLES, bfloat16_tiles.HALO_KERNELS)
             if _source.startswith("gpu_bf16/conv2d_"):
                 EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
 # Behind an upsampling: phases apart are windows of 2x2, in columns of 3x3.
-APART, IN_COLUMNS = gpu_bf16.PHASES_APART, gpu_bf16.PHASES_IN_COLUMNS
+APART, IN_COLUMNS = launches.PHASES_APART, launches.PHASES_IN_COLUMNS
 for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, bfloat16_tiles.PIXEL_TILES, RECTANGLES),
                                                     (IN_COLUMNS, 3, (FEW_COLUMNS, SQUARE), (FEW,))):
     _flags = {"PHASES": (_phases,)}
@@ -550,23 +475,6 @@ for _tile in WINDOWS:
 # lines there is less to multiply than to load.
 SHARES = {LARGE: 0.50, SQUARE: 0.27, FEW_COLUMNS: 0.16, FEW_ROWS: 0.12,
           WIDEST: 0.58, TALL: 0.47, NARROW: 0.38, FEW: 0.38, MANY_3: 0.55, FEW_3: 0.27}
-
-
-def test_what_only_a_convolution_on_copies_reads_is_written_for_it_alone():
-    made = training_plan(RUNG, zoo.DEEP, batch=2)
-    assert [(step.layer, launch.entry) for step in made.steps for launch in step.launches
-            if launch.source.startswith("gpu_bf16/") and step.layer and "weight_grad" not in launch.source] == [
-        ("a", "round_image"), ("a", "conv2d_copy"), ("b", "conv2d_pool"), ("c", "conv2d_copy"), ("c_up", "conv2d"),
-        ("d", "round_gradient"), ("c_up", "conv2d_gradient"), ("c", "conv2d_gradient_pool"), ("b", "conv2d_gradient")]
-    unstored = {"a_relu", "b_relu", "b_pool", "c_relu", "c_up"}
-    assert not (unstored | {f"{name}.gradient" for name in unstored}) & made.buffers.keys()
-
-
-def test_the_autoencoders_convolutions_have_copies():
-    layers = {step.layer for step in PLAN.steps if step.operation.startswith("rounded_conv2d_")}
-    assert layers == {"enc1", "enc2", "dec1"}
-    assert {step.layer for step in PLAN.steps if step.operation.startswith("rounded_collapsed_conv2d_")} == {
-        "dec1_up", "dec2_up"}
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -685,11 +593,12 @@ def launched_on_zeros(file):
     conv = Convolution((8 if file == SQUARED else 1, 8, 8, 256 if file != SQUARED else 64, 64, 3, 1),
                        lambda *size, seed=0: np.zeros(size, np.float32))
     if file == SQUARED:
-        dy, totals = rounded_gradient(conv.dy, 1)
-        reads, writes = {"x": rounded_input(conv.x, 1), "dy": dy, "totals": totals}, {"parts": poisoned((1, conv.weight.size))}
-        (launch,) = run_step(gpu_bf16.weight_grad, reads, writes, (), stride=1, padding=1, kernel=3)
+        dy, partials = rounded_gradient(conv.dy, 1)
+        reads = {"x": rounded_input(conv.x, 1), "dy": dy, "bias_partials": partials}
+        writes = {"parts": poisoned((1, conv.weight.size))}
+        (launch,) = run_step(launches.weight_grad, reads, writes, (), stride=1, padding=1, kernel=3)
     else:
         reads, writes = operands(conv), {"y": poisoned(conv.output)}
-        (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else SQUARE), reads,
+        (launch,) = run_step(lambda step, build: launches.forward(step, build, NARROW if file == HALO else SQUARE), reads,
                              writes, (), stride=1, relu=False)
     return launch, {**reads, **writes}

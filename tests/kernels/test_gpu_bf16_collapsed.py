@@ -10,7 +10,9 @@ import references
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
+from ladder.rungs import bfloat16_launches as launches
+from ladder.rungs import bfloat16_tiles, gpu_opt_v1
+from ladder.rungs.bfloat16_packing import PHASE_WEIGHTS
 from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
 from ladder.rungs.patterns import Gradient
 from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
@@ -50,11 +52,11 @@ class Collapsed:
         self.bias = values(self.filters, seed=2)
         self.dy = values(batch, 2 * self.height, 2 * self.width, self.filters, seed=3)
 
-    def copies(self, wanted=True):
+    def copies(self):
         """{role: copy} of the weight."""
-        shapes = gpu_bf16._copies_of_collapsed(self.weight.shape, wanted)
+        shapes = PHASE_WEIGHTS.weight(self.weight.shape)
         copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
-        run_step(gpu_bf16.copy_weights, {"w": self.weight}, copies, copies={"w": {role: f"w.{role}" for role in shapes}})
+        run_step(launches.copy_weights, {"w": self.weight}, copies, copies={"w": {role: f"w.{role}" for role in shapes}})
         return {role: copies[f"w.{role}"] for role in shapes}
 
     def taps(self):
@@ -68,28 +70,28 @@ class Collapsed:
         if "padding" in attributes:
             padding = attributes["padding"]
             writes = {"copy": poisoned((shape[0], shape[1] + 2 * padding, shape[2] + 2 * padding, shape[3]), np.uint16)}
-        run_step(lambda step, build: gpu_bf16.collapsed_forward(step, build, tile),
+        run_step(lambda step, build: launches.collapsed_forward(step, build, tile),
                  {"x": rounded_input(self.x, 1), "weight": self.copies()["bfloat16"], "bias": self.bias}, writes,
                  **{"relu": False, **attributes})
         return next(iter(writes.values()))
 
     def input_grad(self, tile=None):
         dx = poisoned(self.x.shape)
-        run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+        run_step(lambda step, build: launches.input_grad(step, build, tile),
                  {"dy": rounded_gradient(self.dy, 1)[0], "flipped": self.copies()["flipped"],
                   "zeros": np.zeros(self.channels, np.float32)}, {"dx": dx}, stride=2)
         return dx
 
     def weight_grad(self, tile=None):
         dweight, dbias = poisoned(self.weight.shape), poisoned(self.bias.shape)
-        run_step(lambda step, build: gpu_bf16.collapsed_weight_grad(step, build, tile), self.operands(),
+        run_step(lambda step, build: launches.collapsed_weight_grad(step, build, tile), self.operands(),
                  {"dweight": dweight, "dbias": dbias})
         return dweight, dbias
 
     def operands(self):
         """Of the weight gradient."""
-        dy, totals = rounded_gradient(self.dy, 1)
-        return {"x": rounded_input(self.x, 1), "dy": dy, "totals": totals}
+        dy, partials = rounded_gradient(self.dy, 1)
+        return {"x": rounded_input(self.x, 1), "dy": dy, "bias_partials": partials}
 
 
 @pytest.mark.usefixtures("sums")
@@ -148,7 +150,6 @@ def test_images_have_no_part_in_one_another():
 def test_copies_have_the_phases_and_the_collapsed_taps(shape):
     conv = Collapsed(shape, normal)
     taps, found = conv.taps(), {role: numbers(copy) for role, copy in conv.copies().items()}
-    assert conv.copies(wanted=False).keys() == {"bfloat16"}
     channels, filters, size = conv.channels, conv.filters, found["bfloat16"].shape[1]
     assert size == (3 if 4 * filters <= 16 else 2)
     assert np.array_equal(found["flipped"][..., :filters], taps) and not found["flipped"][..., filters:].any()
@@ -176,13 +177,13 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
     dx, kept = conv.input_grad(tile), np.maximum(conv.x, 0)
     wanted = np.where(kept > 0, dx, np.float32(0)) if relu else dx
     sizes = bfloat16_tiles.Sums(*conv.x.shape[:3], conv.filters, conv.channels, 4, 2)
-    totals = poisoned((bfloat16_tiles.totals_of(tile, sizes), conv.channels))
+    partials = poisoned((bfloat16_tiles.rows_of_partials(sizes, tile), conv.channels))
     copy = poisoned(copied(wanted, 2).shape, np.uint16)
-    run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+    run_step(lambda step, build: launches.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, 1)[0], "flipped": conv.copies()["flipped"], "kept": rounded_input(kept, 1)},
-             {"rounded": copy, "totals": totals}, stride=2, relu=relu, kept_padding=1, padding=2)
+             {"rounded": copy, "bias_partials": partials}, stride=2, relu=relu, kept_padding=1, padding=2)
     assert copy.tobytes() == copied(wanted, 2).tobytes()
-    error = np.abs(totals.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+    error = np.abs(partials.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
@@ -194,10 +195,10 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
     conv = Collapsed(shape, normal)
     biases = normal(600, seed=8)
     reads, whole = conv.operands(), dict(zip(("dweight", "dbias"), conv.weight_grad(), strict=True))
-    size = gpu_bf16.COLLAPSED_COPIES.of_parts(reads["x"].shape, reads["dy"].shape, None)
+    size = PHASE_WEIGHTS.weight_parts(reads["x"].shape, reads["dy"].shape, None)
     assert size[0] > 1
     parts = poisoned(size)
-    run_step(gpu_bf16.collapsed_weight_grad, reads, {"parts": parts})
+    run_step(launches.collapsed_weight_grad, reads, {"parts": parts})
     averages = {f"{name}.{average}": np.abs(normal(*values.shape, seed=7)) for average in AVERAGES[rule]
                 for name, values in (("b", biases), ("w", conv.weight))}
     given = {"weight_decay": 0.125, "clip": 0.5, **({"momentum": 0.5} if rule == "momentum" else {})}
@@ -205,17 +206,17 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
 
     def updated(function, gradient, in_parts, copies):
         writes = {name: value.copy() for name, value in {"b": biases, "w": conv.weight, **averages}.items()} | copies
-        names = {"w": {role: f"w.{role}" for role in gpu_bf16._copies_of_collapsed(conv.weight.shape, True)}}
+        names = {"w": {role: f"w.{role}" for role in PHASE_WEIGHTS.weight(conv.weight.shape)}}
         run_step(function, {"gradient": gradient, **control}, writes, operation=f"{rule}_update", **given,
                  **({"copies": names} if copies else {}), gradients={"b": Gradient("db"), "w": Gradient("gradient", in_parts)})
         return writes
 
     def copies():
-        shapes = gpu_bf16._copies_of_collapsed(conv.weight.shape, True)
+        shapes = PHASE_WEIGHTS.weight(conv.weight.shape)
         return {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
 
     wanted = updated(gpu_opt_v1.update, whole["dweight"], False, {})
-    for found in (updated(gpu_bf16.update, whole["dweight"], False, copies()), updated(gpu_bf16.update, parts, True, copies())):
+    for found in (updated(launches.update, whole["dweight"], False, copies()), updated(launches.update, parts, True, copies())):
         for name, value in wanted.items():
             assert found[name].tobytes() == value.tobytes(), name
         after = Collapsed(shape, normal)

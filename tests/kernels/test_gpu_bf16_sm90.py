@@ -19,8 +19,10 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import layers as kinds
 from ladder.network import networks
 from ladder.network.layers import conv2d, upsample2d
-from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
+from ladder.rungs import bfloat16_launches as launches
+from ladder.rungs import bfloat16_tiles, gpu_opt_v1
 from ladder.rungs import gpu_bf16_sm90 as rung
+from ladder.rungs.bfloat16_packing import PIXELS_OF_PARTIAL
 from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
@@ -75,24 +77,24 @@ def bordered(image, padding):
 
 
 def slabs_of(x, padding):
-    slabs = poisoned(rung._slabs(x.shape, padding), np.uint16)
+    slabs = poisoned(rung.CHANNEL_BLOCKS.image(x.shape, padding), np.uint16)
     run_step(rung.arrange_image, {"x": x}, {"rounded": slabs}, padding=padding)
     return slabs
 
 
 def tiles_of(weight):
     """[copy, flipped]."""
-    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung._tiles(weight.shape, flips=True).items()}
-    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies={"w": {name[2:]: name for name in copies}})
+    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung.CHANNEL_BLOCKS.weight(weight.shape).items()}
+    run_step(launches.copy_weights, {"w": weight}, copies, copies={"w": {name[2:]: name for name in copies}})
     return list(copies.values())
 
 
 def gradient_of(dy, padding):
-    """{role: array}: steps, totals and, with a border, rounded."""
+    """{role: array}: steps, partials and, with a border, rounded."""
     batch, height, width, filters = dy.shape
-    made = {role: poisoned(shape, np.uint16) for role, shape in rung._gradient(dy.shape, padding).items()}
+    made = {role: poisoned(shape, np.uint16) for role, shape in rung.CHANNEL_BLOCKS.gradient(dy.shape, padding).items()}
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
-    made["totals"] = poisoned((blocks(pixels, gpu_bf16.PIXELS_OF_TOTAL), filters))
+    made["bias_partials"] = poisoned((blocks(pixels, PIXELS_OF_PARTIAL), filters))
     run_step(rung.arrange_gradient, {"dy": dy}, made, padding=padding)
     return made
 
@@ -115,7 +117,7 @@ def test_gradients_are_arranged_for_both_kernels_and_summed(shape, padding):
     if padding:
         wanted = rows_of(bordered(to_bfloat16(dy), padding))
         assert np.array_equal(numbers(made["rounded"].reshape(wanted.shape)), wanted)
-    error = np.abs(made["totals"].sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
+    error = np.abs(made["bias_partials"].sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
@@ -135,9 +137,10 @@ def test_tiles_hold_filters_and_flipped_ones_channels(shape):
 @pytest.mark.parametrize("flips", [True, False])
 def test_the_update_leaves_slabs_of_the_new_weight(flips):
     weight, gradient = normal(40, 2, 2, 72), normal(40, 2, 2, 72, seed=1)
-    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung._tiles(weight.shape, flips).items()}
+    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung.CHANNEL_BLOCKS.weight(weight.shape).items()
+              if flips or role != "flipped"}
     made = weight.copy()
-    run_step(gpu_bf16.update, {"g": gradient, "learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)},
+    run_step(launches.update, {"g": gradient, "learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)},
              {"w": made, **copies}, operation="sgd_update", weight_decay=0.0, clip=0.0, gradients={"w": Gradient("g")},
              copies={"w": {name[2:]: name for name in copies}})
     assert np.array_equal(made, (weight - 0.25 * gradient).astype(np.float32))
@@ -173,8 +176,9 @@ def input_grad(conv, tile=None):
 def weight_grad(conv):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     gradient = gradient_of(conv.dy, conv.kernel - 1 - conv.padding if conv.stride == 1 else 0)
-    run_step(rung.weight_grad, {"x": slabs_of(conv.x, conv.padding), "dy": gradient["steps"], "totals": gradient["totals"]},
-             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, kernel=conv.kernel)
+    reads = {"x": slabs_of(conv.x, conv.padding), "dy": gradient["steps"],
+             "bias_partials": gradient["bias_partials"]}
+    run_step(rung.weight_grad, reads, {"dweight": dweight, "dbias": dbias}, stride=conv.stride, kernel=conv.kernel)
     return dweight, dbias
 
 
@@ -230,7 +234,7 @@ def image_for(form, x, padding):
 def gradients_for(form, dy, padding):
     """{role: copy} of a gradient, by launches of their own."""
     if form == "in slabs":
-        return {role: copy for role, copy in gradient_of(dy, padding).items() if role != "totals"}
+        return {role: copy for role, copy in gradient_of(dy, padding).items() if role != "bias_partials"}
     return {"rounded": image_for(form, dy, padding)}
 
 
@@ -296,12 +300,12 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, pad
         copies = gradients_for(form, wanted, padding)
         found = {role: poisoned(copy.shape, np.uint16) for role, copy in copies.items()}
         batch, height, width, channels = conv.x.shape
-        totals = poisoned((blocks(batch * height * width, tile.m) * tile.m // 64, channels))
+        partials = poisoned((blocks(batch * height * width, tile.m) * tile.m // 64, channels))
         run_step(in_tile(rung.input_grad, tile), {**given_back(conv), "kept": slabs_of(values, conv.padding),
                                                   **({"index": index} if pooled else {})},
-                 {**found, "totals": totals}, relu=relu, kept_padding=conv.padding, padding=padding)
+                 {**found, "bias_partials": partials}, relu=relu, kept_padding=conv.padding, padding=padding)
         assert {role: copy.tobytes() for role, copy in found.items()} == {role: copy.tobytes() for role, copy in copies.items()}
-        error = np.abs(totals.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+        error = np.abs(partials.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
         assert (error <= (kind is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
@@ -311,26 +315,26 @@ def test_gpu_bf16s_kernels_write_the_slabs_that_this_rungs_read(tile):
     conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
     reads = {"x": copied(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
     y = poisoned(conv.output)
-    run_step(in_tile(gpu_bf16.forward, tile), reads, {"y": y}, stride=1, relu=True)
+    run_step(in_tile(launches.forward, tile), reads, {"y": y}, stride=1, relu=True)
     copy = poisoned(slabs_of(y, 1).shape, np.uint16)
-    run_step(in_tile(gpu_bf16.forward, tile), reads, {"copy": copy}, stride=1, relu=True, padding=1)
+    run_step(in_tile(launches.forward, tile), reads, {"copy": copy}, stride=1, relu=True, padding=1)
     assert copy.tobytes() == slabs_of(y, 1).tobytes()
     pooled, index = poisoned((3, 3, 5, 72)), poisoned((3, 3, 5, 72), np.uint8)
     run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": y}, {"y": pooled, "index": index}, ("forward",),
              "maxpool2d_forward", window=2, stride=2, padding=0)
     copy = poisoned(slabs_of(pooled, 2).shape, np.uint16)
-    run_step(in_tile(gpu_bf16.forward, tile), reads, {"copy": copy, "index": index}, stride=1, relu=True, padding=2)
+    run_step(in_tile(launches.forward, tile), reads, {"copy": copy, "index": index}, stride=1, relu=True, padding=2)
     assert copy.tobytes() == slabs_of(pooled, 2).tobytes()
     # The same products, taken for those of an input gradient: of dy with 64 channels, and of x with 72.
     shape = bfloat16_tiles.Sums(3, 6, 10, 64, 72, 3, 1)
-    run_step(in_tile(gpu_bf16.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
+    run_step(in_tile(launches.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
                                                   "zeros": np.zeros(72, np.float32)}, {"dx": y}, stride=1)
     wanted = np.where(conv.dy > 0, y, np.float32(0))
     found = {role: poisoned(copy.shape, np.uint16) for role, copy in gradients_for("in slabs", wanted, 2).items()}
-    totals = poisoned((bfloat16_tiles.totals_of(tile, shape), 72))
-    run_step(in_tile(gpu_bf16.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
+    partials = poisoned((bfloat16_tiles.rows_of_partials(shape, tile), 72))
+    run_step(in_tile(launches.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
                                                   "kept": copied(conv.dy, 0)},
-             {**found, "totals": totals}, stride=1, relu=True, kept_padding=0, padding=2)
+             {**found, "bias_partials": partials}, stride=1, relu=True, kept_padding=0, padding=2)
     for role, made in gradients_for("in slabs", wanted, 2).items():
         assert found[role].tobytes() == made.tobytes(), role
 

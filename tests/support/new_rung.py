@@ -24,8 +24,8 @@ from ladder.sources import ROOT, SCRIPTS
 from rung_checks import training_plan
 
 KERNELS, MODULES = ROOT / "kernels", SCRIPTS / "ladder/rungs"
-# What a plan, or the patterns of the rung below, read of a rung's module besides LAUNCHES.
-PASSED_ON = ("PATTERNS", "UPDATES_TOGETHER", "GRADIENTS_IN_PARTS", "form_of")
+# What a plan reads of a rung's module besides LAUNCHES.
+PASSED_ON = ("PATTERNS", "UPDATES_TOGETHER", "GRADIENTS_IN_PARTS")
 
 MODULE = """{quotes}{below} with {file} of its own: say here what it changes.
 

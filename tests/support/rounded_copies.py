@@ -6,7 +6,8 @@ import emulator_executor
 from kernel_checks import integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
-from ladder.rungs import gpu_bf16
+from ladder.rungs import bfloat16_launches as launches
+from ladder.rungs.bfloat16_packing import PACKING, rows_of_packing
 from ladder.training import parity, plan
 from rung_checks import SMALL, Convolution, run_step
 
@@ -23,28 +24,28 @@ def padded(image, padding):
 
 def rounded_input(x, padding):
     copy = poisoned(padded(x, padding).shape, np.uint16)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding)
+    run_step(launches.round_input, {"x": x}, {"rounded": copy}, padding=padding)
     return copy
 
 
 def rounded_gradient(dy, padding):
-    """(copy, totals)."""
+    """(copy, partials)."""
     copy = poisoned(padded(dy, padding).shape, np.uint16)
-    totals = poisoned((gpu_bf16._total_splits(dy.shape, padding), dy.shape[3]))
-    run_step(gpu_bf16.round_gradient, {"dy": dy}, {"rounded": copy, "totals": totals}, padding=padding)
-    return copy, totals
+    partials = poisoned((rows_of_packing(dy.shape, padding), dy.shape[3]))
+    run_step(launches.round_gradient, {"dy": dy}, {"rounded": copy, "bias_partials": partials}, padding=padding)
+    return copy, partials
 
 
 def rounded_weight(weight, flip=True):
     """[copy, flipped]."""
     copies, attribute = copies_of("w", weight.shape, flip)
-    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies=attribute)
+    run_step(launches.copy_weights, {"w": weight}, copies, copies=attribute)
     return list(copies.values())
 
 
 def copies_of(name, shape, flip=True):
     """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight."""
-    shapes = gpu_bf16._copies_of_weight(shape, flip)
+    shapes = {role: size for role, size in PACKING.weight(shape).items() if flip or role != "flipped"}
     return ({f"{name}.{role}": poisoned(size, np.uint16) for role, size in shapes.items()},
             {name: {role: f"{name}.{role}" for role in shapes}})
 
@@ -58,7 +59,7 @@ def with_border(copy_of, padding):
 def copied(x, padding):
     """What a launch of its own makes of the float32 image."""
     copy = with_border(x, padding)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding)
+    run_step(launches.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding)
     return copy
 
 

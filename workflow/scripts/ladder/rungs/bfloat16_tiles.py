@@ -1,7 +1,7 @@
-"""Tiles of products of bfloat16 copies, and which of them takes the fewest clocks.
+"""Tiles of products of packed bfloat16 operands, and which of them takes the fewest clocks.
 
-A tile is chosen by the shape alone, on every GPU: it decides how a gradient's pixels are summed to totals, and how many parts a
-weight gradient has, which are part of the bytes.
+A tile is chosen by the shape alone, on every GPU: it decides over which pixels a gradient's bias partials are, and how many
+parts a weight gradient has, which are part of the bytes.
 """
 
 import dataclasses
@@ -9,6 +9,8 @@ import math
 
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
+
+Shape = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,7 @@ STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu
 SIDE, SQUARES = 8, 2          # of a square of pixels, squares of a step: kernels/gpu_bf16/weight_grad_halo.cu
 # Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a clock; most splits.
 SPLIT_MULTIPROCESSORS, MEMORY_BYTES, SPLITS = 132, 2172, 128
-LINES_OF_TOTAL = 64           # of a tile that makes a gradient, in a total: copies.cuh
+LINES_OF_PARTIAL = 64         # of a tile of a gradient, in a row of bias partials: copies.cuh
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +56,13 @@ class Sums:
     kernel: int
     stride: int
     phases: int = 1
+
+    @classmethod
+    def of(cls, x: Shape, filters: int, kernel: int, stride: int) -> "Sums":
+        """x: shape of the packed input, its border included."""
+        batch, height, width, channels = x
+        down, across = ((size - kernel) // stride + 1 for size in (height, width))
+        return cls(batch, down, across, channels, filters, kernel, stride)
 
 
 def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
@@ -81,9 +90,10 @@ def _pixel_tiles(tile: TensorTile, shape: Sums) -> int:
     return blocks(shape.batch * shape.height * shape.width, tile.m)
 
 
-def totals_of(tile: TensorTile, shape: Sums) -> int:
-    """Rows of totals that a gradient leaves: of its tiles' lines."""
-    return _pixel_tiles(tile, shape) * tile.m // LINES_OF_TOTAL
+def rows_of_partials(shape: Sums, tile: TensorTile | None = None) -> int:
+    """Rows of bias partials that a convolution leaves whose results are a gradient; tile: replaces the one of the shape."""
+    tile = tile or pixel_tile(shape, stored=False)
+    return _pixel_tiles(tile, shape) * tile.m // LINES_OF_PARTIAL
 
 
 def _clocks(tile: TensorTile, shape: Sums) -> float:
@@ -171,6 +181,18 @@ def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
 
     each = blocks(steps, min(range(1, min(steps, SPLITS) + 1), key=clocks))
     return blocks(steps, each), each
+
+
+def weight_split(x: Shape, filters: int, kernel: int, stride: int,
+                 tile: TensorTile | None = None) -> tuple[TensorTile, Sums, tuple[int, int], int]:
+    """(tile, Sums, (splits, numbers of one), steps of one) of a weight gradient in parts; x: as in Sums.of.
+
+    tile: replaces the one that the shape asks for.
+    """
+    shape = Sums.of(x, filters, kernel, stride)
+    tile = tile or weight_tile(shape)
+    splits, steps = split(tile, shape)
+    return tile, shape, (splits, filters * kernel ** 2 * shape.channels), steps
 
 
 def window_bytes(tile: Window) -> int:

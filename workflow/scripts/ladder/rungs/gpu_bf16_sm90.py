@@ -1,8 +1,8 @@
 """gpu_bf16 for Hopper alone: a thread starts copies of whole tiles (TMA), warpgroups multiply from shared memory (wgmma).
 
-The copies of a convolution's operands are arranged as shared memory will hold them: rows of 64 channels, swizzled. What a block
-needs of an image for all taps is then one run of memory. Who writes the copies is as in gpu_bf16: the convolution before, the
-one behind, or the update. Convolutions whose tiles would be mostly empty, or that need more shared memory than a block has, are
+The packed operands of a convolution are arranged as shared memory will hold them: rows of 64 channels, swizzled. What a block
+needs of an image for all taps is then one run of memory. Who packs them is as in gpu_bf16: the convolution before, the one
+behind, or the update. Convolutions whose tiles would be mostly empty, or that need more shared memory than a block has, are
 gpu_bf16's.
 """
 
@@ -14,16 +14,18 @@ from typing import Any
 import numpy as np
 
 from ladder.network.layers import Layer
-from ladder.rungs import gpu_bf16
-from ladder.rungs.bfloat16_tiles import LINES_OF_TOTAL
+from ladder.rungs import bfloat16_packing, gpu_bf16
+from ladder.rungs.bfloat16_launches import Epilogue, add_parts, forward_epilogue, gradient_epilogue, sums_bytes
+from ladder.rungs.bfloat16_lowering import Lowering
+from ladder.rungs.bfloat16_packing import FEWEST, PACKING, PIXELS_OF_PARTIAL, Packing, both_gradients
+from ladder.rungs.bfloat16_tiles import LINES_OF_PARTIAL, Shape
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, PATTERNS, UPDATES_TOGETHER
+from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
 from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-SLAB, ROW, CHUNKS = 64, 128, 8   # channels in a row, its bytes, chunks of 16 bytes: kernels/gpu_bf16/rows.cuh
-FEWEST = 33                      # channels and filters from which on half of a row has work
+SLAB, ROW, CHUNKS = 64, 128, 8   # channels of a channel block, bytes of a row of them, chunks of 16: kernels/gpu_bf16/rows.cuh
 MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10               # bytes that a block may have
 LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
@@ -67,29 +69,6 @@ def rows_of_tiles(filters: int) -> int:
     return most * blocks(filters, most)
 
 
-def form_of(build: Any, conv: Layer) -> gpu_bf16.Form | None:
-    """SLABS where a convolution is this rung's, else as gpu_bf16 has it."""
-    return SLABS if has_slabs(build, conv) else gpu_bf16.form_of(build, conv)
-
-
-def has_slabs(build: Any, conv: Layer) -> bool:
-    """Whether a convolution is this rung's: its taps are not collapsed, rows are filled, and its tiles fit shared memory."""
-    if not gpu_bf16.has_copies(build, conv) or gpu_bf16.is_collapsed(build, conv):
-        return False
-    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
-    if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
-        return False
-    batch, (height, width, _) = build.batch, conv.input_shapes[0]
-    stride, padding = conv.attributes["stride"], conv.attributes["padding"]
-    image = batch, height + 2 * padding, width + 2 * padding
-    needed = [_most_bytes(image, filters, kernel, stride)]
-    if build.training:
-        needed.append(weight_grad_bytes(filters_together(filters, kernel), span_of_taps(image, kernel, stride)))
-        if stride == 1:
-            needed.append(_most_bytes(_image_of_gradient((batch, height, width), kernel), channels, kernel, 1))
-    return max(needed) <= SHARED
-
-
 @dataclasses.dataclass(frozen=True)
 class Blocks:
     """The blocks of a convolution: `together` pixels of y each of `pixels`, in tiles; rows: of shared memory that they need."""
@@ -111,60 +90,29 @@ class Blocks:
 def _blocks(image: Sequence[int], filters: int, kernel: int, stride: int, windows: bool = False,
             tile: Tile | None = None) -> Blocks:
     """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows of y."""
-    batch, down, across = image[0], *((size - kernel) // stride + 1 for size in image[1:])
-    tile = tile or pixel_tile(batch * down * across, filters)
+    across, pixels = _output(image, kernel, stride)[2], math.prod(_output(image, kernel, stride))
+    tile = tile or pixel_tile(pixels, filters)
     together = tile.m // (2 * across) * 2 * across if windows else tile.m
-    return Blocks(tile, batch * down * across, together, span(together, image, kernel, stride))
+    return Blocks(tile, pixels, together, span(together, image, kernel, stride))
 
 
 def _most_bytes(image: Sequence[int], filters: int, kernel: int, stride: int) -> int:
     """Of shared memory, whatever the results are."""
-    across = (image[2] - kernel) // stride + 1
-    return max(_blocks(image, filters, kernel, stride, windows).shared_bytes for windows in {False, _has_windows(across)})
+    kinds = {False, CHANNEL_BLOCKS.holds_windows(_output(image, kernel, stride)[2])}
+    return max(_blocks(image, filters, kernel, stride, windows).shared_bytes for windows in kinds)
 
 
-def _has_windows(width: int) -> bool:
-    """Whether any tile holds two rows of an image so wide."""
-    return 2 * width <= SMALL.m
+def _output(image: Sequence[int], kernel: int, stride: int) -> tuple[int, int, int]:
+    """(batch, height, width) of y; image: the padded one's."""
+    batch, *sizes = image
+    down, across = ((size - kernel) // stride + 1 for size in sizes)
+    return batch, down, across
 
 
 def _image_of_gradient(image: Sequence[int], kernel: int) -> tuple[int, int, int]:
     """(batch, height, width), borders included, of the gradient whose convolution is that of the image."""
     batch, height, width = image
     return batch, height + kernel - 1, width + kernel - 1
-
-
-def _slabs(image: tuple[int, ...], padding: int) -> tuple[int, ...]:
-    batch, height, width, channels = image
-    return blocks(channels, SLAB), batch, height + 2 * padding, width + 2 * padding, SLAB
-
-
-def _tiles(shape: tuple[int, ...], flips: bool) -> dict[str, tuple[int, ...]]:
-    """{role: shape} of the copies of a weight; flips: whether there is one for the input gradient."""
-    filters, kernel, _, channels = shape
-    copies: dict[str, tuple[int, ...]] = {"bfloat16": (blocks(channels, SLAB), kernel, kernel, rows_of_tiles(filters), SLAB)}
-    return {**copies, "flipped": (blocks(filters, SLAB), kernel, kernel, rows_of_tiles(channels), SLAB)} if flips else copies
-
-
-def _gradient(shape: tuple[int, ...], padding: int) -> dict[str, tuple[int, ...]]:
-    """{role: shape}: with borders, if they are not empty, and without, whole steps of pixels."""
-    batch, height, width, channels = shape
-    steps: dict[str, tuple[int, ...]] = {
-        "steps": (blocks(channels, SLAB), STEP * blocks(batch * height * width, STEP), SLAB)}
-    return {"rounded": _slabs(shape, padding), **steps} if padding else steps
-
-
-def _totals(image: tuple[int, ...], _: Any, kernel: int) -> int:
-    """image: shape of x, in whose channels the products are."""
-    *of_x, channels = image
-    made = _blocks(_image_of_gradient(of_x, kernel), channels, kernel, 1)
-    return made.down * (made.tile.m // LINES_OF_TOTAL)
-
-
-def _parts(copy: tuple[int, ...], _: Any, conv: Layer) -> tuple[int, int]:
-    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
-    splits, _ = _split_of(copy, filters, kernel, conv.attributes["stride"])
-    return splits, filters * kernel * kernel * channels
 
 
 def span(together: int, image: Sequence[int], kernel: int, stride: int) -> int:
@@ -187,8 +135,8 @@ def _windows(together: int, image: Sequence[int], kernel: int, stride: int) -> l
 
     Not of all in a large batch: where a block begins in an image, and the image after a multiple of 8 pixels, repeats.
     """
-    batch, height, width = image
-    down, across = ((size - kernel) // stride + 1 for size in (height, width))
+    _, height, width = image
+    batch, down, across = _output(image, kernel, stride)
     repeats = CHUNKS * together // math.gcd(together, down * across)
     pixels = down * across * min(batch, repeats + blocks(together, down * across))
     first = np.arange(0, pixels, together)
@@ -200,53 +148,117 @@ def _rows(first: np.ndarray, last: np.ndarray) -> int:
     return int(CHUNKS * blocks((last - first // CHUNKS * CHUNKS).max() + 1, CHUNKS))
 
 
+def _split_of(x: Shape, filters: int, kernel: int, stride: int) -> tuple[int, int]:
+    """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are; x: the packed shape."""
+    slabs, *image, _ = x
+    steps = blocks(math.prod(_output(image, kernel, stride)), STEP)
+    parallel = kernel * slabs * blocks(filters, filters_together(filters, kernel))   # blocks of a split
+    size = blocks(steps, max(1, min(BLOCKS // parallel, SPLITS)))
+    return blocks(steps, size), size
+
+
+def filters_together(filters: int, kernel: int) -> int:
+    """Filters of a block of a weight gradient: channel blocks that are there, and registers for their sums."""
+    return 2 * SLAB if blocks(filters, SLAB) % 2 == 0 and kernel < MOST_KERNEL else SLAB
+
+
+def weight_grad_bytes(tile: int, rows: int) -> int:
+    return STAGES * (tile // SLAB * STEP * ROW + rows * ROW + 16)
+
+
+# ---- packing
+
+class ChannelBlocks(Packing):
+    """Blocks of 64 channels, each of all pixels, as NCHWc has them: (blocks, batch, height, width, 64); the kernels' slabs."""
+
+    pack_op, conv_op = "conv2d_arrange", "arranged_conv2d"
+
+    def image(self, shape: Shape, padding: int) -> Shape:
+        batch, height, width, channels = shape
+        return blocks(channels, SLAB), batch, height + 2 * padding, width + 2 * padding, SLAB
+
+    def weight(self, shape: Shape) -> dict[str, Shape]:
+        """Rows are filters, or channels of the flipped one, up to whole tiles."""
+        filters, kernel, _, channels = shape
+        return {"bfloat16": (blocks(channels, SLAB), kernel, kernel, rows_of_tiles(filters), SLAB),
+                "flipped": (blocks(filters, SLAB), kernel, kernel, rows_of_tiles(channels), SLAB)}
+
+    def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
+        """Both, or without a border "steps" alone; that has whole steps of pixels."""
+        batch, height, width, channels = shape
+        steps: dict[str, Shape] = {"steps": (blocks(channels, SLAB), STEP * blocks(batch * height * width, STEP), SLAB)}
+        return {"rounded": self.image(shape, padding), **steps} if padding else steps
+
+    def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
+        filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+        splits, _ = _split_of(x, filters, kernel, conv.attributes["stride"])
+        return splits, filters * kernel * kernel * channels
+
+    def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
+        *image, channels = x
+        grid = _blocks(_image_of_gradient(image, kernel), channels, kernel, 1)
+        return grid.down * (grid.tile.m // LINES_OF_PARTIAL)
+
+    def holds_windows(self, width: int) -> bool:
+        """Whether any tile holds two rows of an image so wide."""
+        return 2 * width <= SMALL.m
+
+
+CHANNEL_BLOCKS = ChannelBlocks()
+
+
+def packing_of(build: Any, conv: Layer) -> Packing | None:
+    """CHANNEL_BLOCKS where a convolution is this rung's, else as gpu_bf16 has it."""
+    packing = bfloat16_packing.packing_of(build, conv)
+    return CHANNEL_BLOCKS if packing is PACKING and fills_and_fits(build, conv) else packing
+
+
+def fills_and_fits(build: Any, conv: Layer) -> bool:
+    """Whether a packed convolution fills rows, and its tiles fit shared memory."""
+    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
+        return False
+    batch, (height, width, _) = build.batch, conv.input_shapes[0]
+    stride, padding = conv.attributes["stride"], conv.attributes["padding"]
+    image = batch, height + 2 * padding, width + 2 * padding
+    needed = [_most_bytes(image, filters, kernel, stride)]
+    if build.training:
+        needed.append(weight_grad_bytes(filters_together(filters, kernel), span_of_taps(image, kernel, stride)))
+        if stride == 1:
+            needed.append(_most_bytes(_image_of_gradient((batch, height, width), kernel), channels, kernel, 1))
+    return max(needed) <= SHARED
+
+
+# ---- launches
+
 def forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
-    reads, writes, attributes = step.reads, step.writes, step.attributes
-    arrays = reads["x"], reads["weight"], reads["bias"]
-    sizes: dict[str, Any] = {"image": build.shape(reads["x"])[1:4], "stride": attributes["stride"], "tile": tile}
-    if "y" in writes:
-        return _convolution(build, "conv2d", (*arrays, writes["y"]), (attributes["relu"],),
-                            filters=build.shape(writes["y"])[3], **sizes)
-    sizes |= {"filters": build.shape(reads["bias"])[0], "in_slabs": gpu_bf16.in_slabs(build, writes)}
-    if "index" in writes:
-        return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]),
-                            (attributes["relu"], attributes["padding"]), windows=True, **sizes)
-    return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), (attributes["relu"], attributes["padding"]), **sizes)
+    filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
+    return _convolution(build, forward_epilogue(step, build), filters, image, step.attributes["stride"], tile)
 
 
 def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
-    reads, writes = step.reads, step.writes
-    arrays: tuple[str, ...]
-    arrays, kernel = (reads["dy"], reads["flipped"]), build.shape(reads["flipped"])[1]
+    reads, writes, kernel = step.reads, step.writes, build.shape(step.reads["flipped"])[1]
     if "dx" in writes:
-        *of_x, channels = build.shape(writes["dx"])
-        return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), channels,
-                            _image_of_gradient(of_x, kernel), tile=tile)
-    batch, *padded = build.shape(reads["kept"])[1:4]
-    of_x = batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)
-    arrays = *arrays, reads["kept"], *gpu_bf16.gradients_written(writes)
-    sizes: dict[str, Any] = {
-        "filters": build.shape(writes["totals"])[1], "image": _image_of_gradient(of_x, kernel), "tile": tile,
-        "in_slabs": gpu_bf16.in_slabs(build, writes)}
-    numbers = gpu_bf16.gradient_numbers(step, build)
-    if "index" in reads:
-        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, **sizes)
-    return _convolution(build, "conv2d_gradient", arrays, numbers, **sizes)
+        *image, channels = build.shape(writes["dx"])
+    else:
+        (batch, *padded), channels = build.shape(reads["kept"])[1:4], build.shape(writes["bias_partials"])[1]
+        image = [batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)]
+    return _convolution(build, gradient_epilogue(step, build), channels, _image_of_gradient(image, kernel), 1, tile)
 
 
-def _convolution(build: Any, entry: str, arrays: tuple[str, ...], numbers: tuple[int, ...], filters: int,
-                 image: Sequence[int], stride: int = 1, tile: Tile | None = None, windows: bool = False,
-                 in_slabs: bool = False) -> tuple[Launch, ...]:
-    """numbers: the kernel's, behind those of the shape; image: the padded one's (batch, height, width)."""
-    x, weight, *_ = arrays
+def _convolution(build: Any, epilogue: Epilogue, filters: int, image: Sequence[int], stride: int,
+                 tile: Tile | None) -> tuple[Launch, ...]:
+    """image: the padded one's (batch, height, width)."""
+    x, weight, *_ = epilogue.arrays
     slabs, kernel, _, stored, _ = build.shape(weight)
-    made, x_pixels = _blocks(image, filters, kernel, stride, windows, tile), elements(build, x) // slabs // SLAB
-    tile, held = made.tile, 0 if entry == "conv2d" else 4 * made.tile.m * (made.tile.n + 8)   # copies.cuh
-    defines = *tile.defines, *(("WINDOWS=1",) if windows else ()), *(("IN_SLABS=1",) if in_slabs else ())
-    return (Launch(f"gpu_bf16_sm90/{entry}.cu", entry, (made.down * (stored // tile.n),), (tile.threads,),
-                   (*arrays, *integers(image[1], image[2], slabs, filters, stored, kernel, stride, made.pixels, x_pixels,
-                                       made.rows, made.together, *numbers)), max(made.shared_bytes, held), defines),)
+    grid = _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile)
+    tile, sizes = grid.tile, (grid.pixels, elements(build, x) // slabs // SLAB, grid.rows, grid.together)
+    shared = grid.shared_bytes if epilogue.entry == "conv2d" else max(grid.shared_bytes, sums_bytes(tile))
+    defines = *tile.defines, *(f"{name}={int(value)}" for name, value in epilogue.defines.items())
+    return (Launch(f"gpu_bf16_sm90/{epilogue.entry}.cu", epilogue.entry, (grid.down * (stored // tile.n),), (tile.threads,),
+                   (*epilogue.arrays, *integers(*image[1:], slabs, filters, stored, kernel, stride, *sizes, *epilogue.numbers)),
+                   shared, defines),)
 
 
 def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -259,64 +271,36 @@ def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
 
 
 def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
-    dy, (slabs, steps, totals) = step.reads["dy"], gpu_bf16.gradients_written(step.writes)
+    dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
+    slabs, steps = both_gradients(step.writes)
     batch, height, width, channels = build.shape(dy)
     padding = step.attributes["padding"]
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
-    return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", (build.shape(totals)[0], blocks(channels, SLAB)), (256,),
-                   (dy, slabs, steps, totals, *integers(pixels, height, width, channels, padding, gpu_bf16.PIXELS_OF_TOTAL,
-                                                        build.shape(steps)[1]))),)
+    sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, build.shape(steps)[1])
+    return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", (build.shape(bias_partials)[0], blocks(channels, SLAB)),
+                   (256,), (dy, slabs, steps, bias_partials, *sizes)),)
 
 
 def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
-    x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
-    (slabs, *image, _), filters, kernel = build.shape(x), build.shape(totals)[1], step.attributes["kernel"]
+    x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
+    stride, kernel, (slabs, *image, _) = step.attributes["stride"], step.attributes["kernel"], build.shape(x)
     batch, height, width = image
-    across, stored, tile = (width - kernel) // stride + 1, build.shape(dy)[1], filters_together(filters, kernel)
+    tile, output = filters_together(filters, kernel), _output(image, kernel, stride)
     splits, per_split = _split_of(build.shape(x), filters, kernel, stride)
-    in_parts = step.writes.get("parts")
-    weights = math.prod(build.shape(in_parts)[1:]) if in_parts else elements(build, step.writes["dweight"])
-    parts = in_parts or build.workspace(f"{step.layer}.parts", (splits, weights))
-    rows, channels = span_of_taps(image, kernel, stride), weights // filters // kernel ** 2
+    parts = step.writes.get("parts") or build.workspace(
+        f"{step.layer}.parts", (splits, elements(build, step.writes["dweight"])))
+    rows, channels = span_of_taps(image, kernel, stride), build.shape(parts)[1] // filters // kernel ** 2
+    sizes = integers(height, width, channels, filters, stride, math.prod(output), batch * height * width, build.shape(dy)[1],
+                     per_split, rows)
     product = Launch(
         "gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * slabs, blocks(filters, tile), splits),
-        (128 * kernel + 128,), (x, dy, parts, *integers(
-            height, width, channels, filters, stride, _pixels(image, kernel, stride), batch * height * width, stored, per_split,
-            rows)), weight_grad_bytes(tile, rows),
-        (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % across == 0)}"))
-    if in_parts:
-        return (product,)
-    return product, gpu_bf16.sum_of_parts(build, (parts, totals, step.writes["dweight"], step.writes["dbias"]), channels)
+        (128 * kernel + 128,), (x, dy, parts, *sizes), weight_grad_bytes(tile, rows),
+        (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % output[2] == 0)}"))
+    return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, channels))
 
 
-def _pixels(image: Sequence[int], kernel: int, stride: int) -> int:
-    """Of y; image: the padded one's (batch, height, width)."""
-    batch, height, width = image
-    return batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
-
-
-def _split_of(copy: tuple[int, ...], filters: int, kernel: int, stride: int) -> tuple[int, int]:
-    """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are; copy: shape of x's."""
-    slabs, *image, _ = copy
-    steps = blocks(_pixels(image, kernel, stride), STEP)
-    parallel = kernel * slabs * blocks(filters, filters_together(filters, kernel))   # blocks of a split
-    size = blocks(steps, max(1, min(BLOCKS // parallel, SPLITS)))
-    return blocks(steps, size), size
-
-
-def filters_together(filters: int, kernel: int) -> int:
-    """Filters of a block of a weight gradient: slabs of 64 that are there, and registers for their sums."""
-    return 2 * SLAB if blocks(filters, SLAB) % 2 == 0 and kernel < MOST_KERNEL else SLAB
-
-
-def weight_grad_bytes(tile: int, rows: int) -> int:
-    return STAGES * (tile // SLAB * STEP * ROW + rows * ROW + 16)
-
-
-SLABS = gpu_bf16.Form(
-    makes="arrange", made="arranged", of_image=_slabs, of_weight=_tiles, of_gradient=_gradient, of_parts=_parts, totals=_totals,
-    has_windows=_has_windows)
+PATTERNS = Lowering(packing_of).patterns
 LAUNCHES = {
     **gpu_bf16.LAUNCHES,
     "conv2d_arrange_input": arrange_image,

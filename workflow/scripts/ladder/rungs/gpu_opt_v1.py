@@ -268,18 +268,13 @@ def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
 
 
 def update(step: Any, build: Any, source: str = "gpu_opt_v1/update.cu",
-           more: Callable[[Any, str, Gradient], tuple[Word, ...]] = lambda build, name, gradient: (),
-           blocks_of: Callable[[Any, str], int] | None = None) -> tuple[Launch, ...]:
-    """All parameters in one launch. more(build, name, gradient): further words of a parameter's row of the table.
-
-    blocks_of(build, name): of a parameter, if not a thread an element.
-    """
-    rule, blocks_of = step.operation.removesuffix("_update"), blocks_of or _blocks_of
-    rows = []
+           row_of: Callable[[Any, str, Gradient], tuple[int, tuple[Word, ...]]] =
+           lambda build, name, gradient: (blocks(elements(build, name)), ())) -> tuple[Launch, ...]:
+    """All parameters in one launch. row_of(build, name, gradient): (blocks, further words) of a parameter's row."""
+    rule, rows = step.operation.removesuffix("_update"), []
     for name, gradient in step.attributes["gradients"].items():
         averages = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
-        rows.append(((name, *averages, *(2 - len(averages)) * [0], gradient.buffer), blocks_of(build, name),
-                     more(build, name, gradient)))
+        rows.append(((name, *averages, *(2 - len(averages)) * [0], gradient.buffer), *row_of(build, name, gradient)))
     table, grid = update_table(step, build, rows)
     settings = floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum") if name in step.attributes))
     return (Launch(source, step.operation, grid, (256,),
@@ -295,10 +290,6 @@ def update_table(step: Any, build: Any, rows: Sequence[Row]) -> tuple[Table, tup
         of_blocks += count * [row]
     starts = (len(of_blocks) + len(words[0]) * row for row in of_blocks)
     return Table((*starts, *itertools.chain(*words)), frozenset(step.writes.values())), (len(of_blocks),)
-
-
-def _blocks_of(build: Any, name: str) -> int:
-    return blocks(elements(build, name))
 
 
 LAUNCHES: dict[str, LaunchFunction] = {

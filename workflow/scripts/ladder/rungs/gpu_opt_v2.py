@@ -235,7 +235,7 @@ def upsample_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
 
 def update(step: Any, build: Any) -> tuple[Launch, ...]:
     """Adds the parts of each gradient, see weight_update.cu; a whole gradient is one part."""
-    return gpu_opt_v1.update(step, build, "gpu_opt_v2/weight_update.cu", _summands)
+    return gpu_opt_v1.update(step, build, "gpu_opt_v2/weight_update.cu", _row_of)
 
 
 LAUNCHES: dict[str, LaunchFunction] = {
@@ -292,11 +292,12 @@ def _sum(step: Any, build: Any, parts: str, collapsed: bool) -> Launch:
                   (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, collapsed)))
 
 
-def _summands(build: Any, name: str, gradient: Gradient) -> tuple[int, int, int, int, int]:
-    """The further words of a parameter's row of the update's table: parts, elements apart, start, filters, channels."""
+def _row_of(build: Any, name: str, gradient: Gradient) -> tuple[int, tuple[int, int, int, int, int]]:
+    """As gpu_opt_v1.update asks; the words are parts, elements apart, start, filters, channels."""
     parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
     shape = build.shape(name)
-    return parts, apart, gradient.start, shape[0] if gradient.collapsed else 0, shape[3] if len(shape) == 4 else 0
+    filters, channels = shape[0] if gradient.collapsed else 0, shape[3] if len(shape) == 4 else 0
+    return blocks(elements(build, name)), (parts, apart, gradient.start, filters, channels)
 
 
 def _product(file: str, entry: str, tile: Tile, rows: int, columns: int, arguments: tuple[Argument, ...],

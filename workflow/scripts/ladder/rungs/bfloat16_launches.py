@@ -1,0 +1,219 @@
+"""The launches of gpu_bf16's kernels: packing, convolutions of packed operands, their weight gradients, and the update."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ladder.rungs import bfloat16_tiles as tiles
+from ladder.rungs import gpu_opt_v1
+from ladder.rungs.bfloat16_packing import CHUNK, PHASE_TAPS, PIXELS_OF_PARTIAL, both_gradients
+from ladder.rungs.gpu_3xtf32 import TensorTile
+from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.patterns import Gradient, Launch, Word
+
+SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_bf16/weight_update.cu
+# How a packed weight has the phases of an upsampled image, also the values of PHASES: kernels/gpu_bf16/collapsed_weights.cuh
+NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS = range(3)
+
+
+# ---- packing
+
+def round_input(step: Any, build: Any) -> tuple[Launch, ...]:
+    x, rounded = step.reads["x"], step.writes["rounded"]
+    _, height, width, channels = build.shape(x)
+    chunks = elements(build, rounded) // CHUNK
+    pixels = chunks // blocks(channels, CHUNK)
+    return (Launch("gpu_bf16/round.cu", "round_image", (blocks(chunks, 256),), (256,),
+                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"]))),)
+
+
+def round_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
+    dy, rounded, bias_partials = step.reads["dy"], step.writes["rounded"], step.writes["bias_partials"]
+    _, height, width, channels = build.shape(dy)
+    pixels = elements(build, rounded) // build.shape(rounded)[3]
+    return (Launch("gpu_bf16/round.cu", "round_gradient", (build.shape(bias_partials)[0], blocks(channels, 64)), (256,),
+                   (dy, rounded, bias_partials, *integers(pixels, height, width, channels, step.attributes["padding"],
+                                                          PIXELS_OF_PARTIAL))),)
+
+
+# ---- convolutions
+
+@dataclasses.dataclass(frozen=True)
+class Epilogue:
+    """What a convolution's kernel makes of its sums.
+
+    entry: kernel and file; arrays, numbers: its arguments before the sizes and behind them; defines: {macro: value}.
+    """
+
+    entry: str
+    arrays: tuple[str, ...]
+    numbers: tuple[int, ...]
+    defines: Mapping[str, int]
+
+
+def forward_epilogue(step: Any, build: Any) -> Epilogue:
+    """y in float32, or the packed input of the next convolution, pooled or not."""
+    reads, writes, attributes = step.reads, step.writes, step.attributes
+    operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
+    if "y" in writes:
+        return Epilogue("conv2d", (*operands, writes["y"]), (relu,), {})
+    numbers, layout = (relu, attributes["padding"]), _layout(len(build.shape(writes["copy"])) == 5)
+    if "index" in writes:
+        return Epilogue("conv2d_pool", (*operands, writes["copy"], writes["index"]), numbers, {**layout, "WINDOWS": True})
+    return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
+
+
+def gradient_epilogue(step: Any, build: Any) -> Epilogue:
+    """dx in float32, or the packed gradient of what made x, behind its pooling and ReLU."""
+    reads, writes, attributes = step.reads, step.writes, step.attributes
+    if "dx" in writes:
+        return Epilogue("conv2d", (reads["dy"], reads["flipped"], reads["zeros"], writes["dx"]), (False,), {})
+    arrays = reads["dy"], reads["flipped"], reads["kept"], *both_gradients(writes), writes["bias_partials"]
+    layout = _layout("steps" in writes)
+    step_rows = build.shape(writes["steps"])[1] if "steps" in writes else 0
+    numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"], step_rows
+    if "index" in reads:
+        return Epilogue("conv2d_gradient_pool", (*arrays, reads["index"]), numbers, layout)
+    return Epilogue("conv2d_gradient", arrays, numbers, layout)
+
+
+def _layout(in_slabs: bool) -> dict[str, int]:
+    """The macro for results in the channel blocks of gpu_bf16_sm90: kernels/gpu_bf16/layouts.cuh."""
+    return {"IN_SLABS": True} if in_slabs else {}
+
+
+def forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+    """tile: replaces the one that the shape asks for; likewise in the gradients."""
+    return _convolution(build, forward_epilogue(step, build), step.attributes["stride"], tile)
+
+
+def collapsed_forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+    phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
+    return _convolution(build, forward_epilogue(step, build), 1, tile, phases)
+
+
+def input_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+    return _convolution(build, gradient_epilogue(step, build), step.attributes["stride"], tile)
+
+
+def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile | None,
+                 phases: int = NOT_COLLAPSED) -> tuple[Launch, ...]:
+    x, weight, *_ = epilogue.arrays
+    (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
+    shape = tiles.Sums.of(build.shape(x), filters, kernel, stride)
+    if phases == PHASES_APART:   # each has the filters, and its windows begin in two pixels
+        shape = dataclasses.replace(shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4)
+    stored = epilogue.entry == "conv2d"   # y in float32
+    tile = tile or tiles.pixel_tile(shape, stored)
+    defines = {**epilogue.defines, **({"PHASES": phases} if phases else {})}
+    if isinstance(tile, tiles.Rectangle):
+        entry, shared = "conv2d_halo" if stored else epilogue.entry, tiles.halo_bytes(tile, shape)
+        defines |= {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns}
+    else:
+        entry, shared = epilogue.entry, tiles.shared_bytes(tile)
+        defines |= {"WHOLE": channels % tiles.STEP == 0}
+    pixels = shape.batch * shape.height * shape.width * shape.phases
+    sizes = integers(height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers)
+    return (Launch(f"gpu_bf16/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,), (*epilogue.arrays, *sizes),
+                   shared if stored else max(shared, sums_bytes(tile)), tile.defines(**defines)),)
+
+
+def sums_bytes(tile: Any) -> int:
+    """Shared memory that a block's sums take on the way to packed results: kernels/gpu_bf16/copies.cuh."""
+    return int(4 * tile.m * (tile.n + 8))
+
+
+# ---- weight gradients
+
+def weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+    """The parts of a weight gradient, and their sums unless the update adds them."""
+    x, filters, attributes = step.reads["x"], build.shape(step.reads["bias_partials"])[1], step.attributes
+    split = tiles.weight_split(build.shape(x), filters, attributes["kernel"], attributes["stride"], tile)
+    product, parts = _parts_of_weight(step, build, (x, step.reads["dy"]), split, attributes["padding"])
+    return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, build.shape(x)[3]))
+
+
+def collapsed_weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+    """The same of the 4x4 taps of a convolution from y to x, and of the 3x3 taps from these."""
+    x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
+    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, tile)
+    product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
+    if "parts" in writes:
+        return (product,)
+    filters, _, _, channels = build.shape(writes["dweight"])
+    collapsed = build.workspace(f"{step.layer}.dcollapsed", (build.shape(x)[3], 4, 4, filters))
+    return (product, add_parts(step, build, parts, build.shape(dy)[3], collapsed),
+            Launch("gpu_basic/collapsed_conv2d.cu", "expand_taps", (blocks(filters * 9 * channels, 256),), (256,),
+                   (collapsed, writes["dweight"], *integers(filters, channels))))
+
+
+def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
+                     split: tuple[TensorTile, tiles.Sums, tuple[int, int], int], padding: int) -> tuple[Launch, str]:
+    """(the launch that leaves a weight gradient in parts, their buffer).
+
+    split: tiles.weight_split of the first operand; padding: the border of the second.
+    """
+    (x, dy), (tile, shape, sizes, steps) = operands, split
+    (batch, height, width, channels), dy_channels = build.shape(x), build.shape(dy)[3]
+    parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", sizes)
+    if isinstance(tile, tiles.Window):
+        entry, shared = "weight_grad_halo", tiles.window_bytes(tile)
+        numbers: tuple[int, ...] = (height, width, channels, shape.filters, dy_channels, padding, tiles.squares(shape),
+                                    tiles.SQUARES * steps)
+        defines = tile.defines(KERNEL=shape.kernel, WHOLE=tiles.are_whole(shape))
+    else:
+        entry, shared = "weight_grad", tiles.shared_bytes(tile, rows_of_k=True)
+        numbers = (batch, height, width, channels, shape.filters, dy_channels, shape.kernel, shape.stride, padding,
+                   tiles.STEP * steps)
+        whole = batch * shape.height * shape.width % tiles.STEP == 0
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=tiles.STEP % shape.width == 0)
+    return Launch(f"gpu_bf16/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), sizes[0]),
+                  (tile.threads,), (x, dy, parts, *integers(*numbers)), shared, defines), parts
+
+
+def add_parts(step: Any, build: Any, parts: str, channels: int, dweight: str | None = None) -> Launch:
+    """The launch that adds parts, with so many channels, to dweight, which may have fewer, and bias partials to dbias."""
+    bias_partials, dweight = step.reads["bias_partials"], dweight or step.writes["dweight"]
+    (splits, weights), (rows, filters) = build.shape(parts), build.shape(bias_partials)
+    return Launch("gpu_bf16/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
+                  (parts, bias_partials, dweight, step.writes["dbias"],
+                   *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])))
+
+
+# ---- the update
+
+def copy_weights(step: Any, build: Any) -> tuple[Launch, ...]:
+    """All packed weights in one launch."""
+    rows = [((name, 0, 0, 0), *_row_of(build, name, packed)) for name, packed in step.attributes["copies"].items()]
+    table, grid = gpu_opt_v1.update_table(step, build, rows)
+    return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,)),)
+
+
+def update(step: Any, build: Any) -> tuple[Launch, ...]:
+    """All parameters, the sums of the parts of gradients and the packed weights in one launch."""
+    copies = step.attributes.get("copies")
+    if not copies:
+        return gpu_opt_v1.update(step, build)
+    return gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu",
+                             lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient))
+
+
+def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
+            gradient: Gradient | None = None) -> tuple[int, tuple[Word, ...]]:
+    """(blocks, further words) of a parameter's row of the table, see kernels/gpu_bf16/weight_update.cu.
+
+    packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks (blocks, kernel, kernel, rows, 64).
+    """
+    parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
+    if not packed:
+        return blocks(elements(build, name), SIDE if any(parts) else 256), (0, 0, 0, 0, 0, 0, 0, *parts, NOT_COLLAPSED)
+    filters, kernel, _, channels = build.shape(name)
+    shape, flipped = build.shape(packed["bfloat16"]), packed.get("flipped", 0)
+    phases = rows = flipped_rows = 0
+    if len(shape) == 5:
+        rows, flipped_rows = shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
+    elif shape[0] != filters:
+        phases = PHASES_APART if shape[1] == 2 else PHASES_IN_COLUMNS
+    tap_blocks = blocks(max(filters, rows), SIDE) * blocks(max(channels, flipped_rows), SIDE)
+    return tap_blocks * (1 if phases else kernel * kernel), (
+        packed["bfloat16"], flipped, filters, kernel * kernel, channels, rows, flipped_rows, *parts, phases)

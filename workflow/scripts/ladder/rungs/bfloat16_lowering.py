@@ -1,0 +1,219 @@
+"""The patterns of a rung whose convolutions read packed operands (bfloat16_packing.py): which steps a group of layers becomes.
+
+Where such a convolution alone reads what a group makes, no step of its own packs that value: the group's forward step writes it
+packed, and the consumer's input gradient writes its gradient packed, behind the group's pooling and ReLU.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from ladder.network.layers import Layer
+from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
+from ladder.rungs.bfloat16_packing import CHUNK, Packing, both_gradients, is_collapsed, rows_of_packing
+from ladder.rungs.bfloat16_tiles import Shape
+from ladder.rungs.patterns import Backward, Gradient, Group, Pattern, convolution, is_2x2, sliding, weight_gradients
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedGradient:
+    """Where the gradient of a convolution's output is, that of the ReLU and the pooling behind it applied.
+
+    packed: {role: buffer} as Packing.gradient, with a border of `padding`; bias_partials: buffer of its sums over pixels, not
+    rounded; relu, index: of the layers behind the convolution, for the step that makes it; whole: in float32, if there is that.
+    """
+
+    packed: dict[str, str]
+    bias_partials: str
+    padding: int
+    relu: bool
+    index: str | None = None
+    whole: str | None = None
+
+    @property
+    def writes(self) -> dict[str, str]:
+        """{role: buffer} of the step that makes it."""
+        return {**self.packed, "bias_partials": self.bias_partials}
+
+
+@dataclasses.dataclass(frozen=True)
+class Consumer:
+    """The convolution that alone reads a value, and reads it packed; in Builder.receivers by the value's name.
+
+    x: buffer of the packed value; gradient: where its input gradient belongs, None if no gradient is wanted.
+    """
+
+    x: str
+    gradient: PackedGradient | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowering:
+    """packing_of(build, layer): the Packing of a convolution's operands; None if it reads none that are packed."""
+
+    packing_of: Callable[[Any, Layer], Packing | None]
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        return (
+            Pattern(("conv2d", "relu", "maxpool2d"), self.emit, fits=self._pools),
+            Pattern(("upsample2d", "conv2d", "relu"), self.emit, fits=self._is_packed, collapses=True),
+            Pattern(("upsample2d", "conv2d"), self.emit, fits=self._is_packed, collapses=True),
+            Pattern(("conv2d", "relu"), self.emit),
+            Pattern(("conv2d",), self.emit),
+            *gpu_3xtf32.PATTERNS,
+        )
+
+    def _is_packed(self, build: Any, group: Group) -> bool:
+        return self.packing_of(build, group[1]) is not None
+
+    def _pools(self, build: Any, group: Group) -> bool:
+        """Whether conv2d, relu and maxpool2d are one step."""
+        conv, _, pool = group
+        height, width, _ = conv.output_shape
+        packing = self.packing_of(build, conv)
+        if not packing or not packing.holds_windows(width) or not is_2x2(pool) or height % 2 or width % 2:
+            return False
+        return self._reader(build, group) is not None
+
+    def emit(self, build: Any, group: Group) -> Backward:
+        """upsample2d or not, conv2d, ReLU and 2x2 max-pool or not; as gpu_opt_v1.conv_block where nothing is packed."""
+        layers = group[group[0].kind == "upsample2d":]
+        packing = self.packing_of(build, layers[0])
+        if not packing:
+            return gpu_opt_v1.conv_block(build, group)
+        if layers != group:
+            build.unchanged(group[0])
+        reader = self._reader(build, layers)
+        return Block(build, group, layers, packing).emit(reader, self.packing_of(build, reader) if reader else None)
+
+    def _reader(self, build: Any, layers: Group) -> Layer | None:
+        """The packed convolution that alone reads what `layers` make, or what is upsampled of it if that collapses; or None.
+
+        layers: a packed convolution and those behind it; where gradients are wanted, neither of the two may have a stride.
+        """
+        conv, output = layers[0], layers[-1].name
+        reader: Layer | None = build.sole_reader(output)
+        if reader and reader.kind == "upsample2d":
+            reader = build.sole_reader(reader.name)
+            if not reader or not is_collapsed(build, reader):
+                return None
+        if not reader or not self.packing_of(build, reader) or conv.attributes["filters"] % CHUNK:
+            return None
+        if build.training and build.wants_gradient(output):
+            strided = conv.attributes["stride"] != 1 and build.wants_gradient(build.source(conv))
+            if strided or reader.attributes["stride"] != 1:
+                return None
+        return reader
+
+
+class Block:
+    """A group of layers around a packed convolution; layers: those from it on."""
+
+    def __init__(self, build: Any, group: Group, layers: Group, packing: Packing) -> None:
+        self.build, self.group, self.layers, self.packing = build, group, layers, packing
+        self.conv = conv = layers[0]
+        self.x, self.weight, self.bias = convolution(build, conv)
+        self.relu, upsamples = len(layers) > 1, layers != group
+        self.flop = patterns.flop_of_collapsed(conv) if upsamples else 2 * conv.macs
+        self.input_stride = 2 if upsamples else 1   # of the convolution that is the input gradient
+        # Whether that has a flipped weight: of a strided convolution it has zeros between the pixels of dy.
+        self.flips = build.training and build.wants_gradient(self.x) and conv.attributes["stride"] == 1
+        # Of dy. The input gradient reads its border, and behind an upsampling the weight gradient too.
+        self.padding = conv.attributes["kernel"] - 1 - conv.attributes["padding"] if upsamples or self.flips else 0
+
+    def emit(self, reader: Layer | None, reader_packing: Packing | None) -> Backward:
+        """Append the forward steps; the returned function appends the backward steps. reader: Lowering._reader."""
+        build, conv_op, stride = self.build, self.packing.conv_op, self.conv.attributes["stride"]
+        shapes = self.packing.weight(build.shape(self.weight)).items()
+        weights = build.copies(self.weight, {role: shape for role, shape in shapes if self.flips or role != "flipped"})
+        x = self._packed_input()
+        y, writes, padding = self._output(reader, reader_packing)
+        build.step(f"{conv_op}_forward", self.group, {"x": x, "weight": weights["bfloat16"], "bias": self.bias}, writes,
+                   flop=self.flop, stride=stride, relu=self.relu, **padding)
+
+        def backward() -> None:
+            dy = build.receivers[y].gradient if y in build.receivers else self._packed_gradient(y)
+            bordered, without_border = both_gradients(dy.packed)
+            if self.flips:
+                self._input_gradient({"dy": bordered, "flipped": weights["flipped"]}, x)
+            elif build.wants_gradient(self.x):
+                build.step("conv2d_input_grad", self.group, {"dy": dy.whole, "weight": self.weight},
+                           {"dx": build.gradient_part(self.x)}, flop=self.flop, **sliding(self.conv))
+            build.step(f"{conv_op}_weight_grad", self.group, {"x": x, "dy": without_border, "bias_partials": dy.bias_partials},
+                       self._weight_gradients(build.shape(x), build.shape(without_border), dy.bias_partials), flop=self.flop,
+                       stride=stride, padding=dy.padding, kernel=self.conv.attributes["kernel"])
+
+        return backward
+
+    def _packed_input(self) -> str:
+        """The buffer of packed x, packed by a step here unless the one that makes x does so."""
+        if self.x in self.build.receivers:
+            return self.build.receivers[self.x].x
+        packed = packed_input(self.build, self.conv, self.packing, self.build.shape(self.x))
+        self.build.step(f"{self.packing.pack_op}_input", self.group, {"x": self.x}, {"rounded": packed},
+                        padding=self.conv.attributes["padding"])
+        return packed
+
+    def _output(self, reader: Layer | None, packing: Packing | None) -> tuple[str, dict[str, str], dict[str, int]]:
+        """(value, what the forward step writes of it, further attributes); without a reader it is in float32."""
+        build, last = self.build, self.layers[-1]
+        if not reader or not packing:
+            y = build.activation(last)
+            return y, {"y": y}, {}
+        build.unstored(last)
+        index = {"index": build.mask(last)} if last.kind == "maxpool2d" else {}
+        image, gradient = (build.batch, *last.output_shape), None
+        if build.training and build.wants_gradient(last.name):
+            rows = packing.bias_partials(image, reader.attributes["filters"], reader.attributes["kernel"])
+            gradient = self._gradient(rows, **index)
+        consumer = build.receivers[last.name] = Consumer(packed_input(build, reader, packing, image), gradient)
+        return last.name, {"copy": consumer.x, **index}, {"padding": reader.attributes["padding"]}
+
+    def _gradient(self, rows: int, **more: str) -> PackedGradient:
+        """Buffers for the gradient of the convolution's output, with so many rows of bias partials."""
+        build, conv = self.build, self.conv
+        shapes = self.packing.gradient((build.batch, *conv.output_shape), self.padding)
+        packed = {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
+        bias_partials = build.kept(f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"]))
+        return PackedGradient(packed, bias_partials, self.padding, self.relu, **more)
+
+    def _packed_gradient(self, y: str) -> PackedGradient:
+        """Of a value in float32: steps of their own lead its gradient back through the ReLU and pack it."""
+        dy = gpu_opt_v1.gradient_before_relu(self.build, self.layers, y)
+        gradient = self._gradient(rows_of_packing(self.build.shape(y), self.padding), whole=dy)
+        self.build.step(f"{self.packing.pack_op}_gradient", self.layers, {"dy": dy}, gradient.writes, padding=self.padding)
+        return gradient
+
+    def _input_gradient(self, reads: dict[str, str], packed: str) -> None:
+        """The convolution of dy with the flipped weight, which `reads` names; packed: the buffer of packed x."""
+        build, x, operation = self.build, self.x, f"{self.packing.conv_op}_input_grad"
+        sizes = {"flop": self.flop, "stride": self.input_stride}
+        if x in build.receivers:
+            dx: PackedGradient = build.receivers[x].gradient
+            index = {"index": dx.index} if dx.index else {}
+            build.step(operation, self.group, {**reads, "kept": packed, **index}, dx.writes, **sizes, relu=dx.relu,
+                       kept_padding=self.conv.attributes["padding"], padding=dx.padding)
+            return
+        part, masks = build.gradient_part(x), gpu_opt_v1.reader_applies_relu(build.network, x)
+        whole = build.workspace(f"{self.conv.name}.whole_gradient", build.shape(x)) if masks else part
+        zeros = build.zeros(f"{self.conv.name}.no_shift", build.shape(x)[3:])
+        build.step(operation, self.group, {**reads, "zeros": zeros}, {"dx": whole}, **sizes)
+        if masks:
+            build.step("relu_backward", self.group, {"y": x, "dy": whole}, {"dx": part})
+
+    def _weight_gradients(self, x: Shape, dy: Shape, bias_partials: str) -> dict[str, str]:
+        """{role: buffer} of what the weight gradient's step writes: parts that the update adds, or sums."""
+        build, conv = self.build, self.conv
+        if not build.in_parts:
+            return weight_gradients(build, conv)
+        parts = build.workspace(f"{conv.name}.parts", self.packing.weight_parts(x, dy, conv))
+        build.leave_in_parts({f"{conv.name}.weight": Gradient(parts, in_parts=True)})
+        if conv.attributes["bias"]:
+            build.leave_in_parts({f"{conv.name}.bias": Gradient(bias_partials, in_parts=True)})
+        return {"parts": parts}
+
+
+def packed_input(build: Any, conv: Layer, packing: Packing, image: Shape) -> str:
+    """The buffer of a convolution's packed input, which is an image of this shape."""
+    return build.kept(f"{conv.name}.x.bfloat16", packing.image(image, conv.attributes["padding"]), "uint16")

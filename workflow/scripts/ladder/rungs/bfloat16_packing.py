@@ -1,0 +1,124 @@
+"""Packed operands: bfloat16 copies of a convolution's operands as its kernels read them, and which convolutions have them.
+
+Packing is gpu_bf16's layout, PhaseWeights that of a convolution behind an upsampling; gpu_bf16_sm90 has a third.
+"""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from ladder.network.layers import Layer
+from ladder.rungs import bfloat16_tiles as tiles
+from ladder.rungs.bfloat16_tiles import Shape, Sums
+from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS
+from ladder.rungs.gpu_basic import blocks
+
+CHUNK = 8     # numbers in 16 bytes, which a thread copies at once
+FEWEST = 33   # channels from which on half of a tile's columns have work
+PIXELS_OF_PARTIAL = 128   # of a gradient with its border: a block packs them and sums them to a row of bias partials
+PHASE_TAPS = 4, 2         # kernel and stride of the input gradient of a convolution behind an upsampling
+
+
+class Packing:
+    """NHWC with a border of zeros, and zeros for channels up to a multiple of CHUNK.
+
+    Steps that round and pack an operand are called {pack_op}_input and {pack_op}_gradient, those that multiply packed ones
+    {conv_op}_forward, {conv_op}_input_grad and {conv_op}_weight_grad.
+    """
+
+    pack_op, conv_op = "conv2d_round", "rounded_conv2d"
+
+    def image(self, shape: Shape, padding: int) -> Shape:
+        """Shape of a packed image; padding: width of its border."""
+        batch, height, width, channels = shape
+        return batch, height + 2 * padding, width + 2 * padding, _whole_chunks(channels)
+
+    def weight(self, shape: Shape) -> dict[str, Shape]:
+        """{role: shape} of a packed weight: "bfloat16", and "flipped" for the input gradient."""
+        filters, kernel, _, channels = shape
+        return {"bfloat16": (filters, kernel, kernel, _whole_chunks(channels)),
+                "flipped": (channels, kernel, kernel, _whole_chunks(filters))}
+
+    def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
+        """{role: shape} of a packed output gradient: "rounded", and if the weight gradient reads it otherwise, "steps"."""
+        return {"rounded": self.image(shape, padding)}
+
+    def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
+        """(splits, numbers of one) of a weight gradient in parts; x, dy: shapes of the packed operands."""
+        return tiles.weight_split(x, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))[2]
+
+    def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
+        """Rows of partial sums over pixels that an input gradient leaves of the gradient of x, an image without a border."""
+        return _rows_of_partials(x, filters, kernel, 1)
+
+    def holds_windows(self, width: int) -> bool:
+        """Whether a block has whole 2x2 windows of an output so wide, which it can pool."""
+        return True
+
+
+class PhaseWeights(Packing):
+    """Behind an upsampling: Packing, but for the weights, which are those of the four phases (collapsed_weights.cuh).
+
+    A pixel of the upsampled image is of one of four sub-pixel phases, each a convolution of the small image whose taps are sums
+    of the 3x3 ones; together they are a transposed convolution (PHASE_TAPS).
+    """
+
+    conv_op = "rounded_collapsed_conv2d"
+
+    def weight(self, shape: Shape) -> dict[str, Shape]:
+        """The phases' filters follow one another. A tile has all of few filters, whose taps are then in one window of 3x3."""
+        filters, _, _, channels = shape
+        kernel = 3 if 4 * filters <= FEW_COLUMNS.n else 2
+        return {"bfloat16": (4 * filters, kernel, kernel, _whole_chunks(channels)),
+                "flipped": (channels, 4, 4, _whole_chunks(filters))}
+
+    def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
+        return tiles.weight_split(dy, x[3], *PHASE_TAPS)[2]   # of the convolution from y to x
+
+    def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
+        return _rows_of_partials(x, filters, *PHASE_TAPS)
+
+
+def _rows_of_partials(x: Shape, filters: int, kernel: int, stride: int) -> int:
+    batch, height, width, channels = x
+    return tiles.rows_of_partials(Sums(batch, height, width, _whole_chunks(filters), channels, kernel, stride))
+
+
+def rows_of_packing(shape: Shape, padding: int) -> int:
+    """Rows of bias partials of a gradient that a step of its own packs."""
+    batch, height, width, _ = shape
+    return blocks(batch * (height + 2 * padding) * (width + 2 * padding), PIXELS_OF_PARTIAL)
+
+
+def both_gradients(packed: Mapping[str, str]) -> tuple[str, str]:
+    """(the one with a border, the one without): where a gradient is packed once, that stands for both."""
+    return packed.get("rounded") or packed["steps"], packed.get("steps") or packed["rounded"]
+
+
+PACKING, PHASE_WEIGHTS = Packing(), PhaseWeights()
+
+
+def packing_of(build: Any, conv: Layer) -> Packing | None:
+    """The Packing of a layer's operands on gpu_bf16, of a convolution in bfloat16 whose channels fill tiles and 16 bytes.
+
+    Where no input gradient is wanted, filters may fill tiles instead, and zeros the 16 bytes. None: they are not packed.
+    """
+    if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != "bfloat16"
+                                    for direction in ("forward", "input_grad", "weight_grad")):
+        return None
+    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
+        fills = filters >= FEWEST
+    else:
+        fills = channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
+    packing = PHASE_WEIGHTS if is_collapsed(build, conv) else PACKING
+    return packing if fills else None
+
+
+def is_collapsed(build: Any, conv: Layer) -> bool:
+    """Whether a convolution multiplies sums of taps: with the upsampling that is the layer before it, it has a pattern."""
+    return any(after is conv and build.collapses((before, after)) for before, after in itertools.pairwise(build.layers))
+
+
+def _whole_chunks(channels: int) -> int:
+    return CHUNK * blocks(channels, CHUNK)

@@ -14,6 +14,7 @@ from ladder.rungs.patterns import Gradient, Launch, Word
 SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_bf16/weight_update.cu
 # How a packed weight has the phases of an upsampled image, also the values of PHASES: kernels/gpu_bf16/collapsed_weights.cuh
 NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS = range(3)
+IN_SLABS = {"IN_SLABS": True}   # the macro for results in the channel blocks of gpu_bf16_sm90: kernels/gpu_bf16/layouts.cuh
 
 
 # ---- packing
@@ -57,7 +58,7 @@ def forward_epilogue(step: Any, build: Any) -> Epilogue:
     operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
     if "y" in writes:
         return Epilogue("conv2d", (*operands, writes["y"]), (relu,), {})
-    numbers, layout = (relu, attributes["padding"]), _layout(len(build.shape(writes["copy"])) == 5)
+    numbers, layout = (relu, attributes["padding"]), IN_SLABS if len(build.shape(writes["copy"])) == 5 else {}
     if "index" in writes:
         return Epilogue("conv2d_pool", (*operands, writes["copy"], writes["index"]), numbers, {**layout, "WINDOWS": True})
     return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
@@ -69,17 +70,11 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
     if "dx" in writes:
         return Epilogue("conv2d", (reads["dy"], reads["flipped"], reads["zeros"], writes["dx"]), (False,), {})
     arrays = reads["dy"], reads["flipped"], reads["kept"], *both_gradients(writes), writes["bias_partials"]
-    layout = _layout("steps" in writes)
-    step_rows = build.shape(writes["steps"])[1] if "steps" in writes else 0
+    layout, step_rows = (IN_SLABS, build.shape(writes["steps"])[1]) if "steps" in writes else ({}, 0)
     numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"], step_rows
     if "index" in reads:
         return Epilogue("conv2d_gradient_pool", (*arrays, reads["index"]), numbers, layout)
     return Epilogue("conv2d_gradient", arrays, numbers, layout)
-
-
-def _layout(in_slabs: bool) -> dict[str, int]:
-    """The macro for results in the channel blocks of gpu_bf16_sm90: kernels/gpu_bf16/layouts.cuh."""
-    return {"IN_SLABS": True} if in_slabs else {}
 
 
 def forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:

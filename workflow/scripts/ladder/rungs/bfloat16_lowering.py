@@ -19,21 +19,15 @@ from ladder.rungs.patterns import Backward, Gradient, Group, Pattern, convolutio
 class PackedGradient:
     """Where the gradient of a convolution's output is, that of the ReLU and the pooling behind it applied.
 
-    packed: {role: buffer} as Packing.gradient, with a border of `padding`; bias_partials: buffer of its sums over pixels, not
-    rounded; relu, index: of the layers behind the convolution, for the step that makes it; whole: in float32, if there is that.
+    writes: {role: buffer} of the step that makes it: as Packing.gradient, with a border of `padding`, and "bias_partials", its
+    sums over pixels, not rounded; relu, index: of the layers behind the convolution, for that step; whole: dy in float32.
     """
 
-    packed: dict[str, str]
-    bias_partials: str
+    writes: dict[str, str]
     padding: int
     relu: bool
     index: str | None = None
     whole: str | None = None
-
-    @property
-    def writes(self) -> dict[str, str]:
-        """{role: buffer} of the step that makes it."""
-        return {**self.packed, "bias_partials": self.bias_partials}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,14 +128,14 @@ class Block:
 
         def backward() -> None:
             dy = build.receivers[y].gradient if y in build.receivers else self._packed_gradient(y)
-            bordered, without_border = both_gradients(dy.packed)
+            bordered, without_border = both_gradients(dy.writes)
             if self.flips:
                 self._input_gradient({"dy": bordered, "flipped": weights["flipped"]}, x)
             elif build.wants_gradient(self.x):
                 build.step("conv2d_input_grad", self.group, {"dy": dy.whole, "weight": self.weight},
                            {"dx": build.gradient_part(self.x)}, flop=self.flop, **sliding(self.conv))
-            build.step(f"{conv_op}_weight_grad", self.group, {"x": x, "dy": without_border, "bias_partials": dy.bias_partials},
-                       self._weight_gradients(build.shape(x), build.shape(without_border), dy.bias_partials), flop=self.flop,
+            reads = {"x": x, "dy": without_border, "bias_partials": dy.writes["bias_partials"]}
+            build.step(f"{conv_op}_weight_grad", self.group, reads, self._weight_gradients(reads), flop=self.flop,
                        stride=stride, padding=dy.padding, kernel=self.conv.attributes["kernel"])
 
         return backward
@@ -174,9 +168,9 @@ class Block:
         """Buffers for the gradient of the convolution's output, with so many rows of bias partials."""
         build, conv = self.build, self.conv
         shapes = self.packing.gradient((build.batch, *conv.output_shape), self.padding)
-        packed = {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
-        bias_partials = build.kept(f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"]))
-        return PackedGradient(packed, bias_partials, self.padding, self.relu, **more)
+        writes = {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
+        writes["bias_partials"] = build.kept(f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"]))
+        return PackedGradient(writes, self.padding, self.relu, **more)
 
     def _packed_gradient(self, y: str) -> PackedGradient:
         """Of a value in float32: steps of their own lead its gradient back through the ReLU and pack it."""
@@ -202,15 +196,16 @@ class Block:
         if masks:
             build.step("relu_backward", self.group, {"y": x, "dy": whole}, {"dx": part})
 
-    def _weight_gradients(self, x: Shape, dy: Shape, bias_partials: str) -> dict[str, str]:
-        """{role: buffer} of what the weight gradient's step writes: parts that the update adds, or sums."""
+    def _weight_gradients(self, reads: dict[str, str]) -> dict[str, str]:
+        """{role: buffer} of what the weight gradient's step writes, of what it `reads`: parts that the update adds, or sums."""
         build, conv = self.build, self.conv
         if not build.in_parts:
             return weight_gradients(build, conv)
-        parts = build.workspace(f"{conv.name}.parts", self.packing.weight_parts(x, dy, conv))
+        shape = self.packing.weight_parts(build.shape(reads["x"]), build.shape(reads["dy"]), conv)
+        parts = build.workspace(f"{conv.name}.parts", shape)
         build.leave_in_parts({f"{conv.name}.weight": Gradient(parts, in_parts=True)})
         if conv.attributes["bias"]:
-            build.leave_in_parts({f"{conv.name}.bias": Gradient(bias_partials, in_parts=True)})
+            build.leave_in_parts({f"{conv.name}.bias": Gradient(reads["bias_partials"], in_parts=True)})
         return {"parts": parts}
 
 

@@ -15,22 +15,7 @@ from ladder.network.networks import Network
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, patterns
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.patterns import (
-    LAYERS,
-    AppliesRelu,
-    Backward,
-    Gradient,
-    Group,
-    Launch,
-    LaunchFunction,
-    Pattern,
-    Table,
-    Word,
-    convolution,
-    is_2x2,
-    sliding,
-    weight_gradients,
-)
+from ladder.rungs.patterns import LAYERS, AppliesRelu, Backward, Gradient, Group, Launch, LaunchFunction, Pattern, Table, Word
 from ladder.rungs.tiles import SQUARE, Tile
 
 UPDATES_TOGETHER = True   # see planning.frame.update
@@ -78,9 +63,9 @@ def conv_block(build: Any, group: Group, applied_by_reader: AppliesRelu | None =
     """
     applied_by_reader = applied_by_reader or reader_applies_relu
     conv, last = group[0], group[-1]
-    x, weight, bias = convolution(build, conv)
+    x, weight, bias = patterns.convolution(build, conv)
     y = build.activation(last)
-    attributes, flop = sliding(conv), 2 * conv.macs
+    attributes, flop = patterns.sliding(conv), 2 * conv.macs
     build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes,
                relu=last.kind == "relu")
 
@@ -89,7 +74,8 @@ def conv_block(build: Any, group: Group, applied_by_reader: AppliesRelu | None =
         if build.wants_gradient(x):
             build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
                        **attributes)
-        build.step("conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop, **attributes)
+        build.step("conv2d_weight_grad", group, {"x": x, "dy": dy}, patterns.weight_gradients(build, conv), flop=flop,
+                   **attributes)
 
     return backward
 
@@ -114,7 +100,7 @@ def reader_applies_relu(network: Network, name: str) -> bool:
     """True if layer `name` is a ReLU whose only reader applies the ReLU's gradient with its own."""
     readers = network.readers(name)
     return network.layer(name).kind == "relu" and len(readers) == 1 and (
-        readers[0].kind == "upsample2d" or (readers[0].kind == "maxpool2d" and is_2x2(readers[0])))
+        readers[0].kind == "upsample2d" or (readers[0].kind == "maxpool2d" and patterns.is_2x2(readers[0])))
 
 
 def gradient_before_relu(build: Any, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu) -> str:
@@ -129,7 +115,7 @@ def gradient_before_relu(build: Any, group: Group, y: str, applied_by_reader: Ap
 
 def is_small_pool(group: Group) -> bool:
     """True if the last layer is a 2x2 pooling."""
-    return is_2x2(group[-1])
+    return patterns.is_2x2(group[-1])
 
 
 def collapsed_block(build: Any, group: Group) -> Backward:
@@ -215,14 +201,14 @@ def conv2d_weight_grad(step: Any, build: Any, tile_for: WeightTile = weight_tile
 
 
 def maxpool2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
-    if not is_2x2(step):
+    if not patterns.is_2x2(step):
         return gpu_basic.LAUNCHES[step.operation](step, build)
     x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
     return _one("maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index), build.shape(x))
 
 
 def maxpool2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
-    if not is_2x2(step):
+    if not patterns.is_2x2(step):
         return gpu_basic.LAUNCHES[step.operation](step, build)
     reads, dx = step.reads, step.writes["dx"]
     batch, height, width, channels = build.shape(dx)

@@ -11,22 +11,10 @@ from typing import Any
 
 from ladder.network.layers import Layer
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import gpu_opt_v1, tiles
+from ladder.rungs import gpu_opt_v1, patterns, tiles
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_opt_v1 import is_small_pool, resize_block
-from ladder.rungs.patterns import (
-    LAYERS,
-    Argument,
-    Backward,
-    Gradient,
-    Group,
-    Launch,
-    LaunchFunction,
-    Pattern,
-    convolution,
-    is_2x2,
-    weight_gradients,
-)
+from ladder.rungs.patterns import LAYERS, Argument, Backward, Gradient, Group, Launch, LaunchFunction, Pattern
 from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
 
 UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True   # see planning.frame.update and plan.training_plan
@@ -43,7 +31,7 @@ def conv_block(build: Any, group: Group) -> Backward:
     """conv2d, then optionally ReLU and 2x2 max-pool."""
     conv, last = group[0], group[-1]
     kinds = [layer.kind for layer in group]
-    x, weight, bias = convolution(build, conv)
+    x, weight, bias = patterns.convolution(build, conv)
     y = build.activation(last)
     index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
     padding, flop = conv.attributes["padding"], 2 * conv.macs
@@ -85,7 +73,7 @@ def gradients(build: Any, operation: str, group: Group, weight: str, received: M
     if build.in_parts:
         writes = {"parts": gradient_in_parts(build, conv, x, received, collapsed=operation.startswith("upsample"))}
     else:
-        writes = weight_gradients(build, conv)
+        writes = patterns.weight_gradients(build, conv)
     build.step(f"{operation}_weight_grad", group, {"x": x, **received}, writes, flop=flop, **attributes,
                kernel=conv.attributes.get("kernel", 1))
 
@@ -108,7 +96,7 @@ def _has_stride_1(group: Group) -> bool:
 
 
 def _pools_2x2(group: Group) -> bool:
-    return _has_stride_1(group) and is_2x2(group[2])
+    return _has_stride_1(group) and patterns.is_2x2(group[2])
 
 
 def _is_same_3x3(group: Group) -> bool:

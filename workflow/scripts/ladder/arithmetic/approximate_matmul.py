@@ -101,17 +101,19 @@ def _product(a, b, out):
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
     if result.shape != (len(a), b.values.shape[1]):
         raise ValueError(f"the product of {a.shape} and {b.values.shape} is not {result.shape}")
-    sums(table, a.view(np.int32), panels.view(np.int32), result)
+    sums((table, a.view(np.int32), panels.view(np.int32), result))
     return result if direct else _handed_over(result, out)
 
 
 def _loops(a, b):
     """(the loop nest for a product of a matrix with these Magnitudes and a Packed, the panels that it reads)."""
-    plain, guarded, general = _LOOPS["table" if isinstance(b.multiplier, Table) else b.multiplier.name]
-    if general and not a.largest * b.magnitudes.largest < LARGEST_SAFE:   # `not <` is also true for NaN: infinity times zero
-        return general, _panels(b.values)
+    name = "table" if isinstance(b.multiplier, Table) else b.multiplier.name
+    safe = a.largest * b.magnitudes.largest < LARGEST_SAFE   # False for NaN too: infinity times zero
+    if name in _GENERAL and not safe:
+        return _GENERAL[name], _panels(b.values)
     normal = b.magnitudes.least == b.magnitudes.least_normal
-    return plain if normal and a.least_normal * b.magnitudes.least >= SMALLEST_SAFE else guarded, b.panels
+    plain = normal and a.least_normal * b.magnitudes.least >= SMALLEST_SAFE
+    return _PLAIN[name] if plain and name in _PLAIN else _GUARDED[name], b.panels
 
 
 def _contiguous(matrix):
@@ -187,7 +189,7 @@ OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halv
 # ---- products of bit patterns, int32: left(a) once per element of A, times(left(a), b) for each element of B in its row
 
 compiled = numba.njit(error_model="numpy", nogil=True, forceinline=True)
-kept = numba.njit(error_model="numpy", nogil=True, cache=True)
+cached = numba.njit(error_model="numpy", nogil=True, cache=True)
 
 MAGNITUDE, SIGN, EXPONENT = np.int32(0x7fffffff), np.int32(-0x80000000), np.int32(0x7f800000)
 MANTISSA, UPPER, LOWEST = np.int32(0x007fffff), np.int32(-0x10000), np.int32(0x00010000)
@@ -425,14 +427,14 @@ def _any_table(a, b, table):
     return _ranged(a, b, np.uint32(a & EXPONENT) + np.uint32(b & EXPONENT) + words[np.uint32(row), np.uint32(column)])
 
 
-@kept
+@cached
 def round_to_tf32(values, rounded):
     """rounded = values in TF32 (see multipliers.to_tf32); flat float32 arrays."""
     for i in range(values.size):
         rounded[i] = _tf32(values[i])
 
 
-@kept
+@cached
 def round_to_bfloat16(values, rounded):
     """rounded = values in bfloat16 (see multipliers.to_bfloat16); flat float32 arrays."""
     for i in range(values.size):
@@ -497,8 +499,12 @@ def _normal(a):
 
 
 @compiled
-def _sums(add, taken, left, times, table, a, panels, out):
-    """out = the products of `a` and the panels, but for the elements of `a` that are not `taken`, whose products are +0."""
+def _sums(add, taken, left, times, operands):
+    """out = the products of `a` and the panels, but for the elements of `a` that are not `taken`, whose products are +0.
+
+    operands: (table, a, panels, out).
+    """
+    table, a, panels, out = operands
     rows, depth = a.shape
     total, places = np.zeros(PANEL, np.float32), np.empty(DEPTH, np.uintp)
     for panel in range(len(panels)):
@@ -544,17 +550,17 @@ def _add_singly(left, times, table, a, panel, places, total, width):
 @compiled
 def _add_table_products(left, times, table, a, panel, places, total, width):
     """The same as _add_products; the table has a loop of its own, since LLVM does not vectorise one that gathers and stores."""
-    shift, found = np.uint32(table[1]), np.empty(PANEL, np.int32)
+    shift, entries = np.uint32(table[1]), np.empty(PANEL, np.int32)
     for k in places:
         a0 = left(a[k], table)
         words = a0[2]
         for n in range(width):
-            found[n] = words[np.uint32(np.uint32(panel[k, n] & MANTISSA) >> shift)]
+            entries[n] = words[np.uint32(np.uint32(panel[k, n] & MANTISSA) >> shift)]
         for n in range(width):
-            total[n] += times(a0, panel[k, n], found[n])
+            total[n] += times(a0, panel[k, n], entries[n])
 
 
-@kept
+@cached
 def _magnitudes(bits):
     """Bits of the least magnitude, of the least normal one and of the largest, of flat float32 numbers; see Magnitudes."""
     least, least_normal, largest = EXPONENT, np.uint32(EXPONENT - LEAST_NORMAL), ZERO
@@ -565,110 +571,32 @@ def _magnitudes(bits):
     return np.int32(least), np.int32(np.int32(least_normal) + LEAST_NORMAL), np.int32(largest)
 
 
-@kept
-def _exact_sums(table, a, panels, out):
-    _sums(_add_products, _all, _left_exact, _times_exact, table, a, panels, out)
-
-
-@kept
-def _fp16_sums(table, a, panels, out):
-    _sums(_add_products, _all, _left_fp16, _times_fp16, table, a, panels, out)
-
-
-@kept
-def _acc16_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_acc16, _times_acc16, table, a, panels, out)
-
-
-@kept
-def _mit32_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_mit, _times_mit, table, a, panels, out)
-
-
-@kept
-def _mit16_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_mit16, _times_mit, table, a, panels, out)
-
-
-@kept
-def _am32_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_am, _times_am, table, a, panels, out)
-
-
-@kept
-def _am16_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_am16, _times_am, table, a, panels, out)
-
-
-@kept
-def _table_sums(table, a, panels, out):
-    _sums(_add_table_products, _normal, _left_table, _times_table, table, a, panels, out)
-
-
-@kept
-def _plain_acc16_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_acc16, _plain_acc16, table, a, panels, out)
-
-
-@kept
-def _plain_mit32_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_mit, _plain_mit, table, a, panels, out)
-
-
-@kept
-def _plain_mit16_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_mit16, _plain_mit, table, a, panels, out)
-
-
-@kept
-def _plain_am32_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_am, _plain_am, table, a, panels, out)
-
-
-@kept
-def _plain_am16_sums(table, a, panels, out):
-    _sums(_add_products, _normal, _left_am16, _plain_am, table, a, panels, out)
-
-
-@kept
-def _plain_table_sums(table, a, panels, out):
-    _sums(_add_table_products, _normal, _left_table, _plain_table, table, a, panels, out)
-
-
-@kept
-def _any_acc16_sums(table, a, panels, out):
-    _sums(_add_singly, _all, _as_it_is, _any_acc16, table, a, panels, out)
-
-
-@kept
-def _any_mit32_sums(table, a, panels, out):
-    _sums(_add_singly, _all, _as_it_is, _any_mit32, table, a, panels, out)
-
-
-@kept
-def _any_mit16_sums(table, a, panels, out):
-    _sums(_add_singly, _all, _as_it_is, _any_mit16, table, a, panels, out)
-
-
-@kept
-def _any_am32_sums(table, a, panels, out):
-    _sums(_add_singly, _all, _as_it_is, _any_am32, table, a, panels, out)
-
-
-@kept
-def _any_am16_sums(table, a, panels, out):
-    _sums(_add_singly, _all, _as_it_is, _any_am16, table, a, panels, out)
-
-
-@kept
-def _any_table_sums(table, a, panels, out):
-    _sums(_add_singly, _all, _as_it_is, _any_table, table, a, panels, out)
-
-
-# multiplier -> (loops where B has no zero and no product is too small, loops for finite numbers without overflow, loops for all
-# numbers; None: the same)
-_LOOPS = {
-    "exact": (_exact_sums, _exact_sums, None), "fp16": (_fp16_sums, _fp16_sums, None),
-    "acc16": (_plain_acc16_sums, _acc16_sums, _any_acc16_sums), "mit32": (_plain_mit32_sums, _mit32_sums, _any_mit32_sums),
-    "mit16": (_plain_mit16_sums, _mit16_sums, _any_mit16_sums), "am32": (_plain_am32_sums, _am32_sums, _any_am32_sums),
-    "am16": (_plain_am16_sums, _am16_sums, _any_am16_sums), "table": (_plain_table_sums, _table_sums, _any_table_sums)}
+# Multiplier -> its loops, each on a line of its own, by which Numba keeps it: where B has no zero and no product is too small,
+_PLAIN = {
+    "acc16": cached(lambda operands: _sums(_add_products, _normal, _left_acc16, _plain_acc16, operands)),
+    "mit32": cached(lambda operands: _sums(_add_products, _normal, _left_mit, _plain_mit, operands)),
+    "mit16": cached(lambda operands: _sums(_add_products, _normal, _left_mit16, _plain_mit, operands)),
+    "am32": cached(lambda operands: _sums(_add_products, _normal, _left_am, _plain_am, operands)),
+    "am16": cached(lambda operands: _sums(_add_products, _normal, _left_am16, _plain_am, operands)),
+    "table": cached(lambda operands: _sums(_add_table_products, _normal, _left_table, _plain_table, operands)),
+}
+# for finite numbers without overflow,
+_GUARDED = {
+    "exact": cached(lambda operands: _sums(_add_products, _all, _left_exact, _times_exact, operands)),
+    "fp16": cached(lambda operands: _sums(_add_products, _all, _left_fp16, _times_fp16, operands)),
+    "acc16": cached(lambda operands: _sums(_add_products, _normal, _left_acc16, _times_acc16, operands)),
+    "mit32": cached(lambda operands: _sums(_add_products, _normal, _left_mit, _times_mit, operands)),
+    "mit16": cached(lambda operands: _sums(_add_products, _normal, _left_mit16, _times_mit, operands)),
+    "am32": cached(lambda operands: _sums(_add_products, _normal, _left_am, _times_am, operands)),
+    "am16": cached(lambda operands: _sums(_add_products, _normal, _left_am16, _times_am, operands)),
+    "table": cached(lambda operands: _sums(_add_table_products, _normal, _left_table, _times_table, operands)),
+}
+# and for all numbers, where these are others.
+_GENERAL = {
+    "acc16": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_acc16, operands)),
+    "mit32": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_mit32, operands)),
+    "mit16": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_mit16, operands)),
+    "am32": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_am32, operands)),
+    "am16": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_am16, operands)),
+    "table": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_table, operands)),
+}

@@ -5,6 +5,7 @@ kernel, channels); `index` holds the position of each maximum in its window, in 
 number, such as the loss or a channel's mean, are in double precision.
 """
 
+import functools
 import time
 
 import numba
@@ -12,31 +13,12 @@ import numpy as np
 
 from ladder.arithmetic import randomness
 from ladder.arithmetic.approximate_matmul import coded, single
+from ladder.executors.host import HostExecutor
 from ladder.machine import runtime
 
 
-class Executor:
+class Executor(HostExecutor):
     """Runs plans on one thread, for any `threads` (interface: see create.py)."""
-
-    measures_every_step = True
-    together = 1
-
-    def __init__(self, threads):
-        self.seconds, self.passes = {}, {}
-
-    def place(self, arrays):
-        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}   # Numba compiles for one layout
-
-    def allocate(self, plan, placed):
-        arrays = {name: placed[name] if name in placed else np.zeros(buffer.shape, buffer.dtype)
-                  for name, buffer in plan.own.items()}
-        return arrays | plan.views(arrays)
-
-    def fill(self, array, values):
-        array[...] = values
-
-    def fetch(self, array):
-        return array
 
     def run(self, plan, arrays):
         for step in plan.steps:
@@ -50,26 +32,11 @@ class Executor:
             self.seconds[step.work] = self.seconds.get(step.work, 0.0) + spent
             self.passes[step.pass_] = self.passes.get(step.pass_, 0.0) + spent
 
-    prepare = run
-
-    def run_many(self, plan, arrays, count):
-        for _ in range(count):
-            self.run(plan, arrays)
-
     def device(self):
         return f"cpu: {runtime.machine()['processor']}, 1 thread, Numba {numba.__version__}"
 
-    def launching(self):
-        return ""
-
     def workspace_bytes(self):
         return 0
-
-    def device_bytes(self):
-        return None
-
-    def synchronize(self):
-        pass
 
 
 compiled = numba.njit(cache=True, error_model="numpy")
@@ -77,15 +44,9 @@ compiled = numba.njit(cache=True, error_model="numpy")
 
 @compiled
 def load_batch(images, permutation, counters, scale, offset, batch, flip):
-    count, height, width, channels = batch.shape
-    for n in range(count):
-        source = permutation[counters[1] + n]
-        for row in range(height):
-            for column in range(width):
-                from_column = width - 1 - column if flip else column
-                for channel in range(channels):
-                    value = np.float32(images[source, row, from_column, channel]) * scale[channel]
-                    batch[n, row, column, channel] = value + offset[channel]
+    for n, row, column, channel in np.ndindex(batch.shape):
+        value = _pixel(images, permutation[counters[1] + n], row, column, channel, flip)
+        batch[n, row, column, channel] = value * scale[channel] + offset[channel]
 
 
 def draw_augmentation(counters, augmentation, crop, flip, seed):
@@ -94,20 +55,10 @@ def draw_augmentation(counters, augmentation, crop, flip, seed):
 
 @compiled
 def load_augmented_batch(images, permutation, counters, scale, offset, augmentation, batch):
-    count, height, width, channels = batch.shape
-    for n in range(count):
-        source = permutation[counters[1] + n]
-        down, right, mirrored = augmentation[n, 0], augmentation[n, 1], augmentation[n, 2]
-        for row in range(height):
-            from_row = row + down
-            for column in range(width):
-                from_column = column + right
-                inside = 0 <= from_row < height and 0 <= from_column < width
-                if mirrored:
-                    from_column = width - 1 - from_column
-                for channel in range(channels):
-                    value = np.float32(images[source, from_row, from_column, channel]) if inside else np.float32(0)
-                    batch[n, row, column, channel] = value * scale[channel] + offset[channel]
+    for n, row, column, channel in np.ndindex(batch.shape):
+        from_row, from_column = row + augmentation[n, 0], column + augmentation[n, 1]
+        value = _pixel(images, permutation[counters[1] + n], from_row, from_column, channel, augmentation[n, 2])
+        batch[n, row, column, channel] = value * scale[channel] + offset[channel]
 
 
 def draw_jitter(counters, jitter, tangent, colour, seed):
@@ -118,26 +69,24 @@ def draw_jitter(counters, jitter, tangent, colour, seed):
 def load_jittered_batch(images, permutation, counters, scale, offset, augmentation, jitter, batch):
     count, height, width, channels = batch.shape
     middle_row, middle_column = np.float32((height - 1) / 2), np.float32((width - 1) / 2)
-    for n in range(count):
+    for n, row, column in np.ndindex(count, height, width):
         source, mirrored = permutation[counters[1] + n], augmentation[n, 2]
         cosine, sine = jitter[n, 0], jitter[n, 1]
-        for row in range(height):
-            below = np.float32(row + augmentation[n, 0]) - middle_row
-            for column in range(width):
-                beside = np.float32(column + augmentation[n, 1]) - middle_column
-                from_row = cosine * below - sine * beside + middle_row
-                from_column = sine * below + cosine * beside + middle_column
-                top, left = int(np.floor(from_row)), int(np.floor(from_column))
-                in_row, in_column = from_row - np.float32(top), from_column - np.float32(left)
-                for channel in range(channels):
-                    upper_left = _pixel(images, source, top, left, channel, mirrored)
-                    upper_right = _pixel(images, source, top, left + 1, channel, mirrored)
-                    lower_left = _pixel(images, source, top + 1, left, channel, mirrored)
-                    lower_right = _pixel(images, source, top + 1, left + 1, channel, mirrored)
-                    above = upper_left + in_column * (upper_right - upper_left)
-                    under = lower_left + in_column * (lower_right - lower_left)
-                    value = above + in_row * (under - above)
-                    batch[n, row, column, channel] = value * jitter[n, 2 + channel] * scale[channel] + offset[channel]
+        below = np.float32(row + augmentation[n, 0]) - middle_row
+        beside = np.float32(column + augmentation[n, 1]) - middle_column
+        from_row = cosine * below - sine * beside + middle_row
+        from_column = sine * below + cosine * beside + middle_column
+        top, left = int(np.floor(from_row)), int(np.floor(from_column))
+        in_row, in_column = from_row - np.float32(top), from_column - np.float32(left)
+        for channel in range(channels):
+            upper_left = _pixel(images, source, top, left, channel, mirrored)
+            upper_right = _pixel(images, source, top, left + 1, channel, mirrored)
+            lower_left = _pixel(images, source, top + 1, left, channel, mirrored)
+            lower_right = _pixel(images, source, top + 1, left + 1, channel, mirrored)
+            above = upper_left + in_column * (upper_right - upper_left)
+            under = lower_left + in_column * (lower_right - lower_left)
+            value = above + in_row * (under - above)
+            batch[n, row, column, channel] = value * jitter[n, 2 + channel] * scale[channel] + offset[channel]
 
 
 @compiled
@@ -151,79 +100,63 @@ def _pixel(images, source, row, column, channel, mirrored):
 
 @compiled
 def conv2d_forward(x, weight, bias, y, stride, padding, multiplier=None):
-    count, height, width, channels = x.shape
+    _, height, width, channels = x.shape
     filters, kernel = weight.shape[:2]
-    for n in range(count):
-        for row in range(y.shape[1]):
-            for column in range(y.shape[2]):
-                for o in range(filters):
-                    total = bias[o]
-                    for i in range(kernel):
-                        from_row = stride * row + i - padding
-                        if from_row < 0 or from_row >= height:
-                            continue
-                        for j in range(kernel):
-                            from_column = stride * column + j - padding
-                            if from_column < 0 or from_column >= width:
-                                continue
+    for n, row, column in np.ndindex(y.shape[:3]):
+        for o in range(filters):
+            total = bias[o]
+            for i in range(kernel):
+                from_row = stride * row + i - padding
+                if 0 <= from_row < height:
+                    for j in range(kernel):
+                        from_column = stride * column + j - padding
+                        if 0 <= from_column < width:
                             for c in range(channels):
                                 total += single(x[n, from_row, from_column, c], weight[o, i, j, c], multiplier)
-                    y[n, row, column, o] = total
+            y[n, row, column, o] = total
 
 
 @compiled
 def conv2d_input_grad(dy, weight, dx, stride, padding, multiplier=None):
-    count, height, width, channels = dx.shape
+    _, height, width, channels = dx.shape
     filters, kernel = weight.shape[:2]
     dx[...] = 0
-    for n in range(count):
-        for row in range(dy.shape[1]):
-            for column in range(dy.shape[2]):
-                for o in range(filters):
-                    gradient = dy[n, row, column, o]
-                    for i in range(kernel):
-                        to_row = stride * row + i - padding
-                        if to_row < 0 or to_row >= height:
-                            continue
-                        for j in range(kernel):
-                            to_column = stride * column + j - padding
-                            if to_column < 0 or to_column >= width:
-                                continue
+    for n, row, column in np.ndindex(dy.shape[:3]):
+        for o in range(filters):
+            gradient = dy[n, row, column, o]
+            for i in range(kernel):
+                to_row = stride * row + i - padding
+                if 0 <= to_row < height:
+                    for j in range(kernel):
+                        to_column = stride * column + j - padding
+                        if 0 <= to_column < width:
                             for c in range(channels):
                                 dx[n, to_row, to_column, c] += single(gradient, weight[o, i, j, c], multiplier)
 
 
 @compiled
 def conv2d_weight_grad(x, dy, dweight, stride, padding, multiplier=None):
-    count, height, width, channels = x.shape
+    _, height, width, channels = x.shape
     filters, kernel = dweight.shape[:2]
     dweight[...] = 0
-    for n in range(count):
-        for row in range(dy.shape[1]):
-            for column in range(dy.shape[2]):
-                for o in range(filters):
-                    gradient = dy[n, row, column, o]
-                    for i in range(kernel):
-                        from_row = stride * row + i - padding
-                        if from_row < 0 or from_row >= height:
-                            continue
-                        for j in range(kernel):
-                            from_column = stride * column + j - padding
-                            if from_column < 0 or from_column >= width:
-                                continue
+    for n, row, column in np.ndindex(dy.shape[:3]):
+        for o in range(filters):
+            gradient = dy[n, row, column, o]
+            for i in range(kernel):
+                from_row = stride * row + i - padding
+                if 0 <= from_row < height:
+                    for j in range(kernel):
+                        from_column = stride * column + j - padding
+                        if 0 <= from_column < width:
                             for c in range(channels):
                                 dweight[o, i, j, c] += single(gradient, x[n, from_row, from_column, c], multiplier)
 
 
 @compiled
 def conv2d_bias_grad(dy, dbias):
-    count, height, width, filters = dy.shape
     dbias[...] = 0
-    for n in range(count):
-        for row in range(height):
-            for column in range(width):
-                for o in range(filters):
-                    dbias[o] += dy[n, row, column, o]
+    for n, row, column, o in np.ndindex(dy.shape):
+        dbias[o] += dy[n, row, column, o]
 
 
 @compiled
@@ -263,43 +196,6 @@ def collapsed_conv2d_weight_grad(x, dy, dweight, dbias, multiplier=None):
                 total += dcollapsed[c, t, s, o]
         dweight[o, i, j, c] = total
     conv2d_bias_grad(dy, dbias)
-
-
-@compiled
-def dense_forward(x, weight, bias, y, multiplier=None):
-    for n in range(x.shape[0]):
-        for o in range(weight.shape[0]):
-            total = bias[o]
-            for c in range(x.shape[3]):
-                total += single(x[n, 0, 0, c], weight[o, 0, 0, c], multiplier)
-            y[n, 0, 0, o] = total
-
-
-@compiled
-def dense_input_grad(dy, weight, dx, multiplier=None):
-    dx[...] = 0
-    for n in range(dy.shape[0]):
-        for o in range(weight.shape[0]):
-            for c in range(dx.shape[3]):
-                dx[n, 0, 0, c] += single(dy[n, 0, 0, o], weight[o, 0, 0, c], multiplier)
-
-
-@compiled
-def dense_weight_grad(x, dy, dweight, multiplier=None):
-    dweight[...] = 0
-    for n in range(x.shape[0]):
-        for o in range(dweight.shape[0]):
-            for c in range(x.shape[3]):
-                dweight[o, 0, 0, c] += single(dy[n, 0, 0, o], x[n, 0, 0, c], multiplier)
-
-
-@compiled
-def dense_bias_grad(dy, dbias):
-    dbias[...] = 0
-    for n in range(dy.shape[0]):
-        for o in range(dy.shape[3]):
-            dbias[o] += dy[n, 0, 0, o]
-
 
 @compiled
 def add_forward(a, b, y):
@@ -362,15 +258,13 @@ def maxpool2d_forward(x, y, index, window, stride, padding):
         best, place = x.dtype.type(0), -1
         for i in range(window):
             from_row = stride * row + i - padding
-            if from_row < 0 or from_row >= height:
-                continue
-            for j in range(window):
-                from_column = stride * column + j - padding
-                if from_column < 0 or from_column >= width:
-                    continue
-                value = x[n, from_row, from_column, channel]
-                if place < 0 or value > best or (value != value and best == best):   # keeps NaN
-                    best, place = value, window * i + j
+            if 0 <= from_row < height:
+                for j in range(window):
+                    from_column = stride * column + j - padding
+                    if 0 <= from_column < width:
+                        value = x[n, from_row, from_column, channel]
+                        if place < 0 or _exceeds(value, best):
+                            best, place = value, window * i + j
         y[n, row, column, channel] = best
         index[n, row, column, channel] = place
 
@@ -392,12 +286,11 @@ def avgpool2d_forward(x, y, window, stride, padding):
         total = x.dtype.type(0)
         for i in range(window):
             from_row = stride * row + i - padding
-            if from_row < 0 or from_row >= height:
-                continue
-            for j in range(window):
-                from_column = stride * column + j - padding
-                if 0 <= from_column < width:
-                    total += x[n, from_row, from_column, channel]
+            if 0 <= from_row < height:
+                for j in range(window):
+                    from_column = stride * column + j - padding
+                    if 0 <= from_column < width:
+                        total += x[n, from_row, from_column, channel]
         y[n, row, column, channel] = total / x.dtype.type(window * window)
 
 
@@ -409,24 +302,22 @@ def avgpool2d_backward(dy, dx, window, stride, padding):
         share = dy[n, row, column, channel] / dy.dtype.type(window * window)
         for i in range(window):
             to_row = stride * row + i - padding
-            if to_row < 0 or to_row >= height:
-                continue
-            for j in range(window):
-                to_column = stride * column + j - padding
-                if 0 <= to_column < width:
-                    dx[n, to_row, to_column, channel] += share
+            if 0 <= to_row < height:
+                for j in range(window):
+                    to_column = stride * column + j - padding
+                    if 0 <= to_column < width:
+                        dx[n, to_row, to_column, channel] += share
 
 
 @compiled
 def global_avgpool_forward(x, y):
     count, height, width, channels = x.shape
-    for n in range(count):
-        for channel in range(channels):
-            total = x.dtype.type(0)
-            for row in range(height):
-                for column in range(width):
-                    total += x[n, row, column, channel]
-            y[n, 0, 0, channel] = total / x.dtype.type(height * width)
+    for n, channel in np.ndindex(count, channels):
+        total = x.dtype.type(0)
+        for row in range(height):
+            for column in range(width):
+                total += x[n, row, column, channel]
+        y[n, 0, 0, channel] = total / x.dtype.type(height * width)
 
 
 @compiled
@@ -503,7 +394,6 @@ def batchnorm_inference(x, weight, bias, running_mean, running_var, y, epsilon):
         normalized = (x[n, row, column, channel] - running_mean[channel]) / np.sqrt(running_var[channel] + epsilon)
         y[n, row, column, channel] = weight[channel] * normalized + bias[channel]
 
-
 def dropout_forward(x, counters, y, mask, rate, seed, stream):
     mask.reshape(-1)[...] = randomness.dropout_mask(seed, stream, int(counters[0]), 0, mask.size, rate)
     dropout_backward(x, mask, y, rate)   # values and gradients are scaled alike
@@ -511,42 +401,38 @@ def dropout_forward(x, counters, y, mask, rate, seed, stream):
 
 @compiled
 def dropout_backward(dy, mask, dx, rate):
-    kept = dy.dtype.type(1 - rate)
+    share = dy.dtype.type(1 - rate)
     for at in np.ndindex(dy.shape):
-        dx[at] = dy[at] * dy.dtype.type(mask[at]) / kept   # keeps NaN
+        dx[at] = dy[at] * dy.dtype.type(mask[at]) / share   # keeps NaN
 
 
 @compiled
 def winner_take_all_forward(x, y, mask, winners, images):
     batch, height, width, channels = x.shape
     largest = np.zeros((batch, channels), x.dtype)
-    for n in range(batch):
-        for channel in range(channels):
-            mask[n, :, :, channel] = 0
-            for found in range(winners):
-                best_row, best_column = -1, -1
-                for row in range(height):
-                    for column in range(width):
-                        if mask[n, row, column, channel]:
-                            continue
-                        if best_row < 0 or _exceeds(x[n, row, column, channel], x[n, best_row, best_column, channel]):
-                            best_row, best_column = row, column
-                mask[n, best_row, best_column, channel] = 1
-                if found == 0:
-                    largest[n, channel] = x[n, best_row, best_column, channel]
-    for n in range(batch):
-        for channel in range(channels):
-            ahead = 0
-            for other in range(batch):
-                if other < n:   # of equal ones the first image goes ahead
-                    ahead += not _exceeds(largest[n, channel], largest[other, channel])
-                else:
-                    ahead += _exceeds(largest[other, channel], largest[n, channel])
+    mask[...] = 0
+    for n, channel in np.ndindex(largest.shape):
+        for rank in range(winners):
+            best_row, best_column = -1, -1
             for row in range(height):
                 for column in range(width):
-                    if ahead >= images:
-                        mask[n, row, column, channel] = 0
-                    y[n, row, column, channel] = x[n, row, column, channel] * x.dtype.type(mask[n, row, column, channel])
+                    if mask[n, row, column, channel]:
+                        continue
+                    if best_row < 0 or _exceeds(x[n, row, column, channel], x[n, best_row, best_column, channel]):
+                        best_row, best_column = row, column
+            mask[n, best_row, best_column, channel] = 1
+            if rank == 0:
+                largest[n, channel] = x[n, best_row, best_column, channel]
+    for n, channel in np.ndindex(largest.shape):
+        ahead = 0
+        for other in range(batch):
+            if other < n:   # of equal ones the first image goes ahead
+                ahead += not _exceeds(largest[n, channel], largest[other, channel])
+            else:
+                ahead += _exceeds(largest[other, channel], largest[n, channel])
+        if ahead >= images:
+            mask[n, :, :, channel] = 0
+    winner_take_all_backward(x, mask, y)   # values and gradients pass alike
 
 
 @compiled
@@ -635,32 +521,30 @@ def position_norm_backward(y, norms, dy, dx):
             across = dy[n, row, column, channel] - y[n, row, column, channel] * along
             dx[n, row, column, channel] = across / norms[n, row, column]
 
-
 @compiled
 def attention_forward(x, y, weights):
     count, height, width, channels = y.shape
     pixels = height * width
     parts, out = x.reshape(count, pixels, 3, channels), y.reshape(count, pixels, channels)
     root = np.sqrt(x.dtype.type(channels))
-    for n in range(count):
-        for at in range(pixels):
-            shares = weights[n, at]
-            for other in range(pixels):
-                score = x.dtype.type(0)
-                for channel in range(channels):
-                    score += parts[n, at, 0, channel] * parts[n, other, 1, channel]
-                shares[other] = score / root
-            largest, total = shares.max(), x.dtype.type(0)
-            for other in range(pixels):
-                shares[other] = np.exp(shares[other] - largest)   # the argument is at most 0: no overflow
-                total += shares[other]
-            for other in range(pixels):
-                shares[other] /= total
+    for n, at in np.ndindex(count, pixels):
+        shares = weights[n, at]
+        for other in range(pixels):
+            score = x.dtype.type(0)
             for channel in range(channels):
-                value = x.dtype.type(0)
-                for other in range(pixels):
-                    value += shares[other] * parts[n, other, 2, channel]
-                out[n, at, channel] = value
+                score += parts[n, at, 0, channel] * parts[n, other, 1, channel]
+            shares[other] = score / root
+        largest, total = shares.max(), x.dtype.type(0)
+        for other in range(pixels):
+            shares[other] = np.exp(shares[other] - largest)   # the argument is at most 0: no overflow
+            total += shares[other]
+        for other in range(pixels):
+            shares[other] /= total
+        for channel in range(channels):
+            value = x.dtype.type(0)
+            for other in range(pixels):
+                value += shares[other] * parts[n, other, 2, channel]
+            out[n, at, channel] = value
 
 
 @compiled
@@ -671,37 +555,34 @@ def attention_backward(x, weights, dy, dx):
     passed, dscores = dy.reshape(count, pixels, channels), np.zeros(pixels, x.dtype)
     root = np.sqrt(x.dtype.type(channels))
     dx[...] = 0
-    for n in range(count):
-        for at in range(pixels):
-            along = x.dtype.type(0)   # the weights' gradients add up to this share of every score's
-            for other in range(pixels):
-                dweight = x.dtype.type(0)
-                for channel in range(channels):
-                    dweight += passed[n, at, channel] * parts[n, other, 2, channel]
-                dscores[other] = dweight
-                along += weights[n, at, other] * dweight
-            for other in range(pixels):
-                dscore = weights[n, at, other] * (dscores[other] - along) / root
-                for channel in range(channels):
-                    gradients[n, at, 0, channel] += dscore * parts[n, other, 1, channel]
-                    gradients[n, other, 1, channel] += dscore * parts[n, at, 0, channel]
-                    gradients[n, other, 2, channel] += weights[n, at, other] * passed[n, at, channel]
+    for n, at in np.ndindex(count, pixels):
+        along = x.dtype.type(0)   # the weights' gradients add up to this share of every score's
+        for other in range(pixels):
+            dweight = x.dtype.type(0)
+            for channel in range(channels):
+                dweight += passed[n, at, channel] * parts[n, other, 2, channel]
+            dscores[other] = dweight
+            along += weights[n, at, other] * dweight
+        for other in range(pixels):
+            dscore = weights[n, at, other] * (dscores[other] - along) / root
+            for channel in range(channels):
+                gradients[n, at, 0, channel] += dscore * parts[n, other, 1, channel]
+                gradients[n, other, 1, channel] += dscore * parts[n, at, 0, channel]
+                gradients[n, other, 2, channel] += weights[n, at, other] * passed[n, at, channel]
 
 
 @compiled
 def local_contrast_forward(x, image, y, kernel, epsilon):
-    numbers, channels = kernel * kernel * image.shape[3], image.shape[3]
+    channels = image.shape[3]
+    window = kernel, kernel, channels
+    numbers = kernel * kernel * channels
     for n, row, column in np.ndindex(x.shape[:3]):
-        total = 0.0
-        for i in range(kernel):
-            for j in range(kernel):
-                for channel in range(channels):
-                    total += image[n, row + i, column + j, channel]
-        mean, squares = total / numbers, 0.0
-        for i in range(kernel):
-            for j in range(kernel):
-                for channel in range(channels):
-                    squares += (image[n, row + i, column + j, channel] - mean) ** 2
+        total, squares = 0.0, 0.0
+        for i, j, channel in np.ndindex(window):
+            total += image[n, row + i, column + j, channel]
+        mean = total / numbers
+        for i, j, channel in np.ndindex(window):
+            squares += (image[n, row + i, column + j, channel] - mean) ** 2
         contrast = x.dtype.type(np.sqrt(squares / numbers + epsilon))
         for value in range(x.shape[3]):
             y[n, row, column, value] = x[n, row, column, value] / contrast
@@ -803,11 +684,15 @@ def advance(counters, batch):
 OPERATIONS = {function.__name__: function for function in (
     load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch,
     conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, collapse_taps, collapsed_conv2d_forward,
-    collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad, dense_forward, dense_input_grad, dense_weight_grad,
-    dense_bias_grad, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward, relu_forward,
-    relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward, global_avgpool_forward,
-    global_avgpool_backward, upsample2d_forward, upsample2d_backward, batchnorm_forward, batchnorm_backward,
-    batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, winner_take_all_backward,
-    l1_penalty_backward, sample_forward, sample_backward, lrn_forward, lrn_backward, position_norm_forward,
-    position_norm_backward, attention_forward, attention_backward, local_contrast_forward, soft_threshold_forward, mse,
-    cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+    collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad, add_forward, scale, pad_forward, pad_backward, flatten_forward,
+    flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward,
+    avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward, upsample2d_backward,
+    batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward,
+    winner_take_all_backward, l1_penalty_backward, sample_forward, sample_backward, lrn_forward, lrn_backward,
+    position_norm_forward, position_norm_backward, attention_forward, attention_backward, local_contrast_forward,
+    soft_threshold_forward, mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+OPERATIONS |= {   # a dense layer is a convolution of images of one pixel
+    "dense_forward": functools.partial(conv2d_forward, stride=1, padding=0),
+    "dense_input_grad": functools.partial(conv2d_input_grad, stride=1, padding=0),
+    "dense_weight_grad": functools.partial(conv2d_weight_grad, stride=1, padding=0),
+    "dense_bias_grad": conv2d_bias_grad}

@@ -24,16 +24,16 @@ import numpy as np
 
 from ladder.executors.cpu import approximate, attention, convolution, layers, pooling, small, updates, winners, winograd
 from ladder.executors.cpu.team import Team
+from ladder.executors.host import HostExecutor, zeros
 from ladder.machine import runtime
 
 OPERATIONS = {function.__name__: function
               for module in (convolution, winograd, approximate, pooling, layers, winners, attention, updates)
               for function in module.OPERATIONS}
 SMALL = 2 ** 18   # with less work (numbers moved), one thread finishes before it could wake another
-LINE = 64         # bytes of a cache line; arrays are aligned to it, so that no two threads write to the same one
 
 
-class Executor:
+class Executor(HostExecutor):
     """Runs plans on the CPU (interface: see create.py).
 
     seconds: time spent per category since the start, e.g. {'convolution forward': 1.2}; the mean over the threads of an
@@ -41,12 +41,8 @@ class Executor:
     thread has finished. It takes a look at the clock after each operation, less than a microsecond.
     """
 
-    measures_every_step = True
-    together = 1
-
     def __init__(self, threads):
-        self.threads = threads
-        self.seconds, self.passes = {}, {}
+        super().__init__(threads)
         self._blas = runtime.thread_pools()
         self._workers = [_Worker() for _ in range(threads)]
         self._common = _Worker()
@@ -54,24 +50,6 @@ class Executor:
         weakref.finalize(self, _stop, self._helpers)
         self._teams = {}   # dtype -> the threads that work through tables of it
         self._bound = None, None, ()
-
-    def place(self, arrays):
-        """C-contiguous arrays, which the compiled loops require."""
-        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-
-    def allocate(self, plan, placed):
-        for name, array in placed.items():
-            if name in plan.buffers and plan.buffers[name].shape != array.shape:
-                raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {array.shape}")
-        arrays = {name: placed[name] if name in placed else _zeros(buffer.shape, buffer.dtype)
-                  for name, buffer in plan.own.items()}
-        return arrays | plan.views(arrays)
-
-    def fill(self, array, values):
-        array[...] = values
-
-    def fetch(self, array):
-        return array
 
     def run(self, plan, arrays):
         if self._bound[0] is not plan or self._bound[1] is not arrays:
@@ -87,12 +65,6 @@ class Executor:
                     self.passes[pass_] = self.passes.get(pass_, 0.0) + now - last
                 last = now
         self._collect_seconds()
-
-    prepare = run
-
-    def run_many(self, plan, arrays, count):
-        for _ in range(count):
-            self.run(plan, arrays)
 
     def work_through(self, table):
         """Perform the tasks of a small.Table, without Python in between."""
@@ -136,6 +108,22 @@ class Executor:
             if error is not None:
                 raise error
 
+    def share(self, label, cost, function, *arrays):
+        """Call function on every thread with its share of the first axis of all arrays."""
+        def work(worker, start, stop):
+            function(*(array[start:stop] for array in arrays))
+            worker.lap(label)
+
+        self.parallel(len(arrays[0]), work, cost)
+
+    def each(self, label, cost, function, *arrays):
+        """Call function for each image, with its entry of the first axis of all arrays; the threads share the images."""
+        def work(*shares):
+            for entries in zip(*shares, strict=True):
+                function(*entries)
+
+        self.share(label, cost, work, *arrays)
+
     def workspace(self, name, shape, dtype):
         """As _Worker.workspace, one array for all threads."""
         return self._common.workspace(name, shape, dtype)
@@ -144,20 +132,11 @@ class Executor:
         """Description of the processor, for records."""
         return f"cpu: {runtime.machine()['processor']}, {self.threads} thread{'s' if self.threads != 1 else ''}"
 
-    def launching(self):
-        return ""
-
     def workspace_bytes(self):
         """Bytes of the threads' workspaces, beyond the plan's buffers."""
         tables = [operands["table"].scratch for _, operands, _ in self._bound[2] if "table" in operands]
         arrays = [array for worker in (*self._workers, self._common) for array in worker.arrays.values()]
         return sum(array.nbytes for array in (*tables, *arrays))
-
-    def device_bytes(self):
-        return None
-
-    def synchronize(self):
-        pass
 
     def _collect_seconds(self):
         for worker in self._workers:
@@ -185,14 +164,6 @@ def bind(steps, dtype, threads):
 def operands_of(step, arrays):
     buffers = {**step.reads, **step.writes}
     return {**{role: arrays[buffer] for role, buffer in buffers.items()}, **step.attributes}
-
-
-def _zeros(shape, dtype):
-    """Zeros, aligned to a cache line."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.zeros(size + LINE, np.uint8)
-    begin = -memory.ctypes.data % LINE
-    return memory[begin:begin + size].view(dtype).reshape(shape)
 
 
 class _Helper(threading.Thread):
@@ -231,7 +202,7 @@ class _Worker:
         size = math.prod(shape)
         flat = self.arrays.get((name, dtype))
         if flat is None or flat.size < size:
-            flat = self.arrays[name, dtype] = _zeros((size,), dtype)
+            flat = self.arrays[name, dtype] = zeros((size,), dtype)
         return flat[:size].reshape(shape)
 
     def start_clock(self):

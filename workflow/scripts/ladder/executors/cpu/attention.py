@@ -14,18 +14,16 @@ def attention_forward(executor, x, y, weights):
     x, y = _by_pixel(x), _by_pixel(y)
     root = _root(y)
 
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            (query, key, value), shares = _parts(x[n]), weights[n]
-            np.matmul(query, key.T, out=shares)
-            shares /= root
-            shares -= shares.max(axis=1, keepdims=True)   # so that no exponential overflows
-            np.exp(shares, out=shares)
-            shares /= shares.sum(axis=1, keepdims=True)
-            np.matmul(shares, value, out=y[n])
-        worker.lap(LABEL)
+    def attend(x, y, shares):
+        query, key, value = _parts(x)
+        np.matmul(query, key.T, out=shares)
+        shares /= root
+        shares -= shares.max(axis=1, keepdims=True)   # so that no exponential overflows
+        np.exp(shares, out=shares)
+        shares /= shares.sum(axis=1, keepdims=True)
+        np.matmul(shares, value, out=y)
 
-    executor.parallel(len(x), work, blocks.cost(2 * weights.size * y.shape[2]))
+    executor.each(LABEL, blocks.cost(2 * weights.size * y.shape[2]), attend, x, y, weights)
 
 
 def attention_backward(executor, x, weights, dy, dx):

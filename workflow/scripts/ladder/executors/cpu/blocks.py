@@ -82,6 +82,11 @@ class Cut:
         return slices(start, stop, self.size)
 
 
+def overlap(length, shift):
+    """Slices (to, from) of positions i and i + shift that both lie in range(length)."""
+    return slice(max(0, -shift), max(0, length - max(0, shift))), slice(max(0, shift), max(0, length + min(0, shift)))
+
+
 def framed(worker, x, begin, size):
     """`size` (height, width) pixels of x (N, H, W, C) starting at `begin` (row, column), with zeros outside the image."""
     height, width = x.shape[1:3]
@@ -147,7 +152,6 @@ class Gradient:
             loops.maxpool_2x2_gradient(dy, y, self.index[block], out, self.relu)
             worker.lap("pooling")
         return out
-
 
     def for_bias(self, worker, block, whole):
         """Numbers with the same sums per filter as `whole`, the gradient of a block; with pooling a quarter as many."""

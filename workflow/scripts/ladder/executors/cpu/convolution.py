@@ -4,6 +4,7 @@ A dense layer is computed as a 1x1 convolution over (batch, 1, 1, inputs).
 """
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -397,20 +398,13 @@ _PHASES = (((1, 0), (3, -1)), ((2, 0), (0, 1)))
 def add_taps(taps, out):
     """Sum the contributions taps (N, H, W, 4, 4, O) of input pixels into the pixels out (N, H, 2, W, 2, O) around them."""
     height, width = taps.shape[1:3]
-    for row_phase in (0, 1):
-        for column_phase in (0, 1):
-            target = out[:, :, row_phase, :, column_phase]
-            for row_tap, row_shift in _PHASES[row_phase]:
-                for column_tap, column_shift in _PHASES[column_phase]:
-                    to_rows, from_rows = _overlap(height, row_shift)
-                    to_columns, from_columns = _overlap(width, column_shift)
-                    source = taps[:, from_rows, from_columns, row_tap, column_tap]
-                    if row_shift == column_shift == 0:
-                        target[...] = source
-                    else:
-                        target[:, to_rows, to_columns] += source
-
-
-def _overlap(length, shift):
-    """Slices (to, from) of positions i and i + shift that both lie in range(length)."""
-    return slice(max(0, -shift), length - max(0, shift)), slice(max(0, shift), length + min(0, shift))
+    for row_phase, column_phase in itertools.product((0, 1), repeat=2):
+        target = out[:, :, row_phase, :, column_phase]
+        for (row_tap, row_shift), (column_tap, column_shift) in itertools.product(_PHASES[row_phase], _PHASES[column_phase]):
+            to_rows, from_rows = blocks.overlap(height, row_shift)
+            to_columns, from_columns = blocks.overlap(width, column_shift)
+            source = taps[:, from_rows, from_columns, row_tap, column_tap]
+            if row_shift == column_shift == 0:
+                target[...] = source
+            else:
+                target[:, to_rows, to_columns] += source

@@ -8,29 +8,16 @@ from ladder.executors.cpu.loops import Unsigned
 
 
 def relu_forward(executor, x, y):
-    def work(worker, start, stop):
-        np.maximum(x[start:stop], 0, out=y[start:stop])
-        worker.lap("ReLU")
-
-    executor.parallel(len(x), work, x.size)
+    executor.share("ReLU", x.size, lambda x, y: np.maximum(x, 0, out=y), x, y)
 
 
 def scale(executor, x, y, factor):
-    x, y = x.reshape(-1), y.reshape(-1)
-
-    def work(worker, start, stop):
-        np.multiply(x[start:stop], x.dtype.type(factor), out=y[start:stop])
-        worker.lap("update")
-
-    executor.parallel(x.size, work, x.size)
+    factor = x.dtype.type(factor)
+    executor.share("update", x.size, lambda x, y: np.multiply(x, factor, out=y), x.reshape(-1), y.reshape(-1))
 
 
 def pad_backward(executor, dy, dx, amount):
-    def work(worker, start, stop):
-        dx[start:stop] = dy[start:stop, amount:-amount, amount:-amount]
-        worker.lap(SHAPES)
-
-    executor.parallel(len(dx), work, dx.size)
+    executor.share(SHAPES, dx.size, np.copyto, dx, dy[:, amount:-amount, amount:-amount])
 
 
 def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
@@ -66,50 +53,43 @@ def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbia
 
 
 def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y, epsilon, relu=False):
-    x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
-    factor = weight / np.sqrt(running_var + x.dtype.type(epsilon))
+    channels, factor = x.shape[3], weight / np.sqrt(running_var + x.dtype.type(epsilon))
 
-    def work(worker, start, stop):
-        loops.normalize(x[start:stop], Unsigned(0), Unsigned(x.shape[1]), running_mean, factor, bias, y[start:stop], relu)
-        worker.lap(BATCHNORM)
+    def normalize(x, y):
+        loops.normalize(x, Unsigned(0), Unsigned(channels), running_mean, factor, bias, y, relu)
 
-    executor.parallel(len(x), work, x.size)
+    executor.share(BATCHNORM, x.size, normalize, x.reshape(-1, channels), y.reshape(-1, channels))
 
 
 def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
-    """The mask depends on seed, stream, step and position only; see _random."""
-    least = min(int(rate * 2 ** 32), 2 ** 32 - 1)
     factor = x.dtype.type(1 / (1 - rate))
     flat_x, flat_y, flat_mask = (array.reshape(-1) for array in (x, y, mask))
-    numbers = -(-x.size // 8)   # blocks of random numbers
 
     def work(worker, start, stop):
-        share = slice(8 * start, min(8 * stop, x.size))
-        random = _random(seed, 16 + stream, counters[0], start, stop - start).view(np.uint32)[:share.stop - share.start]
-        np.greater_equal(random, least, out=flat_mask[share].view(np.bool_))
+        share = slice(8 * start, min(8 * stop, x.size))   # a block has eight random numbers
+        flat_mask[share] = randomness.dropout_mask(seed, stream, int(counters[0]), share.start, len(flat_x[share]), rate)
         np.multiply(flat_x[share], factor, out=flat_y[share])
         flat_y[share] *= flat_mask[share]
         worker.lap(DROPOUT)
 
-    executor.parallel(numbers, work, 4 * x.size)
+    executor.parallel(-(-x.size // 8), work, 4 * x.size)
 
 
 def dropout_backward(executor, dy, mask, dx, rate):
     factor = dx.dtype.type(1 / (1 - rate))
 
-    def work(worker, start, stop):
-        np.multiply(dy[start:stop], factor, out=dx[start:stop])
-        dx[start:stop] *= mask[start:stop]
-        worker.lap(DROPOUT)
+    def scale(dy, mask, dx):
+        np.multiply(dy, factor, out=dx)
+        dx *= mask
 
-    executor.parallel(len(dx), work, 3 * dx.size)
+    executor.share(DROPOUT, 3 * dx.size, scale, dy, mask, dx)
 
 
 def sample_forward(executor, mean, log_variance, counters, y, noise, seed, stream):
     flat_mean, flat_log_variance, flat_y, flat_noise = (array.reshape(-1) for array in (mean, log_variance, y, noise))
 
     def work(worker, start, stop):
-        share = slice(8 * start, min(8 * stop, y.size))   # a block has eight random numbers
+        share = slice(8 * start, min(8 * stop, y.size))
         drawn, added = flat_noise[share], flat_log_variance[share] * y.dtype.type(0.5)
         drawn[...] = randomness.normal(seed, randomness.LAYER + stream, int(counters[0]), share.start, len(drawn))
         np.exp(added, out=added)
@@ -137,62 +117,51 @@ def sample_backward(executor, mean, log_variance, noise, dy, counters, dmean, dl
 
 
 def lrn_forward(executor, x, y, sums, size, alpha, beta, k):
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            _around(np.square(x[n]), sums[n], size // 2, (size - 1) // 2)
-            sums[n] *= alpha / size
-            sums[n] += k
-            np.multiply(x[n], sums[n] ** -beta, out=y[n])
-        worker.lap(DROPOUT)
+    def normalize(x, y, sums):
+        _around(np.square(x), sums, size // 2, (size - 1) // 2)
+        sums *= alpha / size
+        sums += k
+        np.multiply(x, sums ** -beta, out=y)
 
-    executor.parallel(len(x), work, 2 * size * x.size)
+    executor.each(DROPOUT, 2 * size * x.size, normalize, x, y, sums)
 
 
 def lrn_backward(executor, x, sums, dy, dx, size, alpha, beta, k):
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            scaled = dy[n] * sums[n] ** -beta
-            _around(scaled * x[n] / sums[n], dx[n], (size - 1) // 2, size // 2)
-            dx[n] *= x[n]
-            dx[n] *= -2 * alpha * beta / size
-            dx[n] += scaled
-        worker.lap(DROPOUT)
+    def gradient(x, sums, dy, dx):
+        scaled = dy * sums ** -beta
+        _around(scaled * x / sums, dx, (size - 1) // 2, size // 2)
+        dx *= x
+        dx *= -2 * alpha * beta / size
+        dx += scaled
 
-    executor.parallel(len(x), work, 2 * size * x.size)
+    executor.each(DROPOUT, 2 * size * x.size, gradient, x, sums, dy, dx)
 
 
 def position_norm_forward(executor, x, y, norms, epsilon):
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            np.einsum("hwc,hwc->hw", x[n], x[n], out=norms[n])
-            norms[n] += x.dtype.type(epsilon)
-            np.sqrt(norms[n], out=norms[n])
-            np.divide(x[n], norms[n][..., None], out=y[n])
-        worker.lap(NORMS)
+    def normalize(x, y, norms):
+        np.einsum("hwc,hwc->hw", x, x, out=norms)
+        norms += x.dtype.type(epsilon)
+        np.sqrt(norms, out=norms)
+        np.divide(x, norms[..., None], out=y)
 
-    executor.parallel(len(x), work, 2 * x.size)
+    executor.each(NORMS, 2 * x.size, normalize, x, y, norms)
 
 
 def position_norm_backward(executor, y, norms, dy, dx):
     """dx = (dy - y (y . dy)) / norm: the component of dy orthogonal to y."""
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            along = np.einsum("hwc,hwc->hw", y[n], dy[n])[..., None]
-            np.multiply(y[n], along, out=dx[n])
-            np.subtract(dy[n], dx[n], out=dx[n])
-            dx[n] /= norms[n][..., None]
-        worker.lap(NORMS)
+    def gradient(y, norms, dy, dx):
+        np.multiply(y, np.einsum("hwc,hwc->hw", y, dy)[..., None], out=dx)
+        np.subtract(dy, dx, out=dx)
+        dx /= norms[..., None]
 
-    executor.parallel(len(y), work, 3 * y.size)
+    executor.each(NORMS, 3 * y.size, gradient, y, norms, dy, dx)
 
 
 def local_contrast_forward(executor, x, image, y, kernel, epsilon):
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            np.multiply(x[n], inverse_deviations(image[n], kernel, epsilon)[..., None], out=y[n])
-        worker.lap(NORMS)
+    def divide(x, image, y):
+        np.multiply(x, inverse_deviations(image, kernel, epsilon)[..., None], out=y)
 
-    executor.parallel(len(x), work, 2 * x.size)
+    executor.each(NORMS, 2 * x.size, divide, x, image, y)
 
 
 def inverse_deviations(image, kernel, epsilon):
@@ -203,12 +172,8 @@ def inverse_deviations(image, kernel, epsilon):
 
 def soft_threshold_forward(executor, x, y, threshold):
     threshold = x.dtype.type(threshold)
-
-    def work(worker, start, stop):
-        loops.soft_threshold(x[start:stop].reshape(-1, x.shape[3]), threshold, y[start:stop].reshape(-1, y.shape[3]))
-        worker.lap("thresholds")
-
-    executor.parallel(len(x), work, 3 * x.size)
+    executor.share("thresholds", 3 * x.size, lambda x, y: loops.soft_threshold(x, threshold, y), x.reshape(-1, x.shape[3]),
+                   y.reshape(-1, y.shape[3]))
 
 
 OPERATIONS = (relu_forward, scale, pad_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward,
@@ -250,17 +215,10 @@ def _by_channel(executor, x, add_up, join, settle, spread):
     executor.parallel(rows, rest, 2 * x.size)
 
 
-def _random(seed, stream, step, start, blocks):
-    """`blocks` blocks of four 64-bit random numbers, from block `start` on, of one step's stream (Philox)."""
-    # NumPy increments the counter before it draws: its first block has the counter start + 1.
-    return np.random.Philox(key=(seed, stream), counter=(start, 0, 0, int(step))).random_raw(4 * blocks)
-
-
 def _around(values, sums, before, after):
     """sums[..., c] = values[..., c - before] + ... + values[..., c + after], over the channels that exist."""
     channels = values.shape[-1]
     sums[...] = 0
     for shift in range(-before, after + 1):
-        first, last = max(0, -shift), min(channels, channels - shift)
-        if first < last:
-            sums[..., first:last] += values[..., first + shift:last + shift]
+        to, source = blocks.overlap(channels, shift)
+        sums[..., to] += values[..., source]

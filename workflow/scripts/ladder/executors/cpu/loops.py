@@ -116,10 +116,10 @@ def col2im(columns, dx, channels, top, left, stride):
                 count = min(columns.shape[4], width - start) - begin
                 if count <= 0:
                     continue
-                of, to, run = Unsigned(begin), Unsigned(start + begin), Unsigned(count)
+                skipped, to, run = Unsigned(begin), Unsigned(start + begin), Unsigned(count)
                 for i in range(max(0, -(r * stride + top)), min(columns.shape[3], height - (r * stride + top))):
                     for k in range(run):
-                        dx[n, r * stride + top + i, to + k] += columns[n, r, q, i, of + k]
+                        dx[n, r * stride + top + i, to + k] += columns[n, r, q, i, skipped + k]
 
 
 @loop
@@ -178,24 +178,30 @@ def maxpool_gradient(dy, index, dx, window, stride, padding):
 
 
 @loop
+def _largest_of_four(a, b, c, d):
+    """(the first maximum, its number from 0 on), NaN wins; without branches, which would be mispredicted."""
+    above = not ((b <= a) | (a != a))   # true if the second is larger
+    upper = b if above else a
+    below = not ((d <= c) | (c != c))
+    lower = d if below else c
+    low = not ((lower <= upper) | (upper != upper))
+    down = np.uint8(low)
+    return lower if low else upper, 2 * down + (down & np.uint8(below)) + ((np.uint8(1) - down) & np.uint8(above))
+
+
+@loop
 def maxpool_2x2(x, bias, y, index, relu):
-    """As `maxpool` of x + bias with 2x2 windows and stride 2, then ReLU; without branches, which would be mispredicted."""
-    zero, one = x.dtype.type(0), np.uint8(1)
+    """As `maxpool` of x + bias with 2x2 windows and stride 2, then ReLU."""
+    zero = x.dtype.type(0)
     for n in range(y.shape[0]):
         for r in range(y.shape[1]):
             for q in range(y.shape[2]):
                 for c in range(y.shape[3]):
-                    first, second = x[n, 2 * r, 2 * q, c] + bias[c], x[n, 2 * r, 2 * q + 1, c] + bias[c]
-                    third, fourth = x[n, 2 * r + 1, 2 * q, c] + bias[c], x[n, 2 * r + 1, 2 * q + 1, c] + bias[c]
-                    above = not ((second <= first) | (first != first))   # true if the second is larger
-                    upper = second if above else first
-                    below = not ((fourth <= third) | (third != third))
-                    lower = fourth if below else third
-                    low = not ((lower <= upper) | (upper != upper))
-                    best = lower if low else upper
+                    best, place = _largest_of_four(
+                        x[n, 2 * r, 2 * q, c] + bias[c], x[n, 2 * r, 2 * q + 1, c] + bias[c],
+                        x[n, 2 * r + 1, 2 * q, c] + bias[c], x[n, 2 * r + 1, 2 * q + 1, c] + bias[c])
                     y[n, r, q, c] = zero if relu & (best < zero) else best
-                    down = np.uint8(low)
-                    index[n, r, q, c] = 2 * down + (down & np.uint8(below)) + ((one - down) & np.uint8(above))
+                    index[n, r, q, c] = place
 
 
 @loop
@@ -234,18 +240,11 @@ def maxpool_2x2_gradient(dy, y, index, dx, relu):
 @loop
 def maxpool_rows(first, second, third, fourth, bias, y, index, relu):
     """As `maxpool_2x2` for one row of windows, given the rows of their four pixels in row-major order; all flat."""
-    zero, one = y.dtype.type(0), np.uint8(1)
+    zero = y.dtype.type(0)
     for k in range(y.size):
-        a, b, c, d = first[k] + bias[k], second[k] + bias[k], third[k] + bias[k], fourth[k] + bias[k]
-        above = not ((b <= a) | (a != a))   # true if the second is larger
-        upper = b if above else a
-        below = not ((d <= c) | (c != c))
-        lower = d if below else c
-        low = not ((lower <= upper) | (upper != upper))
-        best = lower if low else upper
+        best, place = _largest_of_four(first[k] + bias[k], second[k] + bias[k], third[k] + bias[k], fourth[k] + bias[k])
         y[k] = zero if relu & (best < zero) else best
-        down = np.uint8(low)
-        index[k] = 2 * down + (down & np.uint8(below)) + ((one - down) & np.uint8(above))
+        index[k] = place
 
 
 @loop
@@ -493,7 +492,7 @@ def winners(x, count, mask, largest):
     for p in range(pixels):
         for c in range(channels):
             mask[p, c] = 0
-    for found in range(count):
+    for rank in range(count):
         for c in range(channels):
             place[c] = -1
         for p in range(pixels):
@@ -503,7 +502,7 @@ def winners(x, count, mask, largest):
                     place[c], best[c] = p, value
         for c in range(channels):
             mask[place[c], c] = 1
-            if found == 0:
+            if rank == 0:
                 largest[c] = best[c]
 
 
@@ -524,8 +523,8 @@ def first_maximum(x, bias, value, place):
 
 
 @loop
-def lasting(largest, images, kept):
-    """kept (N, C) uint8 = 1 where fewer than `images` of the column of `largest` (N, C) are larger, or equal and before."""
+def lasting(largest, images, lasts):
+    """lasts (N, C) uint8 = 1 where fewer than `images` of the column of `largest` (N, C) are larger, or equal and before."""
     count, channels = largest.shape
     rank = np.empty(channels, np.int64)
     for n in range(count):
@@ -538,7 +537,7 @@ def lasting(largest, images, kept):
                 alike = (other == own) | ((other != other) & (own != own))
                 rank[c] += ahead | (alike & (m < n))
         for c in range(channels):
-            kept[n, c] = rank[c] < images
+            lasts[n, c] = rank[c] < images
 
 
 @loop

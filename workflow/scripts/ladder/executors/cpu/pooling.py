@@ -1,98 +1,83 @@
 """The cpu rung's pooling and upsampling. `index` holds the position of each maximum in its window, in row-major order."""
 
+import itertools
+
 import numpy as np
 
 from ladder.executors.cpu import loops
 
 
 def maxpool2d_forward(executor, x, y, index, window, stride, padding):
-    def work(worker, start, stop):
-        own = x[start:stop], y[start:stop], index[start:stop]
+    def pool(x, y, index):
         if (window, stride, padding) == (2, 2, 0):
-            loops.maxpool_2x2(own[0], np.zeros(x.shape[3], x.dtype), *own[1:], False)
+            loops.maxpool_2x2(x, np.zeros(x.shape[3], x.dtype), y, index, False)
         else:
-            loops.maxpool(*own, window, stride, padding)
-        worker.lap("pooling")
+            loops.maxpool(x, y, index, window, stride, padding)
 
-    executor.parallel(len(x), work, window * window * y.size)
+    executor.share(LABEL, window * window * y.size, pool, x, y, index)
 
 
 def maxpool2d_backward(executor, dy, index, dx, window, stride, padding):
-    def work(worker, start, stop):
-        own = dy[start:stop], index[start:stop], dx[start:stop]
+    def pass_back(dy, index, dx):
         if (window, stride, padding) == (2, 2, 0):
-            loops.maxpool_2x2_gradient(own[0], *own, False)
+            loops.maxpool_2x2_gradient(dy, dy, index, dx, False)
         else:
-            loops.maxpool_gradient(*own, window, stride, padding)
-        worker.lap("pooling")
+            loops.maxpool_gradient(dy, index, dx, window, stride, padding)
 
-    executor.parallel(len(dy), work, window * window * dy.size)
+    executor.share(LABEL, window * window * dy.size, pass_back, dy, index, dx)
 
 
 def avgpool2d_forward(executor, x, y, window, stride, padding):
-    def work(worker, start, stop):
-        share = slice(start, stop)
-        y[share] = 0
-        for of, to in _windows(x.shape, y.shape, window, stride, padding):
-            y[share][to] += x[share][of]
-        y[share] *= 1 / window ** 2
-        worker.lap("pooling")
+    def pool(x, y):
+        y[...] = 0
+        for pixels, places in _windows(x.shape, y.shape, window, stride, padding):
+            y[places] += x[pixels]
+        y *= 1 / window ** 2
 
-    executor.parallel(len(x), work, window * window * y.size)
+    executor.share(LABEL, window * window * y.size, pool, x, y)
 
 
 def avgpool2d_backward(executor, dy, dx, window, stride, padding):
-    def work(worker, start, stop):
-        share = slice(start, stop)
-        dx[share] = 0
-        for to, of in _windows(dx.shape, dy.shape, window, stride, padding):
-            dx[share][to] += dy[share][of]
-        dx[share] *= 1 / window ** 2
-        worker.lap("pooling")
+    def spread(dy, dx):
+        dx[...] = 0
+        for pixels, places in _windows(dx.shape, dy.shape, window, stride, padding):
+            dx[pixels] += dy[places]
+        dx *= 1 / window ** 2
 
-    executor.parallel(len(dy), work, window * window * dy.size)
+    executor.share(LABEL, window * window * dy.size, spread, dy, dx)
 
 
 def global_avgpool_forward(executor, x, y):
-    x, y = x.reshape(len(x), -1, x.shape[3]), y.reshape(len(y), -1)
-
-    def work(worker, start, stop):
-        loops.global_avgpool(x[start:stop], y[start:stop])
-        worker.lap("pooling")
-
-    executor.parallel(len(x), work, x.size)
+    executor.share(LABEL, x.size, loops.global_avgpool, x.reshape(len(x), -1, x.shape[3]), y.reshape(len(y), -1))
 
 
 def global_avgpool_backward(executor, dy, dx):
-    def work(worker, start, stop):
-        dx[start:stop] = dy[start:stop] / (dx.shape[1] * dx.shape[2])
-        worker.lap("pooling")
-
-    executor.parallel(len(dx), work, dx.size)
+    pixels = dx.shape[1] * dx.shape[2]
+    executor.share(LABEL, dx.size, lambda dy, dx: np.copyto(dx, dy / pixels), dy, dx)
 
 
 def upsample2d_forward(executor, x, y):
-    def work(worker, start, stop):
-        for corner in _corners(y[start:stop]):
-            corner[...] = x[start:stop]
-        worker.lap("upsampling")
+    def repeat(x, y):
+        for corner in _corners(y):
+            corner[...] = x
 
-    executor.parallel(len(x), work, y.size)
+    executor.share("upsampling", y.size, repeat, x, y)
 
 
 def upsample2d_backward(executor, dy, dx):
-    def work(worker, start, stop):
-        first, *others = _corners(dy[start:stop])
-        dx[start:stop] = first
+    def add_up(dy, dx):
+        first, *others = _corners(dy)
+        dx[...] = first
         for corner in others:
-            dx[start:stop] += corner
-        worker.lap("upsampling")
+            dx += corner
 
-    executor.parallel(len(dx), work, dy.size)
+    executor.share("upsampling", dy.size, add_up, dy, dx)
 
 
 OPERATIONS = (maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward, global_avgpool_forward,
               global_avgpool_backward, upsample2d_forward, upsample2d_backward)
+
+LABEL = "pooling"
 
 
 def _corners(x):
@@ -104,9 +89,8 @@ def _corners(x):
 def _windows(image, out, window, stride, padding):
     """For each position in the window, in row-major order: indices of the pixels at this position, and of their windows."""
     rows, columns = ([_range(image[axis], out[axis], offset - padding, stride) for offset in range(window)] for axis in (1, 2))
-    for row_of, row_to in rows:
-        for column_of, column_to in columns:
-            yield (slice(None), row_of, column_of), (slice(None), row_to, column_to)
+    for (from_rows, to_rows), (from_columns, to_columns) in itertools.product(rows, columns):
+        yield (slice(None), from_rows, from_columns), (slice(None), to_rows, to_columns)
 
 
 def _range(size, windows, offset, stride):

@@ -43,19 +43,19 @@ compiled = numba.njit(nogil=True, error_model="numpy")
 
 
 @functools.cache
+def compiled_function(function, kind):
+    """The C function with this signature of a Python function; kept, since its address is in use as long as this process."""
+    with compiling.counted():
+        return numba.cfunc(kind, cache=True, error_model="numpy")(function)
+
+
 def address_of_product(dtype):
     """Address of the compiled `_product` for numbers of this type.
 
     It is compiled by itself, because Numba would compile it again with every function that calls it, for seconds each time.
     """
-    like = numba.from_dtype(np.dtype(dtype))
-    with compiling.counted():
-        made = numba.cfunc(types.void(*[types.int64] * 13, like), cache=True, error_model="numpy")(_product)
-    _KEPT.append(made)
-    return made.address
-
-
-_KEPT: list[object] = []   # compiled functions, which live as long as these objects
+    kind = types.void(*[types.int64] * 13, numba.from_dtype(np.dtype(dtype)))
+    return compiled_function(_product, kind).address
 
 
 @compiled
@@ -82,8 +82,8 @@ def _product(out, out_stride, rows, columns, left, row, outer_step, inner_step, 
             for tile in range(tiles):
                 first, last = rows * tile // tiles, rows * (tile + 1) // tiles
                 to = Rows(out + size * (first * out_stride + column), out_stride)
-                of = Strided(left + size * (first * row + term * inner_step), row, outer_step, inner_step)
-                _tile(vectors, last - first, width, to, of, factor, outer, terms, add != 0 or term > 0, like)
+                window = Strided(left + size * (first * row + term * inner_step), row, outer_step, inner_step)
+                _tile(vectors, last - first, width, to, window, factor, outer, terms, add != 0 or term > 0, like)
 
 
 @intrinsic

@@ -12,10 +12,10 @@ import numpy as np
 
 from ladder.executors.cpu import layers, products, tasks
 from ladder.executors.cpu.convolution import windows_of
+from ladder.executors.host import zeros
 
 FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 OTHER_TYPES = {"images", "labels", "permutation", "counters", "scale", "offset", "learning_rates", "losses", "hits", "index"}
-LINE = 64                # bytes of a cache line
 MOST_WEIGHTS, MOST_WINDOWS = 2 ** 22, 2 ** 11
 RESIDENT_WEIGHTS = 2 ** 18   # weights that stay in a core's cache from image to image
 GROUPS = 16              # of images, each with its own sums; as many threads can share the work
@@ -42,7 +42,7 @@ def flatten_forward(table, x, y):
 
 
 def flatten_backward(table, dy, dx):
-    return [_turn(table, "shortcuts and shapes", dy, dx, len(dx), dx.shape[3], math.prod(dx.shape[1:3]))]
+    return [_turn(table, SHAPES, dy, dx, len(dx), dx.shape[3], math.prod(dx.shape[1:3]))]
 
 
 def conv2d_forward(table, x, weight, y, stride, padding, relu, bias=None, index=None):
@@ -107,22 +107,11 @@ def cross_entropy(table, prediction, labels, permutation, counters, gradient, lo
                       dx=gradient, losses=losses, hits=hits, rows=rows, columns=prediction.size // rows)]
 
 
-def sgd_update(table, parameter, gradient, learning_rates, counters, weight_decay, clip):
-    return _update(table, tasks.sgd, parameter, gradient, learning_rates, counters, weight_decay, clip)
-
-
-def momentum_update(table, parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum):
-    return _update(table, tasks.momentum, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=velocity,
-                   momentum=momentum)
-
-
-def rmsprop_update(table, parameter, square, gradient, learning_rates, counters, weight_decay, clip):
-    return _update(table, tasks.rmsprop, parameter, gradient, learning_rates, counters, weight_decay, clip, square=square)
-
-
-def adam_update(table, parameter, mean, square, gradient, learning_rates, counters, weight_decay, clip):
-    return _update(table, tasks.adam, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=mean,
-                   square=square)
+def _update(table, parameter, gradient, learning_rates, counters, weight_decay, clip, rule, mean=None, velocity=None,
+            square=None, momentum=None):
+    return [table.task(getattr(tasks, rule), "update", y=parameter, x=gradient, rates=learning_rates, counters=counters,
+                      columns=parameter.size, weight_decay=weight_decay, clip=clip,
+                      mean=velocity if mean is None else mean, square=square, momentum=momentum)]
 
 
 def advance(table, counters, batch):
@@ -131,7 +120,8 @@ def advance(table, counters, batch):
 
 OPERATIONS = {function.__name__: function for function in (
     load_batch, pad_forward, flatten_forward, flatten_backward, conv2d_forward, conv2d_backward, add_forward, relu_backward,
-    batchnorm_forward, batchnorm_backward, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+    batchnorm_forward, batchnorm_backward, cross_entropy, advance)}
+OPERATIONS |= {f"{rule}_update": functools.partial(_update, rule=rule) for rule in ("sgd", "momentum", "rmsprop", "adam")}
 
 FORWARD, BACKWARD, SHAPES = "convolution forward", "convolution backward", "shortcuts and shapes"
 
@@ -144,7 +134,7 @@ class Table:
     """
 
     def __init__(self, threads, dtype):
-        self.threads, self.dtype, self.arrays, self._made = threads, np.dtype(dtype), [], []
+        self.threads, self.dtype, self.arrays, self._added = threads, np.dtype(dtype), [], []
         self._product = products.address_of_product(self.dtype) if self.dtype in FLOATS else 0
         self._used = self._most = 0   # numbers of scratch, of an operation and of the one with most
         self._pass = ""               # of the operation that is added
@@ -155,9 +145,9 @@ class Table:
         arrays = {role: value for role, value in operands.items() if isinstance(value, np.ndarray)}
         covered = name in OPERATIONS and self.dtype in FLOATS and all(
             array.flags.c_contiguous and (array.dtype == self.dtype or role in OTHER_TYPES) for role, array in arrays.items())
-        made = OPERATIONS[name](self, **operands) if covered else None
-        self._made += made or []
-        return made is not None
+        added = OPERATIONS[name](self, **operands) if covered else None
+        self._added += added or []
+        return added is not None
 
     def array(self, size):
         """Scratch for this many numbers, until the end of the operation."""
@@ -183,26 +173,25 @@ class Table:
                 return begin + self.dtype.itemsize * value.place
             return value.ctypes.data if isinstance(value, np.ndarray) else value or 0
 
-        rows = np.zeros(len(self._made), tasks.TASK)
-        for row, (*_, fields) in zip(rows, self._made, strict=True):
+        rows = np.zeros(len(self._added), tasks.TASK)
+        for row, (*_, fields) in zip(rows, self._added, strict=True):
             for name, value in fields.items():
                 row[name] = number(value)
         return rows
 
     @functools.cached_property
     def scratch(self):
-        memory = np.zeros(self.dtype.itemsize * self._most + LINE, np.uint8)
-        return memory[-memory.ctypes.data % LINE:]
+        return zeros((self._most,), self.dtype)
 
     @functools.cached_property
     def steps(self):
-        rows = self.tasks.ctypes.data + self.tasks.itemsize * np.arange(len(self._made))
+        rows = self.tasks.ctypes.data + self.tasks.itemsize * np.arange(len(self._added))
         return np.array([(self.labels.index(label), waits, tasks.address(function, self.dtype), row)
-                         for (label, waits, function, _), row in zip(self._made, rows, strict=True)])
+                         for (label, waits, function, _), row in zip(self._added, rows, strict=True)])
 
     @functools.cached_property
     def labels(self):
-        return sorted({label for label, *_ in self._made})
+        return sorted({label for label, *_ in self._added})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,22 +239,22 @@ def _taken(windows, weight):
 
 def _gathered(table, label, windows, x, weight):
     """(tasks, the windows as a matrix, the weights as a matrix)"""
-    found, seen, matrix = [], x, weight
+    steps, seen, matrix = [], x, weight
     if not windows.are_pixels:
         seen = table.array(windows.count * windows.width)
-        found.append(table.task(tasks.gather, label, x=x, y=seen, **_geometry(windows, x.shape)))
+        steps.append(table.task(tasks.gather, label, x=x, y=seen, **_geometry(windows, x.shape)))
     if not windows.complete:
         matrix = table.array(len(weight) * windows.width)
-        found.append(table.task(tasks.gather, label, x=weight, y=matrix, **_taken(windows, weight)))
-    return found, seen, matrix
+        steps.append(table.task(tasks.gather, label, x=weight, y=matrix, **_taken(windows, weight)))
+    return steps, seen, matrix
 
 
 def _forward_by_matrix(table, windows, x, weight, y, relu, bias):
     """y = the matrix of windows times that of weights, transposed: the right factor is then that with fewer rows."""
     count, width, filters = windows.count, windows.width, len(weight)
-    found, seen, matrix = _gathered(table, FORWARD, windows, x, weight)
+    steps, seen, matrix = _gathered(table, FORWARD, windows, x, weight)
     turned, product = table.array(count * width), table.array(y.size)
-    return [*found, _turn(table, FORWARD, seen, turned, 1, count, width),
+    return [*steps, _turn(table, FORWARD, seen, turned, 1, count, width),
             table.task(tasks.multiply, FORWARD, x=matrix, row=width, term=1, weight=turned, terms=width, y=product,
                        rows=filters, columns=count),
             table.task(tasks.finish, FORWARD, x=product, bias=bias, y=y, rows=count, columns=filters, relu=relu)]
@@ -273,25 +262,20 @@ def _forward_by_matrix(table, windows, x, weight, y, relu, bias):
 
 def _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, dx):
     count, width, filters = windows.count, windows.width, len(weight)
-    found, seen, matrix = _gathered(table, BACKWARD, windows, x, weight)
+    steps, seen, matrix = _gathered(table, BACKWARD, windows, x, weight)
     passed = table.array(dy.size) if relu else dy
     sums = dweight if windows.complete else table.array(filters * width)
     pixels = dx if windows.are_pixels or dx is None else table.array(count * width)
     if relu or dbias is not None:
-        found.append(table.task(tasks.pass_gradient, BACKWARD, y=y, dy=dy, dx=passed, dbiases=dbias, rows=count,
+        steps.append(table.task(tasks.pass_gradient, BACKWARD, y=y, dy=dy, dx=passed, dbiases=dbias, rows=count,
                                 columns=filters, relu=relu))
-    found.append(table.task(tasks.multiply, BACKWARD, x=passed, row=1, term=filters, weight=seen, terms=count, y=sums,
+    steps.append(table.task(tasks.multiply, BACKWARD, x=passed, row=1, term=filters, weight=seen, terms=count, y=sums,
                             rows=filters, columns=width))
     if sums is not dweight:
-        found.append(table.task(tasks.scatter, BACKWARD, x=sums, dx=dweight, **_taken(windows, weight)))
+        steps.append(table.task(tasks.scatter, BACKWARD, x=sums, dx=dweight, **_taken(windows, weight)))
     if dx is not None:
-        found.append(table.task(tasks.multiply, BACKWARD, x=passed, row=filters, term=1, weight=matrix, terms=filters, y=pixels,
+        steps.append(table.task(tasks.multiply, BACKWARD, x=passed, row=filters, term=1, weight=matrix, terms=filters, y=pixels,
                                 rows=count, columns=width))
     if pixels is not dx:
-        found.append(table.task(tasks.scatter, BACKWARD, x=pixels, dx=dx, **_geometry(windows, x.shape)))
-    return found
-
-
-def _update(table, rule, parameter, gradient, learning_rates, counters, weight_decay, clip, **more):
-    return [table.task(rule, "update", y=parameter, x=gradient, rates=learning_rates, counters=counters, columns=parameter.size,
-                       weight_decay=weight_decay, clip=clip, **more)]
+        steps.append(table.task(tasks.scatter, BACKWARD, x=pixels, dx=dx, **_geometry(windows, x.shape)))
+    return steps

@@ -16,8 +16,7 @@ import numpy as np
 from numba import types
 
 from ladder.executors.cpu import loops
-from ladder.executors.cpu.products import Rows, Strided, add_run, bytes_of, compiled, pointer, product
-from ladder.machine import compiling
+from ladder.executors.cpu.products import Rows, Strided, add_run, bytes_of, compiled, compiled_function, pointer, product
 from ladder.store import programs
 
 ADDRESSES = ("x", "y", "dx", "dy", "weight", "bias", "index", "dweights", "dbiases", "mean", "inverse", "running_mean",
@@ -39,16 +38,10 @@ LINE = 16   # numbers of a cache line, shared by no two threads
 
 @functools.cache
 def address(function, dtype):
-    """Address of the compiled form of a function below, for arrays of this type; see products.address_of_product."""
+    """Address of the compiled form of a function below, for arrays of this type; see products.compiled_function."""
     like = numba.from_dtype(np.dtype(dtype))
     kind = types.void(types.CPointer(numba.from_dtype(TASK)), types.int64, types.int64, like)
-    with compiling.counted():
-        made = numba.cfunc(kind, cache=True, error_model="numpy")(function)
-    _KEPT.append(made)
-    return made.address
-
-
-_KEPT: list[object] = []   # compiled functions, which live as long as these objects
+    return compiled_function(function, kind).address
 
 
 def load_bytes(row, thread, threads, like):

@@ -3,47 +3,34 @@
 import numpy as np
 
 from ladder.arithmetic import randomness
-
-AUGMENTATION = 3   # random-number stream of image shifts and flips
+from ladder.executors.cpu import blocks
 
 
 def load_batch(executor, images, permutation, counters, scale, offset, batch, flip):
-    rows = permutation[counters[1]:counters[1] + len(batch)]
+    def load(row, image):
+        np.multiply(images[row][:, ::-1 if flip else 1], scale, out=image)
+        image += offset
 
-    def work(worker, start, stop):
-        for i in range(start, stop):
-            np.multiply(images[rows[i]][:, ::-1 if flip else 1], scale, out=batch[i])
-            batch[i] += offset
-        worker.lap("input")
-
-    executor.parallel(len(batch), work, batch.size)
+    executor.each("input", batch.size, load, _rows(permutation, counters, batch), batch)
 
 
 def draw_augmentation(executor, counters, augmentation, crop, flip, seed):
-    """(shift down, shift right, mirrored) for every image, from four random numbers each."""
-    numbers = np.random.Philox(key=(seed, AUGMENTATION), counter=(0, 0, 0, int(counters[0]))).random_raw(
-        4 * len(augmentation)).reshape(-1, 4)
-    augmentation[:, :2] = (numbers[:, :2] % np.uint64(2 * crop + 1)).astype(np.int64) - crop
-    augmentation[:, 2] = numbers[:, 2] >> np.uint64(63) if flip else 0
+    augmentation[...] = randomness.augmentation(seed, int(counters[0]), len(augmentation), crop, flip)
 
 
 def load_augmented_batch(executor, images, permutation, counters, scale, offset, augmentation, batch):
-    rows = permutation[counters[1]:counters[1] + len(batch)]
     height, width = batch.shape[1:3]
 
-    def work(worker, start, stop):
-        for i in range(start, stop):
-            down, right, mirrored = augmentation[i]
-            image = images[rows[i]]
-            to_rows, of_rows = _moved(height, int(down))
-            to_columns, of_columns = _moved(width, int(right))
-            batch[i] = 0
-            batch[i][to_rows, to_columns] = (image[:, ::-1] if mirrored else image)[of_rows, of_columns]
-            batch[i] *= scale
-            batch[i] += offset
-        worker.lap("input")
+    def load(row, drawn, image):
+        down, right, mirrored = drawn
+        to_rows, from_rows = blocks.overlap(height, int(down))
+        to_columns, from_columns = blocks.overlap(width, int(right))
+        image[...] = 0
+        image[to_rows, to_columns] = (images[row][:, ::-1] if mirrored else images[row])[from_rows, from_columns]
+        image *= scale
+        image += offset
 
-    executor.parallel(len(batch), work, 4 * batch.size)
+    executor.each("input", 4 * batch.size, load, _rows(permutation, counters, batch), augmentation, batch)
 
 
 def draw_jitter(executor, counters, jitter, tangent, colour, seed):
@@ -52,17 +39,18 @@ def draw_jitter(executor, counters, jitter, tangent, colour, seed):
 
 def load_jittered_batch(executor, images, permutation, counters, scale, offset, augmentation, jitter, batch):
     """As load_augmented_batch, rotated about the centre of the image between its four nearest pixels, and coloured."""
-    rows = permutation[counters[1]:counters[1] + len(batch)]
+    def load(row, drawn, turn, image):
+        down, right, mirrored = drawn
+        source = images[row].astype(np.float32)
+        values = _turned(source[:, ::-1] if mirrored else source, int(down), int(right), *turn[:2])
+        image[...] = values * turn[2:] * scale + offset
 
-    def work(worker, start, stop):
-        for i in range(start, stop):
-            down, right, mirrored = augmentation[i]
-            image = images[rows[i]].astype(np.float32)
-            values = _turned(image[:, ::-1] if mirrored else image, int(down), int(right), *jitter[i, :2])
-            batch[i] = values * jitter[i, 2:] * scale + offset
-        worker.lap("input")
+    executor.each("input", 40 * batch.size, load, _rows(permutation, counters, batch), augmentation, jitter, batch)
 
-    executor.parallel(len(batch), work, 40 * batch.size)
+
+def _rows(permutation, counters, batch):
+    """The images' numbers of the batch that comes next."""
+    return permutation[counters[1]:counters[1] + len(batch)]
 
 
 def _turned(image, down, right, cosine, sine):
@@ -87,21 +75,14 @@ def mse(executor, prediction, target, counters, gradient, losses, divisor):
     """losses[this step] = mean squared error over all elements; gradient = 2 (prediction - target) / divisor."""
     totals = np.empty(len(prediction))
 
-    def work(worker, start, stop):
-        difference = gradient[start:stop]
-        np.subtract(prediction[start:stop], target[start:stop], out=difference)
-        for n, row in enumerate(difference.reshape(len(difference), -1), start):
+    def difference(prediction, target, gradient, totals):
+        np.subtract(prediction, target, out=gradient)
+        for n, row in enumerate(gradient.reshape(len(gradient), -1)):
             totals[n] = np.dot(row, row)
-        difference *= 2 / divisor
-        worker.lap("loss")
+        gradient *= 2 / divisor
 
-    executor.parallel(len(prediction), work, 3 * prediction.size)
+    executor.share("loss", 3 * prediction.size, difference, prediction, target, gradient, totals)
     losses[counters[2]] = totals.sum() / prediction.size
 
 
 OPERATIONS = (load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, mse)
-
-
-def _moved(length, shift):
-    """Slices (to, of) of positions i and i + shift that both lie in range(length)."""
-    return slice(max(0, -shift), max(0, length - max(0, shift))), slice(max(0, shift), max(0, length + min(0, shift)))

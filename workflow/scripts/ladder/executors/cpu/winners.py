@@ -20,37 +20,28 @@ def winner_take_all_forward(executor, x, y, mask, winners, images):
     largest = executor.workspace("largest", (len(x), x.shape[3]), x.dtype)
     lasting = executor.workspace("lasting", largest.shape, np.uint8)
 
-    def find(worker, start, stop):
-        for n in range(start, stop):
-            loops.winners(x[n].reshape(-1, x.shape[3]), winners, mask[n].reshape(-1, x.shape[3]), largest[n])
-        worker.lap(LABEL)
+    def mark(x, mask, largest):
+        loops.winners(x.reshape(-1, x.shape[2]), winners, mask.reshape(-1, x.shape[2]), largest)
 
-    def keep(worker, start, stop):
-        for n in range(start, stop):
-            mask[n] *= lasting[n]
-            np.multiply(x[n], mask[n], out=y[n])
-        worker.lap(LABEL)
+    def keep(x, y, mask, lasting):
+        mask *= lasting
+        np.multiply(x, mask, out=y)
 
-    executor.parallel(len(x), find, winners * x.size)
+    executor.each(LABEL, winners * x.size, mark, x, mask, largest)
     loops.lasting(largest, images, lasting)
-    executor.parallel(len(x), keep, 2 * x.size)
+    executor.each(LABEL, 2 * x.size, keep, x, y, mask, lasting)
 
 
 def winner_take_all_backward(executor, dy, mask, dx):
-    def work(worker, start, stop):
-        np.multiply(dy[start:stop], mask[start:stop], out=dx[start:stop])
-        worker.lap(LABEL)
-
-    executor.parallel(len(dx), work, 2 * dx.size)
+    executor.share(LABEL, 2 * dx.size, lambda dy, mask, dx: np.multiply(dy, mask, out=dx), dy, mask, dx)
 
 
 def l1_penalty_backward(executor, x, dx, factor):
-    def work(worker, start, stop):
-        np.sign(x[start:stop], out=dx[start:stop])
-        dx[start:stop] *= x.dtype.type(factor)
-        worker.lap(LABEL)
+    def gradient(x, dx):
+        np.sign(x, out=dx)
+        dx *= x.dtype.type(factor)
 
-    executor.parallel(len(x), work, 2 * x.size)
+    executor.share(LABEL, 2 * x.size, gradient, x, dx)
 
 
 def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, images):
@@ -103,14 +94,13 @@ def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, 
     """Gradients of winner_decode_forward; dvalue is 0 where the value is."""
     patches = _patches(weight)
     corner = _corner(place, width, padding - weight.shape[1] + 1)
-    flat, dflat, rows, columns = value.reshape(len(dy), -1), dvalue.reshape(len(dy), -1), *corner
+    flat = value.reshape(len(dy), -1)
 
-    def gather(worker, start, stop):
-        for n in range(start, stop):
-            loops.winner_dots(flat[n], rows[n], columns[n], patches, dy[n], dflat[n])
-        worker.lap("convolution backward")
+    def gather(value, rows, columns, dy, dvalue):
+        loops.winner_dots(value, rows, columns, patches, dy, dvalue)
 
-    executor.parallel(len(dy), gather, 4 * value.size * patches[0].size)
+    executor.each("convolution backward", 4 * value.size * patches[0].size, gather, flat, *corner, dy,
+                  dvalue.reshape(flat.shape))
     dpatches = executor.workspace("patch gradient", patches.shape, patches.dtype)
     _filter_gradient(executor, flat, corner, dy, dpatches)
     dweight[...] = dpatches[:, ::-1, ::-1].transpose(3, 1, 2, 0)
@@ -143,15 +133,11 @@ def _corner(place, width, offset) -> tuple[np.ndarray, np.ndarray]:
 
 def _scatter(executor, value, corner, patches, y, bias):
     """y = bias + the sum of each image's patches, each times its value, in order."""
-    rows, columns = corner
+    def add_up(value, rows, columns, y):
+        y[...] = bias
+        loops.add_patches(value, rows, columns, patches, y)
 
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            y[n] = bias
-            loops.add_patches(value[n], rows[n], columns[n], patches, y[n])
-        worker.lap("convolution forward")
-
-    executor.parallel(len(y), work, 4 * value.size * patches[0].size)
+    executor.each("convolution forward", 4 * value.size * patches[0].size, add_up, value, *corner, y)
 
 
 def _filter_gradient(executor, value, corner, x, gradient):

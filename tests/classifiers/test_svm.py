@@ -33,7 +33,7 @@ def reference(kernel="rbf", C=10.0, gamma="scale", rows=TRAIN, labels=TRAIN_LABE
 
 
 def decisions(model, rows):
-    return np.concatenate([block for _, block in svm.decision_blocks(model, rows)])
+    return np.concatenate(svm.decision_blocks(model, rows))
 
 
 # Agreement with scikit-learn
@@ -460,7 +460,7 @@ def line(values):
 def test_pairs_vote_by_the_means_of_their_decisions_over_the_shifted_copies():
     model, _ = svm.fit(line([-1, 1]), np.array([3, 5]), kernel="linear", C=10.0)   # the decision of x is -x, for 3 against 5
     rows, shifted = line([0.2, 0.2]), [line([0.2, 0.3]), line([0.2, 0.4]), line([-1, -0.2]), line([-1, -0.3])]
-    found, = (block for _, block in svm.decision_blocks(model, rows, shifted=shifted))
+    found, = svm.decision_blocks(model, rows, shifted=shifted)
     np.testing.assert_allclose(found[:, 0], [0.28, -0.08], atol=1e-6)
     assert svm.predict(model, rows).tolist() == [5, 5]
     assert svm.predict(model, rows, shifted=shifted).tolist() == [3, 5], "although three of five are 5"
@@ -471,7 +471,7 @@ def test_decisions_of_many_classes_are_means_in_every_block(monkeypatch):
     shifted = [TEST[::-1], TEST + 1]
     expected = (decisions(model, TEST) + decisions(model, TEST[::-1]) + decisions(model, TEST + 1)) / 3
     monkeypatch.setattr(svm, "PREDICT_ROWS", 64)
-    found = np.concatenate([block for _, block in svm.decision_blocks(model, TEST, 2, shifted)])
+    found = np.concatenate(svm.decision_blocks(model, TEST, 2, shifted))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     classes = np.argmax(svm.votes(model, expected), axis=1)
     np.testing.assert_array_equal(svm.predict(model, TEST, shifted=shifted), model.classes[classes])

@@ -51,4 +51,4 @@ def compared(kernel):
 def _decisions(model, rows, backend):
     if backend == backends.ON_GPU:
         return svm.decisions_on_gpu(model, rows)
-    return np.concatenate([values for _, values in svm.decision_blocks(model, rows)])
+    return np.concatenate(svm.decision_blocks(model, rows))

@@ -23,7 +23,6 @@ with most votes wins, the lower one in case of a tie. With cuml it runs on the G
 decision can differ from those of the CPU.
 """
 
-import concurrent.futures
 import dataclasses
 import functools
 import itertools
@@ -32,14 +31,14 @@ import pathlib
 import time
 
 import numpy as np
+import psutil
 import sklearn
 import sklearn.svm
 
-from ladder.arithmetic import arrays
+from ladder.arithmetic import arrays, matmul
 from ladder.classifiers import backends, decisions
 from ladder.classifiers.kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms, weighted_sums
 from ladder.errors import NOT_FINITE, RunFailed, UserError
-from ladder.machine import runtime
 from ladder.progress import bar, duration, log, size
 from ladder.store import artifacts
 
@@ -143,13 +142,12 @@ def predict(model, features, threads=1, backend="sklearn", shifted=()):
     `features`: the pairs vote by the means of their decisions. Raises RunFailed for features that are not finite, UserError for
     another number of features than in training.
     """
+    def winners(decided):
+        return model.classes[np.argmax(votes(model, decided), axis=1)]
+
     if backend == "cuml":
-        found = decisions.mean([decisions_on_gpu(model, rows) for rows in (features, *shifted)])
-        return model.classes[np.argmax(votes(model, found), axis=1)]
-    predicted = np.empty(len(features), model.classes.dtype)
-    for start, found in decision_blocks(model, features, threads, shifted):
-        predicted[start:start + len(found)] = model.classes[np.argmax(votes(model, found), axis=1)]
-    return predicted
+        return winners(decisions.mean([decisions_on_gpu(model, rows) for rows in (features, *shifted)]))
+    return np.concatenate(decision_blocks(model, features, threads, shifted, winners))
 
 
 def votes(model, decisions):
@@ -161,16 +159,16 @@ def votes(model, decisions):
     return counts
 
 
-def margins(model, decisions, of):
-    """Decision values of class of[row], an index into model.classes, against each class, (rows, k) float64; 0 against itself.
+def margins(model, decisions, classes):
+    """Decision values of classes[row], an index into model.classes, against each class, (rows, k) float64; 0 against itself.
 
     1 is the margin of a pair of classes; a negative value means that the other class won.
     """
-    found = np.zeros((len(decisions), len(model.classes)))
+    values = np.zeros((len(decisions), len(model.classes)))
     for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
-        found[:, j] += np.where(of == i, decision, 0)
-        found[:, i] -= np.where(of == j, decision, 0)
-    return found
+        values[:, j] += np.where(classes == i, decision, 0)
+        values[:, i] -= np.where(classes == j, decision, 0)
+    return values
 
 
 def decisions_on_gpu(model, features):
@@ -182,8 +180,8 @@ def decisions_on_gpu(model, features):
                          "predict") + model.intercept
 
 
-def decision_blocks(model, features, threads=1, shifted=()):
-    """Yields (first row, decisions (rows, pairs) float64) for consecutive blocks of features (M, D), several in parallel.
+def decision_blocks(model, features, threads=1, shifted=(), finish=np.asarray):
+    """[finish(decisions (rows, pairs) float64)] of consecutive blocks of features (M, D), several in parallel.
 
     shifted: as for `predict`; decisions are means over `features` and these.
     """
@@ -192,18 +190,17 @@ def decision_blocks(model, features, threads=1, shifted=()):
     norms = squared_norms(model.support_vectors)
     step = max(1, min(PREDICT_ROWS, PREDICT_VALUES // len(norms)))
 
-    def decided(some, start):
-        rows = np.array(some[start:start + step], np.float32)
+    def decided(features, start):
+        rows = np.array(features[start:start + step], np.float32)
         _check_finite(rows, start)
         rows -= model.center
         values = model.kernel.block(rows, squared_norms(rows), model.support_vectors, norms)
         return values.astype(np.float64) @ coefficients + model.intercept
 
     def decide(start):
-        return start, decisions.mean([decided(some, start) for some in (features, *shifted)])
+        return finish(decisions.mean([decided(rows, start) for rows in (features, *shifted)]))
 
-    starts = range(0, len(features), step)
-    yield from bar(_side_by_side(threads, decide, starts), "predict", "block", total=len(starts))
+    return matmul.for_each(decide, range(0, len(features), step), threads, "predict", "block")
 
 
 # Preparing the rows
@@ -294,7 +291,7 @@ def _solve_pairs(rows, kernel, C, threads):
         across = kernel.block(*rows.of(i), *rows.of(j), max(1, threads // workers))
         return _solve_pair(within[i], within[j], across, kernel, C)
 
-    return list(bar(_side_by_side(workers, solve, pairs), "SVM", "pair", total=len(pairs)))
+    return matmul.for_each(solve, pairs, workers, "SVM", "pair")
 
 
 def _solve_pair(first, second, across, kernel, C):
@@ -378,15 +375,6 @@ def _pair_coefficients(model):
     return coefficients
 
 
-def _side_by_side(workers, function, items):
-    """Yields function(item) in the items' order, `workers` items in parallel, each with single-threaded BLAS.
-
-    Ending the iteration early cancels the rest.
-    """
-    with runtime.one_blas_thread(), concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(function, items)   # map cancels tasks that have not started
-
-
 # Time and memory
 
 
@@ -424,9 +412,5 @@ def _expected_seconds(rows, kernel, C, pairs, workers):
 
 
 def _free_memory():
-    """Available memory in bytes from /proc/meminfo; infinite on systems without it."""
-    try:
-        lines = pathlib.Path("/proc/meminfo").read_text("utf-8").splitlines()
-    except OSError:
-        return math.inf
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)
+    """Bytes of memory that are available here."""
+    return psutil.virtual_memory().available

@@ -58,7 +58,7 @@ class SvmJudge:
         found: [(feature vectors (M, D), their odd part, which the SVM does not read)] of the images and their shifted copies.
         """
         vectors, *shifted = (even for even, _ in found)
-        decisions = np.concatenate([block for _, block in svm.decision_blocks(self.machine, vectors, threads, shifted)])
+        decisions = np.concatenate(svm.decision_blocks(self.machine, vectors, threads, shifted))
         votes = svm.votes(self.machine, decisions)
         return votes, svm.margins(self.machine, decisions, np.argmax(votes, axis=1))
 
@@ -95,8 +95,8 @@ class Predictor:
     def __init__(self, inputs, threads, data_residency="auto", multiplier="exact"):
         self.inputs, self._threads = inputs, threads
         self._options = {"data_residency": data_residency, "multiplier": multiplier}
-        made = next(inputs[role] for role in ("train", "patches", "initial") if role in inputs)
-        self.network = networks.from_params(made.manifest["spec"]["params"])
+        self._trained = next(inputs[role] for role in ("train", "patches", "initial") if role in inputs)
+        self.network = networks.from_params(self._trained.manifest["spec"]["params"])
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
         self.classes = inputs["data"].metrics["classes"]
         self.answered_by = lineage.answering(inputs)
@@ -104,14 +104,14 @@ class Predictor:
         self._offsets = shifts.offsets(self.judge.manifest["spec"]["params"].get("classify_shifts", "none"))
         self._statistics = Statistics.load(inputs["normalized"])
         self._tested = (self.judge if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
-        self._whole = self._model(self._tested, made, self._statistics) if self.network.trains else None
+        self._whole = self._model(self._tested, self._trained, self._statistics) if self.network.trains else None
         if "features" in inputs:
             judged = inputs.get("joined", inputs["features"])
             self._encode, training, odd = self._encoder(judged), judged.array("train.npy"), features.odd_part(judged, "train")
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = self.network.features, inputs["data"].array("train_images.npy")[:COMPARED]
-            self._encode = self._layer_encoder(made)
+            self._encode = self._layer_encoder()
             log.info("features of %d training images, to find the nearest among them", len(images))
             training, odd = self._encode(images)
         whole = np.concatenate([training, odd], axis=1) if odd.shape[1] else training
@@ -151,16 +151,19 @@ class Predictor:
 
         return encode
 
-    def _layer_encoder(self, made):
+    def _layer_encoder(self):
         """As _encoder, for the last layer before the scores of a network that classifies."""
-        model = self._model(self._tested, made, self._statistics, self.layer)
+        model = self._model(self._tested, self._trained, self._statistics, self.layer)
 
         def encode(images):
-            rows = stored(images, self._statistics)
-            values = np.concatenate([values.reshape(len(values), -1).copy() for _, values in model.batches(rows)])
+            values = self._outputs(model, images).reshape(len(images), -1)
             return values, values[:, :0]
 
         return encode
+
+    def _outputs(self, model, images):
+        """float32: the outputs of an Inference for uint8 images."""
+        return np.concatenate([values.copy() for _, values in model.batches(stored(images, self._statistics))])
 
     @property
     def images_per_decision(self):
@@ -178,7 +181,7 @@ class Predictor:
         nearest = self._neighbours.nearest(vectors, NEAREST)
         if self._whole is None:
             return Answers(*self._judged(images, vectors, odd), None, *nearest)
-        output = np.concatenate([values.copy() for _, values in self._whole.batches(stored(images, self._statistics))])
+        output = self._outputs(self._whole, images)
         if self.network.classifies:
             scores = metrics.softmax(output.reshape(len(images), -1))
             return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)
@@ -190,10 +193,8 @@ class Predictor:
         layer = next(layer for layer in self.network.layers if layer.parameters)
         if layer.output_shape[0] == 1:
             return None
-        made = next(self.inputs[role] for role in ("train", "patches", "initial") if role in self.inputs)
-        model = self._model(self._tested, made, self._statistics, layer.name)
-        return layer.name, lambda images: np.concatenate(
-            [values.copy() for _, values in model.batches(stored(images, self._statistics))])
+        model = self._model(self._tested, self._trained, self._statistics, layer.name)
+        return layer.name, lambda images: self._outputs(model, images)
 
     def first_maps(self, images):
         """(layer, maps): what the first layer with weights makes of uint8 images, float32 (N, h, w, maps); None if dense."""

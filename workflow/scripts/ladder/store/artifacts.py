@@ -100,9 +100,15 @@ class Making:
         self.seconds_before = 0.0   # spent on this artifact by interrupted runs
         self._files: dict[str, dict[str, Any]] = {}
 
-    def file(self, name: str) -> contextlib.AbstractContextManager[pathlib.Path]:
-        """Context manager: a path to write to, renamed to `name` once it is complete and on the disk."""
-        return self._written(name)
+    @contextlib.contextmanager
+    def file(self, name: str, **facts: Any) -> Iterator[pathlib.Path]:
+        """Context manager: a path to write to, renamed to `name` once it is complete and on the disk.
+
+        facts: what the manifest says of the file beside its size and checksum.
+        """
+        with replacing(self.folder / name) as path:
+            yield path
+        self._files[name] = facts
 
     def write_bytes(self, name: str, data: bytes) -> None:
         with self.file(name) as path:
@@ -119,7 +125,7 @@ class Making:
     def new_array(self, name: str, shape: Iterable[int], dtype: npt.DTypeLike) -> Iterator[npt.NDArray[Any]]:
         """Context manager: a writable memory-mapped .npy file of this shape and dtype, to be filled piece by piece."""
         shape = tuple(int(n) for n in shape)
-        with self._written(name, shape=list(shape), dtype=np.dtype(dtype).name) as path:
+        with self.file(name, shape=list(shape), dtype=np.dtype(dtype).name) as path:
             out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
             reserve(path)
             yield out
@@ -130,12 +136,6 @@ class Making:
         """A dict of arrays as safetensors."""
         with self.file(name) as path:
             save_tensors(path, tensors)
-
-    @contextlib.contextmanager
-    def _written(self, name: str, **facts: Any) -> Iterator[pathlib.Path]:
-        with replacing(self.folder / name) as path:
-            yield path
-        self._files[name] = facts
 
     def _manifest(self) -> dict[str, Any]:
         return {

@@ -23,7 +23,7 @@ from browser import (
     show,
 )
 from ladder.arithmetic import multipliers
-from ladder.pages import compare, diff, history, multiplier_runs, search
+from ladder.pages import compare, diff, history, multiplier_runs, run_table, search
 from ladder.pages import multipliers as multipliers_page
 from ladder.store import lineage
 from synthetic_cells import REASON, Cells
@@ -58,7 +58,7 @@ def compared(runs, entries):
     """The page of entries: (overrides, which run or None)."""
     inputs = {f"{role}{number}": runs[which][role] for number, (_, which) in enumerate(entries) if which is not None
               for role in ("report", "train")}
-    return compare.page(compare.runs(inputs, [
+    return compare.page(run_table.read(inputs, [
         {"overrides": overrides, "reason": "" if which is not None else "it needs an NVIDIA GPU, and none answers here"}
         for overrides, which in entries]))
 
@@ -75,7 +75,7 @@ def searched(runs, count=24):
     keys = {"learning_rate": {"min": 1e-5, "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
             "batch_size": {"min": 8, "max": 40, "scale": "linear"}}
     params = {"strategy": "random", "budget": count, "seed": 1, "metric": "auto", "holdout": 180, "keys": keys if count else {}}
-    return search.page(search.Found(inputs, {"search": params, "entries": entries}))
+    return search.page(search.Outcome(inputs, {"search": params, "entries": entries}))
 
 
 def differing(results, runs, a, b):
@@ -106,7 +106,7 @@ def multiplied(results):
         for seed in (1, 2)[:1 + (number < 2)]:
             cells.add(multiplier, seed, 0.98 - 0.01 * number + 0.001 * seed, slower=1 + number, loss=1 + number / 9)
     cells.add("exact", network="lenet_5", batch_size=32).add("fp16", network="lenet_5", batch_size=32, reason=REASON)
-    return multipliers_page.page(multiplier_runs.groups(multiplier_runs.cells(cells.inputs, cells.entries)))
+    return multipliers_page.page(multiplier_runs.groups(multiplier_runs.read(cells.inputs, cells.entries)))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import compare_runs
 import manifest_files
 import synthetic_results
 from ladder.executors import create
-from ladder.pages import compare, report_sections
+from ladder.pages import compare, curves, run_table
 from ladder.store import artifacts
 from page_text import addresses, text_of
 
@@ -49,7 +49,7 @@ def asked(made, entries):
 
 
 def runs_of(made, entries=ENTRIES):
-    return compare.runs(*asked(made, entries))
+    return run_table.read(*asked(made, entries))
 
 
 def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
@@ -71,7 +71,7 @@ def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
 
 
 def test_the_table_for_spreadsheets_has_every_number(made):
-    lines = list(csv.DictReader(io.StringIO(compare.csv_text(runs_of(made)))))
+    lines = list(csv.DictReader(io.StringIO(run_table.csv_text(runs_of(made)))))
     summary = made[1]["report"].json("summary.json")
     line = lines[1]
     assert float(line["test_accuracy"]) == summary["test_accuracy"] and float(line["loss"]) == summary["loss"][-1]
@@ -83,7 +83,7 @@ def test_the_table_for_spreadsheets_has_every_number(made):
 
 
 def test_every_line_of_the_table_for_spreadsheets_has_its_columns_once(made):
-    head, *lines = csv.reader(io.StringIO(compare.csv_text(runs_of(made))))
+    head, *lines = csv.reader(io.StringIO(run_table.csv_text(runs_of(made))))
     assert len(head) == len(set(head)) and {len(line) for line in lines} == {len(head)}
 
 
@@ -172,7 +172,7 @@ def test_curves_are_means_of_the_history(made):
 
 def test_hits_become_shares_of_each_batch_also_of_the_last(made):
     run = runs_of(made, [({}, 3)])[0]
-    sizes = report_sections.batch_sizes(run.train, run.images)
+    sizes = curves.batch_sizes(run.train, run.images)
     assert sizes.sum() == run.images and sizes[-1] < sizes[0]
     assert all(0 <= value <= 1 for _, value in compare._points(run, "hits"))
 
@@ -225,7 +225,7 @@ REACHED = "90.0 % (95 % interval 86.5 to 92.7 %, 360 test images)"
                            "1, 2 and 3, the next"),
 ])
 def test_all_runs_that_share_a_place_are_named(made, monkeypatch, accuracies, said):
-    monkeypatch.setattr(compare, "_answers", lambda run, role: None)   # they belong to other accuracies
+    monkeypatch.setattr(run_table, "_answers", lambda run, role: None)   # they belong to other accuracies
     runs = [dataclasses.replace(run, overrides={}, summary={**run.summary, "test_accuracy": accuracy})
             for run, accuracy in zip(runs_of([made[0]] * 4, [({}, number) for number in range(4)]), accuracies, strict=True)]
     text = text_of(compare.page(runs)).replace("\xa0", " ")
@@ -241,14 +241,14 @@ def test_runs_scored_on_a_hold_out_are_not_said_to_be_tested(results, made):
     mixed = runs_of([made[0], held_out[0]], [({}, 0), ({"holdout": 180}, 1)])
     context = compare.context(mixed)
     assert context["best"] is None and context["scored_on"] == "" and context["keys"] == ["holdout"]
-    table = list(csv.DictReader(io.StringIO(compare.csv_text(mixed))))
+    table = list(csv.DictReader(io.StringIO(run_table.csv_text(mixed))))
     assert [line["holdout"] for line in table] == ["0", "180"]
 
 
 def test_an_empty_list_says_how_to_fill_it():
     page = compare.page([])
     assert "Nothing to compare yet" in page and "compare:" in page and "snakemake results/compare.html" in text_of(page)
-    assert compare.rows([]) == [] and len(compare.csv_text([]).splitlines()) == 1
+    assert run_table.rows([]) == [] and len(run_table.csv_text([]).splitlines()) == 1
 
 
 @pytest.mark.parametrize("entries", [ENTRIES, ENTRIES[:1], []])

@@ -257,7 +257,7 @@ def test_the_page_begins_with_what_happened_to_the_accuracy(difference, runs, mo
     verdict, chart = context["verdict"], context["accuracies"]
     assert [row["value"] for row in chart["rows"]] == [a.metrics["accuracy"], b.metrics["accuracy"]]
     assert [row["note"] for row in chart["rows"]] == ["360 test images", "+2.5 points, more than luck"]
-    told = intervals.told(intervals.paired(9, 0, 360))
+    told = intervals.words(intervals.paired(9, 0, 360))
     assert verdict["same_images"] and verdict["points"] == told["points"] == "+2.5"
     assert verdict["interval_text"] == told["interval_text"]
     assert f"{told['points']} points ({told['interval_text']}, more than luck)" in text_of(diff.page(found))

@@ -57,7 +57,7 @@ def test_a_share_in_words():
 @pytest.mark.parametrize("won, lost, points, luck", [(2, 2, "0.0", "could be luck"), (20, 1, "+5.2", "more than luck"),
                                                      (2, 3, "−0.3", "could be luck")])
 def test_a_difference_in_words(won, lost, points, luck):
-    found = intervals.told(intervals.paired(won, lost, 364))
+    found = intervals.words(intervals.paired(won, lost, 364))
     assert (found["points"], found["luck_text"]) == (points, luck)
     assert found["interval_text"].count(" to ") == 1 and "-" not in found["interval_text"]
 

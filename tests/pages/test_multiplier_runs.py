@@ -18,7 +18,7 @@ def cells(tmp_path):
 
 
 def groups_of(cells):
-    return multiplier_runs.groups(multiplier_runs.cells(cells.inputs, cells.entries))
+    return multiplier_runs.groups(multiplier_runs.read(cells.inputs, cells.entries))
 
 
 def rows_of(cells):

@@ -50,7 +50,7 @@ def full(tmp_path_factory, table):
 
 
 def groups_of(cells):
-    return multiplier_runs.groups(multiplier_runs.cells(cells.inputs, cells.entries))
+    return multiplier_runs.groups(multiplier_runs.read(cells.inputs, cells.entries))
 
 
 def context_of(cells):
@@ -105,7 +105,7 @@ def test_the_first_screen_has_exact_and_what_is_furthest_from_it(full, monkeypat
 
 def test_the_verdicts_are_summed_up(full):
     found = context_of(full)
-    assert found["verdicts"] == {"below": 2, "above": 0, "within": 2} and found["judged"] == 4   # the table has no spread
+    assert found["verdicts"] == {"below": 2, "above": 0, "within": 2} and found["compared"] == 4   # the table has no spread
     assert (found["networks"], found["multipliers"], found["runs"], found["missing"]) == (2, 3, 21, 1)
     text = text_of(multipliers_page.page(groups_of(full)))
     assert "lower in 2, not distinguishable in 2 of 4 comparisons" in text
@@ -177,7 +177,7 @@ def test_any_accuracies_have_a_scale_with_ticks(tmp_path, accuracies):
 def test_curves_are_means_over_the_seeds_of_the_history(tmp_path):
     cells = Cells(tmp_path).add("am32", 1, loss=1).add("am32", 2, loss=3)
     group = groups_of(cells)[0]
-    points, width = multipliers_page._losses(group.cells[group.arms[0]].values())
+    points, width = multipliers_page._losses(list(group.runs[group.arms[0]].values()))
     losses = [cells.inputs[f"train{number}"].tensors("history.safetensors")["losses"] for number in (0, 1)]
     mean = (losses[0] + losses[1]) / 2
     assert points[0][1] == pytest.approx(mean[:width].mean()) and points[-1][0] + width / 2 >= len(mean) - 1

@@ -31,7 +31,7 @@ def shown(run, numbers):
 
 @pytest.fixture(scope="module")
 def drawn(shown):
-    return {name: figure.axes[0] for name, figure in paper.drawn(shown).items()}
+    return {name: figure.axes[0] for name, figure in paper.drawings(shown).items()}
 
 
 def test_the_curves_go_through_their_values(drawn, numbers):
@@ -73,7 +73,8 @@ def test_files_are_the_same_bytes_in_another_process_and_have_no_date(shown):
     made = paper.files(shown)
     assert list(made) == list(paper.titles(shown)) == ["loss.pdf", "accuracy.pdf", "confusion.pdf"]
     assert all(content.startswith(b"%PDF") and b"CreationDate" not in content for content in made.values())
-    told = {"loss_curve": {"data": shown["loss_curve"]["data"]}, "verdict": None, "run": {"confusion": None}}
+    curve = {"loss_curve": {"data": shown["training"]["loss_curve"]["data"]}}
+    told = {"training": curve, "verdict": None, "run": {"confusion": None}}
     code = (f"import sys; sys.path.insert(0, {str(templates.sources.ROOT / 'workflow/scripts')!r})\n"
             f"from ladder.pages import paper\nsys.stdout.buffer.write(paper.files({told!r})['loss.pdf'])")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == made["loss.pdf"]

@@ -15,7 +15,8 @@ import synthetic_run
 from ladder import sources
 from ladder.executors import create
 from ladder.network import networks, weights
-from ladder.pages import intervals, report, report_sections, roles, templates, verdicts
+from ladder.pages import curves, facts, intervals, report, roles, templates, verdicts
+from ladder.pages.sections import accuracy, layers, timing, training
 from ladder.store import artifacts, targets
 from page_text import addresses, joined_sentences, text_of
 
@@ -96,8 +97,8 @@ def test_the_page_says_how_kernels_were_launched(digits, monkeypatch, launching)
 
 
 def test_the_weights_path_is_relative_to_the_repository():
-    path = report.sources.ROOT / "results/train/t0/weights.bin"
-    assert report._from_root(path) == "results/train/t0/weights.bin"
+    path = sources.ROOT / "results/train/t0/weights.bin"
+    assert facts.from_root(path) == "results/train/t0/weights.bin"
 
 
 def test_controls_left_out_are_null_and_not_on_the_page(digits):
@@ -181,7 +182,7 @@ def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
     page = page_of(resnet)
     for layer in resnet["train"].metrics["network"]:
         assert page.count(f"<code>{layer['layer']}</code>") == 1 + (layer["layer"] == "stem"), layer   # and its filters
-    parts = report_sections.layers(resnet["train"].metrics)["parts"]
+    parts = layers.layers(resnet["train"].metrics)["parts"]
     assert [part["name"] for part in parts] == ["stem to stem_pool", "stage1", "stage2", "stage3", "stage4",
                                                 "average to scores"]
     assert [part["blocks"] for part in parts[1:5]] == [3, 4, 6, 3]
@@ -225,7 +226,7 @@ def test_the_accuracy_stands_beside_both_controls_with_intervals(digits, digits_
 def test_what_training_bought_is_counted_image_by_image(digits):
     labels = np.asarray(digits["data"].array("test_labels.npy"))
     right, right_random = (digits[role].array("predictions.npy") == labels for role in ("svm", "svm_random"))
-    gain = report_sections.gain(digits)
+    gain = accuracy.of_features(digits)["gain"]
     assert gain["won"] == (right & ~right_random).sum()
     assert gain["won"] - gain["lost"] == right.sum() - right_random.sum()
     assert abs(float(gain["points"]) - 100 * (right.mean() - right_random.mean())) < 0.5
@@ -243,28 +244,12 @@ def test_cifar10_is_not_called_a_smoke_test(tmp_path):
     assert "smoke test" not in text and "An autoencoder on CIFAR-10" in text
 
 
-def test_the_baseline_is_the_variance_of_the_training_pixels(digits):
-    images = np.asarray(digits["data"].array("train_images.npy")) / 255
-    assert report_sections.average_image_loss(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
-
-
 def test_every_setting_and_version_is_on_the_page(digits, digits_page):
     text = text_of(digits_page)
     for one in digits.values():
         assert one.version in text
     for key, value in (*digits["train"].manifest["spec"]["params"].items(), *digits["svm"].manifest["spec"]["params"].items()):
         assert f"{key}{templates.setting(value)}" in text
-
-
-def test_a_kernel_that_ran_several_layers_spans_them(digits):
-    (part,) = report_sections.layers(digits["train"].metrics)["parts"]
-    assert [layer["rows"] for layer in part["rows"]] == [3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
-
-
-def test_a_layer_without_a_kernel_has_a_cell_of_its_own():
-    layers = [{"layer": name, "kind": "relu", "output": [1, 1, 1], "parameters": 0, "macs": 0} for name in "abcd"]
-    (part,) = report_sections.layers({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["parts"]
-    assert [layer["rows"] for layer in part["rows"]] == [1, 2, 0, 1]
 
 
 def test_work_without_a_time_of_its_own_is_said_to_be_inside_the_convolution(digits_page):
@@ -312,44 +297,6 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
     assert made.path("report.html").read_text().startswith("<!doctype html>")
 
 
-def test_the_most_confused_pairs_come_with_their_images_and_none_that_happened_once(digits):
-    labels, predictions = digits["data"].array("test_labels.npy"), digits["svm"].array("predictions.npy")
-    pairs = report_sections.most_confused(digits)
-    assert [pair["count"] for pair in pairs] == sorted((pair["count"] for pair in pairs), reverse=True)
-    for pair in pairs:
-        rows = np.flatnonzero((labels == int(pair["true"])) & (predictions == int(pair["named"])))
-        assert pair["count"] == len(rows) > 1 and pair["of"] == (labels == int(pair["true"])).sum()
-        images = digits["data"].array("test_images.npy")
-        assert pair["images"] == [report_sections.figures.png_uri(images[row]) for row in rows[:report_sections.PAIR_IMAGES]]
-    assert report_sections.most_confused({role: digits[role] for role in ("data", "train")}) == []
-
-
-def test_mistakes_are_tinted_by_how_many_they_are():
-    (right, few, many, none), *_ = [row["cells"] for row in report_sections.confusion(
-        [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
-    assert right["strength"] == 60 and right["right"]
-    assert (none["strength"], few["strength"], many["strength"]) == (0, 33, 100)   # 0, 10 % and the most, 30 % of a class
-
-
-def test_one_error_of_126_is_nearly_as_pale_as_none_beside_28():
-    matrix = [[97, 28, 1], [0, 126, 0], [0, 0, 126]]
-    _, many, one = report_sections.confusion(matrix, ["a", "b", "c"])[0]["cells"]
-    assert (many["strength"], one["strength"]) == (100, 4)
-    assert report_sections.most_mistaken(matrix) == 28 / 126
-
-
-def test_of_many_classes_the_matrix_shows_those_with_the_most_errors():
-    count = report_sections.FEW_CLASSES + 5
-    matrix = np.diag(np.full(count, 9))
-    matrix[5:, 0] = np.arange(count - 5)   # class 5 has no error, 6 has one, ...
-    rows = report_sections.confusion(matrix.tolist(), [f"c{number}" for number in range(count)])
-    assert [row["name"] for row in rows] == ["c0", *(f"c{number}" for number in range(6, count))]
-    assert [len(row["cells"]) for row in rows] == [report_sections.FEW_CLASSES] * report_sections.FEW_CLASSES
-    assert rows[-1]["cells"][0]["count"] == count - 6 and rows[-1]["others"] == 0
-    few = report_sections.confusion(matrix[:3, :3].tolist(), ["a", "b", "c"])
-    assert [row["others"] for row in few] == [None] * 3
-
-
 def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_page):
     text = text_of(digits_page)
     assert "classified as →" in text and "true class ↓" in text
@@ -367,8 +314,8 @@ def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_pag
     (7, 7, "did not change the accuracy of the SVM: 0.0 points"),
 ])
 def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
-    gain = {"won": won, "lost": lost, **intervals.told(intervals.paired(won, lost, 360))}
-    monkeypatch.setattr(report_sections, "gain", lambda inputs: gain)
+    gain = {"won": won, "lost": lost, **intervals.words(intervals.paired(won, lost, 360))}
+    monkeypatch.setattr(accuracy, "_gain", lambda *_: gain)
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e"))).replace("\xa0", " ")
 
 
@@ -464,7 +411,7 @@ def test_the_divergence_and_pictures_from_the_prior_are_shown_where_latent_value
     run = synthetic_run.make(tmp_path, drawn=0.25)
     numbers = report.summary(run, "r0123456789e", PARAMS)
     by_step, images = run["train"].tensors("history.safetensors")["divergences"], run["data"].metrics["train"]
-    sizes = report_sections.batch_sizes(run["train"], images)
+    sizes = curves.batch_sizes(run["train"], images)
     per_epoch = -(-images // 64)
     assert numbers["divergence"][0] == pytest.approx(np.average(by_step[:per_epoch], weights=sizes[:per_epoch]))
     assert len(numbers["curves"]["divergence"]) == len(numbers["curves"]["step"]) and targets.number(numbers, "divergence") > 30
@@ -477,16 +424,10 @@ def test_the_divergence_and_pictures_from_the_prior_are_shown_where_latent_value
     assert 'id="drawn"' not in digits_page and "divergence" not in digits_page
 
 
-def test_without_a_training_no_loss_has_changed(digits, lenet):
-    untrained = without(digits, "train")
-    assert report_sections.loss_change(untrained) is None and report_sections.reconstruction_loss(untrained) is None
-    assert report_sections.reconstruction_loss(lenet) is None
-
-
 def test_the_time_of_each_pass_is_told_by_epoch(digits):
     numbers = report.summary(digits, "r0123456789e", PARAMS)
     assert numbers["seconds_by_pass"] == [{"load": 0.02, "forward": 2.9, "backward": 4.8, "update": 0.1}] * 10
-    found = report_sections.passes_by_epoch(digits["train"])
+    found = timing.passes_by_epoch(digits["train"])
     assert found["heads"] == ["load", "forward", "backward", "update"] and len(found["rows"]) == 11
     assert found["rows"][-1] == {"name": "all", "cells": ["0.2\u202fs", "29\u202fs", "48\u202fs", "1.0\u202fs"]}
     assert "By pass and epoch" in text_of(page_of(digits))
@@ -496,12 +437,12 @@ def test_what_recompute_saved_and_cost_is_told(digits):
     saved = {"kept": 400_000_000, "shared": 300_000_000, "taken": 250_000_000}
     with_it = dict(digits["train"].metrics, recompute=saved)
     epochs = [{**epoch, "recompute": 1.2} for epoch in with_it["seconds_by_pass"]]
-    assert report_sections.recomputing(digits["train"]) is None and "recompute" not in text_of(page_of(digits))
+    assert timing.recomputing(digits["train"]) is None and "recompute" not in text_of(page_of(digits))
     shared, again = (types.SimpleNamespace(metrics={**with_it, **more}) for more in ({}, {"seconds_by_pass": epochs}))
-    assert report_sections.recomputing(shared) == {**saved, "seconds": None}
-    found = report_sections.recomputing(again)
+    assert timing.recomputing(shared) == {**saved, "seconds": None}
+    found = timing.recomputing(again)
     assert found == {**saved, "seconds": "12\u202fs", "share": "13.3\u202f%"}
-    assert report_sections.passes_by_epoch(again)["heads"] == ["load", "forward", "recompute", "backward", "update"]
+    assert timing.passes_by_epoch(again)["heads"] == ["load", "forward", "recompute", "backward", "update"]
 
 
 @pytest.mark.parametrize("seconds, words", [
@@ -510,7 +451,7 @@ def test_what_recompute_saved_and_cost_is_told(digits):
              "training.")])
 def test_the_page_tells_what_recompute_saved(digits, monkeypatch, seconds, words):
     saved = {"kept": 400_000_000, "shared": 300_000_000, "taken": 250_000_000, "seconds": seconds, "share": "13 %"}
-    monkeypatch.setattr(report_sections, "recomputing", lambda train: saved)
+    monkeypatch.setattr(timing, "recomputing", lambda train: saved)
     text = text_of(page_of(digits)).replace("\u202f", " ").replace("\xa0", " ")
     assert "With recompute the buffers take 250.0 MB in place of 400.0 MB: " in text and words in text
 
@@ -553,7 +494,7 @@ def test_compiling_is_told_beside_the_times_where_it_took_a_second(digits):
 
 def test_another_rungs_training_is_compared_weight_by_weight(digits, tmp_path):
     other = synthetic_run.make(tmp_path)["train"]
-    network = report_sections.network(digits)
+    network = facts.network(digits)
     values = weights.of_artifact(other, network)
     values["dec1.weight"][3, 1, 2, 5] += np.float32(0.5)
     weights.save(other.folder / "weights.bin", network, values)
@@ -585,7 +526,7 @@ def test_a_schedule_that_did_not_fit_is_named(digits, monkeypatch):
     (("winners", 1024, 64), "in 1,024 (winners), at most 64 of which are not zero, and reconstructs it from there."),
     (None, "Training The loss is the mean squared error of the reconstruction")])
 def test_the_page_says_in_how_many_values_an_image_is_encoded(digits, monkeypatch, code, said):
-    network = report_sections.network(digits)
+    network = facts.network(digits)
     assert network.code[0] == "latent" and network.code[1] == math.prod(network.layer("latent").output_shape)
     monkeypatch.setattr(networks.Network, "code", code)
     assert said in text_of(page_of(digits))
@@ -595,7 +536,7 @@ def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(
     soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
     text = text_of(page_of(digits))
     assert soft in text and bad not in text
-    reached = report_sections.average_image_loss(digits)
+    reached = training.average_image_loss(digits)
     monkeypatch.setitem(digits["train"].metrics, "loss", [0.9 * reached])
     text = text_of(page_of(digits))
     assert soft not in text and bad not in text and "the loss is 90 % of that of the average image" in text
@@ -761,7 +702,7 @@ def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):
         reach = 1.959963984540054 * math.sqrt(((won + lost + 2) / 362 - middle ** 2) / 362)
         assert (control["won"], control["lost"]) == (won, lost) and control["difference"] == (won - lost) / 360
         assert control["difference_interval"] == pytest.approx([middle - reach, middle + reach])
-        told = intervals.told(verdicts.difference(control))
+        told = intervals.words(verdicts.difference(control))
         assert f"{told['points']} points against" in numbers["verdict"]
         luck = "could be luck" if abs(middle) <= reach else "more than luck"
         assert f"({told['interval_text']}, {luck})" in numbers["verdict"]
@@ -818,7 +759,7 @@ def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(di
     text = streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 0.5})
     assert ("The images were streamed from main memory: copying them to the GPU took 4.0 s, of which 87.5 % was hidden "
             "behind the computation; the GPU waited 0.5 s for them.") in text
-    rows = report_sections.operation_times(digits["train"])
+    rows = timing.operations(digits["train"])
     names = [row["name"] for row in rows["rows"]]
     assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
 

@@ -11,7 +11,7 @@ import yaml
 import manifest_files
 import search_runs
 import synthetic_results
-from ladder.pages import compare, search
+from ladder.pages import compare, run_table, search
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import chains, config, runs
@@ -64,7 +64,7 @@ def inputs(results):
 
 def found(inputs, entries=(*ENTRIES, UNFIT), **changes):
     entries = [{"overrides": overrides, "reason": reason} for overrides, reason in entries]
-    return search.Found(inputs, {"search": SEARCH | changes, "entries": entries})
+    return search.Outcome(inputs, {"search": SEARCH | changes, "entries": entries})
 
 
 def test_the_best_is_first_and_what_has_no_result_last(inputs):
@@ -163,7 +163,7 @@ def test_the_stage_writes_all_that_is_published(inputs, tmp_path):
 
 
 def test_an_empty_search_says_how_to_fill_it():
-    page = search.page(search.Found({}, {"search": SEARCH | {"keys": {}}, "entries": []}))
+    page = search.page(search.Outcome({}, {"search": SEARCH | {"keys": {}}, "entries": []}))
     assert "Nothing searched yet" in page and "snakemake results/search.html" in text_of(page)
 
 
@@ -175,7 +175,7 @@ def test_the_page_brings_all_it_needs_and_says_no_none(inputs):
 
 
 def test_a_failed_run_is_on_the_compare_page_too(inputs):
-    runs = compare.runs(inputs, [{"overrides": overrides, "reason": ""} for overrides, _ in ENTRIES])
-    assert [run.failed for run in runs] == [False, False, True] and compare.rows(runs)[2]["reason"] == FAILURE
+    runs = run_table.read(inputs, [{"overrides": overrides, "reason": ""} for overrides, _ in ENTRIES])
+    assert [run.failed for run in runs] == [False, False, True] and run_table.rows(runs)[2]["reason"] == FAILURE
     text = text_of(compare.page(runs))
     assert f"failed: {FAILURE}" in text and "One run failed." in text and "cannot run here" not in text

@@ -11,12 +11,12 @@ from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    cells = multiplier_runs.cells(inputs, params["entries"])
-    groups = multiplier_runs.groups(cells)
+    runs = multiplier_runs.read(inputs, params["entries"])
+    groups = multiplier_runs.groups(runs)
     rows = multiplier_runs.rows(groups)
     work.write_json("multipliers.json", {"rows": rows, "cells": [
-        {"settings": cell.settings, "versions": cell.run.summary and cell.run.summary["versions"], "summary": cell.run.summary,
-         "reason": cell.run.reason} for cell in cells]})
+        {"settings": run.settings, "versions": run.summary and run.summary["versions"], "summary": run.summary,
+         "reason": run.reason} for run in runs]})
     work.write_bytes("multipliers.csv", multiplier_runs.csv_text(rows).encode())
     work.write_bytes("multipliers.html", multipliers.page(groups).encode())
 

@@ -6,14 +6,14 @@ Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the o
 two come from the report and are None, with a "reason", for an entry without a result.
 """
 
-from ladder.pages import compare
+from ladder.pages import compare, run_table
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    runs = compare.runs(inputs, params["entries"])
-    work.write_json("compare.json", {"rows": compare.rows(runs)})
-    work.write_bytes("compare.csv", compare.csv_text(runs).encode())
+    runs = run_table.read(inputs, params["entries"])
+    work.write_json("compare.json", {"rows": run_table.rows(runs)})
+    work.write_bytes("compare.csv", run_table.csv_text(runs).encode())
     work.write_bytes("compare.html", compare.page(runs).encode())
 
 

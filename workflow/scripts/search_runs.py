@@ -13,13 +13,13 @@ from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    found = search.Found(inputs, params)
-    work.write_json("search.json", search.numbers(found))
-    work.write_bytes("search.csv", search.csv_text(found).encode())
-    work.write_bytes("best.yaml", search.best_yaml(found).encode())
-    work.write_bytes("search.html", search.page(found).encode())
-    if found.best:
-        log.info("the best of %d runs is run %d: %s", len(found.runs), found.best.number, search.verdict(found))
+    outcome = search.Outcome(inputs, params)
+    work.write_json("search.json", search.numbers(outcome))
+    work.write_bytes("search.csv", search.csv_text(outcome).encode())
+    work.write_bytes("best.yaml", search.best_yaml(outcome).encode())
+    work.write_bytes("search.html", search.page(outcome).encode())
+    if outcome.best:
+        log.info("the best of %d runs is run %d: %s", len(outcome.runs), outcome.best.number, search.verdict(outcome))
 
 
 if __name__ == "__main__":

@@ -1,154 +1,22 @@
-"""A comparison of runs: the rows of a table for programs and spreadsheets, and a page.
+"""The page that compares runs (run_table.py). The distances between their weights are computed here."""
 
-All numbers come from the runs' reports and trainings, except the distances between the runs' weights, computed here.
-"""
-
-import csv
 import dataclasses
 import functools
-import io
-import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from ladder.classifiers import metrics
-from ladder.errors import UserError
-from ladder.network import networks, weights
-from ladder.pages import charts, feature_sections, intervals, report_sections, roles, templates
-from ladder.store import artifacts, lineage
+from ladder.network import weights
+from ladder.pages import charts, curves, intervals, roles, run_table, templates
+from ladder.pages.run_table import CHARTED, NUMBERS, written
+from ladder.pages.sections import features, timing
 
-CHARTED = 5        # runs whose accuracies are charted on the first screen, the most accurate ones
 COLOURS = charts.COLOURED   # runs and parts that colours can distinguish
 POINTS = 100       # maximum per curve
-NUMBERS = {        # summary key -> its head in compare.csv and on the page
-    "test_accuracy": "test accuracy", "control_accuracy": "untrained", "raw_pixel_accuracy": "raw pixels",
-    "images_per_second": "images/s",
-}
+MAIN = ("dataset", "network", "variant", "batch_size", "epochs", "steps", "optimizer", "learning_rate", "seed")   # settings
 
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One entry of a list of runs. An entry without a result, for its `reason`, has nothing but its overrides.
-
-    failed: whether it failed when it was run; otherwise it cannot run here.
-    train: the artifact with its weights, of the training or else of the fit; settings: key -> value of everything that can
-    change the run; images: number of training images; tested: number of images it is scored on.
-    """
-
-    number: int
-    overrides: dict
-    reason: str = ""
-    train: artifacts.Artifact | None = None
-    summary: dict | None = None
-    settings: dict = dataclasses.field(default_factory=dict)
-    images: int = 0
-    tested: int = 0
-    failed: bool = False
-
-    def value(self, key):
-        """The value of a setting; None if unknown."""
-        return self.settings.get(key, self.overrides.get(key))
-
-    @functools.cached_property
-    def network(self):
-        return networks.from_params(self.train.manifest["spec"]["params"])
-
-    @property
-    def loss(self):
-        """The training loss of the last epoch; NaN if nothing was trained."""
-        return self.summary["loss"][-1] if self.summary["loss"] else math.nan
-
-    @property
-    def seconds(self):
-        return sum(self.summary["seconds"].values())
-
-    @property
-    def memory(self):
-        return max(self.summary["peak_memory_bytes"].values())
-
-
-def runs(inputs, entries):
-    """The Run of each entry; inputs and entries as the stage `compare` has them."""
-    stores = {}
-    found = [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
-             _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
-             for number, entry in enumerate(entries)]
-    shared = _shared(found)
-    return [run if run.settings else dataclasses.replace(run, settings=shared | run.overrides) for run in found]
-
-
-def _shared(runs):
-    """The settings in which all runs agree that do not name them: those of the configuration that the entries change."""
-    found = {}
-    for run in runs:
-        for key, value in run.settings.items():
-            if key not in run.overrides:
-                found.setdefault(key, []).append(value)
-    return {key: values[0] for key, values in found.items() if all(value == values[0] for value in values)}
-
-
-def _run(number, overrides, made, train, stores):
-    if made.failed:
-        return Run(number + 1, overrides, made.failed, failed=True)
-    results = made.folder.parents[1]
-    store = stores.setdefault(results, lineage.Store(results))
-    data = artifacts.Artifact(results / "data" / made.manifest["spec"]["parents"]["data"]).metrics
-    return Run(number + 1, overrides, train=train, summary=made.json("summary.json"), settings=store.settings(made.version),
-               images=data["train"], tested=data["test"])
-
-
-# For programs.
-
-def rows(runs):
-    """A row for each run, JSON-able."""
-    return [{"settings": run.overrides, "versions": run.summary["versions"], "summary": run.summary} if run.summary else
-            {"settings": run.overrides, "versions": None, "summary": None, "reason": run.reason} for run in runs]
-
-
-def csv_text(runs, more=None):
-    """A line for each run: number, settings that any entry names, numbers, versions, reason.
-
-    more: head -> function of a Run, further columns after the number.
-    """
-    keys, stages = _keys(runs), _stages(runs)
-    what = [key for key in ("network", "dataset", "holdout", "variant") if key not in keys]
-    versions = list(dict.fromkeys(name for run in runs if run.summary for name in run.summary["versions"]))
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    more = more or {}
-    table.writerow(["run", *more, *keys, *what, *NUMBERS, "loss", "seconds", *(f"seconds_{name}" for name in
-                    stages), "peak_memory_bytes", *(f"version_{name}" for name in versions), "reason"])
-    for run in runs:
-        line = [run.number, *(value(run) for value in more.values()), *(written(run.value(key)) for key in keys)]
-        if run.summary:
-            of = run.summary
-            line += [*(of[key] for key in (*what, *NUMBERS)), run.loss, run.seconds]
-            line += [of["seconds"].get(name) for name in stages]
-            line += [run.memory, *(of["versions"].get(name) for name in versions), ""]
-        else:
-            line += [""] * (3 + len(what) + len(NUMBERS) + len(stages) + len(versions)) + [run.reason]
-        table.writerow(line)
-    return file.getvalue()
-
-
-def _keys(runs):
-    """All settings that entries name."""
-    return list(dict.fromkeys(key for run in runs for key in run.overrides))
-
-
-def _stages(runs):
-    """The stages of all runs, in the order of the work."""
-    found = {name for run in runs if run.summary for name in run.summary["seconds"]}
-    return roles.in_order(found)
-
-
-def written(value):
-    return "" if value is None else templates.setting(value)
-
-
-# The page.
 
 def page(runs):
     """The page as one HTML text."""
@@ -158,23 +26,24 @@ def page(runs):
 def context(runs):
     """All variables of the template."""
     ran = [run for run in runs if run.summary]
-    keys = differing(runs)
-    series = _series(ran)
-    told = differing(ran)
-    labels = {run.number: label(run, told) for run in runs}
+    keys, stages = differing(runs), run_table.stages(ran)
+    series, distinguishing = _series(ran), differing(ran)
+    labels = {run.number: label(run, distinguishing) for run in runs}
+    ranked = sorted((run for run in ran if run.accuracy is not None), key=lambda run: -run.accuracy)
+    best, highest = _best(ranked), _highest(ran)
     return {
         "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason and not run.failed],
         "failed": [run for run in runs if run.failed],
-        "keys": keys, "same": _same(ran, keys), "best": _best(ran), "accuracies": _accuracies(ran, labels), "labels": labels,
-        "rows": [_row(run, keys, series, ran) for run in runs],
+        "keys": keys, "same": _same(ran, keys), "best": best, "accuracies": _accuracies(ranked, best, labels), "labels": labels,
+        "rows": [_row(run, keys, series, highest) for run in runs],
         "scored_on": _scored_on(ran),
-        "labelled": [run.number for run in ran if feature_sections.with_labels(run.summary["features"])],
+        "labelled": [run.number for run in ran if features.with_labels(run.summary["features"])],
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
         "legend": [{"key": run.number, "name": f"{run.number} {labels[run.number]}".strip(), "series": series[run.number]}
                    for run in ran],
         "charts": _charts(ran, series, labels),
-        "stage_heads": [roles.title(name) for name in _stages(ran)],
-        "stage_rows": [_stage_row(run, _stages(ran), labels) for run in ran],
+        "stage_heads": [roles.title(name) for name in stages],
+        "stage_rows": [_stage_row(run, stages, labels) for run in ran],
         "operations": _operations(ran, labels),
         "speed": _speed(ran, labels),
         "one_task": len({(run.summary["network"], run.summary["dataset"]) for run in ran}) < 2,
@@ -187,15 +56,14 @@ def differing(runs):
     def values(key):
         return {written(run.value(key)) for run in runs if run.value(key) is not None}
 
-    return [key for key in _keys(runs) if len(values(key)) > 1]
+    return [key for key in run_table.named_keys(runs) if len(values(key)) > 1]
 
 
 def _same(ran, keys):
     """The main settings, and those named by entries, that all runs share."""
     if not ran:
         return {}
-    asked = ["dataset", "network", "variant", "batch_size", "epochs", "steps", "optimizer", "learning_rate", "seed"]
-    known = {key: {written(run.value(key)) for run in ran} for key in [*asked, *_keys(ran)] if key not in keys}
+    known = {key: {written(run.value(key)) for run in ran} for key in [*MAIN, *run_table.named_keys(ran)] if key not in keys}
     return {key: next(iter(values)) for key, values in known.items() if len(values) == 1 and values != {""}}
 
 
@@ -206,79 +74,31 @@ def _scored_on(ran):
 
 
 def label(run, keys):
+    """The values of these settings: 'learning_rate 0.01, batch_size 32'."""
     return ", ".join(f"{key} {written(run.value(key))}" for key in keys if run.value(key) is not None)
 
 
-def _best(ran):
-    """The most accurate runs and their lead over the next ones; None if the accuracies are not comparable."""
-    accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
-                      key=lambda run: -run.summary["test_accuracy"])
-    if len(accurate) < 2 or not _one_dataset(accurate):
-        return None
-    first, *others = (list(some) for _, some in itertools.groupby(accurate, lambda run: run.summary["test_accuracy"]))
-    found = {"numbers": [run.number for run in first], **intervals.share(*_score(first[0])), "tested": first[0].tested,
-             "next": [], "of": len(accurate)}
-    if others:
-        found |= {"next": [run.number for run in others[0]], **lead(difference(first[0], others[0][0]))}
-    return found
+def _best(ranked):
+    """run_table.standing with "numbers" of the most accurate runs, "of" how many; None if accuracies are not comparable.
 
-
-def _accuracies(ran, labels):
-    """The accuracies of the runs with their intervals on one axis, in their order, the CHARTED best if there are more.
-
-    None if they are not comparable.
+    ranked: the runs with an accuracy, best first.
     """
-    best = _best(ran)
-    if best is None:
+    if len(ranked) < 2 or not _one_dataset(ranked):
         return None
-    accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
-                      key=lambda run: -run.summary["test_accuracy"])[:CHARTED]
-    return intervals.chart([
-        {"key": "own" if run.number in best["numbers"] else "", "name": f"run {run.number}", "note": labels[run.number],
-         **intervals.share(*_score(run))} for run in sorted(accurate, key=lambda run: run.number)])
+    best = run_table.standing(ranked, lambda run: run.accuracy)
+    return {**best, "numbers": [best["number"], *best["alike"]], "of": len(ranked)}
 
 
-def lead(ahead):
-    """The intervals.Difference of the best run from the next one in words, as intervals.told, but its interval_of_lead."""
-    words = intervals.told(ahead)
-    return {"interval_of_lead": words.pop("interval_text"), **words}
+def _accuracies(ranked, best, labels):
+    """The accuracies of the CHARTED best runs, in the order of their numbers; None if they are not comparable."""
+    charted = sorted(ranked[:CHARTED], key=lambda run: run.number)
+    return best and run_table.chart(charted, lambda run: run.accuracy, best["numbers"], labels)
 
 
-def difference(first, other, role=None):
-    """The intervals.Difference of two runs' accuracies, paired where both keep their answers for the same images.
-
-    role: of the classifier, by default the network itself if it classifies, else the SVM.
-    """
-    a, b = (_answers(run, role) for run in (first, other))
-    if a and b and a.images == b.images:
-        return intervals.paired(*metrics.won_and_lost(a.labels, a.predictions, b.predictions), len(a.labels))
-    return intervals.unpaired(*_score(first, role), *_score(other, role))
-
-
-def _score(run, role=None):
-    """(accuracy, number of images)"""
-    return run.summary["evaluations"][role] if role else run.summary["test_accuracy"], run.tested
-
-
-@dataclasses.dataclass(frozen=True)
-class _Answers:
-    """images: checksums of the images and labels that a run was scored on; labels, predictions: (N,)."""
-
-    images: tuple
-    labels: np.ndarray
-    predictions: np.ndarray
-
-
-def _answers(run, role):
-    """The run's _Answers; None if they are not kept, or damaged."""
-    versions, results = run.summary["versions"], run.train.folder.parents[1]
-    role = role or lineage.answering(versions)
-    try:
-        data, score = (artifacts.Artifact(results / stage / versions[stage]) for stage in ("data", role))
-        images = tuple(data.manifest["files"][f"test_{part}.npy"]["sha256"] for part in ("images", "labels"))
-        return _Answers(images, data.array("test_labels.npy"), score.array("predictions.npy"))
-    except (UserError, OSError):
-        return None
+def _highest(ran):
+    """The accuracy to mark in the table; None if all are the same or they are not comparable."""
+    accuracies = {run.accuracy for run in ran if run.accuracy is not None}
+    return max(accuracies) if len(accuracies) > 1 and _one_dataset(ran) else None
 
 
 def _one_dataset(ran):
@@ -290,40 +110,25 @@ def _series(ran):
     """Run number -> number of its colour; 'rest' for all but the COLOURS most accurate of many runs."""
     if len(ran) <= COLOURS:
         return {run.number: number for number, run in enumerate(ran, 1)}
-    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:COLOURS]
+    best = sorted(ran, key=lambda run: (-(run.accuracy or 0), math.inf if math.isnan(run.loss) else run.loss))[:COLOURS]
     return {run.number: "rest" for run in ran} | {run.number: number for number, run in enumerate(best, 1)}
 
 
-def _comparable(loss):
-    return math.inf if math.isnan(loss) else loss
-
-
-def _row(run, keys, series, ran):
-    row = {"number": run.number, "reason": run.reason, "failed": run.failed, "settings": [cell(run.value(key)) for key in keys]}
+def _row(run, keys, series, highest):
+    row = run_table.row(run, [run.value(key) for key in keys])
     if run.reason:
         return row
-    accuracies = {key: run.summary[key] for key in NUMBERS if key.endswith("accuracy")}
-    reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
-    best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
+    shares = {key: None if run.summary[key] is None else intervals.share(run.summary[key], run.tested)
+              for key in NUMBERS if key.endswith("accuracy")}
     speed = run.summary["images_per_second"]   # None where nothing was trained
-    own = {} if run.summary["test_accuracy"] is None else intervals.share(*_score(run))
     return {
-        **row, "series": series[run.number], "report": run.summary["versions"]["report"],
-        "accuracies": {key: {"value": value, "text": "" if value is None else intervals.share(value, run.tested)["text"]}
-                       for key, value in accuracies.items()},
-        "interval": own.get("interval_text", ""),
-        "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
-        "loss": {"value": run.loss if math.isfinite(run.loss) else "",
-                 "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
+        **row, "series": series[run.number],
+        "accuracies": {key: share or {"value": None, "text": ""} for key, share in shares.items()},
+        "interval": (shares["test_accuracy"] or {}).get("interval_text", ""),
+        "scored_on": metrics.scored_on(run.summary), "best": highest is not None and run.accuracy == highest,
         "speed": {"value": speed or "", "text": templates.rate(speed) if speed else ""},
-        "seconds": {"value": run.seconds, "text": templates.duration(run.seconds)},
         "memory": {"value": run.memory, "text": templates.size(run.memory)},
     }
-
-
-def cell(value):
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return {"text": written(value), "value": value if number else written(value), "number": number}
 
 
 # Curves.
@@ -344,32 +149,30 @@ ACCURACY = Quantity("hits", "Accuracy on the training images", functools.partial
 
 def _charts(ran, series, labels):
     """Charts of the training losses, one for each kind of loss, and of the training accuracies."""
-    shown = [(quantity, [run for run in ran if run.network.loss == kind]) for kind, quantity in LOSSES.items()]
-    shown.append((ACCURACY, [run for run in ran if run.network.classifies]))
-    drawn = [_chart(quantity, [run for run in some if run.summary["loss"]], series, labels) for quantity, some in shown]
-    return [chart for chart in drawn if chart]
+    trained = [run for run in ran if run.summary["loss"]]
+    quantities = [(quantity, [run for run in trained if run.network.loss == kind]) for kind, quantity in LOSSES.items()]
+    quantities.append((ACCURACY, [run for run in trained if run.network.classifies]))
+    return [chart for chart in (_chart(quantity, runs, series, labels) for quantity, runs in quantities) if chart]
 
 
-def _chart(quantity, some, series, labels):
-    points = {run.number: _points(run, quantity.tensor) for run in some}
+def _chart(quantity, runs, series, labels):
+    points = {run.number: _points(run, quantity.tensor) for run in runs}
     lines = [{"name": f"run {run.number} ({labels[run.number]})" if labels[run.number] else f"run {run.number}",
               "label": str(run.number), "key": run.number, "series": series[run.number], "points": points[run.number],
-              "by": report_sections.paces(run.train, run.images, points[run.number])} for run in some if points[run.number]]
+              "by": curves.paces(run.train, run.images, points[run.number])} for run in runs if points[run.number]]
     if not lines:
         return None
     y = quantity.axis([value for line in lines for _, value in line["points"]], quantity.title)
-    lost = [run.number for run in some if not points[run.number]]
-    return {**charts.lines(f"Training: {quantity.title}", lines, y, report_sections.BY), "title": quantity.title, "lost": lost,
-            "kind": y.kind, "count": len(lines)}
+    return {**charts.lines(f"Training: {quantity.title}", lines, y, curves.BY), "title": quantity.title, "kind": y.kind,
+            "lost": [number for number, places in points.items() if not places], "count": len(lines)}
 
 
 def _points(run, name):
     """[(middle step, value)] of the curve: means over several steps, without those that are not finite."""
-    values = run.train.tensors("history.safetensors")[name].astype(np.float64)
+    values = curves.history(run.train, name).astype(np.float64)
     if name == "hits":
-        values = values / report_sections.batch_sizes(run.train, run.images)
-    pieces = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
-    means = [(float(piece.mean()) + 0.5, float(values[piece].mean())) for piece in pieces]
+        values = values / curves.batch_sizes(run.train, run.images)
+    means, _ = curves.means(values, POINTS)
     return [point for point in means if math.isfinite(point[1])]
 
 
@@ -385,7 +188,7 @@ def _stage_row(run, stages, labels):
 def _operations(ran, labels):
     """Stacked bars of the training time by operation: {"rows", "parts"}; operations without a colour are 'all other'."""
     ran = [run for run in ran if "seconds_by_operation" in run.train.metrics]   # without the runs of weights as they were
-    spent = {run.number: report_sections.spent(run.train.metrics) for run in ran}
+    spent = {run.number: timing.spent(run.train.metrics) for run in ran}
     largest = {}
     for times in spent.values():
         for name, value in times.items():
@@ -427,26 +230,23 @@ def _weights(ran, labels):
     """
     if len(ran) < 2:
         return None
-    first, others = ran[0], [run.number for run in ran[1:] if not _alike(run, ran[0])]
-    same = [run for run in ran[1:] if _alike(run, first)]
-    rows, layers = [], []
-    reference = _load(first) if same else None
-    for run in same:
-        found = weights.movement(reference, _load(run))
-        folded = templates.in_stages(found) if len(found) > report_sections.LONG else [(name, [name]) for name in found]
-        layers = [stage or " to ".join(dict.fromkeys((names[0], names[-1]))) for stage, names in folded]
-        cells = [_distance(max(found[name] for name in names)) for _, names in folded]
-        rows.append({"number": run.number, "label": labels[run.number], "cells": cells})
-    return {"first": first.number, "label": labels[first.number], "layers": layers, "rows": rows, "others": others,
-            "folded": bool(rows) and len(found) > report_sections.LONG}
+    first, *others = ran
+    alike = [run for run in others if weights.shapes(run.network) == weights.shapes(first.network)]
+    distances = _distances(first, alike) if alike else {}
+    names = list(next(iter(distances.values()), ()))
+    is_long = len(names) > templates.LONG
+    parts = templates.in_stages(names) if is_long else [("", [name]) for name in names]
+    rows = [{"number": run.number, "label": labels[run.number],
+             "cells": [_distance(max(distances[run.number][name] for name in layers)) for _, layers in parts]} for run in alike]
+    return {"first": first.number, "label": labels[first.number], "rows": rows, "folded": is_long,
+            "layers": [stage or templates.span(layers) for stage, layers in parts],
+            "others": [run.number for run in others if run.number not in distances]}
 
 
-def _alike(run, other):
-    return weights.shapes(run.network) == weights.shapes(other.network)
-
-
-def _load(run):
-    return weights.load(run.train.path(weights.file_name(run.network)), run.network)
+def _distances(first, others):
+    """Run number -> the distance of each layer's weights from those of the first run (weights.movement)."""
+    reference = weights.of_artifact(first.train, first.network)
+    return {run.number: weights.movement(reference, weights.of_artifact(run.train, run.network)) for run in others}
 
 
 def _distance(value):

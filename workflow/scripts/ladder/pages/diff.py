@@ -4,13 +4,14 @@ import dataclasses
 import difflib
 import functools
 import math
+import re
 
 from ladder.classifiers import metrics
 from ladder.errors import UserError
 from ladder.network import networks, weights
-from ladder.pages import intervals, report_sections, roles, templates
+from ladder.pages import intervals, roles, templates
+from ladder.pages.sections import training
 from ladder.store import artifacts, lineage
-from ladder.store.roles import ABLATION, SCORE, Role
 
 NEAREST = 3       # existing versions named if the one asked for does not exist
 MISSING = "–"
@@ -18,6 +19,7 @@ TITLES = {"report": "Two reports", "train": "Two trainings"}
 # Metrics that are shown elsewhere, or are not numbers.
 ELSEWHERE = {"seconds_by_operation", "memory", "recompute", "network", "kernels", "confusion", "classes",
              "seconds_from_samples"}
+REPEAT = re.compile(r"_(seed|ablation)(\d+)$")   # the end of the name of a report's parent
 SHARES = ("accuracy", "per_class", "layer_movement")   # metrics written in percent
 MACHINE = {"host": "machine", "system": "system", "processor": "processor", "cores": "cores", "threads": "threads used",
            "python": "Python", "blas": "BLAS"}
@@ -91,11 +93,11 @@ class Pair:
         params = [f"{name} {written(a)} → {written(b)}" for name, a, b in self.differing("params")]
         sources = [path for path, _, _ in self.differing("sources")]
         more = len(params) - 3
-        told = params[:3] + ([f"{more} more setting{'s' if more > 1 else ''}"] if more > 0 else [])
+        words = params[:3] + ([f"{more} more setting{'s' if more > 1 else ''}"] if more > 0 else [])
         if sources:
             more = f" and {len(sources) - 1} more file{'s' if len(sources) > 2 else ''}" if len(sources) > 1 else ""
-            told.append(f"{sources[0].rpartition('/')[2]}{more} changed")
-        return ", ".join(told)
+            words.append(f"{sources[0].rpartition('/')[2]}{more} changed")
+        return ", ".join(words)
 
 
 class Difference:
@@ -130,36 +132,34 @@ class Difference:
 
 def _pairs(store, stage, a, b):
     """The pairs, parents first: those of the run itself, those that only its repetitions need, and a and b."""
-    found = {}   # pair -> (label, repeat)
+    pairs = {}   # pair -> (label, repeat)
 
     def children(pair):
         parents = [store.parents(version) if version else {} for version in pair]
         return {name: (parents[0].get(name), parents[1].get(name)) for name in dict.fromkeys([*parents[0], *parents[1]])}
 
     def visit(name, pair, repeat):
-        if pair in found:
+        if pair in pairs:
             return
         for below, child in children(pair).items():
             visit(below, child, repeat)
         known = store.stage(pair[0]) or store.stage(pair[1]) or name
-        found.setdefault(pair, (roles.TITLES.get(str(dataclasses.replace(Role.parse(name), seed=None)), known), repeat))
+        pairs.setdefault(pair, (roles.TITLES.get(REPEAT.sub("", name), known), repeat))
 
     for name, child in sorted(children((a, b)).items(), key=lambda item: _repeat(item[0]) != ""):   # the run itself first
         visit(name, child, _repeat(name))
-    found[a, b] = stage, ""
+    pairs[a, b] = stage, ""
     # A version that both have, and that a repetition of one alone reads too, is there once.
-    whole = [{pair[side] for pair in found if None not in pair} for side in (0, 1)]
+    whole = [{pair[side] for pair in pairs if None not in pair} for side in (0, 1)]
     return [Pair(label, *pair, *(store.manifest(version) if version else None for version in pair), repeat)
-            for pair, (label, repeat) in found.items()
+            for pair, (label, repeat) in pairs.items()
             if None not in pair or not any(version in there for version, there in zip(pair, whole, strict=True))]
 
 
 def _repeat(name):
     """What a parent of a report with this name is a score of: 'seed 2', 'ablation 1'; '' for the run's own."""
-    role = Role.parse(name)
-    if role.seed is not None:
-        return f"seed {role.seed}"
-    return role.kind.replace(ABLATION, f"{ABLATION} ") if role.stage == SCORE else ""
+    match = REPEAT.search(name)
+    return f"{match[1]} {match[2]}" if match else ""
 
 
 # The page.
@@ -169,26 +169,26 @@ def page(difference, up=""):
     return templates.render("diff.html", context(difference, up))
 
 
-def context(of, up=""):
+def context(difference, up=""):
     """All variables of the template; up: see templates.way_up."""
-    manifests = [of.store.manifest(version) for version in (of.a, of.b)]
-    settings, machines = _gathered(of, "params"), _machines(of)
-    numbers, verdict = _metrics(of), _verdict(of)
+    manifests = [difference.store.manifest(version) for version in (difference.a, difference.b)]
+    settings, machines = _gathered(difference, "params"), _machines(difference)
+    numbers, verdict = _metrics(difference), _verdict(difference)
     return {
-        "title": TITLES.get(of.stage, f"Two versions of {of.stage}"),
-        "a": of.a, "b": of.b, "made": [manifest["made"] for manifest in manifests],
+        "title": TITLES.get(difference.stage, f"Two versions of {difference.stage}"),
+        "a": difference.a, "b": difference.b, "made": [manifest["made"] for manifest in manifests],
         "names": [manifest["spec"]["params"].get("name") for manifest in manifests],
-        "up": up, "links": _links(of, up), "first": of.first,
+        "up": up, "links": _links(difference, up), "first": difference.first,
         "settings": [row for row in settings if not row["same"]], "same_settings": [row for row in settings if row["same"]],
-        "sources": [row for row in _gathered(of, "sources") if not row["same"]],
-        "verdict": verdict, "accuracies": _accuracies(verdict), "repeats": _repeats(of),
-        "lineage": [_lineage_row(pair) for pair in of.run], "changed": sum(not pair.same for pair in of.run),
+        "sources": [row for row in _gathered(difference, "sources") if not row["same"]],
+        "verdict": verdict, "accuracies": _accuracies(verdict), "repeats": _repeats(difference),
+        "lineage": [_lineage_row(pair) for pair in difference.run], "changed": sum(not pair.same for pair in difference.run),
         "metrics": [row for row in numbers if not row["same"] and not row["detail"]],
         "details": [row for row in numbers if not row["same"] and row["detail"]],
         "same_metrics": sum(row["same"] for row in numbers),
-        "named": _named_differently(of), "times": _times(of), "operations": _operations(of),
+        "named": _named_differently(difference), "times": _times(difference), "operations": _operations(difference),
         "machines": [row for row in machines if not row["same"]], "same_machine": [row for row in machines if row["same"]],
-        "weights": _weights(of),
+        "weights": _weights(difference),
     }
 
 
@@ -196,38 +196,40 @@ def written(value):
     return MISSING if value is None else templates.setting(value)
 
 
-def _links(of, up):
-    """The pages of two reports."""
-    return [f"{up}report/{version}/report.html" for version in (of.a, of.b)] if of.stage == "report" else None
+def _links(difference, up):
+    """The pages of two reports; None for versions of another stage."""
+    if difference.stage != "report":
+        return None
+    return [f"{up}report/{version}/report.html" for version in (difference.a, difference.b)]
 
 
-def _repeats(of):
+def _repeats(difference):
     """Rows of the repetitions of two reports: {"name", "how"}."""
-    found = {}
-    for pair in of.pairs:
+    repeats = {}
+    for pair in difference.pairs:
         if pair.repeat:
-            found.setdefault(pair.repeat, []).append(pair)
-    return [{"name": name, "how": _repeated(some)} for name, some in found.items()]
+            repeats.setdefault(pair.repeat, []).append(pair)
+    return [{"name": name, "how": _repeated(pairs)} for name, pairs in repeats.items()]
 
 
-def _repeated(some):
-    for side, has in (("A", [pair.b is None for pair in some]), ("B", [pair.a is None for pair in some])):
+def _repeated(pairs):
+    for side, has in (("A", [pair.b is None for pair in pairs]), ("B", [pair.a is None for pair in pairs])):
         if all(has):
-            return f"only in {side}: {len(some)} artifact{'s' if len(some) > 1 else ''}"
-    differ = sum(not pair.same for pair in some)
-    return f"{differ} of {len(some)} artifacts differ" if differ else "same"
+            return f"only in {side}: {len(pairs)} artifact{'s' if len(pairs) > 1 else ''}"
+    differ = sum(not pair.same for pair in pairs)
+    return f"{differ} of {len(pairs)} artifacts differ" if differ else "same"
 
 
 # The accuracy.
 
-def _verdict(of):
+def _verdict(difference):
     """What happened to the accuracy, in words for the page; None if the two are not scores of a classifier or reports of them.
 
-    {"role", "a", "b": accuracies in words, "same_images", "tested": numbers of images, and as intervals.told B minus A}.
+    {"role", "a", "b": accuracies in words, "same_images", "tested": numbers of images, and as intervals.words B minus A}.
     """
-    score = next((pair for role in ("evaluate", *lineage.JUDGES, of.stage) for pair in of.run
+    score = next((pair for role in ("evaluate", *lineage.PRIMARY_CLASSIFIERS, difference.stage) for pair in difference.run
                   if pair.label == role and pair.both and "accuracy" in pair.manifest_a["metrics"]), None)
-    data = next((pair for pair in of.run if pair.label == "data" and pair.both), None)
+    data = next((pair for pair in difference.run if pair.label == "data" and pair.both), None)
     if score is None or data is None or not isinstance(score.manifest_a["metrics"]["accuracy"], float):
         return None
     accuracies = [manifest["metrics"]["accuracy"] for manifest in (score.manifest_a, score.manifest_b)]
@@ -235,7 +237,7 @@ def _verdict(of):
     shown = {"role": score.label, "same_images": data.same, "same": score.same, "tested": tested,
              "scored_on": [metrics.scored_on(manifest["spec"]["params"]) for manifest in (data.manifest_a, data.manifest_b)],
              **{side: intervals.share(value, n) for side, value, n in zip("ab", accuracies, tested, strict=True)}}
-    return shown if score.same else shown | intervals.told(_difference(of, score, data, accuracies, tested))
+    return shown if score.same else shown | intervals.words(_accuracy_difference(difference, score, data, accuracies, tested))
 
 
 def _accuracies(verdict):
@@ -248,13 +250,13 @@ def _accuracies(verdict):
                             for side in "ab"])
 
 
-def _difference(of, score, data, accuracies, tested):
+def _accuracy_difference(difference, score, data, accuracies, tested):
     """The intervals.Difference, B minus A: image by image on the same images, where the predictions are there."""
     if data.same:
         try:
-            labels = _artifact(of, data.a).array("test_labels.npy")
-            a, b = (_artifact(of, version).array("predictions.npy") for version in (score.a, score.b))
-            return intervals.paired(*metrics.won_and_lost(labels, b, a), len(labels))
+            labels = _artifact(difference, data.a).array("test_labels.npy")
+            a, b = (_artifact(difference, version).array("predictions.npy") for version in (score.a, score.b))
+            return intervals.counted(labels, b, a)
         except UserError:   # damaged, or without predictions
             pass
     (a, b), (n, m) = accuracies, tested
@@ -267,23 +269,27 @@ def _lineage_row(pair):
             "inherits": not pair.same and not pair.state}
 
 
-def _gathered(of, part):
-    """Rows of the params or sources of all pairs; equal rows are merged and list all their stages."""
-    found = {}
-    for pair in of.pairs:
-        for name, a, b in pair.values(lambda manifest: manifest["spec"][part]):
-            texts = (lineage.KEYS.get(pair.stage, {}).get(name, name), written(a), written(b))
-            found.setdefault(texts, []).append(pair.stage)
-    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(found_in))}
-            for (name, a, b), found_in in found.items()]
+def _gathered(difference, part):
+    """Rows of the params or sources of all pairs."""
+    return _merged((lineage.KEYS.get(pair.stage, {}).get(name, name), written(a), written(b), pair.stage)
+                   for pair in difference.pairs for name, a, b in pair.values(lambda manifest: manifest["spec"][part]))
+
+
+def _merged(values):
+    """Rows of (name, a, b, role); equal ones are one row with all their roles."""
+    rows = {}
+    for *row, role in values:
+        rows.setdefault(tuple(row), []).append(role)
+    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(roles))}
+            for (name, a, b), roles in rows.items()]
 
 
 # Numbers.
 
-def _metrics(of):
+def _metrics(difference):
     """Rows of the numbers in the metrics, the last stage first; detail: whether it is one of many, by class or layer."""
     rows = []
-    for pair in sorted(reversed(of.run), key=lambda pair: pair.label in roles.CONTROL_TITLES):
+    for pair in sorted(reversed(difference.run), key=lambda pair: pair.label in roles.CONTROL_TITLES):
         for (name, detail), a, b in pair.values(lambda manifest: _numbers(manifest["metrics"])):
             share = name.startswith(SHARES)
             rows.append({"role": pair.label, "name": name.replace("_", " "), "detail": detail, "same": a == b,
@@ -293,17 +299,17 @@ def _metrics(of):
 
 def _numbers(metrics):
     """(name, whether it is one of many) -> number; for a list by epoch the last value."""
-    found = {}
+    numbers = {}
     for name, value in metrics.items():
         if name in ELSEWHERE:
             continue
         if isinstance(value, list) and value and _is_number(value[-1]):
-            found[f"{name}, last epoch", False] = value[-1]
+            numbers[f"{name}, last epoch", False] = value[-1]
         elif isinstance(value, dict):
-            found |= {(f"{name} {key}", True): each for key, each in value.items() if _is_number(each)}
+            numbers |= {(f"{name} {key}", True): each for key, each in value.items() if _is_number(each)}
         elif _is_number(value):
-            found[name, False] = value
-    return found
+            numbers[name, False] = value
+    return numbers
 
 
 def _is_number(value):
@@ -328,32 +334,32 @@ def _change(a, b, share):
     return f"{b / a:,.0f}×" if b / a > 10 else f"{100 * (b - a) / abs(a):+.3g}{templates.NARROW_SPACE}%".replace("-", "−")
 
 
-def _named_differently(of):
+def _named_differently(difference):
     """The number of images whose predictions differ: [{"role", "count", "of", "scored_on"}].
 
     Empty if the two were not scored on the same images.
     """
-    same_data = [pair for pair in of.run if pair.same and pair.label == "data" and pair.both]
-    found = []
-    for pair in of.run if same_data else []:
-        if pair.label in ("evaluate", *lineage.JUDGES) and pair.both:
+    same_data = [pair for pair in difference.run if pair.same and pair.label == "data" and pair.both]
+    counts = []
+    for pair in difference.run if same_data else []:
+        if pair.label in ("evaluate", *lineage.PRIMARY_CLASSIFIERS) and pair.both:
             try:
-                a, b = (_artifact(of, version).array("predictions.npy") for version in (pair.a, pair.b))
+                a, b = (_artifact(difference, version).array("predictions.npy") for version in (pair.a, pair.b))
             except UserError:   # damaged, or without predictions
                 continue
-            found.append({"role": pair.label, "count": int((a != b).sum()), "of": len(a),
+            counts.append({"role": pair.label, "count": int((a != b).sum()), "of": len(a),
                           "scored_on": metrics.scored_on(same_data[0].manifest_a["spec"]["params"])})
-    return found
+    return counts
 
 
-def _artifact(of, version):
-    return artifacts.Artifact(of.store.folders()[version])
+def _artifact(difference, version):
+    return artifacts.Artifact(difference.store.folders()[version])
 
 
-def _times(of):
+def _times(difference):
     """Rows of seconds and memory of the roles that differ, with the speed of B relative to A."""
     rows = []
-    for pair in of.run:
+    for pair in difference.run:
         if pair.both and not pair.same:
             a, b = pair.manifest_a, pair.manifest_b
             rows.append({"role": pair.label, "a": templates.duration(a["seconds"]), "b": templates.duration(b["seconds"]),
@@ -363,9 +369,9 @@ def _times(of):
     return rows
 
 
-def _operations(of):
+def _operations(difference):
     """Rows of the seconds of the training by operation."""
-    for pair in of.run:
+    for pair in difference.run:
         if pair.label == "train" and pair.both and not pair.same:
             times = pair.values(lambda manifest: manifest["metrics"].get("seconds_by_operation", {}))
             return [{"name": name, "a": templates.duration(a or 0), "b": templates.duration(b or 0), "change": _faster(a, b)}
@@ -380,44 +386,41 @@ def _faster(a, b):
     return "as fast" if 0.995 < a / b < 1.005 else f"{a / b:.2f}× as fast"
 
 
-def _machines(of):
-    """Rows of the facts of the machines; equal rows are merged and list all their roles."""
-    found = {}
-    for pair in of.run:
-        for name, a, b in pair.values(lambda manifest: {**manifest["machine"], "threads": manifest["threads"],
-                                                        **manifest["libraries"]}):
-            if not pair.same:
-                found.setdefault((MACHINE.get(name, name), written(a) or MISSING, written(b) or MISSING), []).append(pair.label)
-    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(found_in))}
-            for (name, a, b), found_in in found.items()]
+def _machines(difference):
+    """Rows of the facts of the machines of the roles that differ."""
+    return _merged((MACHINE.get(name, name), written(a) or MISSING, written(b) or MISSING, pair.label)
+                   for pair in difference.run if not pair.same for name, a, b in pair.values(_machine))
+
+
+def _machine(manifest):
+    return {**manifest["machine"], "threads": manifest["threads"], **manifest["libraries"]}
 
 
 # Weights.
 
-def _weights(of):
+def _weights(difference):
     """The distance between the weights of the two: {"role", "fault", "same", "bars"}; None if one has no weights."""
-    pair = next((pair for stage in ("train", "initial") for pair in of.run
+    pair = next((pair for stage in ("train", "initial") for pair in difference.run
                  if pair.label in (stage, roles.TITLES[stage]) and pair.stage == stage), None)
     if pair is None or not (pair.a and pair.b):
         return None
-    found = {"role": pair.stage, "a": pair.a, "b": pair.b, "fault": "", "same": pair.same, "bars": []}
+    shown = {"role": pair.stage, "a": pair.a, "b": pair.b, "fault": "", "same": pair.same, "bars": []}
     if pair.same:
-        return found
+        return shown
     try:
-        a, b = (_loaded(of, version) for version in (pair.a, pair.b))
+        a, b = (_loaded(difference, version) for version in (pair.a, pair.b))
     except KeyError:
-        return {**found, "fault": "One of them was made by an older release, with another format of the weights."}
+        return {**shown, "fault": "One of them was made by an older release, with another format of the weights."}
     except UserError as error:
-        return {**found, "fault": f"The weights cannot be read: {error}."}
+        return {**shown, "fault": f"The weights cannot be read: {error}."}
     if {name: value.shape for name, value in a.items()} != {name: value.shape for name, value in b.items()}:
-        return {**found, "fault": "The two networks have different layers, so their weights cannot be compared."}
+        return {**shown, "fault": "The two networks have different layers, so their weights cannot be compared."}
     distances = weights.movement(a, b)
-    return {**found, "same": not any(distances.values()), "bars": report_sections.movement(distances)}
+    return {**shown, "same": not any(distances.values()), "bars": training.movement(distances)}
 
 
-def _loaded(of, version):
-    one = _artifact(of, version)
-    params = one.manifest["spec"]["params"]
-    network = networks.from_params(params)
-    name = next(name for name in ("weights.bin", "weights.safetensors") if name in one.manifest["files"])
-    return weights.load(one.path(name), network)
+def _loaded(difference, version):
+    artifact = _artifact(difference, version)
+    network = networks.from_params(artifact.manifest["spec"]["params"])
+    name = next(name for name in ("weights.bin", "weights.safetensors") if name in artifact.manifest["files"])
+    return weights.load(artifact.path(name), network)

@@ -6,7 +6,8 @@ import json
 import math
 
 from ladder import progress
-from ladder.pages import feature_sections, intervals, templates
+from ladder.pages import intervals, templates
+from ladder.pages.sections import features
 from ladder.store import lineage, manifests
 
 # Settings with columns of their own.
@@ -66,8 +67,8 @@ def _row(store, folder):
 
 def fault_of(summary):
     """Why the summary of a whole report cannot be shown, in words; '' for one of this release."""
-    given = summary if isinstance(summary, dict) else {}
-    missing = [part for part, kind in SUMMARY.items() if not isinstance(given.get(part, ...), kind)]
+    parts = summary if isinstance(summary, dict) else {}
+    missing = [part for part, kind in SUMMARY.items() if not isinstance(parts.get(part, ...), kind)]
     return f"made by another release: its summary has no {missing[0]}" if missing else ""
 
 
@@ -79,7 +80,7 @@ def _tags(params):
 def _hosts(store, version):
     """The names of the machines that made an artifact and its ancestors, the first one first."""
     manifests_of = filter(None, map(store.manifest, store.ancestors(version)))
-    return tuple(dict.fromkeys(str(one["machine"].get("host") or "a machine without a name") for one in manifests_of))
+    return tuple(dict.fromkeys(str(manifest["machine"].get("host") or "a machine without a name") for manifest in manifests_of))
 
 
 def _changed(folder):
@@ -136,39 +137,42 @@ def _shown(row, usual, up):
              "own": {key: text for key, text in settings.items() if text != usual[key]} if settings else None}
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}
-    of = row.summary
-    seconds = sum(of["seconds"].values())
+    summary, seconds = row.summary, sum(row.summary["seconds"].values())
     overrides = {key: row.settings[key] for key in shown["own"] if key not in UNSAID}
-    return {**shown, "metrics": _metrics(of), "unsaid": sorted(shown["own"].keys() & UNSAID),
-            "overrides": json.dumps(overrides, ensure_ascii=False), **{key: of[key] for key in COLUMNS},
-            "accuracy": {"value": of.get("test_accuracy"), "text": intervals.accuracy(of), "note": ", ".join(_notes(of))},
-            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
+    return {**shown, "metrics": _metrics(summary), "unsaid": sorted(shown["own"].keys() & UNSAID),
+            "overrides": json.dumps(overrides, ensure_ascii=False), **{key: summary[key] for key in COLUMNS},
+            "accuracy": {"value": summary.get("test_accuracy"), "text": intervals.accuracy(summary),
+                         "note": ", ".join(_notes(summary))},
+            "loss": _loss(_last(summary["loss"])),
+            "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
 
 
-def _metrics(of):
-    """Name -> (value, text) of every number by which runs can be sorted; of: a summary."""
-    evaluations, controls = of.get("evaluations") or {}, of.get("controls") or []
-    shares = {"training accuracy": _last(of.get("accuracy")),
-              **{role.replace("_", ", "): value for role, value in evaluations.items()}}
-    against = {f"points against {control['control'].replace('_', ', ')}": control for control in controls}
-    others = {"training loss": (_last(of.get("loss")), "{:.4g}".format), "test loss": (of.get("test_loss"), "{:.4g}".format),
-              "KL divergence": (_last(of.get("divergence")), "{:.4g}".format),
-              "images/s": (of.get("images_per_second"), templates.rate),
-              "time": (sum(of["seconds"].values()), templates.duration),
-              "peak memory": (max(of.get("peak_memory_bytes", {}).values(), default=None), templates.size)}
-    found = {"accuracy": (of["test_accuracy"], intervals.accuracy(of))} if of.get("test_accuracy") is not None else {}
-    found |= {name: (value, templates.percent(value)) for name, value in shares.items() if value is not None}
-    found |= {name: (control["difference"], intervals.points(control["difference"], intervals.decimals(
-        control["difference_interval"]))) for name, control in against.items()}
-    return found | {name: (value, text(value)) for name, (value, text) in others.items()
-                    if isinstance(value, (int, float)) and math.isfinite(value)}
+def _metrics(summary):
+    """Name -> (value, text) of every number by which runs can be sorted."""
+    shares = {"training accuracy": _last(summary.get("accuracy")),
+              **{role.replace("_", ", "): value for role, value in (summary.get("evaluations") or {}).items()}}
+    others = {"training loss": (_last(summary.get("loss")), "{:.4g}".format),
+              "test loss": (summary.get("test_loss"), "{:.4g}".format),
+              "KL divergence": (_last(summary.get("divergence")), "{:.4g}".format),
+              "images/s": (summary.get("images_per_second"), templates.rate),
+              "time": (sum(summary["seconds"].values()), templates.duration),
+              "peak memory": (max(summary.get("peak_memory_bytes", {}).values(), default=None), templates.size)}
+    reached = summary.get("test_accuracy")
+    return {
+        **({} if reached is None else {"accuracy": (reached, intervals.accuracy(summary))}),
+        **{name: (value, templates.percent(value)) for name, value in shares.items() if value is not None},
+        **{f"points against {control['control'].replace('_', ', ')}": (control["difference"], intervals.points(
+            control["difference"], intervals.decimals(control["difference_interval"])))
+           for control in summary.get("controls") or []},
+        **{name: (value, text(value)) for name, (value, text) in others.items()
+           if isinstance(value, (int, float)) and math.isfinite(value)}}
 
 
 def _notes(summary):
     """What an accuracy must not be taken for: one on test images, or one of features learned without labels."""
     if summary.get("holdout"):
         yield "hold-out"
-    if feature_sections.with_labels(summary.get("features", [])) and summary.get("test_loss") is None:
+    if features.with_labels(summary.get("features", [])) and summary.get("test_loss") is None:
         yield "features learned with labels"
 
 

@@ -17,7 +17,7 @@ LATEST = 8      # runs listed
 LEAST_ERROR = 1e-4   # drawn as no error
 DRAWN = 60      # accuracies in a sparkline, the latest ones
 # Page of templates.SITE -> what it shows, and the command that makes it.
-TOLD = {
+PAGES = {
     "report": ("The latest run: its accuracy beside its controls, and everything behind it", "report"),
     "history": ("Every run in this folder", "results/history.html"),
     "compare": ("Several runs beside each other", "results/compare.html --config 'compare=[{batch_size: [32, 64]}]'"),
@@ -34,18 +34,18 @@ TOLD = {
 
 def runs(results):
     """{"version", "made", "summary"} of each finished report that can be read, the oldest first."""
-    store, found = lineage.Store(results), []
-    for version, folder in store.folders().items():
+    finished = []
+    for version, folder in lineage.Store(results).folders().items():
         if folder.parent.name != "report":
             continue
         try:
             report = artifacts.Artifact(folder)
             summary = None if report.failed else report.json("summary.json")
             if summary and not history.fault_of(summary):
-                found.append({"version": version, "made": report.manifest["made"], "summary": summary})
+                finished.append({"version": version, "made": report.manifest["made"], "summary": summary})
         except (UserError, OSError, json.JSONDecodeError):   # unfinished or damaged
             continue
-    return sorted(found, key=lambda run: (run["made"], run["version"]))
+    return sorted(finished, key=lambda run: (run["made"], run["version"]))
 
 
 def page(results):
@@ -55,13 +55,13 @@ def page(results):
 
 def context(results):
     """All variables of the template."""
-    found = runs(results)
+    finished = runs(results)
     return {
-        "up": "", "here": "", "count": len(found), "latest": _row(found[-1]) if found else None,
-        "rows": [_row(run) for run in reversed(found[-LATEST:])],
-        "lines": [_sparkline(dataset, some) for dataset, some in sorted(_by_dataset(found).items())],
-        "pages": [{"name": name, "title": title, "made": _made(results / f"{name}.html"), "what": TOLD[name][0],
-                   "command": f".venv/bin/snakemake {TOLD[name][1]}"} for name, title in templates.SITE.items()],
+        "up": "", "here": "", "count": len(finished), "latest": _row(finished[-1]) if finished else None,
+        "rows": [_row(run) for run in reversed(finished[-LATEST:])],
+        "lines": [_sparkline(dataset, runs) for dataset, runs in sorted(_by_dataset(finished).items())],
+        "pages": [{"name": name, "title": title, "made": _made(results / f"{name}.html"), "what": PAGES[name][0],
+                   "command": f".venv/bin/snakemake {PAGES[name][1]}"} for name, title in templates.SITE.items()],
         "gpu_check": (results / "gpu-check" / NAME).exists(),
     }
 
@@ -72,28 +72,28 @@ def _made(path):
 
 
 def _row(run):
-    of, interval = run["summary"], run["summary"].get("accuracy_interval")
-    digits = intervals.decimals(interval) if interval else 1
+    summary = run["summary"]
+    accuracy, interval = summary.get("test_accuracy"), summary.get("accuracy_interval")
     return {"version": run["version"], "made": run["made"], "link": f"report/{run['version']}/report.html",
-            "name": of.get("name"), "tags": of.get("tags") or [], "verdict": of.get("verdict"),
-            "what": f"{templates.network_title(of['network'])} on {templates.dataset_title(of['dataset'])}",
-            "accuracy": intervals.accuracy(of),
-            "interval": f"{100 * interval[0]:.{digits}f} to {100 * interval[1]:.{digits}f}" if interval else "",
-            "holdout": bool(of.get("holdout"))}
+            "name": summary.get("name"), "tags": summary.get("tags") or [], "verdict": summary.get("verdict"),
+            "what": f"{templates.network_title(summary['network'])} on {templates.dataset_title(summary['dataset'])}",
+            "accuracy": intervals.accuracy(summary),
+            "interval": intervals.within(accuracy, interval)["interval_text"] if interval else "",
+            "holdout": bool(summary.get("holdout"))}
 
 
-def _by_dataset(found):
+def _by_dataset(runs):
     """Title of a data set -> its runs that were scored on test images."""
     grouped = {}
-    for run in found:
+    for run in runs:
         if run["summary"].get("test_accuracy") is not None and not run["summary"].get("holdout"):
             grouped.setdefault(templates.dataset_title(run["summary"]["dataset"]), []).append(run)
     return grouped
 
 
-def _sparkline(dataset, some):
+def _sparkline(dataset, runs):
     """The accuracies of a data set's runs in the order of their time, as places in percent of a small drawing."""
-    shown = some[-DRAWN:]
+    shown = runs[-DRAWN:]
     values = [run["summary"]["test_accuracy"] for run in shown]
     heights = [-math.log(max(1 - value, LEAST_ERROR)) for value in values]   # so that good ones can be told apart
     low, high = min(heights), max(heights)
@@ -101,7 +101,7 @@ def _sparkline(dataset, some):
               for at, height in enumerate(heights)]
     best = max(shown, key=lambda run: run["summary"]["test_accuracy"])
     rows = [[dataset, run["version"], run["made"], value] for run, value in zip(shown, values, strict=True)]
-    return {"dataset": dataset, "count": len(some), "rows": rows,
+    return {"dataset": dataset, "count": len(runs), "rows": rows,
             "path": "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points),
             "last": {"x": round(points[-1][0], 1), "y": round(points[-1][1], 1),
                      "text": intervals.accuracy(shown[-1]["summary"])},

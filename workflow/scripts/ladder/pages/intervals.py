@@ -11,6 +11,7 @@ import math
 
 import scipy.special
 
+from ladder.classifiers import metrics
 from ladder.pages import charts, templates
 
 CONFIDENCE = 0.95
@@ -53,6 +54,11 @@ def paired(won, lost, n):
     return Difference((won - lost) / n, interval, True, won, lost)
 
 
+def counted(labels, first, other):
+    """The paired Difference of two arrays of predictions for images with these labels."""
+    return paired(*metrics.won_and_lost(labels, first, other), len(labels))
+
+
 def unpaired(first, n, other, m):
     """The Difference of an accuracy on n images and another one on m."""
     (low, high), (least, most) = wilson(first, n), wilson(other, m)
@@ -84,7 +90,11 @@ def points(value, digits):
 
 def share(accuracy, n):
     """An accuracy on n images: {"value", "interval", "text": '98.6 %', "interval_text": '96.8 to 99.4'}."""
-    interval = wilson(accuracy, n)
+    return within(accuracy, wilson(accuracy, n))
+
+
+def within(accuracy, interval):
+    """As `share`, of an accuracy with this interval."""
     digits = decimals(interval)
     low, high = (f"{100 * end:.{digits}f}" for end in interval)
     return {"value": accuracy, "interval": list(interval), "text": templates.percent(accuracy, digits),
@@ -97,7 +107,7 @@ def accuracy(summary):
     return "" if value is None else templates.percent(value, decimals(interval) if interval else 1)
 
 
-def told(difference):
+def words(difference):
     """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck", "luck_text", "formula"}."""
     digits = decimals(difference.interval)
     low, high = (points(end, digits) for end in difference.interval)

@@ -1,21 +1,18 @@
 """Runs by multiplier: groups, the arms of a group, and the difference of each arm's accuracy from that of the exact arm.
 
-A cell is a run. The cells of a group differ only in multiplier and seed; the cells of an arm also share the multiplier, and
-its seeds are repetitions. Each arm is compared with the exact arm seed by seed (a paired comparison). All numbers of a run
-come from its report or training.
+The runs of a group differ only in multiplier and seed; those of an arm also share the multiplier, and its seeds are
+repetitions. Each arm is compared with the exact arm seed by seed (a paired comparison).
 """
 
-import csv
 import dataclasses
 import functools
-import io
 import pathlib
 
 from ladder.arithmetic import multipliers
-from ladder.pages import compare, templates
+from ladder.pages import output, run_table, templates
 from ladder.pages.spread import paired, spread
 
-# Settings in which the cells of a group may differ.
+# Settings in which the runs of a group may differ.
 WITHIN = ("multiplier", "multiplier_identity", "multiplier_in", "test_multiplier", "test_multiplier_identity", "loss_scale",
           "seed", "name", "tags")
 ORDER = list(multipliers.MULTIPLIERS)   # followed by tables
@@ -27,7 +24,7 @@ COLUMNS = ("network", "dataset", "settings", "multiplier", "multiplier_in", "tes
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """The multipliers of a cell, as names or paths of tables.
+    """The multipliers of a run, as names or paths of tables.
 
     trained: of the training, in `directions`; tested: of the test; loss_scale: None if it has no effect.
     """
@@ -61,47 +58,39 @@ class Arm:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
-    """settings: key -> value of everything that distinguishes the cells."""
-
-    settings: dict
-    run: compare.Run
-
-
-@dataclasses.dataclass(frozen=True)
 class Group:
-    """settings: shared by all cells; cells: arm -> seed -> Cell that ran; reasons: arm -> why some of its cells did not run."""
+    """settings: shared by all runs; runs: arm -> seed -> Run that ran; reasons: arm -> why some of its runs did not run."""
 
     settings: dict
-    cells: dict
+    runs: dict
     reasons: dict
 
     @property
     def arms(self):
-        return sorted({**self.cells, **self.reasons}, key=lambda arm: arm.place)
+        return sorted({**self.runs, **self.reasons}, key=lambda arm: arm.place)
 
     @functools.cached_property
     def exact(self):
-        """The arm that the others are compared with; None if no exact cell ran."""
-        return next((arm for arm in self.cells if arm.exact), None)
+        """The arm that the others are compared with; None if no exact run ran."""
+        return next((arm for arm in self.runs if arm.exact), None)
 
     @property
     def ran(self):
-        """All Cells that ran."""
-        return [cell for seeds in self.cells.values() for cell in seeds.values()]
+        """All runs that ran."""
+        return [run for seeds in self.runs.values() for run in seeds.values()]
 
     def accuracies(self, arm):
         """Seed -> test accuracy."""
-        return {seed: cell.run.summary["test_accuracy"] for seed, cell in self.cells.get(arm, {}).items()}
+        return {seed: run.accuracy for seed, run in self.runs.get(arm, {}).items()}
 
     def seconds(self, arm):
         """Seed -> training time in seconds, of those that trained."""
-        return {seed: cell.run.summary["seconds"]["train"] for seed, cell in self.cells.get(arm, {}).items()
-                if "train" in cell.run.summary["seconds"]}
+        return {seed: run.summary["seconds"]["train"] for seed, run in self.runs.get(arm, {}).items()
+                if "train" in run.summary["seconds"]}
 
     def losses(self, arm):
         """Seed -> training loss of the last epoch, of those that trained."""
-        return {seed: cell.run.loss for seed, cell in self.cells.get(arm, {}).items() if cell.run.summary["loss"]}
+        return {seed: run.loss for seed, run in self.runs.get(arm, {}).items() if run.summary["loss"]}
 
 
 def rank(multiplier):
@@ -114,24 +103,24 @@ def named(multiplier):
     return pathlib.Path(multiplier).name
 
 
-def cells(inputs, entries):
-    """The Cell of each entry; inputs and entries as the stage `multipliers` has them."""
-    return [Cell(entry["settings"], run)
-            for entry, run in zip(entries, compare.runs(inputs, entries), strict=True)]
+def read(inputs, entries):
+    """The Run of each entry, with its settings; inputs and entries as the stage `multipliers` has them."""
+    return [dataclasses.replace(run, settings=entry["settings"])
+            for entry, run in zip(entries, run_table.read(inputs, entries), strict=True)]
 
 
-def groups(cells):
-    """The Groups of the cells, in their order. If two cells have the same arm and seed, the first one counts."""
-    found = {}
-    for cell in cells:
-        settings = {key: value for key, value in cell.settings.items() if key not in WITHIN}
-        group = found.setdefault(str(settings), Group(settings, {}, {}))
-        arm = Arm.of(cell.settings)
-        if cell.run.reason:
-            group.reasons.setdefault(arm, cell.run.reason)
+def groups(runs):
+    """The Groups of the runs, in their order. If two runs have the same arm and seed, the first one counts."""
+    groups = {}
+    for run in runs:
+        settings = {key: value for key, value in run.settings.items() if key not in WITHIN}
+        group = groups.setdefault(str(settings), Group(settings, {}, {}))
+        arm = Arm.of(run.settings)
+        if run.reason:
+            group.reasons.setdefault(arm, run.reason)
         else:
-            group.cells.setdefault(arm, {}).setdefault(cell.settings["seed"], cell)
-    return list(found.values())
+            group.runs.setdefault(arm, {}).setdefault(run.settings["seed"], run)
+    return list(groups.values())
 
 
 def rows(groups):
@@ -153,16 +142,16 @@ def row(group, arm):
         "settings": {key: value for key, value in group.settings.items() if key not in ("network", "dataset")},
         "multiplier": named(arm.trained), "multiplier_in": list(arm.directions), "test_multiplier": named(arm.tested),
         "loss_scale": arm.loss_scale, "seeds": sorted(accuracies),
-        **_told("test_accuracy", spread(accuracies.values())), **_told("difference", difference),
+        **_moments("test_accuracy", spread(accuracies.values())), **_moments("difference", difference),
         "difference_low": low, "difference_high": high, "difference_seeds": difference.n if difference else 0,
         "train_seconds": spread(seconds.values()).mean if seconds else None,
         "train_seconds_ratio": _ratio(seconds, group.seconds(group.exact)),
-        **_told("final_loss", spread(group.losses(arm).values())), "reason": group.reasons.get(arm, ""),
+        **_moments("final_loss", spread(group.losses(arm).values())), "reason": group.reasons.get(arm, ""),
     }
 
 
-def _told(name, of):
-    return {name: of.mean if of else None, f"{name}_deviation": of.deviation if of else None}
+def _moments(name, spread):
+    return {name: spread.mean if spread else None, f"{name}_deviation": spread.deviation if spread else None}
 
 
 def _ratio(seconds, references):
@@ -173,16 +162,12 @@ def _ratio(seconds, references):
 
 def csv_text(rows):
     """The rows as CSV with a head."""
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for one in rows:
-        settings = ", ".join(f"{key} {templates.setting(value)}" for key, value in one["settings"].items())
-        table.writerow([_written(value) for value in ({**one, "settings": settings}[name] for name in COLUMNS)])
-    return file.getvalue()
+    def line(row):
+        settings = ", ".join(f"{key} {templates.setting(value)}" for key, value in row["settings"].items())
+        return {**{name: _written(value) for name, value in row.items()}, "settings": settings}
+
+    return output.csv_text(COLUMNS, map(line, rows))
 
 
 def _written(value):
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "" if value is None else value
+    return " ".join(map(str, value)) if isinstance(value, list) else value

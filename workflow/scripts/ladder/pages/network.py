@@ -99,9 +99,7 @@ def _part(stage, rows):
     """The rows of a stage, or of layers outside the stages, and their sums."""
     names = [row["name"] for row in rows]
     layers = [row for row in rows if row["name"] != networks.INPUT]
-    return {"name": stage or " to ".join(dict.fromkeys((names[0], names[-1]))), "stage": stage, "rows": rows,
-            "layers": len(layers), "blocks": len(templates.in_blocks(names)), "shape": rows[-1]["shape"],
-            **{cost: sum(row[cost] for row in rows) for cost in COSTS}}
+    return {**templates.part(stage, names, rows, COSTS), "layers": len(layers)}
 
 
 def drawings(rows, every):
@@ -115,7 +113,7 @@ def drawings(rows, every):
     for _, alike in itertools.groupby(blocks, _signature):
         alike = list(alike)
         first, last = (templates.in_blocks([block[0]["name"]])[0][0] for block in (alike[0], alike[-1]))
-        found.append({"title": " to ".join(dict.fromkeys((first, last))), "times": len(alike), **drawing(alike[0], every)})
+        found.append({"title": templates.span([first, last]), "times": len(alike), **drawing(alike[0], every)})
     return found
 
 

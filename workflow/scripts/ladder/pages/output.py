@@ -1,8 +1,20 @@
 """Writing a page, or data beside it, where a user wants it."""
 
+import csv
+import io
+
 from ladder import files
 from ladder.errors import UserError
 from ladder.store import disk
+
+
+def csv_text(heads, lines):
+    """CSV with a head; lines: dicts, whose missing values are empty."""
+    file = io.StringIO()
+    table = csv.DictWriter(file, heads, restval="", extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    table.writerows(lines)
+    return file.getvalue()
 
 
 def write(path, text):

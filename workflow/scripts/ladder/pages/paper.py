@@ -25,29 +25,29 @@ def missing():
     return "figures need Matplotlib, which is not installed here: `envs/install figures`, or figures: false"
 
 
-def titles(shown):
-    """Name of the file -> its title, of the figures that a report with these variables has."""
-    return {f"{name}.pdf": title for name, (title, of, _) in FIGURES.items() if of(shown)}
+def titles(page):
+    """Name of the file -> its title, of the figures that a report whose page has these variables has."""
+    return {f"{name}.pdf": title for name, (title, content, _) in FIGURES.items() if content(page)}
 
 
-def files(shown):
+def files(page):
     """Name of the file -> its bytes, a PDF, for all of `titles`; raises UserError if Matplotlib is missing."""
-    return {f"{name}.pdf": _pdf(figure) for name, figure in drawn(shown).items()}
+    return {f"{name}.pdf": _pdf(figure) for name, figure in drawings(page).items()}
 
 
-def drawn(shown):
+def drawings(page):
     """Name -> matplotlib.figure.Figure, for all of `titles`; raises UserError if Matplotlib is missing."""
     if reason := missing():
         raise UserError(reason)
     import matplotlib
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
-    found = {}
-    for name, (_, of, draw) in FIGURES.items():
-        if of(shown):
+    figures = {}
+    for name, (_, content, draw) in FIGURES.items():
+        if content(page):
             with matplotlib.rc_context(STYLE):
-                found[name] = Figure((WIDTH, HEIGHT), layout="constrained")
-                draw(found[name].subplots(), of(shown))
-    return found
+                figures[name] = Figure((WIDTH, HEIGHT), layout="constrained")
+                draw(figures[name].subplots(), content(page))
+    return figures
 
 
 def _pdf(figure):
@@ -60,8 +60,9 @@ def _pdf(figure):
 def _curves(axes, chart):
     """A chart of charts.lines."""
     data = chart["data"]
-    for one in data["series"]:
-        axes.plot(one["x"], one["y"], DASHES[one["series"]], color=COLOURS[one["series"]], linewidth=1.2, label=one["name"])
+    for line in data["series"]:
+        axes.plot(line["x"], line["y"], DASHES[line["series"]], color=COLOURS[line["series"]], linewidth=1.2,
+                  label=line["name"])
     axes.set(xlabel=data["x"]["label"], ylabel=data["y"]["label"])
     if data["y"]["kind"] == "log":
         axes.set_yscale("log")
@@ -80,9 +81,9 @@ def _intervals(axes, rows):
     axes.set(xlabel="accuracy, % (with 95 % interval)", ylim=(-0.6, len(rows) - 0.4))
 
 
-def _confusion(axes, of):
-    """of: {"names", "matrix": images by true and predicted class}. Cells have the colour of their share of the true class."""
-    matrix, names = of["matrix"], of["names"]
+def _confusion(axes, content):
+    """content: {"names", "matrix": images by true and predicted class}. Cells have the colour of their share of a class."""
+    matrix, names = content["matrix"], content["names"]
     shares = [[count / (sum(row) or 1) for count in row] for row in matrix]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.spines[:].set_visible(False)
@@ -99,9 +100,9 @@ def _confusion(axes, of):
 
 # Name -> (title, function of the page's variables that gives what is drawn, or nothing, function that draws it).
 FIGURES = {
-    "loss": ("training loss", lambda shown: shown["loss_curve"], _curves),
-    "accuracy": ("accuracy beside its controls", lambda shown: shown["verdict"] and shown["verdict"]["chart"]["rows"],
+    "loss": ("training loss", lambda page: page["training"] and page["training"]["loss_curve"], _curves),
+    "accuracy": ("accuracy beside its controls", lambda page: page["verdict"] and page["verdict"]["chart"]["rows"],
                  _intervals),
-    "confusion": ("confusion matrix", lambda shown: shown["run"]["confusion"] and {
-        "names": shown["data"]["classes"], "matrix": shown["run"]["confusion"]}, _confusion),
+    "confusion": ("confusion matrix", lambda page: page["run"]["confusion"] and {
+        "names": page["data"]["classes"], "matrix": page["run"]["confusion"]}, _confusion),
 }

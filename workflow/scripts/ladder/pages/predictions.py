@@ -1,7 +1,6 @@
 """Predictions for the user's own pictures: the page, the JSON, the CSV, and the HTML of a single prediction."""
 
 import base64
-import csv
 import dataclasses
 import io
 import os
@@ -9,7 +8,7 @@ import os
 import numpy as np
 
 from ladder.data import pictures
-from ladder.pages import figures, roles, templates
+from ladder.pages import figures, output, roles, templates
 from ladder.store import lineage
 
 SHOWN = 5   # classes with a bar
@@ -70,23 +69,18 @@ def facts(predictor):
 def summary(predictor, answered, skipped):
     """The content of predictions.json."""
     return {"model": facts(predictor),
-            "pictures": [{key: value for key, value in one.items() if not key.startswith("_")} for one in answered],
-            "skipped": [dataclasses.asdict(one) for one in skipped]}
+            "pictures": [{key: value for key, value in answer.items() if not key.startswith("_")} for answer in answered],
+            "skipped": [dataclasses.asdict(file) for file in skipped]}
 
 
 def csv_text(predictor, answered, skipped):
     """A line for each picture: file, class, score, scores of all classes, row and class of the nearest image, or the reason why
     it was skipped."""
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(["file", "class", "score", *(f"score_{name}" for name in predictor.classes), "nearest_row", "nearest_class",
-                    "skipped"])
-    for one in answered:
-        nearest = one["nearest"][0]
-        table.writerow([one["file"], one["class"], one["score"], *one["scores"].values(), nearest["row"], nearest["class"], ""])
-    for one in skipped:
-        table.writerow([one.name, *[""] * (4 + len(predictor.classes)), one.reason])
-    return file.getvalue()
+    scores = {name: f"score_{name}" for name in predictor.classes}
+    lines = [{**answer, **{scores[name]: score for name, score in answer["scores"].items()},
+              **{f"nearest_{key}": answer["nearest"][0][key] for key in ("row", "class")}} for answer in answered]
+    return output.csv_text(["file", "class", "score", *scores.values(), "nearest_row", "nearest_class", "skipped"],
+                           [*lines, *({"file": file.name, "skipped": file.reason} for file in skipped)])
 
 
 # For people.
@@ -120,7 +114,7 @@ def context(predictor):
     known = facts(predictor)
     return {"model": {**known, "title": templates.network_title(predictor.network.name),
                       "sentence": _sentence(known, predictor)},
-            "judged_by": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
+            "tested_on": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
             "votes": predictor.votes, "rivals": SHOWN, "rebuilds": predictor.network.loss == "mse",
             "all_compared": predictor.compared == predictor.inputs["data"].metrics["train"]}
 
@@ -129,7 +123,7 @@ def _sentence(known, predictor):
     title, how = templates.network_title(predictor.network.name), _weights(predictor.inputs, known["dataset"])
     if predictor.network.classifies:
         return f"{title}, {how}, classifies the pictures."
-    return f"{title}, {how}, computes features, and {roles.JUDGES[predictor.answered_by].a} classifies them."
+    return f"{title}, {how}, computes features, and {roles.PRIMARY[predictor.answered_by].a} classifies them."
 
 
 def _weights(inputs, dataset):

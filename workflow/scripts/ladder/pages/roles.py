@@ -1,9 +1,8 @@
 """Names of the roles of a report's artifacts on the pages: stages, classifiers, and the encoders whose features they read."""
 
 import collections
-import dataclasses
 
-from ladder.store.roles import PIXELS, RANDOM, START, Role
+from ladder.store.roles import PIXELS, RANDOM, START
 
 # The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
 STAGES = {"data": "data", "normalized": "normalized", "initial": "initial weights",
@@ -14,29 +13,28 @@ REPEATED = {"features": "features", "joined": "features joined", "shifted": "fea
 CONTROLS = {START: "encoder at the start", RANDOM: "untrained network", PIXELS: "raw pixels"}
 TITLES = {
     **STAGES, **REPEATED,
-    **{str(Role(stage, kind)): f"{title}, {encoder}"
-       for kind, encoder in CONTROLS.items() for stage, title in REPEATED.items()},
+    **{f"{role}_{control}": f"{title}, {encoder}" for control, encoder in CONTROLS.items() for role, title in REPEATED.items()},
     "map": "map of the features",
 }
-CONTROL_TITLES = {title for role, title in TITLES.items() if Role.parse(role).kind}
+CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
 
-# In tables of accuracies: stage of a role -> classifier, and its kind -> encoder.
+# In tables of accuracies: head of a role -> classifier, and its tail -> encoder.
 CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "ridge": "kernel ridge",
                "knn": "nearest neighbours"}
-ENCODERS = ("", START, RANDOM, PIXELS)
+ENCODERS = ("", "_start", "_random", "_pixels")
 
-# The classifiers of features that can judge a run, in sentences; `The` and `A` begin one.
-Judge = collections.namedtuple("Judge", "name the The a A")
-JUDGES = {"svm": Judge("SVM", "the SVM", "The SVM", "an SVM", "An SVM"),
-          "ridge": Judge("Kernel ridge", *["kernel ridge regression", "Kernel ridge regression"] * 2)}
+# The classifiers of features that a run can be scored by, in sentences; `The` and `A` begin one.
+Classifier = collections.namedtuple("Classifier", "name the The a A")
+PRIMARY = {"svm": Classifier("SVM", "the SVM", "The SVM", "an SVM", "An SVM"),
+           "ridge": Classifier("Kernel ridge", *["kernel ridge regression", "Kernel ridge regression"] * 2)}
 
-# In the chart of accuracies: kind of the judge's role -> (name, note), by the kind of network. {made}: how the run got its
-# weights, {judge}: the judge's name.
-AUTOENCODER = {"": ("{made} encoder", "this run"), RANDOM: ("Untrained encoder", "control"),
-               PIXELS: ("Raw pixels", "control")}
-CLASSIFYING = {"": ("{judge}, {made} network", "its features"), START: ("{judge}, encoder at the start", "control"),
-               RANDOM: ("{judge}, untrained network", "control"),
-               PIXELS: ("{judge}, raw pixels", "control")}
+# In the chart of accuracies: tail of the primary classifier's role -> (name, note), by the kind of network. {how}: the run got
+# its weights, {classifier}: the name of the primary classifier.
+AUTOENCODER = {"": ("{how} encoder", "this run"), "_random": ("Untrained encoder", "control"),
+               "_pixels": ("Raw pixels", "control")}
+CLASSIFYING = {"": ("{classifier}, {how} network", "its features"), "_start": ("{classifier}, encoder at the start", "control"),
+               "_random": ("{classifier}, untrained network", "control"),
+               "_pixels": ("{classifier}, raw pixels", "control")}
 
 
 def in_order(roles):
@@ -47,14 +45,14 @@ def in_order(roles):
 
 def title(role):
     """The role's title; 'features, part 2' of features_part2."""
-    part = Role.parse(role).part
-    return TITLES[_whole(role)] + (f", part {part}" if part > 1 else "")
+    _, _, part = role.partition("_part")
+    return TITLES[_whole(role)] + (f", part {part}" if part else "")
 
 
-def encoder(kind, made):
-    """The encoder of a kind of features in tables; made: how the run got its weights, 'trained'."""
-    return {"": made, START: "at the start", RANDOM: "untrained", PIXELS: "raw pixels"}[kind]
+def encoder(tail, how):
+    """The encoder of a role's tail in tables; how: the run got its weights, 'trained'."""
+    return {"": how, "_start": "at the start", "_random": "untrained", "_pixels": "raw pixels"}[tail]
 
 
 def _whole(role):
-    return str(dataclasses.replace(Role.parse(role), part=1))
+    return role.partition("_part")[0]

@@ -27,6 +27,7 @@ DATASETS = {"mnist_small": "a part of MNIST", "digits": "handwritten digits", "c
 SITE = {"report": "Report", "history": "History", "compare": "Compare", "diff": "Diff", "search": "Search",
         "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "gradients": "Gradients",
         "parity": "Parity"}
+LONG = 24   # longer lists of layers are folded by stage
 BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
 
 
@@ -53,7 +54,7 @@ def script(name):
 def scripts_allowed(*names):
     """The part of a page's Content-Security-Policy with the hashes of these scripts, so that no other script runs."""
     digests = (hashlib.sha256(_script_text(name).encode()).digest() for name in names)
-    return markupsafe.Markup("; script-src " + " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests))
+    return markupsafe.Markup("; script-src " + " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests))
 
 
 def _script_text(name):
@@ -78,17 +79,33 @@ def way_up(results, output):
 
 def in_stages(names):
     """Names of layers in their order by stage: [(stage, names)]; stage is '' for layers outside the stages ('stem')."""
-    return [(stage, list(some)) for stage, some in itertools.groupby(names, lambda name: _matched(name, 1))]
+    return [(stage, list(layers)) for stage, layers in itertools.groupby(names, lambda name: _matched(name, 1))]
 
 
 def in_blocks(names):
     """As `in_stages`, by block: [('stage1_1', names)]."""
-    return [(block, list(some)) for block, some in itertools.groupby(names, lambda name: _matched(name, 0))]
+    return [(block, list(layers)) for block, layers in itertools.groupby(names, lambda name: _matched(name, 0))]
+
+
+def folded(names):
+    """As `in_stages` for more than LONG layers; else all of them in one part without a name."""
+    return in_stages(names) if len(names) > LONG else [("", list(names))]
+
+
+def span(names):
+    """['conv1', 'pool1', 'fc1'] -> 'conv1 to fc1'."""
+    return " to ".join(dict.fromkeys((names[0], names[-1])))
+
+
+def part(stage, names, rows, costs):
+    """A part of a network, as pieces.html draws it: its rows and the sums of their costs; stage: '' outside the stages."""
+    return {"name": stage or span(names), "stage": stage, "rows": rows, "layers": len(rows), "blocks": len(in_blocks(names)),
+            "shape": rows[-1]["shape"], **{cost: sum(row[cost] for row in rows) for cost in costs}}
 
 
 def _matched(name, group):
-    found = BLOCK.match(name)
-    return found[group] if found else ""
+    match = BLOCK.match(name)
+    return match[group] if match else ""
 
 
 def bars(values, text, largest=None):
@@ -98,9 +115,9 @@ def bars(values, text, largest=None):
             for name, value in values.items()]
 
 
-def shape(of):
+def shape(sizes):
     """(28, 28, 6) -> '28 × 28 × 6'; a vector (1, 1, 84) -> '84'."""
-    return " × ".join(map(str, of[2:] if tuple(of[:2]) == (1, 1) else of))
+    return " × ".join(map(str, sizes[2:] if tuple(sizes[:2]) == (1, 1) else sizes))
 
 
 def add_cells(items, costs):
@@ -168,9 +185,9 @@ def setting(value):
     if value is None:
         return "none"
     if isinstance(value, list):
-        return ", ".join(f"[{setting(one)}]" if isinstance(one, list) else setting(one) for one in value) or "none"
+        return ", ".join(f"[{setting(item)}]" if isinstance(item, list) else setting(item) for item in value) or "none"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_inside(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_inside(item)}" for key, item in value.items()) + "}"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))   # 0 and 0.0 are one value
     return str(value)

@@ -24,7 +24,7 @@ DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
 # chooses between them.
-JUDGES = ("ridge", "svm")
+PRIMARY_CLASSIFIERS = ("ridge", "svm")
 
 
 class Store:
@@ -112,14 +112,14 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
     return found
 
 
-def judge(roles: Container[str]) -> str | None:
-    """Which of these roles is the classifier of features that judges a run and its controls; None without any."""
-    return next((role for role in JUDGES if role in roles), None)
+def primary_classifier(roles: Container[str]) -> str | None:
+    """Which of these roles is the classifier of features that a run and its controls are scored by; None without any."""
+    return next((role for role in PRIMARY_CLASSIFIERS if role in roles), None)
 
 
 def answering(roles: Container[str]) -> str | None:
-    """Which of these roles has a run's predictions: the network if it classifies, else the judge; None without any."""
-    return "evaluate" if "evaluate" in roles else judge(roles)
+    """Which of these roles has a run's predictions: the network if it classifies, else its primary classifier; None without."""
+    return "evaluate" if "evaluate" in roles else primary_classifier(roles)
 
 
 def start_file(manifest: dict[str, Any]) -> dict[str, str] | None:

@@ -1,21 +1,31 @@
-"""Comparisons of a run's accuracies with other classifiers, other seeds, and the runs of the ablation list.
+"""The report's section that compares a run's accuracies with other classifiers, other seeds, and the runs of the ablation list.
 
 inputs are artifacts by role, as in report.py, with the scores of other runs: svm_seed2, score_ablation1.
 """
 
-import dataclasses
+import re
 
-from ladder.classifiers import metrics
-from ladder.pages import intervals, report_sections, roles, spread, templates
+from ladder.pages import facts, intervals, roles, spread, templates
 from ladder.store import scores
-from ladder.store.roles import ABLATION, SCORE, Role
+
+SEED = re.compile(r"(\w+)_seed(\d+)")
+
+
+def section(inputs, numbers):
+    """None without any comparison."""
+    how = facts.how(inputs)
+    tables = {"classifiers": classifier_table(numbers["evaluations"], how), "seeds": seed_table(numbers["seeds"], how),
+              "ablation": ablation_table(numbers["ablation"], inputs["data"].metrics["test"])}
+    neighbours = facts.params(inputs, "knn") if "knn" in inputs else None
+    return {**tables, "neighbours": neighbours} if any(tables.values()) else None
+
 
 # Numbers, JSON-able, for the summary.
 
 def accuracies(inputs):
     """Role -> test accuracy of every classifier of the run and of its controls."""
-    found = (str(Role(classifier, kind)) for classifier in roles.CLASSIFIERS for kind in roles.ENCODERS)
-    return {role: inputs[role].metrics["accuracy"] for role in found if role in inputs}
+    names = (f"{classifier}{encoder}" for classifier in roles.CLASSIFIERS for encoder in roles.ENCODERS)
+    return {role: inputs[role].metrics["accuracy"] for role in names if role in inputs}
 
 
 def seeds(inputs, own):
@@ -23,14 +33,13 @@ def seeds(inputs, own):
 
     own: the run's own seed; each: the accuracy for each seed, in order; interval: confidence interval of the mean (spread.py).
     """
-    found = {}
+    repeated = {}
     for name, artifact in inputs.items():
-        role = Role.parse(name)
-        if role.seed is not None:
-            found.setdefault(str(dataclasses.replace(role, seed=None)), {})[role.seed] = artifact.metrics["accuracy"]
-    if not found:
+        if match := SEED.fullmatch(name):
+            repeated.setdefault(match[1], {})[int(match[2])] = artifact.metrics["accuracy"]
+    if not repeated:
         return None
-    by_role = {role: {own: value, **found[role]} for role, value in accuracies(inputs).items() if role in found}
+    by_role = {role: {own: value, **repeated[role]} for role, value in accuracies(inputs).items() if role in repeated}
     every = sorted(next(iter(by_role.values())))
     return {"seeds": every, "scores": {role: _score([each[seed] for seed in every]) for role, each in by_role.items()}}
 
@@ -46,17 +55,15 @@ def ablation(inputs, entries):
     won: number of test images that only the run classified correctly; lost: that only the entry did. The numbers are None for
     an entry that could not run, for its `reason`.
     """
-    return [_entry(inputs, entry, inputs.get(str(Role(SCORE, f"{ABLATION}{number}"))))
-            for number, entry in enumerate(entries, 1)] or None
+    return [_entry(inputs, entry, inputs.get(f"score_ablation{number}")) for number, entry in enumerate(entries, 1)] or None
 
 
 def _entry(inputs, entry, score):
     if score is None:
         return {**entry, "version": None, "accuracy": None, "won": None, "lost": None}
-    labels = inputs["data"].array("test_labels.npy")
-    own = report_sections.verdict(inputs)
-    won, lost = metrics.won_and_lost(labels, own.array("predictions.npy"), score.array("predictions.npy"))
-    return {**entry, "version": score.version, "accuracy": score.metrics["accuracy"], "won": won, "lost": lost}
+    difference = facts.difference(inputs, facts.predictions(inputs), score)
+    return {**entry, "version": score.version, "accuracy": score.metrics["accuracy"],
+            "won": difference.won, "lost": difference.lost}
 
 
 def test_scores(inputs):
@@ -76,27 +83,27 @@ def test_scores(inputs):
 
 # Tables, for the page.
 
-def classifier_table(accuracies, made):
+def classifier_table(accuracies, how):
     """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None if the SVM is the only one."""
     rows = [name for name in roles.CLASSIFIERS if name != "evaluate" and name in accuracies]
     if len(rows) < 2:
         return None
-    kinds = [kind for kind in roles.ENCODERS if str(Role("svm", kind)) in accuracies]
-    return {"heads": [roles.encoder(kind, made) for kind in kinds],
+    heads = [tail for tail in roles.ENCODERS if f"svm{tail}" in accuracies]
+    return {"heads": [roles.encoder(tail, how) for tail in heads],
             "rows": [{"name": roles.CLASSIFIERS[name],
-                      "cells": [templates.percent(accuracies[str(Role(name, kind))]) for kind in kinds]}
+                      "cells": [templates.percent(accuracies[f"{name}{tail}"]) for tail in heads]}
                      for name in rows]}
 
 
-def seed_table(numbers, made):
-    """{"seeds", "rows": [{"name", "note", "each", "mean", "reach"}]} from `seeds`; made: how the run got its weights.
+def seed_table(numbers, how):
+    """{"heads", "rows": [{"name", "note", "each", "mean", "reach"}]} from `seeds`; how: the run got its weights.
 
     reach: the interval in words.
     """
     if numbers is None:
         return None
-    return {"seeds": numbers["seeds"], "rows": [
-        {**_named(role, made), "each": [templates.percent(value) for value in score["each"]],
+    return {"heads": [f"seed {seed}" for seed in numbers["seeds"]], "rows": [
+        {**_named(role, how), "each": [templates.percent(value) for value in score["each"]],
          "mean": templates.percent(score["mean"]), "reach": _reach(score)}
         for role, score in numbers["scores"].items()]}
 
@@ -111,15 +118,15 @@ def _reach(score):
     return " to ".join(f"{100 * end:.0f}" if end in (0, 1) else f"{100 * end:.1f}" for end in (low, high))
 
 
-def _named(role, made):
-    named = Role.parse(role)
-    note = "" if named.stage == "evaluate" else roles.encoder(named.kind, made)
-    return {"name": roles.CLASSIFIERS[named.stage], "note": note}
+def _named(role, how):
+    classifier, _, encoder = role.partition("_")
+    note = "" if classifier == "evaluate" else roles.encoder(encoder and f"_{encoder}", how)
+    return {"name": roles.CLASSIFIERS[classifier], "note": note}
 
 
 def ablation_table(entries, n):
     """Rows {"changes", "reason"} and, if it ran, {"accuracy", "won", "lost"} and its difference from the run as
-    intervals.told; n: number of images."""
+    intervals.words; n: number of images."""
     if entries is None:
         return None
     rows = []
@@ -129,6 +136,6 @@ def ablation_table(entries, n):
         if entry["accuracy"] is not None:
             difference = intervals.paired(entry["lost"], entry["won"], n)
             row |= {"accuracy": intervals.share(entry["accuracy"], n)["text"], "won": entry["won"], "lost": entry["lost"],
-                    **intervals.told(difference)}
+                    **intervals.words(difference)}
         rows.append(row)
     return rows

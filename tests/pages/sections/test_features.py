@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import synthetic_run
-from ladder.pages import feature_sections
+from ladder.pages.sections import features
 
 OPTIONS = {"features_two_polarity": 0.25, "features_polarity_scale": "channel", "features_max_pool": 2, "features_pool": 4,
            "features_flip": True, "features_standardize": True, "features_pca": 512}
@@ -21,34 +21,34 @@ def plain(tmp_path_factory):
 
 
 def test_every_option_that_is_on_is_a_step_in_the_order_of_the_work(run):
-    first, second = feature_sections.parts(run)
+    first, second = features.parts(run)
     assert (first["weight"], second["weight"], first["layer"]) == (1, 0.5, "latent")
     words = ("relu(z − 0.25)", "2 × 2 window", "4 × 4 grid", "mirror", "deviation 1", "PCA: 512 components of 8,192")
     assert len(first["steps"]) == len(words) and all(word in step for word, step in zip(words, first["steps"], strict=True))
 
 
 def test_the_difference_of_mirror_images_is_told_of_where_it_is_kept(tmp_path):
-    part, = feature_sections.parts(synthetic_run.make(tmp_path, options={"features_pool": "none", "features_flip": "apart"}))
+    part, = features.parts(synthetic_run.make(tmp_path, options={"features_pool": "none", "features_flip": "apart"}))
     assert part["steps"] == ["averaged with the features of the mirrored image; half their difference is kept apart, for "
                              "kernel ridge"]
 
 
 def test_features_as_a_layer_puts_them_out_have_no_steps(plain):
-    part, = feature_sections.parts(plain)
+    part, = features.parts(plain)
     assert part == {"network": "An autoencoder", "layer": "latent", "how": "trained without labels", "weight": None,
                     "steps": [], "dimensions": 8192}
-    assert feature_sections.parts({role: plain[role] for role in ("data", "train")}) == []
+    assert features.parts({role: plain[role] for role in ("data", "train")}) == []
 
 
 def test_what_the_pixels_take_of_it_and_what_not_is_said(run, plain):
-    taken = feature_sections.pixels(run)
+    taken = features.pixels(run)
     assert len(taken["steps"]) == 2 and taken["not_for_them"]
-    assert feature_sections.pixels(plain) == {"steps": [], "not_for_them": False}
-    assert feature_sections.pixels({"features": run["features"]}) is None
+    assert features.pixels(plain) == {"steps": [], "not_for_them": False}
+    assert features.pixels({"features": run["features"]}) is None
 
 
 def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken_for(run):
-    shown = feature_sections.feature_map(run)
+    shown = features.feature_map(run)
     labels, named = run["data"].array("test_labels.npy")[:100], run["svm"].array("predictions.npy")[:100]
     order = np.argsort(labels, kind="stable")                # one series for each class
     told = [(one["name"], text, look, x, y) for one in shown["data"]["series"]
@@ -69,4 +69,4 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
 
 
 def test_there_may_be_no_map(plain):
-    assert feature_sections.feature_map(plain) is None
+    assert features.feature_map(plain) is None

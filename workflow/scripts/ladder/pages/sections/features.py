@@ -1,29 +1,42 @@
-"""The part of a report about the features: their processing, their parts, and a map of test images.
+"""The report's section on the features: their processing, their parts, and a map of test images.
 
 inputs are artifacts by role, as in report.py.
 """
 
+import collections
+import re
+
 import numpy as np
 
 from ladder.features import shifts
-from ladder.pages import charts, figures, report_sections, templates
+from ladder.pages import charts, facts, figures, templates
+from ladder.pages.sections.classes import FEW
 from ladder.store import lineage
 
 NOT_FOR_PIXELS = {"features_pool", "features_max_pool", "features_two_polarity", "features_polarity_scale"}
-
 
 # How a network got the weights behind its features, in words after its name.
 LEARNED = {"with labels": "trained with labels", "without labels": "trained without labels",
            "from patches": "fitted to patches without labels", "nothing": "not trained"}
 
 
+def section(inputs, numbers):
+    """The metrics of the features, of all parts together; None without features."""
+    if "features" not in inputs:
+        return None
+    return {"odd_dimensions": 0, **inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics,
+            "parts": parts(inputs), "shifted": shifted(inputs), "raw_pixels": pixels(inputs), "map": feature_map(inputs)}
+
+
+# Where they come from.
+
 def origins(inputs):
     """Where the features of the run's parts come from, JSON-able: [{"network", "layer", "weight", "learned", "file"}].
 
-    weight: its factor, None for a single part; learned: a key of LEARNED; file: as report_sections.start, of its network.
+    weight: its factor, None for a single part; learned: a key of LEARNED; file: as facts.start, of its network.
     """
-    found = {artifact.version: artifact for artifact in inputs.values()}
-    return [_origin(features, weight, found) for features, weight in _joined(inputs)]
+    by_version = {artifact.version: artifact for artifact in inputs.values()}
+    return [_origin(features, weight, by_version) for features, weight in _joined(inputs)]
 
 
 def with_labels(origins):
@@ -31,30 +44,40 @@ def with_labels(origins):
     return [origin for origin in origins if origin["learned"] == "with labels"]
 
 
+def networks(network, origins):
+    """The titles of the run's network and of those whose features are joined to it: '2 patch networks', 'an autoencoder'."""
+    names = [origin["network"] for origin in origins] or [network]
+    counts = collections.Counter(map(templates.network_title, names))
+    first, *others = (re.sub(r"^An? (.*)", rf"{count} \1s", title) if count > 1 else title for title, count in counts.items())
+    return [first, *(re.sub(r"^A(?=n? )", "a", title) for title in others)]
+
+
 def _joined(inputs):
     """[(artifact of features, its factor)]"""
     if "joined" not in inputs:
         return [(inputs["features"], None)] if "features" in inputs else []
-    spec, found = inputs["joined"].manifest["spec"], {artifact.version: artifact for artifact in inputs.values()}
-    return [(found[spec["parents"][f"part{number}"]], weight) for number, weight in enumerate(spec["params"]["weights"], 1)]
+    spec, by_version = inputs["joined"].manifest["spec"], {artifact.version: artifact for artifact in inputs.values()}
+    return [(by_version[spec["parents"][f"part{number}"]], weight)
+            for number, weight in enumerate(spec["params"]["weights"], 1)]
 
 
-def _origin(features, weight, found):
-    params, made = features.manifest["spec"]["params"], found[features.manifest["spec"]["parents"]["weights"]]
-    learned = {"patches": "from patches", "initial": "nothing"}.get(made.manifest["spec"]["stage"])
-    started = _initial(made, found)
+def _origin(features, weight, by_version):
+    params, source = features.manifest["spec"]["params"], by_version[features.manifest["spec"]["parents"]["weights"]]
+    learned = {"patches": "from patches", "initial": "nothing"}.get(source.manifest["spec"]["stage"])
     return {"network": params["network"], "layer": params["features_layer"], "weight": weight,
             "learned": learned or ("with labels" if "classes" in params else "without labels"),
-            "file": lineage.start_file(started.manifest)}
+            "file": lineage.start_file(_initial(source, by_version).manifest)}
 
 
-def _initial(made, found):
+def _initial(artifact, by_version):
     """The artifact of stage `initial` that an artifact with weights comes from."""
-    while made.manifest["spec"]["stage"] != "initial":
-        parents = made.manifest["spec"]["parents"]
-        made = found[parents.get("patches", parents.get("initial"))]
-    return made
+    while artifact.manifest["spec"]["stage"] != "initial":
+        parents = artifact.manifest["spec"]["parents"]
+        artifact = by_version[parents.get("patches", parents.get("initial"))]
+    return artifact
 
+
+# How they are processed.
 
 def parts(inputs):
     """The run's features and those joined to them: [{"network", "layer", "how", "weight", "steps", "dimensions"}].
@@ -100,8 +123,8 @@ def shifted(inputs):
 
     None if they decide by each image alone.
     """
-    judge = lineage.judge(inputs)
-    distance = inputs[judge].manifest["spec"]["params"].get("classify_shifts") if judge else None
+    classifier = lineage.primary_classifier(inputs)
+    distance = facts.params(inputs, classifier).get("classify_shifts") if classifier else None
     return distance and {"pixels": distance, "images": 1 + len(shifts.offsets(distance))}
 
 
@@ -109,23 +132,23 @@ def pixels(inputs):
     """How the control's raw pixels are processed: {"steps", "not_for_them": whether the run has options that do not apply}."""
     if not inputs.keys() >= {"features_pixels", "features"}:
         return None
-    made, own = (inputs[role].manifest["spec"]["params"] for role in ("features_pixels", "features"))
+    of_pixels, own = (facts.params(inputs, role) for role in ("features_pixels", "features"))
     on = {key for key in NOT_FOR_PIXELS & own.keys() if own[key] not in ("none", 1)}
-    return {"steps": _steps(made, inputs["features_pixels"].metrics), "not_for_them": bool(on) or "joined" in inputs}
+    return {"steps": _steps(of_pixels, inputs["features_pixels"].metrics), "not_for_them": bool(on) or "joined" in inputs}
 
 
 def feature_map(inputs):
     """Test images in the plane, a chart of charts.scatter with "legend", "count", "of" and "wrong"; None without a map.
 
     The classes with the most errors are in colour. legend: for each class the image of the point closest to its median, where
-    its name stands; of more than FEW_CLASSES classes those in colour have names.
+    its name stands; of more than FEW classes those in colour have names.
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
     data, rows = inputs["data"], np.asarray(inputs["map"].array("rows.npy"))
     x, y = np.asarray(inputs["map"].array("places.npy"), np.float64).T
     labels, names = np.asarray(data.array("test_labels.npy"))[rows], data.metrics["classes"]
-    named = np.asarray(report_sections.verdict(inputs).array("predictions.npy"))[rows]
+    named = np.asarray(facts.predictions(inputs).array("predictions.npy"))[rows]
     present = np.unique(labels)
     worst = sorted(present, key=lambda label: (-np.sum(named[labels == label] != label), label))[:charts.COLOURED]
     colours = {label: number for number, label in enumerate(sorted(worst), 1)}
@@ -134,12 +157,12 @@ def feature_map(inputs):
         own = np.flatnonzero(labels == label)
         middle = np.median(x[own]), np.median(y[own])
         nearest = own[np.argmin((x[own] - middle[0]) ** 2 + (y[own] - middle[1]) ** 2)]
-        one = {"name": names[label], "key": f"class {label}", "series": colours.get(label, "rest")}
-        series.append({**one, "points": [_place(x[at], y[at], names[label], names[named[at]]) for at in own]})
-        if label not in colours and len(present) > report_sections.FEW_CLASSES:
+        line = {"name": names[label], "key": f"class {label}", "series": colours.get(label, "rest")}
+        series.append({**line, "points": [_place(x[at], y[at], names[label], names[named[at]]) for at in own]})
+        if label not in colours and len(present) > FEW:
             continue
         marks.append({"name": names[label], "x": float(middle[0]), "y": float(1 - middle[1])})
-        legend.append({**one, "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])})
+        legend.append({**line, "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])})
     side = charts.number_axis(-0.03, 1.03, "")   # a margin for the points at the edges
     return {**charts.scatter("Map of the features", series, side, side, marks, square=True), "legend": legend,
             "count": len(rows), "of": data.metrics["test"], "wrong": int((labels != named).sum())}

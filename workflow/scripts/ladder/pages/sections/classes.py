@@ -1,0 +1,121 @@
+"""The report's section on classes: the accuracy of each, the confusion matrix, and what was misclassified."""
+
+import math
+
+import numpy as np
+
+from ladder.pages import charts, facts, figures, templates
+from ladder.store import lineage
+
+FEW = 20           # more classes are folded, and only the worst of them are in the confusion matrix
+MISTAKES = 16      # misclassified images shown
+PAIRS, PAIR_IMAGES = 6, 6   # most confused pairs of classes shown, and images of each
+NEARLY = 0.9       # the bars of the classes begin further right than 0 % if every one is above this
+
+
+def section(inputs, numbers):
+    """None if nothing was classified."""
+    if facts.predictions(inputs) is None:
+        return None
+    matrix = numbers["confusion"]
+    return {"bars": bars(inputs), "few": FEW, "confusion": confusion(matrix, inputs["data"].metrics["classes"]),
+            "most_mistaken": most_mistaken(matrix), "confused": most_confused(inputs), "mistakes": mistakes(inputs)}
+
+
+def bars(inputs):
+    """Bars of the accuracy by class, best first: {"rows", "ticks": [{"at", "text"}], "cut": where the bars begin}.
+
+    Each row has a mark for the untrained encoder if there is that control. Where all accuracies are high, the axis does not
+    begin at 0.
+    """
+    metrics = facts.predictions(inputs).metrics
+    role = f"{lineage.answering(inputs)}_random"   # none for a network that classifies
+    control = inputs[role].metrics["per_class"] if role in inputs else {}
+    shares = {name: value for name, value in metrics["per_class"].items() if value is not None}
+    least = min([*shares.values(), *(control[name] for name in shares if control)])
+    cut = 0.0 if least < NEARLY else math.floor(20 * least - 1e-9) / 20 if least < 1 else NEARLY
+
+    def place(value):
+        return round(100 * (value - cut) / (1 - cut), 2)
+
+    totals = dict(zip(metrics["per_class"], map(sum, metrics["confusion"]), strict=True))
+    rows = [{"name": name, "value": value, "length": place(value), "text": templates.percent(value),
+             "note": f"of {totals[name]:,}", "mark": place(control[name]) if control else None,
+             "mark_text": templates.percent(control[name]) if control else None}
+            for name, value in sorted(shares.items(), key=lambda item: -item[1])]
+    return {"rows": rows, "cut": cut, "ticks": [{"at": place(value / 100), "text": templates.percent(value / 100, 0)}
+                                                for value, _ in charts.ticks(100 * cut, 100, 4)]}
+
+
+# The confusion matrix.
+
+def confusion(matrix, names):
+    """Rows of cells with the strength of their colour in percent: the share of the row, of errors relative to the largest one.
+
+    So two errors have colours in the ratio of their shares, and a single one of many images is nearly as pale as none. Of more
+    than FEW classes those with the most errors are shown; `others`: what of a row was taken for a class without a column, None
+    if there is none.
+    """
+    rows, most, shown = [], most_mistaken(matrix), _most_errors(matrix)
+    for true in shown:
+        counts = matrix[true]
+        total = sum(counts) or 1
+        cells = [{"count": counts[named], "right": true == named, "named": names[named],
+                  "strength": round(100 * counts[named] / total / (1 if true == named else most or 1))} for named in shown]
+        others = None if len(shown) == len(matrix) else sum(counts) - sum(cell["count"] for cell in cells)
+        rows.append({"name": names[true], "cells": cells, "total": sum(counts), "others": others})
+    return rows
+
+
+def _most_errors(matrix):
+    """The classes in their order, of more than FEW as many with the most errors."""
+    errors = [sum(counts) - counts[true] for true, counts in enumerate(matrix)]
+    order = sorted(range(len(matrix)), key=lambda true: -errors[true])
+    return sorted(order if len(matrix) <= FEW else order[:FEW])
+
+
+def most_mistaken(matrix):
+    """The largest share of a class that was taken for one other class."""
+    return max((number / (sum(counts) or 1) for true, counts in enumerate(matrix) for named, number in enumerate(counts)
+                if named != true), default=0)
+
+
+# Errors, with their images.
+
+def most_confused(inputs):
+    """The largest numbers off the diagonal of the confusion matrix, largest first, with some of their images.
+
+    [{"true", "named", "count", "of", "images"}], of: number of images of the true class. Single errors are left out.
+    """
+    data, score = inputs["data"], facts.predictions(inputs)
+    matrix, names = score.metrics["confusion"], data.metrics["classes"]
+    pairs = [(number, true, named) for true, row in enumerate(matrix) for named, number in enumerate(row)
+             if true != named and number > 1]
+    images, labels, predictions = data.array("test_images.npy"), data.array("test_labels.npy"), score.array("predictions.npy")
+    shown = []
+    for number, true, named in sorted(pairs, key=lambda pair: -pair[0])[:PAIRS]:
+        rows = np.flatnonzero((labels == true) & (predictions == named))[:PAIR_IMAGES]
+        shown.append({"true": names[true], "named": names[named], "count": number, "of": sum(matrix[true]),
+                      "images": [figures.png_uri(images[row]) for row in rows]})
+    return shown
+
+
+def mistakes(inputs):
+    """Misclassified test images: {"count", "surest": whether ordered by probability, "shown"}.
+
+    Shown are those with the largest probability of the wrong class if the network classifies, else the first ones.
+    """
+    data, predictions = inputs["data"], np.asarray(facts.predictions(inputs).array("predictions.npy"))
+    images, labels, classes = data.array("test_images.npy"), data.array("test_labels.npy"), data.metrics["classes"]
+    wrong, probability = np.flatnonzero(labels != predictions), None
+    if "evaluate" in inputs:
+        probability = np.asarray(inputs["evaluate"].array("probabilities.npy"))[np.arange(len(predictions)), predictions]
+        wrong = wrong[np.argsort(-probability[wrong], kind="stable")]
+    return {"count": len(wrong), "surest": probability is not None,
+            "shown": [{"image": figures.png_uri(images[index]), "true": classes[labels[index]],
+                       "named": classes[predictions[index]],
+                       "sure": None if probability is None else _sure(probability[index])} for index in wrong[:MISTAKES]]}
+
+
+def _sure(probability):
+    return templates.percent(probability) if probability < 0.9995 else f"> {templates.percent(0.999)}"

@@ -1,0 +1,35 @@
+"""The report's section on the images: how many there are, the first of each class, and the files that were skipped."""
+
+import numpy as np
+
+from ladder.pages import figures, templates
+from ladder.pages.sections.classes import FEW
+
+SAMPLES = 8    # training images shown per class
+SKIPPED = 50   # pictures that could not be read, listed
+
+
+def section(inputs, numbers):
+    """The metrics of stage `data`, with its images as pictures and names; few: classes that are not folded."""
+    data = inputs["data"]
+    return {**data.metrics, "image": templates.shape(data.array("train_images.npy").shape[1:3]), "few": FEW,
+            "longest_name": max(map(len, data.metrics["classes"])), "samples": samples(data), "skipped": skipped(data)}
+
+
+def samples(data):
+    """A strip of the first SAMPLES training images for each class."""
+    images, labels = data.array("train_images.npy"), np.asarray(data.array("train_labels.npy"))
+    strips = []
+    for label, name in enumerate(data.metrics["classes"]):
+        rows = np.flatnonzero(labels == label)[:SAMPLES]
+        if len(rows):
+            strip = figures.tiles(images[rows], SAMPLES, gap=2)
+            strips.append({"name": name, "count": len(rows), "image": figures.png_uri(strip)})
+    return strips
+
+
+def skipped(data):
+    """{"count", "files": the first SKIPPED as {"file", "reason"}} of pictures that were skipped; None without any."""
+    if not data.metrics.get("skipped"):
+        return None
+    return {"count": data.metrics["skipped"], "files": data.json("skipped.json")[:SKIPPED]}

@@ -1,0 +1,77 @@
+"""The report's section on time and memory: by stage, by operation, by pass and epoch."""
+
+from ladder.executors.create import COPIES, WAITING
+from ladder.pages import facts, roles, templates
+
+# Kind of layer, except convolutions -> the category its time is reported under if it has an operation of its own.
+LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
+PASSES = ("load", "forward", "recompute", "backward", "update", COPIES, WAITING)
+
+
+def section(inputs, numbers):
+    """sampled: whether the operations of some steps alone were timed; executor: bytes that it takes for itself."""
+    artifact = facts.final(inputs)
+    memory = artifact.metrics.get("memory", {})
+    executor = memory.get("workspace of the executor", 0)
+    return {
+        "threads": artifact.manifest["threads"],
+        "stages": templates.bars({roles.title(role): value for role, value in numbers["seconds"].items()}, templates.duration),
+        "operations": operations(artifact), "passes": passes_by_epoch(artifact), "recomputing": recomputing(artifact),
+        "sampled": bool(artifact.metrics.get("seconds_from_samples")), "memory": templates.bars(memory, templates.size),
+        "buffers": sum(memory.values()) - executor, "executor": executor,
+    }
+
+
+def operations(artifact):
+    """Bars of the seconds of each operation of the training or the fit; None if there was neither."""
+    if "seconds_by_operation" not in artifact.metrics:
+        return None
+    values = spent(artifact.metrics)
+    total = sum(values.values())
+    rows = templates.bars(dict(sorted(values.items(), key=lambda item: -item[1])), templates.duration)
+    for row in rows:
+        row["note"] = templates.percent(values[row["name"]] / total)
+    kinds = {layer["kind"] for layer in artifact.metrics["network"]}
+    fused = [name for kind, name in LAYER_WORK.items() if kind in kinds and name not in values]
+    return {"rows": rows, "total": total, "fused": fused, "copies": copies(artifact.metrics)}
+
+
+def spent(metrics):
+    """Operation -> seconds of the training or the fit, without the copies of images, which run beside the operations."""
+    return {name: value for name, value in metrics["seconds_by_operation"].items() if value > 0 and name != COPIES}
+
+
+def copies(metrics):
+    """{"took", "waited", "hidden"}: texts on the copies of streamed images; None if none was measured.
+
+    took: the time of the copies; waited: the part of it in which nothing else ran; hidden: the share of the rest.
+    """
+    took, waited = (metrics["seconds_by_operation"].get(name, 0.0) for name in (COPIES, WAITING))
+    if not took:
+        return None
+    return {"took": templates.duration(took), "waited": templates.duration(waited),
+            "hidden": templates.percent(1 - min(1, waited / took))}
+
+
+def passes_by_epoch(artifact):
+    """{"heads", "rows"}: the seconds of each pass in each epoch and, last, in all; None if none were measured."""
+    epochs = artifact.metrics.get("seconds_by_pass", [])
+    heads = [name for name in PASSES if any(name in epoch for epoch in epochs)]
+    total = {name: sum(epoch.get(name, 0.0) for epoch in epochs) for name in heads}
+    named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
+    rows = [{"name": name, "cells": [templates.duration(seconds.get(head, 0.0)) for head in heads]} for name, seconds in named]
+    return {"heads": heads, "rows": rows} if heads else None
+
+
+def recomputing(artifact):
+    """What recompute saved and cost: {"kept", "shared", "taken": bytes, "seconds", "share": of all passes, both texts or None}.
+
+    None for a training without it.
+    """
+    if not (saved := artifact.metrics.get("recompute")):
+        return None
+    passes = [{name: seconds for name, seconds in epoch.items() if name != COPIES}
+              for epoch in artifact.metrics["seconds_by_pass"]]
+    again, total = sum(epoch.get("recompute", 0.0) for epoch in passes), sum(sum(epoch.values()) for epoch in passes)
+    words = {"seconds": templates.duration(again), "share": templates.percent(again / total)} if again else {"seconds": None}
+    return {**saved, **words}

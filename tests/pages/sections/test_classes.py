@@ -8,19 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import synthetic_run
 from ladder.pages import facts, figures, templates
 from ladder.pages.sections import classes
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("digits"))
-
-
-@pytest.fixture(scope="module")
-def lenet(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", epochs=3)
 
 
 def picture(uri):

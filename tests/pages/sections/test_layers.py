@@ -1,14 +1,7 @@
 """The section on the network has a row for each layer, and a kernel for one or several."""
 
-import pytest
 
-import synthetic_run
 from ladder.pages.sections import layers
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("digits"))
 
 
 def test_a_kernel_that_ran_several_layers_spans_them(digits):

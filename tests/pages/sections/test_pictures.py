@@ -13,11 +13,6 @@ from ladder.pages.sections import pictures
 
 
 @pytest.fixture(scope="module")
-def lenet(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", epochs=3)
-
-
-@pytest.fixture(scope="module")
 def dense(tmp_path_factory):
     return synthetic_run.make(tmp_path_factory.mktemp("dense"), "mnist", network="lenet_300_100", steps=7)
 

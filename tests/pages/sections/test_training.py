@@ -7,16 +7,6 @@ import synthetic_run
 from ladder.pages.sections import training
 
 
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("digits"))
-
-
-@pytest.fixture(scope="module")
-def lenet(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", epochs=3)
-
-
 @pytest.mark.parametrize("steps, points", [(1, 1), (7, 7), (50, 25), (230, 26), (500, 50), (10_000, 100), (123_456, 100)])
 def test_a_curve_has_as_many_points_as_its_steps_can_bear(steps, points):
     windows = training._windows(steps)

@@ -4,11 +4,13 @@ Without this Snakemake waits for ever: where the pipe behind its messages has lo
 raises an exception in the thread that would have said that the job has ended.
 """
 
+import atexit
 import contextlib
 import os
 import select
 import signal
 import stat
+import sys
 import threading
 import time
 
@@ -29,10 +31,19 @@ def watch():
     Files have no reader that could go away, and a terminal tells by a signal (SIGHUP) that it is gone: who is deaf to it, as
     after nohup or disown, goes on.
     """
+    atexit.register(_flush)
     pipes = [descriptor for descriptor in OUTPUTS if _is_pipe(descriptor)]
     if pipes and not caller.told("watched"):   # by a command that runs this one
         caller.tell(watched=True)
         threading.Thread(target=_wait, args=[pipes], daemon=True).start()
+
+
+def _flush():
+    """What nobody can read any more is lost; without this Python ends with status 120, although all work was done."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _is_pipe(descriptor):

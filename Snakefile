@@ -190,6 +190,11 @@ use rule fit_svm as classify_knn with:
         stage="knn",
 
 
+use rule fit_svm as measure_labels with:
+    pathvars:
+        stage="labels",
+
+
 # The copies of pages in results/, and the pages on the current content of results/.
 
 

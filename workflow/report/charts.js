@@ -221,7 +221,7 @@
       this.linesOf = series => narrow ? series.label.split(/ (?=\S+$)/) : [series.label];
       const ends = labels.length ? Math.max(...labels.flatMap(this.linesOf).map(this.widthOf)) + 14 : 18;
       const last = Math.max(...this.points.map(point => point.x));
-      const xs = lines ? {linear: [0, last]} : data.x.ranges;
+      const xs = lines && this.kind.x === "linear" ? {linear: [0, last]} : data.x.ranges;
       this.whole = {x: xs[this.kind.x], y: data.y.ranges[this.kind.y]};
       const axis = (key, of) => {
         const kind = this.kind[key];

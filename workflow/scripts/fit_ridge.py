@@ -8,20 +8,16 @@ Writes model.safetensors (with the training features all that predictions need) 
 
 import time
 
-import numpy as np
-
 from ladder.arithmetic import arrays
 from ladder.classifiers import ridge, scoring
-from ladder.features import features, shifts
+from ladder.features import shifts
 from ladder.progress import log, size
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    even_train, labels, even_test = scoring.load(inputs)
-    train, odd_columns = with_odd_part(even_train, inputs["features"], "train")
-    test, _ = with_odd_part(even_test, inputs["features"], "test")
+    train, labels, test, odd_columns = scoring.load_with_odd_part(inputs)
     library = arrays.library(params["array_library"], work.threads)
     log.info("kernel ridge by %s: %d rows x %d features, about %s of memory", library.name, *train.shape,
              size(ridge.needed_bytes(len(train), work.threads) + 2 * train.nbytes))
@@ -32,13 +28,6 @@ def make(work, inputs, params):
     scoring.score(work, inputs, predictions, f"kernel ridge, width {model.width:g}, strength {model.strength:g}", started,
                   width=model.width, strength=model.strength, **library.facts(),
                   validation={f"{width:g}, {strength:g}": loss for (width, strength), loss in model.validation.items()})
-
-
-def with_odd_part(even, artifact, name):
-    """(`even`, the rows of `train` or `test`, with the columns of their odd part appended, the number of these columns)."""
-    odd = features.odd_part(artifact, name)
-    columns = odd.shape[1]
-    return (np.concatenate((even, odd), axis=1), columns) if columns else (even, 0)   # without one, memory-mapped as they are
 
 
 if __name__ == "__main__":

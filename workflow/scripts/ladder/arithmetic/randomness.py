@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 # One stream for each purpose; a layer that draws uses LAYER + its index among the network's layers.
-INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, PATCHES, ATOMS, HOLD_OUT, JITTER, PRIOR = range(1, 11)
+(INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, PATCHES, ATOMS, HOLD_OUT, JITTER, PRIOR,
+ LABELLED_ROWS) = range(1, 12)
 LAYER = 16
 
 WORDS_PER_BLOCK = 8   # 32-bit numbers per counter value

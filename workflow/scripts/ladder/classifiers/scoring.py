@@ -5,6 +5,7 @@ import time
 import numpy as np
 
 from ladder.classifiers import metrics
+from ladder.features import features
 from ladder.progress import duration, log
 from ladder.store import scores
 
@@ -13,6 +14,16 @@ def load(inputs):
     """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D) memory-mapped)."""
     features = inputs["features"]
     return features.array("train.npy"), np.asarray(inputs["data"].array("train_labels.npy")), features.array("test.npy")
+
+
+def load_with_odd_part(inputs):
+    """As `load`, with the columns of the features' odd part appended where they have one, and the number of these columns."""
+    train, labels, test = load(inputs)
+    odd = [features.odd_part(inputs["features"], name) for name in ("train", "test")]
+    columns = odd[0].shape[1]
+    if columns:   # without one, the rows stay memory-mapped
+        train, test = (np.concatenate(parts, axis=1) for parts in zip((train, test), odd, strict=True))
+    return train, labels, test, columns
 
 
 def score(work, inputs, predictions, name, started, **facts):

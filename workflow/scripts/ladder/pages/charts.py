@@ -114,15 +114,16 @@ def named_axis(names, label):
 
 # Charts.
 
-def lines(title, series, y, by=("step",)):
-    """A chart of curves over steps.
+def lines(title, series, y, by=("step",), x=None):
+    """A chart of curves over steps, or over what the Axis x has.
 
     series: [{"name", "label", "key", "series", "points": [(step, value)]}] with `by`: for each name of `by` a
     factor of the step, such as epochs per step, or the values at the points; label: its direct label; series: 1 to COLOURED,
     "rest" for grey or "level" for a reference line; y: Axis. Returns {"data", "still"}, for charts.js and for the SVG.
     """
     last = max((step for one in series for step, _ in one["points"]), default=1)
-    x = Axis(by[0], "linear", {"linear": (0, last)}, [(value, text) for value, text in ticks(0, last) if value == round(value)])
+    whole = [(value, text) for value, text in ticks(0, last) if value == round(value)]
+    x = x or Axis(by[0], "linear", {"linear": (0, last)}, whole)
     told = [{"name": one["name"], "label": one.get("label", one["name"]), "key": str(one.get("key", one["name"])),
              "series": one["series"],
              "by": [list(map(_short, of)) if isinstance(of, list) else of for of in one.get("by", [1] * len(by))],

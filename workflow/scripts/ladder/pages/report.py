@@ -19,6 +19,7 @@ from ladder.pages.sections import (
     data,
     features,
     fit,
+    labels,
     layers,
     pictures,
     provenance,
@@ -34,6 +35,7 @@ from ladder.store import targets as bounds
 Section = collections.namedtuple("Section", "key anchor name heading variables")
 SECTIONS = [Section(*row) for row in (
     ("result", "result", "Result", "Result", accuracy.result),
+    ("few_labels", "labels", "Few labels", "With few labels", labels.section),
     ("comparisons", "beside", "In comparison", "In comparison", comparisons.section),
     ("targets", "targets", "Targets", "Targets", targets.section),
     ("setup", "run", "The run", "The run", provenance.setup),
@@ -119,6 +121,7 @@ def summary(inputs, version, params=None):
         "svm": _svm(inputs),
         "weights": facts.from_root(final.folder / weights.file_name(facts.network(inputs))),
         "evaluations": comparisons.accuracies(inputs),
+        "few_labels": labels.numbers(inputs),
         "seeds": comparisons.seeds(inputs, settings["seed"]),
         "ablation": comparisons.ablation(inputs, params.get("ablation", ())),
         "test_scores": comparisons.test_scores(inputs),

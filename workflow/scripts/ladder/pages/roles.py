@@ -9,7 +9,7 @@ STAGES = {"data": "data", "normalized": "normalized", "initial": "initial weight
           "initial_random": "initial weights, untrained network", "patches": "fit to patches", "train": "train",
           "train_reference": "train, reference", "evaluate": "evaluate"}
 REPEATED = {"features": "features", "joined": "features joined", "shifted": "features of shifted images", "svm": "svm",
-            "linear": "linear", "ridge": "ridge", "knn": "knn"}
+            "linear": "linear", "ridge": "ridge", "knn": "knn", "labels": "few labels"}
 CONTROLS = {START: "encoder at the start", RANDOM: "untrained network", PIXELS: "raw pixels"}
 TITLES = {
     **STAGES, **REPEATED,

@@ -73,6 +73,8 @@ class Draft:
         if self.run.settings.classify_shifts != "none":
             self._add_shifted(kind)
         self.add(*(Role(classifier, kind) for classifier in ("svm", *self.run.settings.evaluations)))
+        if self.run.label_counts:
+            self.add(Role("labels", kind))
         if self.run.settings.feature_map and not kind:
             self.add(Role("map"))
 
@@ -211,6 +213,10 @@ def _map(draft: Draft, role: Role) -> Parents:
     return {"features": draft.classified(role.kind)}
 
 
+def _labels(draft: Draft, role: Role) -> Parents:
+    return {"features": draft.classified(role.kind), "data": draft.artifacts["data"]}
+
+
 def _report(draft: Draft, role: Role) -> Parents:
     """All of the chain, and what it is compared with."""
     return {**draft.artifacts, **_reference(draft.run), **_scores_of_repeats(draft.run), **_scores_of_ablation(draft.run)}
@@ -249,6 +255,7 @@ STAGES = {stage.name: stage for stage in (
     Stage("linear", "fit_linear", parameters.classifier("seed"), _classifier),
     Stage("ridge", "fit_ridge", parameters.classifier("seed", "array_library"), _classifier),
     Stage("knn", "classify_knn", parameters.classifier("knn_k", "knn_distance", "array_library"), _classifier),
+    Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),
     Stage("map", "map_features", parameters.picked("seed"), _map),
     Stage("report", "make_report", parameters.report, _report, ("report.html", "summary.json"), anywhere=True),
 )}

@@ -25,8 +25,8 @@ from ladder.workflow.settings import Settings
 
 WEIGHT: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER])
 # Keys that change no feature, so that a part that is appended to others would not show them.
-OF_THE_WHOLE = ("svm_kernel", "svm_C", "svm_gamma", "evaluations", "knn_k", "knn_distance", "classify_shifts", "feature_map",
-                "figures", "controls", "seeds", "ablation", "reference_variant", "targets", "svm_backend")
+OF_THE_WHOLE = ("svm_kernel", "svm_C", "svm_gamma", "evaluations", "knn_k", "knn_distance", "label_counts", "classify_shifts",
+                "feature_map", "figures", "controls", "seeds", "ablation", "reference_variant", "targets", "svm_backend")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,13 @@ class Run:
         return checks.training_images(self.settings, self.facts)
 
     @property
+    def label_counts(self) -> list[int]:
+        """Numbers of labels that the images suffice for, ascending; none where labels have made the features."""
+        if self.network.classifies or any(part.run.network.classifies for part in self.parts):
+            return []
+        return sorted(count for count in self.settings.label_counts if self.facts.classes <= count <= self.training_images)
+
+    @property
     def plan(self) -> str:
         """The text that names the network and its batches: see first_use.described."""
         return first_use.described(self.network_params, self.settings.batch_size)
@@ -71,7 +78,7 @@ class Run:
         return {key: getattr(self, key) if key in FIELDS else getattr(self.settings, settings.KEYS[key]) for key in keys}
 
 
-FIELDS = ("features_layer", "file_sha256", "folder_sha256", "multiplier_identity", "test_multiplier_identity")   # of `pick`
+FIELDS = ("features_layer", "file_sha256", "folder_sha256", "label_counts", "multiplier_identity", "test_multiplier_identity")
 
 
 @dataclasses.dataclass(frozen=True)

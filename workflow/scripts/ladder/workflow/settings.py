@@ -415,6 +415,10 @@ class Classifiers(Section):
     kernel, one-versus-rest; 50,000 images take 6 GB and minutes. `knn` is k nearest neighbours. A run with `ridge`
     answers by it instead of the SVM: the accuracy of the pages, predictions and the demo are its own. That is
     fixed, not chosen by the accuracies."""
+    label_counts: Distinct[Annotated[int, Field(ge=2, le=10_000), INTEGER]] = [10, 30, 100, 300, 1000]
+    """Numbers of labels with which the features of an encoder that has seen none are classified too, for the report's
+    curve of accuracy by labels: five draws, balanced over the classes, by kernel ridge regression. Numbers below that
+    of the classes or above that of the training images are left out; [] draws no curve."""
     knn_k: Count = 10
     """Number of neighbours that vote in `knn`."""
     knn_distance: Literal["cosine", "euclidean"] = "cosine"

@@ -25,7 +25,8 @@ KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "
         "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
         "test_accuracy", "accuracy_interval", "controls",
         "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
-        "seconds_compiling", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation",
+        "seconds_compiling", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "few_labels",
+        "seeds", "ablation",
         "test_scores", "program", "reproduce", "targets"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]

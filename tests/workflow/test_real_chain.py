@@ -30,7 +30,7 @@ SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant"
            "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
            "confusion", "reference",
            "layer_movement", "seconds", "seconds_compiling", "images_per_second", "peak_memory_bytes", "svm", "weights",
-           "evaluations", "seeds",
+           "evaluations", "few_labels", "seeds",
            "ablation", "test_scores", "program", "reproduce", "targets"]
 
 

@@ -10,9 +10,8 @@ import dataclasses
 import json
 import pathlib
 
-import train_network
 from ladder import command
-from ladder.training import explain, plan
+from ladder.training import explain, phases, plan
 from ladder.workflow import config as configuration
 from ladder.workflow import runs, stages
 
@@ -31,7 +30,7 @@ def plans_of(run):
     if not train:
         return [plan.inference_plan(run.network, own.variant, own.batch_size, dataset)]
     parts = [dataclasses.replace(part, recompute=own.recompute)
-             for _, part in train_network.phases(run.network, train.spec["params"], own.multiplier)]
+             for _, part in phases.of(run.network, train.spec["params"], own.multiplier)]
     return [plan.training_plan(part, dataset, plan.Length.of(dataset.rows, part.batch_size, part.epochs, part.steps))
             for part in parts]
 

@@ -28,10 +28,10 @@ from ladder.arithmetic import multipliers, randomness
 from ladder.data.normalization import Statistics
 from ladder.machine import compiling
 from ladder.network import networks, weights
-from ladder.network.optimizers import Optimizer, warmup
+from ladder.network.optimizers import warmup
 from ladder.progress import duration, log, size
 from ladder.store import shorter
-from ladder.training import plan, schedules, training
+from ladder.training import phases, schedules, training
 from ladder.training.earlier import Earlier, state
 from ladder.training.held_out import HeldOut
 from ladder.training.inference import Inference
@@ -55,7 +55,7 @@ def make(work, inputs, params, options):
 
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []   # parts: [(history, metrics)]
-    for name, part in phases(network, params, options["multiplier"])[len(parts):]:
+    for name, part in phases.of(network, params, options["multiplier"])[len(parts):]:
         part = dataclasses.replace(part, recompute=options["recompute"] == "True")
         held_out = held_out_images(part, inputs, params, *common) if "patience" in params else None
         checkpoint = work.folder / f"checkpoint{name}.safetensors"
@@ -91,30 +91,6 @@ def held_out_images(settings, inputs, params, *common):
     """The HeldOut of a training; common: statistics, threads and data_residency."""
     labels = np.asarray(inputs["data"].array("test_labels.npy")) if settings.network.classifies else None
     return HeldOut(settings, inputs["normalized"].array("test.npy"), *common, labels, params["patience"])
-
-
-def phases(network, params, multiplier):
-    """(name, plan.Settings) of each part of the training: only the decoder of a fitted encoder, then all layers."""
-    whole = settings(network, params, multiplier)
-    if params["training"] == "gradient":
-        return [("", whole)]
-    decoder = dataclasses.replace(whole, epochs=params["decoder_epochs"], steps=None, frozen=network.encoder)
-    return [("_decoder", decoder)] + ([("", whole)] if params["training"] == "patches_then_gradient" else [])
-
-
-def settings(network, params, multiplier):
-    schedule = {"schedule": params["schedule"], "warmup_steps": params["warmup_steps"]}
-    if params["schedule"] == "step":
-        schedule |= {"step_epochs": params["schedule_step_epochs"], "step_factor": params["schedule_step_factor"]}
-    return plan.Settings(
-        network=network,
-        optimizer=Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
-        schedule=schedule,
-        augmentation=plan.Augmentation(**{name: params[f"augment_{name}"] for name in ("flip", "crop", "rotate", "colour")}),
-        multipliers=multipliers.from_params(params, multiplier),
-        frozen=network.encoder if params.get("freeze_encoder") else (),
-        **{key: params[key] for key in ("variant", "batch_size", "learning_rate", "seed")},
-        **{key: params[key] for key in ("epochs", "steps", "gradient_scale", "loss_scale") if key in params})
 
 
 def begin(run, work, checkpoint, earlier):

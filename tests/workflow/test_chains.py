@@ -35,6 +35,23 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
     assert planned.changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
 
 
+def test_features_that_saw_no_labels_are_measured_with_few_of_them_beside_the_controls():
+    chain = planned.chain(label_counts=[300, 10, 1434, 9], features_concatenate=[{"seed": 5}])
+    roles = [role for role in chain if chain[role].stage == "labels"]
+    assert roles == ["labels", "labels_random", "labels_pixels"]
+    assert chain["labels"].spec["params"] == {"label_counts": [10, 300], "seed": 1}, "of 1,433 digits in 10 classes"
+    assert [chain[role].parents["features"] for role in roles] == [chain["joined"], chain["joined_random"],
+                                                                   chain["features_pixels"]]
+    assert set(roles) < chain["report"].parents.keys() and planned.changed({}, label_counts=[10]) == {*roles, "report"}
+
+
+@pytest.mark.parametrize("keys", [{"label_counts": [9]}, {"network": "lenet_5", "features_layer": "fc1"}, HEADED,
+                                  {"features_concatenate": [{"network": "lenet_5", "features_layer": "fc1"}]}],
+                         ids=["too few", "a network that classifies", "a head", "a part that labels trained"])
+def test_without_a_number_that_suffices_or_where_labels_trained_there_is_no_curve(keys):
+    assert "labels" not in planned.chain({"label_counts": [10]} | keys)
+
+
 def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once():
     alone = planned.versions()
     both = planned.versions(features_concatenate=[{"features_layer": "enc1_pool", "weight": 0.5}])

@@ -2,8 +2,8 @@
 
 params: label_counts (numbers of labels, ascending, balanced over the classes), seed (of the rows that are drawn).
 inputs: features, with their odd part if they have one, and data (for the labels).
-Writes no file. The metrics are: counts, and scores, for each count a list with the Score of each draw
-(classifiers/few_labels.py) as {"accuracy", "width", "strength"}.
+Writes no file but a line in the record of scores. The metrics are: counts, and scores, for each count a list with the Score of
+each draw (classifiers/few_labels.py) as {"accuracy", "width", "strength"}.
 """
 
 import time
@@ -12,6 +12,7 @@ import numpy as np
 
 from ladder.classifiers import few_labels, metrics, scoring
 from ladder.progress import duration, log
+from ladder.store import scores
 from ladder.workflow import stage_script
 
 
@@ -19,10 +20,11 @@ def make(work, inputs, params):
     started = time.perf_counter()
     train, labels, test, odd = scoring.load_with_odd_part(inputs)
     expected, counts = np.asarray(inputs["data"].array("test_labels.npy")), params["label_counts"]
-    scores = few_labels.curve((train, labels), (test, expected), counts, params["seed"], work.threads, odd)
-    by_count = [[score for score in scores if score.labels == count] for count in counts]
+    measured = few_labels.curve((train, labels), (test, expected), counts, params["seed"], work.threads, odd)
+    by_count = [[score for score in measured if score.labels == count] for count in counts]
     work.metrics = {"counts": counts, "scores": [[{"accuracy": score.accuracy, "width": score.width, "strength": score.strength}
                                                   for score in draws] for draws in by_count]}
+    scores.record(work, inputs)
     means = ", ".join(f"{100 * np.mean([score.accuracy for score in draws]):.1f} % with {count}"
                       for count, draws in zip(counts, by_count, strict=True))
     log.info("few labels: %s accuracy %s; in %s", metrics.scored_on(inputs["data"].manifest["spec"]["params"]), means,

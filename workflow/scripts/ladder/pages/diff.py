@@ -17,7 +17,7 @@ NEAREST = 3       # existing versions named if the one asked for does not exist
 MISSING = "–"
 TITLES = {"report": "Two reports", "train": "Two trainings"}
 # Metrics that are shown elsewhere, or are not numbers.
-ELSEWHERE = {"seconds_by_operation", "memory", "recompute", "network", "kernels", "confusion", "classes",
+ELSEWHERE = {"seconds_by_operation", "memory", "recompute", "network", "kernels", "confusion", "classes", "scores",
              "seconds_from_samples"}
 REPEAT = re.compile(r"_(seed|ablation)(\d+)$")   # the end of the name of a report's parent
 SHARES = ("accuracy", "per_class", "layer_movement")   # metrics written in percent

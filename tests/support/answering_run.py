@@ -21,7 +21,7 @@ JUDGES = {"svm": (fit_svm.make, {"backend": "sklearn", "kernel": "rbf", "C": 10,
 
 def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,
          side=32, judge="svm", shifted=None, **features):
-    """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
+    """{role: artifacts.Artifact} of chains.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
     features_layer: for features if the network classifies; joined: a layer whose features are appended, times 0.5; side: of
     an autoencoder's images; judge: the classifier of its features, svm or ridge; shifted: classify_shifts, None for none;

@@ -12,8 +12,8 @@ import pathlib
 
 from ladder import command
 from ladder.training import explain, phases, plan
+from ladder.workflow import chains, runs
 from ladder.workflow import config as configuration
-from ladder.workflow import runs, stages
 
 
 def main():
@@ -25,7 +25,7 @@ def main():
 
 def plans_of(run):
     """The Plan of each part of a run's training, in order; without a training that of a forward pass."""
-    own, train = run.settings, stages.chain(run).get("train")
+    own, train = run.settings, chains.chain(run).get("train")
     dataset = plan.Dataset(run.training_images, "float32" if own.normalization == "zca" else "uint8")
     if not train:
         return [plan.inference_plan(run.network, own.variant, own.batch_size, dataset)]

@@ -8,7 +8,7 @@ and in the same way train_odd.npy and test_odd.npy of the parts that have an odd
 import numpy as np
 
 from ladder import progress
-from ladder.features import features
+from ladder.features import mirrored
 from ladder.progress import log
 from ladder.workflow import stage_script
 
@@ -23,7 +23,7 @@ def make(work, inputs, params):
     for name in ("train", "test"):
         join(work, f"{name}.npy", [part.array(f"{name}.npy") for part in parts], params["weights"])
         if odd:
-            join(work, f"{name}_odd.npy", [features.odd_part(part, name) for part in parts], params["weights"])
+            join(work, f"{name}_odd.npy", [mirrored.odd_part(part, name) for part in parts], params["weights"])
     work.metrics = {"dimensions": sum(widths), "parts": widths, **({"odd_dimensions": odd} if odd else {})}
 
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from ladder.classifiers import metrics
-from ladder.features import features
+from ladder.features import mirrored
 from ladder.progress import duration, log
 from ladder.store import scores
 
@@ -19,10 +19,10 @@ def load(inputs):
 def load_with_odd_part(inputs):
     """As `load`, with the columns of the features' odd part appended where they have one, and the number of these columns."""
     train, labels, test = load(inputs)
-    odd = [features.odd_part(inputs["features"], name) for name in ("train", "test")]
-    columns = odd[0].shape[1]
+    parts = [mirrored.odd_part(inputs["features"], name) for name in ("train", "test")]
+    columns = parts[0].shape[1]
     if columns:   # without one, the rows stay memory-mapped
-        train, test = (np.concatenate(parts, axis=1) for parts in zip((train, test), odd, strict=True))
+        train, test = (np.concatenate(both, axis=1) for both in zip((train, test), parts, strict=True))
     return train, labels, test, columns
 
 

@@ -9,7 +9,7 @@ from ladder.arithmetic import arrays
 from ladder.classifiers import kernel_functions, metrics, ridge, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
-from ladder.features import features, shifts
+from ladder.features import features, mirrored, shifts
 from ladder.network import networks
 from ladder.progress import log
 from ladder.rungs import variants
@@ -107,7 +107,7 @@ class Predictor:
         self._whole = self._model(self._tested, self._trained, self._statistics) if self.network.trains else None
         if "features" in inputs:
             judged = inputs.get("joined", inputs["features"])
-            self._encode, training, odd = self._encoder(judged), judged.array("train.npy"), features.odd_part(judged, "train")
+            self._encode, training, odd = self._encoder(judged), judged.array("train.npy"), mirrored.odd_part(judged, "train")
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = self.network.features, inputs["data"].array("train_images.npy")[:COMPARED]

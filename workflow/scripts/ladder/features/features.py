@@ -149,13 +149,6 @@ def prepare(encoder, images, recipe, library=ON_CPU):
             next(blocks(encoder, images[start:start + BATCH], recipe, library))
 
 
-def odd_part(artifact, name):
-    """The odd part, float32 (N, D) memory-mapped, of `train` or `test` of a features or joined artifact; (N, 0) without one."""
-    if artifact.metrics.get("odd_dimensions"):
-        return artifact.array(f"{name}_odd.npy")
-    return artifact.array(f"{name}.npy")[:, :0]
-
-
 def _put(outs, block, rows):
     for out, part in zip(outs, np.split(rows, len(outs), axis=1), strict=True):
         out[block] = part

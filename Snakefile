@@ -16,6 +16,10 @@ HOME = str(workflow.current_basedir)
 sys.path.insert(0, f"{HOME}/workflow/scripts")
 
 
+# Where `--sdm apptainer` runs every stage: the image of `make container`, in this file (docs/cluster.md, "Containers").
+container: "kernel-ladder.sif"
+
+
 include: "workflow/rules/common.smk"
 
 

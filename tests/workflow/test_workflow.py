@@ -1269,6 +1269,29 @@ esac
 """
 
 
+# Runs the command that it is given, and notes the image.
+APPTAINER = """#!{python}
+import os, sys
+if sys.argv[1:] == ["--version"]:
+    print("apptainer version 1.3.4")
+else:
+    *_, image, shell, option, command = sys.argv
+    print(image, file=open("{note}", "a"))
+    os.execvp(shell, [shell, option, command])
+"""
+
+
+def test_with_sdm_apptainer_every_stage_runs_in_the_image_that_the_folder_has(fresh, tmp_path):
+    (tmp_path / "bin").mkdir()
+    program, note = tmp_path / "bin/apptainer", tmp_path / "note.txt"
+    program.write_text(APPTAINER.format(python=sys.executable, note=note))
+    program.chmod(0o755)
+    fresh.snakemake("--sdm", "apptainer", PATH=f"{program.parent}:{os.environ['PATH']}")
+    assert fresh.status == 0 and fresh.ran() == ALL
+    assert note.read_text().split() == ["kernel-ladder.sif"] * (len(ALL) + 1)   # and the copy of the report
+    assert fresh.page()["batch_size"] == 64
+
+
 def test_with_sdm_conda_stages_run_in_the_environment_that_snakemake_makes(fresh, tmp_path):
     conda, note = tmp_path / "conda", tmp_path / "note.txt"
     (conda / "bin").mkdir(parents=True)

@@ -23,7 +23,7 @@ from ladder.sources import ROOT
 from ladder.store import artifacts
 
 TINY = ["--config", "dataset=digits", "network=autoencoder", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16",
-        "threads=2"]
+        "threads=2", "label_counts=[]"]
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
            "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
            "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
@@ -87,6 +87,10 @@ def test_in_the_first_report_training_beats_the_untrained_encoder_and_raw_pixels
     assert [one["control"] for one in summary["controls"]] == ["svm_random", "svm_pixels"]
     assert all(one["difference_interval"][0] > 0 for one in summary["controls"])
     assert summary["verdict"].endswith("; training helped.") and summary["test_accuracy"] > 0.96
+    few = {name: curve["mean"] for name, curve in summary["few_labels"]["curves"].items()}
+    assert summary["few_labels"]["counts"] == [10, 30, 100, 300, 1000]
+    assert few["run"][-1] > few["untrained"][-1] > few["pixels"][-1] > 0.9
+    assert "labels the features are as good as raw pixels with about" in (tmp_path / "results/report.html").read_text()
 
 
 def test_training_killed_after_an_epoch_gives_the_bytes_of_an_uninterrupted_run(done, tmp_path):

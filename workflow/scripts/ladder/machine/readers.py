@@ -40,10 +40,11 @@ def watch():
 
 def _flush():
     """What nobody can read any more is lost; without this Python ends with status 120, although all work was done."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for descriptor, stream in zip(OUTPUTS, (sys.stdout, sys.stderr), strict=True):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _is_pipe(descriptor):

@@ -40,7 +40,7 @@ class Axis:
 
     def place(self, value):
         """Where a value lies: 0 at the beginning, 1 at the end."""
-        low, high, at = (SCALES[self.kind](one, self.least) for one in (*self.ranges[self.kind], value))
+        low, high, at = (SCALES[self.kind](number, self.least) for number in (*self.ranges[self.kind], value))
         return (at - low) / (high - low)
 
 
@@ -68,8 +68,8 @@ def log_ticks(low, high):
 
 def log_or_even_ticks(low, high, count=8):
     """Ticks of a logarithmic axis; evenly spaced ones where fewer than three round values lie on it."""
-    found = log_ticks(low, high)
-    return found if len(found) > 2 else ticks(low, high, count)
+    logarithmic = log_ticks(low, high)
+    return logarithmic if len(logarithmic) > 2 else ticks(low, high, count)
 
 
 # Axes.
@@ -121,16 +121,16 @@ def lines(title, series, y, by=("step",), x=None):
     factor of the step, such as epochs per step, or the values at the points; label: its direct label; series: 1 to COLOURED,
     "rest" for grey or "level" for a reference line; y: Axis. Returns {"data", "still"}, for charts.js and for the SVG.
     """
-    last = max((step for one in series for step, _ in one["points"]), default=1)
+    last = max((step for curve in series for step, _ in curve["points"]), default=1)
     whole = [(value, text) for value, text in ticks(0, last) if value == round(value)]
     x = x or Axis(by[0], "linear", {"linear": (0, last)}, whole)
-    told = [{"name": one["name"], "label": one.get("label", one["name"]), "key": str(one.get("key", one["name"])),
-             "series": one["series"],
-             "by": [list(map(_short, of)) if isinstance(of, list) else of for of in one.get("by", [1] * len(by))],
-             "x": [_short(step) for step, _ in one["points"]], "y": [_short(value) for _, value in one["points"]]}
-            for one in series]
-    data = {"title": title, "drawn": "lines", "x": _told(x), "by": list(by), "y": _told(y), "series": told}
-    return {"data": data, "still": _still(title, x, y, told, "lines")}
+    curves = [{"name": curve["name"], "label": curve.get("label", curve["name"]), "key": str(curve.get("key", curve["name"])),
+               "series": curve["series"], "by": [list(map(_short, factor)) if isinstance(factor, list) else factor
+                                                 for factor in curve.get("by", [1] * len(by))],
+               "x": [_short(step) for step, _ in curve["points"]], "y": [_short(value) for _, value in curve["points"]]}
+              for curve in series]
+    data = {"title": title, "drawn": "lines", "x": _told(x), "by": list(by), "y": _told(y), "series": curves}
+    return {"data": data, "still": _still(title, x, y, curves, "lines")}
 
 
 def scatter(title, series, x, y, names=(), square=False):
@@ -139,13 +139,13 @@ def scatter(title, series, x, y, names=(), square=False):
     series: [{"name", "key", "series", "points": [{"x", "y", "text", "run", "look"}]}]; run: of a page that lists runs; look: ""
     for a filled mark, "ring", "best" or "failed"; names: [{"name", "x", "y"}] written into the plot. Returns {"data", "still"}.
     """
-    told = [{"name": one["name"], "key": str(one["key"]), "series": one["series"],
-             "x": [_short(point["x"]) for point in one["points"]], "y": [_short(point["y"]) for point in one["points"]],
-             **{part: [point.get(part, "") for point in one["points"]] for part in ("text", "look", "run")
-                if any(point.get(part) for point in one["points"])}} for one in series]
-    data = {"title": title, "drawn": "points", "x": _told(x), "by": [x.label], "y": _told(y), "series": told,
+    groups = [{"name": group["name"], "key": str(group["key"]), "series": group["series"],
+               "x": [_short(point["x"]) for point in group["points"]], "y": [_short(point["y"]) for point in group["points"]],
+               **{part: [point.get(part, "") for point in group["points"]] for part in ("text", "look", "run")
+                  if any(point.get(part) for point in group["points"])}} for group in series]
+    data = {"title": title, "drawn": "points", "x": _told(x), "by": [x.label], "y": _told(y), "series": groups,
             "names": list(names), "square": square}
-    return {"data": data, "still": _still(title, x, y, told, "points", names, square)}
+    return {"data": data, "still": _still(title, x, y, groups, "points", names, square)}
 
 
 def _short(value):
@@ -161,11 +161,11 @@ def _told(axis):
 
 def _still(title, x, y, series, drawn, names=(), square=False):
     """The chart's places in an SVG of {"width", "height"}: ticks, curves, marks, and labels that do not overlap."""
-    labelled = [one for one in series if drawn == "lines" and one["series"] != "rest" and one["x"]]
+    labelled = [curve for curve in series if drawn == "lines" and curve["series"] != "rest" and curve["x"]]
     width, height = (SQUARE, SQUARE) if square else (WIDTH, HEIGHT)
     left = 0 if square else 14 + CHARACTER * max(len(text) for _, text in y.ticks)
     last = max((len(text) for _, text in x.ticks[-1:]), default=0)   # half of it lies right of its tick
-    right = width - (12 + CHARACTER * max(len(one["label"]) for one in labelled) if labelled else max(6, CHARACTER * last / 2))
+    right = width - max([12 + CHARACTER * len(curve["label"]) for curve in labelled] or [6, CHARACTER * last / 2])
     top, bottom = (0, height) if square else (TOP, height - BOTTOM)
 
     def at_x(value):
@@ -174,17 +174,17 @@ def _still(title, x, y, series, drawn, names=(), square=False):
     def at_y(value):
         return round(bottom - y.place(value) * (bottom - top), 2)
 
-    marks = [{**one, "at": [(at_x(a), at_y(b)) for a, b in zip(one["x"], one["y"], strict=True)]} for one in series]
-    ends = spread([at_y(one["y"][-1]) for one in labelled], LINE, top + 4, bottom)
+    marks = [{**group, "at": [(at_x(a), at_y(b)) for a, b in zip(group["x"], group["y"], strict=True)]} for group in series]
+    ends = spread([at_y(curve["y"][-1]) for curve in labelled], LINE, top + 4, bottom)
     return {
         "title": title, "width": width, "height": height, "left": round(left, 2), "right": round(right, 2), "top": top,
         "bottom": bottom, "square": square, "drawn": drawn, "x_label": x.label, "y_label": y.label,
         "x_ticks": [{"at": at_x(value), "text": text} for value, text in x.ticks],
         "y_ticks": [{"at": at_y(value), "text": text} for value, text in y.ticks],
-        "series": [{**one, "path": "M" + "L".join(f"{a:g} {b:g}" for a, b in one["at"])} for one in marks if one["at"]],
-        "labels": [{"text": one["label"], "series": one["series"], "y": end, "from": at_y(one["y"][-1])}
-                   for one, end in zip(labelled, ends, strict=True)],
-        "names": apart([(at_x(one["x"]), at_y(one["y"]), one["name"]) for one in names], (0, 0, width, height)),
+        "series": [{**group, "path": "M" + "L".join(f"{a:g} {b:g}" for a, b in group["at"])} for group in marks if group["at"]],
+        "labels": [{"text": curve["label"], "series": curve["series"], "y": end, "from": at_y(curve["y"][-1])}
+                   for curve, end in zip(labelled, ends, strict=True)],
+        "names": apart([(at_x(name["x"]), at_y(name["y"]), name["name"]) for name in names], (0, 0, width, height)),
     }
 
 
@@ -212,7 +212,7 @@ def apart(names, within):
     names: [(x, y, text)], the middle of each; within: (left, top, right, bottom); of: the place it was meant for.
     """
     left, top, right, bottom = within
-    taken, found = [], []
+    taken, placed = [], []
     for x, y, text in names:
         wide, high = CHARACTER * len(text) / 2 + 5, LINE / 2 + 1
         moves = sorted(((dx * wide, dy * high) for dx in range(-4, 5) for dy in range(-16, 17)),
@@ -222,5 +222,5 @@ def apart(names, within):
         free = next((place for place in places if all(abs(place[0] - a) >= wide + b or abs(place[1] - c) >= high + d
                                                       for a, b, c, d in taken)), places[0])
         taken.append((free[0], wide, free[1], high))
-        found.append({"text": text, "x": round(free[0], 1), "y": round(free[1], 1), "wide": round(2 * wide, 1), "of": [x, y]})
-    return found
+        placed.append({"text": text, "x": round(free[0], 1), "y": round(free[1], 1), "wide": round(2 * wide, 1), "of": [x, y]})
+    return placed

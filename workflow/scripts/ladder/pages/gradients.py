@@ -13,14 +13,14 @@ def page(summary):
 
 def context(summary):
     """All variables of the template."""
-    tensors = {one["tensor"]: one for one in summary["tensors"]}
+    tensors = {row["tensor"]: row for row in summary["tensors"]}
     return {
         "summary": summary, "title": templates.network_title(summary["network"]), "verdict": verdict(summary),
         "precision": PRECISIONS[summary["precision"]], "tolerance": f"{summary['tolerance']:.0e}",
-        "largest": _digits(max((one["deviation"] for one in summary["tensors"]), default=0)),
+        "largest": _digits(max((row["deviation"] for row in summary["tensors"]), default=0)),
         "layers": [_layer(row, tensors) for row in summary["layers"]],
-        "tensors": [{**one, **{key: _digits(one[key]) for key in ("norm", "deviation")},
-                     **{key: f"{one[key]:.7g}" for key in ("difference", "product")}} for one in summary["tensors"]],
+        "tensors": [{**row, **{key: _digits(row[key]) for key in ("norm", "deviation")},
+                     **{key: f"{row[key]:.7g}" for key in ("difference", "product")}} for row in summary["tensors"]],
     }
 
 
@@ -29,7 +29,7 @@ def verdict(summary):
     count = sum(row["passed"] is not None for row in summary["layers"])
     if summary["passed"]:
         return f"The backward pass of all {count} trained layers agrees with finite differences."
-    wrong, where = [one["tensor"] for one in summary["tensors"] if not one["passed"]], gradients.suspects(summary)
+    wrong, where = [row["tensor"] for row in summary["tensors"] if not row["passed"]], gradients.suspects(summary)
     return (f"The backward pass is wrong: the gradient of {templates.listed(wrong[-3:])}"
             f"{f' and {len(wrong) - 3} more tensors' if len(wrong) > 3 else ''} deviates from finite differences. The fault is "
             f"in the layer {' or '.join(where)}.")
@@ -38,7 +38,7 @@ def verdict(summary):
 def _layer(row, tensors):
     """A layer's deviation is the largest of the tensors that show it."""
     shown = [tensors[name] for name in row["own"] + row["through"] if name in tensors]
-    largest = max((one["deviation"] for one in shown), default=None)
+    largest = max((row["deviation"] for row in shown), default=None)
     return {**row, "deviation": "" if largest is None else _digits(largest), "seen": shown[0]["layer"] if shown else ""}
 
 

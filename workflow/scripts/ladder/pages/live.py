@@ -27,20 +27,20 @@ def page():
 
 
 def state(results, logs):
-    """The latest training, JSON-able; None if there is none. A loss that is not finite is None, and in an epoch its name.
+    """The latest training, JSON-able; None if there is none. A loss that is not finite is None, in an epoch "nan" or "inf".
 
     {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "held_out_loss", "held_out_accuracy", "speed"}], "steps":
     [step], "losses": means up to it, "accuracies": likewise or None, "held_out": {"steps", "losses"}, "chart": HTML of
     both curves, "last": line of the log}; results, logs: the folders.
     """
-    found = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    log_files = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
+    if not log_files:
         return None
-    version, text = found[-1].stem, found[-1].read_text("utf-8", errors="replace")
+    version, text = log_files[-1].stem, log_files[-1].read_text("utf-8", errors="replace")
     folder = pathlib.Path(results, "train", version)
-    epochs = [{"epoch": int(epoch), "of": int(of), "loss": _loss(loss), "speed": speed, "accuracy": _share(accuracy),
+    epochs = [{"epoch": int(epoch), "of": int(total), "loss": _loss(loss), "speed": speed, "accuracy": _share(accuracy),
                "held_out_loss": _loss(held_out) if held_out else None, "held_out_accuracy": _share(share)}
-              for epoch, of, loss, accuracy, held_out, share, speed in EPOCH.findall(text)]
+              for epoch, total, loss, accuracy, held_out, share, speed in EPOCH.findall(text)]
     steps, losses, hits, held_out = _history(folder) or _monitored(text)
     return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps,
             "losses": _finite(losses), "accuracies": hits, "held_out": {**held_out, "losses": _finite(held_out["losses"])},
@@ -52,11 +52,11 @@ def _chart(steps, losses, held_out):
     curves = {"training": (steps, losses), "hold-out": (held_out["steps"], held_out["losses"])}
     points = {name: [(step, loss) for step, loss in zip(*curve, strict=True) if math.isfinite(loss)]
               for name, curve in curves.items()}
-    series = [{"name": name, "label": f"{name} {some[-1][1]:.4g}", "series": number, "points": some}
-              for number, (name, some) in enumerate(points.items(), 1) if some]
+    series = [{"name": name, "label": f"{name} {pairs[-1][1]:.4g}", "series": number, "points": pairs}
+              for number, (name, pairs) in enumerate(points.items(), 1) if pairs]
     if not series:
         return ""
-    y = charts.loss_axis([loss for some in points.values() for _, loss in some], "Loss")
+    y = charts.loss_axis([loss for pairs in points.values() for _, loss in pairs], "Loss")
     return templates.render("live_chart.html", {"chart": charts.lines("Training loss", series, y), "held_out": len(series) > 1})
 
 

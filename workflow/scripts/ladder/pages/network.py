@@ -84,9 +84,9 @@ def layer_rows(network, step):
 
 def described(layer):
     """The layer's attributes in words: '5 × 5, 16 filters, stride 2, padding 1'."""
-    words, of = KINDS[layer.kind].words(layer.attributes), layer.attributes
-    usual = {"stride": of.get("window", 1), "padding": 0}
-    return words + "".join(f", {name} {of[name]}" for name, value in usual.items() if of.get(name, value) != value)
+    attributes = layer.attributes
+    words, usual = KINDS[layer.kind].words(attributes), {"stride": attributes.get("window", 1), "padding": 0}
+    return words + "".join(f", {name} {attributes[name]}" for name in usual if attributes.get(name, usual[name]) != usual[name])
 
 
 def _size(weight):
@@ -109,12 +109,12 @@ def drawings(rows, every):
     """
     named = {row["name"]: row for row in rows}
     blocks = [[named[name] for name in names] for _, names in templates.in_blocks(named)]
-    found = []
+    drawn = []
     for _, alike in itertools.groupby(blocks, _signature):
         alike = list(alike)
         first, last = (templates.in_blocks([block[0]["name"]])[0][0] for block in (alike[0], alike[-1]))
-        found.append({"title": templates.span([first, last]), "times": len(alike), **drawing(alike[0], every)})
-    return found
+        drawn.append({"title": templates.span([first, last]), "times": len(alike), **drawing(alike[0], every)})
+    return drawn
 
 
 def _signature(block):

@@ -5,16 +5,16 @@ from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
 
-def page(summary, made, predictions=()):
-    """The page of `summary` as one HTML text; made: its time stamp, as in a manifest; predictions: see rungs/counted.py."""
-    return templates.render("parity.html", context(summary, made, dict(predictions)))
+def page(summary, timestamp, predictions=()):
+    """The page of `summary` as one HTML text; timestamp: as in a manifest; predictions: see rungs/counted.py."""
+    return templates.render("parity.html", context(summary, timestamp, dict(predictions)))
 
 
-def context(summary, made, predictions):
+def context(summary, timestamp, predictions):
     """All variables of the template."""
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
     return {
-        "summary": summary, "made": made, "ran": ran,
+        "summary": summary, "made": timestamp, "ran": ran,
         "faults": {rung["variant"]: rung["fault"] for rung in summary["rungs"] if "fault" in rung},
         "failed": [rung["variant"] for rung in ran if not rung["passed"]],
         "devices": sorted({rung["device"] for rung in ran}),
@@ -35,18 +35,18 @@ def _elsewhere(unavailable):
 
     A variant without a reason could run here and was not asked for.
     """
-    found = {}
+    by_reason = {}
     for variant, reason in unavailable.items():
         if reason:
-            found.setdefault(reason.removeprefix(f"variant {variant} "), []).append(variant)
-    return found
+            by_reason.setdefault(reason.removeprefix(f"variant {variant} "), []).append(variant)
+    return by_reason
 
 
 def _check_row(rung, first):
-    """limit: the tolerance where it is another one than the table's head has."""
-    cells = [{"text": f"{one['largest']:.1e}", "share": one["largest"] / one["tolerance"], "tensor": one["tensor"],
-              "limit": f"at most {one['tolerance']:.0e}" if one["tolerance"] != first["parity"][name]["tolerance"] else ""}
-             for name, one in rung["parity"].items()]
+    """limit: the tolerance, where it is not the one in the table's head."""
+    cells = [{"text": f"{check['largest']:.1e}", "share": check["largest"] / check["tolerance"], "tensor": check["tensor"],
+              "limit": f"at most {check['tolerance']:.0e}" if check["tolerance"] != first["parity"][name]["tolerance"] else ""}
+             for name, check in rung["parity"].items()]
     return {"variant": rung["variant"], "reference": rung["variant"] == REFERENCE, "cells": cells,
             "same_bytes": rung["same_bytes"], "passed": rung["passed"]}
 
@@ -94,10 +94,10 @@ def _kernel_table(ran):
 
     of: the rung of its kernels if it is not the column's rung.
     """
-    columns = [{one["layers"][0]: {"operation": one["operation"], "rows": len(one["layers"]),
-                                   "of": one["rung"] if one["rung"] != rung["variant"] else ""} for one in rung["kernels"]}
-               for rung in ran]
-    layers = [layer for one in ran[0]["kernels"] for layer in one["layers"]] if ran else []
+    columns = [{group["layers"][0]: {"operation": group["operation"], "rows": len(group["layers"]),
+                                     "of": group["rung"] if group["rung"] != rung["variant"] else ""}
+                for group in rung["kernels"]} for rung in ran]
+    layers = [layer for group in ran[0]["kernels"] for layer in group["layers"]] if ran else []
     return [{"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers]
 
 

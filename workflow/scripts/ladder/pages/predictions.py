@@ -31,24 +31,24 @@ def answers(predictor, taken):
     if not taken:
         return []
     images = np.stack([picture.pixels for picture in taken])
-    found, maps = predictor.answer(images), predictor.first_maps(images)
+    answer, maps = predictor.answer(images), predictor.first_maps(images)
     labels, names = predictor.inputs["data"].array("train_labels.npy"), predictor.classes
     return [{
-        "file": picture.name, "class": names[found.classes[at]], "score": float(found.scores[at][found.classes[at]]),
-        "scores": dict(zip(names, found.scores[at].tolist(), strict=True)),
-        "margins": None if found.margins is None else _margins(names, found.margins[at]),
+        "file": picture.name, "class": names[answer.classes[at]], "score": float(answer.scores[at][answer.classes[at]]),
+        "scores": dict(zip(names, answer.scores[at].tolist(), strict=True)),
+        "margins": None if answer.margins is None else _margins(names, answer.margins[at]),
         "nearest": [{"row": int(row), "class": names[labels[row]], "distance": float(distance)}
-                    for row, distance in zip(found.nearest[at], found.distances[at], strict=True)],
+                    for row, distance in zip(answer.nearest[at], answer.distances[at], strict=True)],
         "done": list(picture.remarks), "_picture": picture,
-        "_rebuilt": None if found.rebuilt is None else found.rebuilt[at],
+        "_rebuilt": None if answer.rebuilt is None else answer.rebuilt[at],
         "_layer": maps and maps[0], "_maps": maps and maps[1][at],
     } for at, picture in enumerate(taken)]
 
 
 def _margins(names, values):
     """Class -> margin of the answer against it, the closest class first."""
-    found = {name: float(value) for name, value in zip(names, values, strict=True) if not np.isnan(value)}
-    return dict(sorted(found.items(), key=lambda item: item[1]))
+    margins = {name: float(value) for name, value in zip(names, values, strict=True) if not np.isnan(value)}
+    return dict(sorted(margins.items(), key=lambda item: item[1]))
 
 
 # For programs.
@@ -87,15 +87,15 @@ def csv_text(predictor, answered, skipped):
 
 def page(predictor, answered, skipped, left_out):
     """The page as one HTML text; left_out: names of files in the folders that do not look like pictures."""
-    folder = _common_folder([one["file"] for one in answered] + [one.name for one in skipped] + left_out)
+    folder = _common_folder([answer["file"] for answer in answered] + [file.name for file in skipped] + left_out)
 
     def below(name):
         return os.path.relpath(name, folder) if folder else name
 
     return templates.render("predictions.html", {
         **context(predictor), "up": "", "folder": folder,
-        "answers": [shown(predictor, one, below(one["file"])) for one in answered],
-        "skipped": [Skipped(below(one.name), one.reason) for one in skipped], "left_out": [below(name) for name in left_out]})
+        "answers": [shown(predictor, answer, below(answer["file"])) for answer in answered],
+        "skipped": [Skipped(below(file.name), file.reason) for file in skipped], "left_out": list(map(below, left_out))})
 
 
 def _common_folder(names):
@@ -148,7 +148,7 @@ def shown(predictor, answer, name):
         "rebuilt": None if answer["_rebuilt"] is None else figures.png_uri(answer["_rebuilt"]),
         "off": None if answer["_rebuilt"] is None else _off(answer["_rebuilt"], picture.pixels),
         "size": " × ".join(map(str, picture.pixels.shape[1::-1])),
-        "neighbours": [{**one, "image": figures.png_uri(images[one["row"]])} for one in answer["nearest"]],
+        "neighbours": [{**neighbour, "image": figures.png_uri(images[neighbour["row"]])} for neighbour in answer["nearest"]],
     }
 
 

@@ -20,30 +20,31 @@ EXTRA = ("linear", "ridge", "knn")
 def settings(inputs, params):
     """Configuration key -> value: everything that the run depends on and config.yaml may say; params: of the report."""
     report = {"spec": {"params": params}}
-    found = lineage.settings({"report": report, **{role: one.manifest for role, one in inputs.items()}})
+    config = lineage.settings({"report": report, **{role: artifact.manifest for role, artifact in inputs.items()}})
     for key in unwritten(inputs):
-        found.pop(key, None)
+        config.pop(key, None)
     if "table" in params:
-        found["network"] = params["network"]
+        config["network"] = params["network"]
     if "train" not in inputs:
-        found["training"] = "patches" if "patches" in inputs else "gradient"
+        config["training"] = "patches" if "patches" in inputs else "gradient"
     elif "patches" not in inputs:
-        found.setdefault("training", "gradient")
-    if "epochs" in found:
-        found["steps"] = "none"
+        config.setdefault("training", "gradient")
+    if "epochs" in config:
+        config["steps"] = "none"
     if "features" in inputs:
-        found = {**OFF, **found}
-    found["controls"] = [kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)]
-    found["evaluations"] = [name for name in EXTRA if name in inputs]
-    found["feature_map"] = "map" in inputs
+        config = {**OFF, **config}
+    config["controls"] = [kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)]
+    config["evaluations"] = [name for name in EXTRA if name in inputs]
+    config["feature_map"] = "map" in inputs
     if "train_reference" in inputs:
-        found["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"]["variant"]
-    return dict(sorted(found.items())) | {key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)}
+        config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"]["variant"]
+    of_page = {key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)}
+    return dict(sorted(config.items())) | of_page
 
 
 def unwritten(inputs):
     """The settings that the run has and its artifacts do not keep in the form of config.yaml."""
-    specs = [one.manifest["spec"]["params"] for one in inputs.values()]
+    specs = [artifact.manifest["spec"]["params"] for artifact in inputs.values()]
     present = {"features_concatenate": "joined" in inputs, "multiplier": any("multiplier" in params for params in specs),
                "folder": any("folder_sha256" in params for params in specs),
                "initial_weights": any("file_sha256" in params for params in specs)}
@@ -68,9 +69,9 @@ def stages(inputs):
     """
     seen = {}
     for role in roles.in_order(inputs):
-        one = inputs[role]
-        seen.setdefault(one.version, {"stage": roles.title(role), "version": one.version,
-                                      "from": list(one.manifest["spec"]["parents"].values())})
+        artifact = inputs[role]
+        seen.setdefault(artifact.version, {"stage": roles.title(role), "version": artifact.version,
+                                           "from": list(artifact.manifest["spec"]["parents"].values())})
     return list(seen.values())
 
 

@@ -13,8 +13,8 @@ def graph(stages):
     stages: [{"stage", "version", "from": versions}], each after those that it was made from; versions that are not among them
     are left out, and so are edges that follow from others: labels come from the data, but also by way of the features.
     """
-    rows = {one["version"]: at for at, one in enumerate(stages)}
-    parents = _reduced({one["version"]: [version for version in one["from"] if version in rows] for one in stages})
+    rows = {stage["version"]: at for at, stage in enumerate(stages)}
+    parents = _reduced({stage["version"]: [version for version in stage["from"] if version in rows] for stage in stages})
     needed = {version: max((rows[child] for child in parents if version in parents[child]), default=row)
               for version, row in rows.items()}
     lanes = _lanes([(row, needed[version]) for version, row in rows.items()])
@@ -30,19 +30,19 @@ def _reduced(parents):
     """The parents that are not ancestors of another parent. parents: version -> versions, each before those that need it."""
     above = {}
     for version, direct in parents.items():
-        above[version] = set(direct).union(*(above[one] for one in direct))
-    return {version: [one for one in direct if not any(one in above[other] for other in direct)]
+        above[version] = set(direct).union(*(above[parent] for parent in direct))
+    return {version: [parent for parent in direct if not any(parent in above[other] for other in direct)]
             for version, direct in parents.items()}
 
 
 def _lanes(spans):
     """The lowest lane that is free for each span (first row, last row); in the last row the lane is free again."""
-    ends, found = [], []
+    ends, lanes = [], []
     for first, last in spans:
         lane = next((lane for lane, end in enumerate(ends) if end <= first), len(ends))
         ends[lane:lane + 1] = [max(last, first + 1)]
-        found.append(lane)
-    return found
+        lanes.append(lane)
+    return lanes
 
 
 def _line(x, y, to_x, to_y):

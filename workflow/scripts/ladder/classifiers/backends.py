@@ -58,10 +58,10 @@ def require(name):
 def _passes(name):
     if name != ON_GPU:
         return True
-    found = first_use.outcome(_check(), makes=bool(caller.told("checks")))
-    if found is None or found["passed"]:
+    outcome = first_use.outcome(_check(), makes=bool(caller.told("checks")))
+    if outcome is None or outcome["passed"]:
         return True
-    log.warning("svm_backend cuml is passed over: %s", first_use.refusal(_check(), found))
+    log.warning("svm_backend cuml is passed over: %s", first_use.refusal(_check(), outcome))
     return False
 
 

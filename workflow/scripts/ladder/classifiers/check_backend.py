@@ -17,7 +17,7 @@ def check():
     """The outcome as store/first_use.py takes it."""
     gpus.claim()
     try:
-        found = {kernel: compared(kernel) for kernel in KERNELS}
+        deviations = {kernel: compared(kernel) for kernel in KERNELS}
     except Exception as error:   # whatever cuML and the GPU do wrong
         known = gpu_errors.explained(error)
         fault = known or one_line(f"{type(error).__name__}: {error}")
@@ -25,10 +25,10 @@ def check():
                 "passing": bool(known and known.passing), "report": known is None, "summary": ""}
     wrong = [f"with kernel {kernel} a decision value differs by {largest:.1e} from scikit-learn's, {TOLERANCE} at most, and "
              f"{others} of {ROWS} rows get another class, {OTHERS} at most"
-             for kernel, (largest, others) in found.items() if not (largest <= TOLERANCE and others <= OTHERS)]
-    summary = ", ".join(f"{kernel} within {largest:.1e}" for kernel, (largest, _) in found.items()) + f" (at most {TOLERANCE})"
+             for kernel, (largest, others) in deviations.items() if not (largest <= TOLERANCE and others <= OTHERS)]
+    summary = ", ".join(f"{kernel} within {largest:.1e}" for kernel, (largest, _) in deviations.items())
     return {"passed": not wrong, "fault": f"svm_backend cuml: {'; '.join(wrong)}" if wrong else "", "passing": False,
-            "report": bool(wrong), "summary": summary, "largest": found}
+            "report": bool(wrong), "summary": f"{summary} (at most {TOLERANCE})", "largest": deviations}
 
 
 def compared(kernel):
@@ -40,11 +40,11 @@ def compared(kernel):
     labels = np.arange(2 * ROWS) % CLASSES
     rows = random.standard_normal((CLASSES, FEATURES))[labels] + 1.5 * random.standard_normal((2 * ROWS, FEATURES))
     rows = rows.astype(np.float32)
-    found = []
+    answers = []
     for backend in (backends.ON_GPU, "sklearn"):
         model, _ = svm.fit(rows[:ROWS], labels[:ROWS], backend, kernel, C=1.0)
-        found.append((svm.predict(model, rows[ROWS:], backend=backend), _decisions(model, rows[ROWS:], backend)))
-    (mine, my_decisions), (right, right_decisions) = found
+        answers.append((svm.predict(model, rows[ROWS:], backend=backend), _decisions(model, rows[ROWS:], backend)))
+    (mine, my_decisions), (right, right_decisions) = answers
     return float(np.abs(my_decisions - right_decisions).max()), int(np.count_nonzero(mine != right))
 
 

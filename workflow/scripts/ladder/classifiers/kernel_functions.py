@@ -135,10 +135,10 @@ def weighted_sums(kernel, rows, known, weights, center, library, label):
     norms = [squared_norms(library.place(known[part]), xp) for part in parts]
 
     def sums(start):
-        some = library.place(np.asarray(rows[start:start + side], np.float32)) - middle
-        lengths, total = squared_norms(some, xp), 0.0
+        centred = library.place(np.asarray(rows[start:start + side], np.float32)) - middle
+        lengths, total = squared_norms(centred, xp), 0.0
         for part, part_norms in zip(parts, norms, strict=True):
-            values = kernel.block(some, lengths, library.place(known[part]), part_norms, xp=xp)
+            values = kernel.block(centred, lengths, library.place(known[part]), part_norms, xp=xp)
             total = total + values.astype(placed.dtype, copy=False) @ placed[part]
         return library.fetch(total).astype(np.float64)
 

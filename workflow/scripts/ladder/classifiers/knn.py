@@ -30,31 +30,31 @@ def predict(train, labels, rows, k, distance, library=ON_CPU, shifted=()):
     offsets, codes = library.place(offsets), library.place(codes)
 
     def block(start):
-        votes = sum(votes_of(some[start:start + side]) for some in (rows, *shifted))
+        votes = sum(votes_of(features[start:start + side]) for features in (rows, *shifted))
         return classes[library.fetch(votes.argmax(axis=1))]
 
-    def votes_of(some):
-        voters = _nearest(library.place(_prepared(some, center, distance)), known, offsets, parts, k, library)
+    def votes_of(queries):
+        voters = _nearest(library.place(_prepared(queries, center, distance)), known, offsets, parts, k, library)
         return library.xp.stack([(codes[voters] == code).sum(axis=1) for code in range(len(classes))], axis=1)
 
     return np.concatenate(library.each(block, range(0, len(rows), side), "nearest neighbours", "block"))
 
 
-def _nearest(some, known, offsets, parts, k, library):
-    """Numbers (n, k) of the known rows that are nearest to each of some (n, D), found part by part, in no order.
+def _nearest(queries, known, offsets, parts, k, library):
+    """Numbers (n, k) of the known rows that are nearest to each of the queries (n, D), part by part, in no order.
 
-    By |x - y|^2 without |x|^2, which is equal for all neighbours of x; by -2 x.y, in the order of 1 - cosine, without offsets.
+    Compared by |x - y|^2 without |x|^2, which all neighbours of x share; with offsets of 0 that is -2 x.y, as for 1 - cosine.
     """
     xp, apart, numbers = library.xp, None, None
     for part in parts:
-        found = some @ library.place(known[part]).T
-        found *= -2
-        found += offsets[part]
-        which = xp.broadcast_to(xp.arange(part.start, part.start + found.shape[1]), found.shape)
+        distances = queries @ library.place(known[part]).T
+        distances *= -2
+        distances += offsets[part]
+        which = xp.broadcast_to(xp.arange(part.start, part.start + distances.shape[1]), distances.shape)
         if apart is not None:
-            found, which = xp.concatenate([apart, found], axis=1), xp.concatenate([numbers, which], axis=1)
-        best = library.smallest(found, min(k, found.shape[1]))
-        apart, numbers = (xp.take_along_axis(values, best, axis=1) for values in (found, which))
+            distances, which = xp.concatenate([apart, distances], axis=1), xp.concatenate([numbers, which], axis=1)
+        best = library.smallest(distances, min(k, distances.shape[1]))
+        apart, numbers = (xp.take_along_axis(values, best, axis=1) for values in (distances, which))
     return numbers
 
 

@@ -59,12 +59,12 @@ def fit(features, labels, seed, threads=1):
     held, rest = np.sort(drawn[:len(drawn) // HELD_OUT]), np.sort(drawn[len(drawn) // HELD_OUT:])
     with runtime.one_blas_thread():   # LAPACK's rounding depends on its threads
         system.leave_out(held, rest)
-        found = {strength: float(np.mean(system.scores(held, strength).argmax(axis=1) == codes[held]))
+        accuracies = {strength: float(np.mean(system.scores(held, strength).argmax(axis=1) == codes[held]))
                  for strength in bar(STRENGTHS, "linear", "strength")}
-        strength = max(found, key=found.get)   # the first maximum, which has the largest strength
+        strength = max(accuracies, key=accuracies.get)   # the first maximum, which has the largest strength
         weights = system.weights(strength)
     intercept = targets.mean(axis=0) - center @ weights
-    return Model(classes, weights.astype(np.float32), intercept.astype(np.float32), strength, found)
+    return Model(classes, weights.astype(np.float32), intercept.astype(np.float32), strength, accuracies)
 
 
 def predict(model, rows, threads=1, shifted=()):
@@ -73,7 +73,7 @@ def predict(model, rows, threads=1, shifted=()):
     shifted: the features of shifted copies of the same images, each as `rows`: scores are means over `rows` and these.
     """
     def block(start):
-        scores = [np.asarray(some[start:start + ROWS]) @ model.weights + model.intercept for some in (rows, *shifted)]
+        scores = [np.asarray(features[start:start + ROWS]) @ model.weights + model.intercept for features in (rows, *shifted)]
         return model.classes[decisions.mean(scores).argmax(axis=1)]
 
     return np.concatenate(matmul.for_each(block, range(0, len(rows), ROWS), threads))
@@ -90,22 +90,22 @@ class _Primal:
 
     def scores(self, rows, strength):
         weights, mean_x, mean_y = _solve(self._rest, strength)
-        return np.concatenate([(self._centred(some) - mean_x) @ weights + mean_y for some in _blocks(rows)])
+        return np.concatenate([(self._centred(block) - mean_x) @ weights + mean_y for block in _blocks(rows)])
 
     def weights(self, strength):
-        return _solve([of + other for of, other in zip(self._held, self._rest, strict=True)], strength)[0]
+        return _solve([held + rest for held, rest in zip(self._held, self._rest, strict=True)], strength)[0]
 
     def _sums(self, rows, label):
         """[count, sum of x (D,), sum of y (k,), upper triangle of the sum of x x' (D, D), sum of x y' (D, k)], float64."""
         width, classes = self._features.shape[1], self._targets.shape[1]
-        total = [0, np.zeros(width), np.zeros(classes), np.zeros((width, width), order="F"), np.zeros((width, classes))]
-        for some in bar(list(_blocks(rows)), f"linear, {label}", "block"):
-            x, y = self._centred(some), self._targets[some]
-            for of, part in zip(total[1:], (x.sum(axis=0, dtype=np.float64), y.sum(axis=0), matmul.gram(x, self._threads),
+        sums = [0, np.zeros(width), np.zeros(classes), np.zeros((width, width), order="F"), np.zeros((width, classes))]
+        for block in bar(list(_blocks(rows)), f"linear, {label}", "block"):
+            x, y = self._centred(block), self._targets[block]
+            for total, part in zip(sums[1:], (x.sum(axis=0, dtype=np.float64), y.sum(axis=0), matmul.gram(x, self._threads),
                                             x.T @ y.astype(np.float32)), strict=True):
-                of += part
-            total[0] += len(some)
-        return total
+                total += part
+            sums[0] += len(block)
+        return sums
 
     def _centred(self, rows):
         return self._features[rows] - self._center
@@ -133,7 +133,7 @@ class _Dual:
         self._rest = rest
 
     def scores(self, rows, strength):
-        within, across = (self._products[np.ix_(some, self._rest)] for some in (self._rest, rows))
+        within, across = (self._products[np.ix_(selected, self._rest)] for selected in (self._rest, rows))
         # Subtract the mean of the rest from both factors of every dot product.
         means = within.mean(axis=0)
         across = across - across.mean(axis=1, keepdims=True) - means + means.mean()

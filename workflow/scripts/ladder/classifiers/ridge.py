@@ -73,11 +73,11 @@ def load(path, features):
     """
     tensors = artifacts.load_tensors(pathlib.Path(path))
     try:
-        found = {name: tensors[name] for name in _SAVED}
+        saved = {name: tensors[name] for name in _SAVED}
         kernel = Kernel("rbf", float(tensors["gamma"][0]), odd=int(tensors["odd"][0]))
     except (KeyError, IndexError) as error:
         raise UserError(f"{path} is not a file of kernel ridge regression: {error} is missing") from error
-    return Model(rows=features - found["center"], kernel=kernel, **found)
+    return Model(rows=features - saved["center"], kernel=kernel, **saved)
 
 
 def fit(features, labels, seed, library=ON_CPU, odd=0):
@@ -124,8 +124,8 @@ def scores(model, rows, library=ON_CPU, shifted=()):
 
     shifted: the features of shifted copies of the same images, each as `rows`: scores are means over `rows` and these.
     """
-    sums = [weighted_sums(model.kernel, some, model.rows, model.coefficients, model.center, library, "kernel ridge")
-            for some in (rows, *shifted)]
+    sums = [weighted_sums(model.kernel, features, model.rows, model.coefficients, model.center, library, "kernel ridge")
+            for features in (rows, *shifted)]
     return decisions.mean(sums) + model.intercept
 
 
@@ -136,25 +136,25 @@ def _validate(rows, codes, targets, scaled, seed, library):
     held, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
     mean = targets[fitted].mean(axis=0)
     wanted = library.place((targets[fitted] - mean).astype(np.float32))
-    chosen = [library.place(rows[some]) for some in (fitted, held)]
-    norms = [squared_norms(some, xp) for some in chosen]
+    chosen = [library.place(rows[indices]) for indices in (fitted, held)]
+    norms = [squared_norms(part, xp) for part in chosen]
 
     def losses(width):
         kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
         own = kernel.own(chosen[0], xp)
-        within, across = (kernel.block(some, its, chosen[0], norms[0], xp=xp)
-                          for some, its in zip(chosen, norms, strict=True))
-        found = {}
+        within, across = (kernel.block(part, its, chosen[0], norms[0], xp=xp)
+                          for part, its in zip(chosen, norms, strict=True))
+        by_setting = {}
         for strength in STRENGTHS:
             _set_diagonal(within, own + np.float32(strength), xp)
             factor = library.cholesky(within.copy())
             coefficients = library.solve_triangular(factor, library.solve_triangular(factor, wanted), transposed=True)
             scores = library.fetch(across @ coefficients) + mean
-            found[width, strength] = -float(metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[held]].mean())
-        return found
+            by_setting[width, strength] = -float(metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[held]].mean())
+        return by_setting
 
     each = library.each(losses, WIDTHS[::-1], "kernel ridge, settings", "width")
-    return {setting: loss for found in each for setting, loss in found.items()}
+    return {setting: loss for by_setting in each for setting, loss in by_setting.items()}
 
 
 def _solve(rows, targets, kernel, strength, library):
@@ -167,13 +167,13 @@ def _solve(rows, targets, kernel, strength, library):
 
     def tile(i, j):
         """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j."""
-        one = library.place(rows[parts[i]])
-        made = kernel.block(one, norms[i], library.place(rows[parts[j]]), norms[j], xp=xp)
+        block = library.place(rows[parts[i]])
+        values = kernel.block(block, norms[i], library.place(rows[parts[j]]), norms[j], xp=xp)
         if i == j:
-            _set_diagonal(made, kernel.own(one, xp) + np.float32(strength), xp)
+            _set_diagonal(values, kernel.own(block, xp) + np.float32(strength), xp)
         for before in range(j):
-            made -= tiles[i, before] @ tiles[j, before].T
-        return made
+            values -= tiles[i, before] @ tiles[j, before].T
+        return values
 
     for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
         below = range(j, len(parts))

@@ -52,12 +52,12 @@ class SvmJudge:
         self.machine = svm.load(artifact.path("model.safetensors"))
         self.classes, self.votes = self.machine.classes, len(self.machine.classes) - 1
 
-    def scores_and_margins(self, found, threads):
+    def scores_and_margins(self, encoded, threads):
         """(votes, margins of the class with the most) (M, k) by mean decisions.
 
-        found: [(feature vectors (M, D), their odd part, which the SVM does not read)] of the images and their shifted copies.
+        encoded: [(feature vectors (M, D), their odd part, which the SVM does not read)] of the images and of each shifted copy.
         """
-        vectors, *shifted = (even for even, _ in found)
+        vectors, *shifted = (even for even, _ in encoded)
         decisions = np.concatenate(svm.decision_blocks(self.machine, vectors, threads, shifted))
         votes = svm.votes(self.machine, decisions)
         return votes, svm.margins(self.machine, decisions, np.argmax(votes, axis=1))
@@ -72,9 +72,9 @@ class RidgeJudge:
         self.model = ridge.load(artifact.path("model.safetensors"), training)
         self.classes = self.model.classes
 
-    def scores_and_margins(self, found, threads):
-        """(mean scores, the highest one minus each) (M, k) for `found`, as SvmJudge takes it."""
-        rows, *shifted = (np.concatenate(parts, axis=1) for parts in found)
+    def scores_and_margins(self, encoded, threads):
+        """(mean scores, the highest one minus each) (M, k) for `encoded`, as SvmJudge takes it."""
+        rows, *shifted = (np.concatenate(parts, axis=1) for parts in encoded)
         scores = ridge.scores(self.model, rows, arrays.NumPy(threads), shifted)
         return scores, scores.max(axis=1, keepdims=True) - scores
 
@@ -128,19 +128,19 @@ class Predictor:
     def _encoder(self, artifact):
         """A function: uint8 images, offset of their copies -> float32 (N, D) and (N, D or 0), the features of an artifact
         `features` or `joined` and their odd part."""
-        spec, found = artifact.manifest["spec"], {one.version: one for one in self.inputs.values()}
+        spec, artifacts = artifact.manifest["spec"], {entry.version: entry for entry in self.inputs.values()}
         params = spec["params"]
         if spec["stage"] == "joined":
-            weighted = [(np.float32(weight), self._encoder(found[spec["parents"][f"part{number}"]]))
+            weighted = [(np.float32(weight), self._encoder(artifacts[spec["parents"][f"part{number}"]]))
                         for number, weight in enumerate(params["weights"], 1)]
 
             def join(images, offset=(0, 0)):
-                found = [[weight * part for part in encode(images, offset)] for weight, encode in weighted]
-                return tuple(np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+                parts = [[weight * part for part in encode(images, offset)] for weight, encode in weighted]
+                return tuple(np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
 
             return join
-        statistics = Statistics.load(found[spec["parents"]["normalized"]])
-        encoder = self._model(params, found[spec["parents"]["weights"]], statistics, params["features_layer"])
+        statistics = Statistics.load(artifacts[spec["parents"]["normalized"]])
+        encoder = self._model(params, artifacts[spec["parents"]["weights"]], statistics, params["features_layer"])
         recipe = features.Recipe.of(params, artifact.tensors(features.FILE))
 
         def encode(images, offset=(0, 0)):
@@ -204,10 +204,10 @@ class Predictor:
         """(classes, scores, margins) of the judge for images, their feature vectors and the odd part of these."""
         judge, shape = self._judge, (len(vectors), len(self.classes))
         shifted = (self._encode(images, offset) for offset in self._offsets)
-        found, gaps = judge.scores_and_margins([(vectors, odd), *shifted], self._threads)
+        judged, gaps = judge.scores_and_margins([(vectors, odd), *shifted], self._threads)
         scores, margins = np.full(shape, float(ABSENT[self.answered_by])), np.full(shape, np.nan)
-        scores[:, judge.classes], margins[:, judge.classes] = found, gaps
-        classes = judge.classes[np.argmax(found, axis=1)].astype(np.int64)
+        scores[:, judge.classes], margins[:, judge.classes] = judged, gaps
+        classes = judge.classes[np.argmax(judged, axis=1)].astype(np.int64)
         margins[np.arange(len(vectors)), classes] = np.nan
         return classes, scores, margins
 
@@ -248,10 +248,10 @@ class Neighbours:
         products = np.concatenate([(part - self._middle) @ (queries - self._middle).T for part in self._parts()])
         order = self._norms[:, None] - 2 * products
         few = min(4 * count, len(order))
-        found, distances = np.empty((len(queries), count), np.int64), np.empty((len(queries), count))
+        nearest, distances = np.empty((len(queries), count), np.int64), np.empty((len(queries), count))
         for at, query in enumerate(queries):
             near = np.flatnonzero(order[:, at] <= np.partition(order[:, at], few - 1)[few - 1])
             exact = np.sqrt(np.square(self._rows[near].astype(np.float64) - query).sum(axis=1))
             first = np.argsort(exact, kind="stable")[:count]
-            found[at], distances[at] = near[first], exact[first]
-        return found, distances
+            nearest[at], distances[at] = near[first], exact[first]
+        return nearest, distances

@@ -118,20 +118,20 @@ def blocks(encoder, images, recipe, library=ON_CPU):
     """
     rows, project, parts = None, recipe.projection(library), 2 if recipe.flip == "apart" else 1
     for start in range(0, len(images), ROWS):
-        some = images[start:start + ROWS]
-        for at, values in encoder.batches(some, False):
+        block = images[start:start + ROWS]
+        for at, values in encoder.batches(block, False):
             flat = recipe.flat(values, library)
             width = flat.shape[1]
             rows = np.empty((min(ROWS, len(images)), parts * width), np.float32) if rows is None else rows
             rows[at:at + len(flat)] = np.tile(flat, parts)
         if recipe.flip:
-            for at, values in encoder.batches(some, True):
+            for at, values in encoder.batches(block, True):
                 mirrored, here = recipe.flat(values, library), rows[at:at + len(values)]
                 here[:, :width] += mirrored
                 if parts == 2:
                     here[:, width:] -= mirrored
-            rows[:len(some)] *= np.float32(0.5)
-        yield start, recipe.finish(rows[:len(some)], project)
+            rows[:len(block)] *= np.float32(0.5)
+        yield start, recipe.finish(rows[:len(block)], project)
 
 
 def extract(encoder, images, recipe, outs, label, library=ON_CPU):
@@ -295,10 +295,10 @@ def principal_components(rows, count, library=ON_CPU):
         raise RunFailed(NOT_FINITE.format(""))
     values, vectors = map(library.fetch, library.largest_eigenvectors(gram, count))
     values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
-    found = values > 1e-6 * values[0]
+    significant = values > 1e-6 * values[0]
     if not tall:
         vectors = library.multiplier(np.ascontiguousarray(vectors))(rows.T)
-        vectors /= np.where(found, np.sqrt(values), 1)
+        vectors /= np.where(significant, np.sqrt(values), 1)
     largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(count)]
-    components = vectors * np.where(found, np.sign(largest), 0).astype(np.float32)
-    return np.ascontiguousarray(components, np.float32), float(values[found].sum() / total) if total else 0.0
+    components = vectors * np.where(significant, np.sign(largest), 0).astype(np.float32)
+    return np.ascontiguousarray(components, np.float32), float(values[significant].sum() / total) if total else 0.0

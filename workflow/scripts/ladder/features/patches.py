@@ -127,9 +127,9 @@ def sample(layer, images, count, read, seed, number):
     with progress.bar(total=len(chosen), label=f"patches for {layer.name}", unit=" images") as bar:
         for start, values in read(images[chosen]):
             windows = np.lib.stride_tricks.sliding_window_view(values, (kernel, kernel), axis=(1, 2))
-            of = np.arange(len(values))[:, None]
+            image = np.arange(len(values))[:, None]
             rows = slice(start, start + len(values))
-            patches[rows] = windows[of, tops[rows], lefts[rows]].transpose(0, 1, 3, 4, 2)
+            patches[rows] = windows[image, tops[rows], lefts[rows]].transpose(0, 1, 3, 4, 2)
             bar.update(len(values))
     return patches.reshape(len(chosen) * places, -1)
 
@@ -165,15 +165,15 @@ class Whitening:
         mean, covariance = mean_and_covariance(patches, pieces, about_zero)
         values, vectors = np.linalg.eigh(covariance)
         values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
-        kept = slice(0, components)
+        leading = slice(0, components)
         deviations = np.sqrt(values + regularisation * values.mean()) if kind != "rotation" else np.ones(numbers)
-        if kind != "rotation" and not deviations[kept].all():
+        if kind != "rotation" and not deviations[leading].all():
             raise UserError("a direction without variance among the patches cannot be whitened; set patches_whitening above 0")
-        matrix = (vectors[:, kept] / deviations[kept]).T
-        inverse = (vectors[:, kept] * deviations[kept]).T
+        matrix = (vectors[:, leading] / deviations[leading]).T
+        inverse = (vectors[:, leading] * deviations[leading]).T
         if kind == "zca":
             matrix, inverse = vectors @ matrix, vectors @ inverse
-        return cls(matrix, mean, inverse, float(values[kept].sum() / values.sum()))
+        return cls(matrix, mean, inverse, float(values[leading].sum() / values.sum()))
 
     def apply(self, patches, pieces):
         """float32 (n, components) of patches (n, D)."""
@@ -246,15 +246,15 @@ def deviations(points, filters, pieces):
         return [answers.sum(axis=0, dtype=np.float64), pieces.xp.square(answers).sum(axis=0, dtype=np.float64)]
 
     total, squares = (sum(parts) for parts in zip(*pieces.each(points, moments), strict=True))
-    found = np.sqrt(np.maximum(squares / len(points) - np.square(total / len(points)), 0))
-    return np.where(found > 0, found, 1)
+    spread = np.sqrt(np.maximum(squares / len(points) - np.square(total / len(points)), 0))
+    return np.where(spread > 0, spread, 1)
 
 
 def log_facts(facts):
     """Log one line on a fitted layer."""
-    kept = (f", {facts['components']} PCA components with {facts['explained']:.1%} of the variance"
+    reduction = (f", {facts['components']} PCA components with {facts['explained']:.1%} of the variance"
             if facts["explained"] < 1 else "")
     gained = (f", objective {facts['objective'][0]:.4f} to {facts['objective'][-1]:.4f} in {len(facts['objective'])} iterations"
               if facts["objective"] else "")
     log.info("%s: %d patches of %d values, whitening %s%s%s: %s", facts["layer"], facts["patches"], facts["numbers"],
-             facts["whitening"], kept, gained, progress.duration(facts["seconds"]))
+             facts["whitening"], reduction, gained, progress.duration(facts["seconds"]))

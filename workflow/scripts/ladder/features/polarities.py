@@ -18,8 +18,8 @@ def average(values, mean, scale, threshold, grid, library):
     out = np.empty((count, 2 * channels, grid, grid), np.float32)
 
     def work(start):
-        some = slice(start, start + IMAGES)
-        _average(values[some], mean, scale, np.float32(threshold), out[some])
+        block = slice(start, start + IMAGES)
+        _average(values[block], mean, scale, np.float32(threshold), out[block])
 
     library.each(work, range(0, count, IMAGES))
     return out.reshape(count, -1)

@@ -62,7 +62,7 @@ def of_test(inputs, with_odd=False):
     their odd parts follow.
     """
     weights = inputs["features"].manifest["spec"]["params"].get("weights", [1])
-    found = [(weight, inputs[f"shifted{number}"]) for number, weight in enumerate(weights, 1) if f"shifted{number}" in inputs]
-    parts = [(weight, artifact.array(name)) for name in NAMES[:1 + with_odd] for weight, artifact in found
+    shifted = [(weight, inputs[f"shifted{number}"]) for number, weight in enumerate(weights, 1) if f"shifted{number}" in inputs]
+    parts = [(weight, artifact.array(name)) for name in NAMES[:1 + with_odd] for weight, artifact in shifted
              if name in artifact.manifest["files"]]
     return [Joined([(weight, rows[number]) for weight, rows in parts]) for number in range(len(DIAGONALS))] if parts else []

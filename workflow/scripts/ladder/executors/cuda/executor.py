@@ -56,14 +56,14 @@ class Executor:
         self.measures_every_step = False
 
     def place(self, arrays):
-        placed, kept = {}, dict(arrays)
-        if "images" in kept and self._streams_images(kept["images"]):
-            placed["images"] = self._feed = Feed(self._cupy, kept.pop("images"), kept)
+        placed, resident = {}, dict(arrays)
+        if "images" in resident and self._streams_images(resident["images"]):
+            placed["images"] = self._feed = Feed(self._cupy, resident.pop("images"), resident)
         else:
             self._feed = None
-        kept = {name: np.asarray(array) for name, array in kept.items()}
-        placed |= self._arrays({name: (array.shape, array.dtype) for name, array in kept.items()}, "the images and weights")
-        for name, array in kept.items():
+        resident = {name: np.asarray(array) for name, array in resident.items()}
+        placed |= self._arrays({name: (array.shape, array.dtype) for name, array in resident.items()}, "the images and weights")
+        for name, array in resident.items():
             self.fill(placed[name], array)
         return placed
 
@@ -186,7 +186,7 @@ class Executor:
     def _bind(self, plan, arrays):
         """A launching.BoundStep for each step of the plan's prologue, and for each of its steps."""
         waits = waits_between_streams(plan)
-        awaited = {number for one in waits for number in one}
+        awaited = {number for numbers in waits for number in numbers}
         events = {number: self._cupy.cuda.Event(disable_timing=True) for number in awaited}
         if arrays.feed:
             arrays.feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
@@ -238,14 +238,14 @@ class Executor:
             except self._cupy.cuda.driver.CUDADriverError as error:
                 raise UserError(f"the driver does not take {source} as NVRTC {_dotted(nvrtc.version())} compiles it: {error}; "
                                 "update the driver") from error
-        found = self._kernels[name]
-        if launch.shared_bytes > found[1]:
+        loaded = self._kernels[name]
+        if launch.shared_bytes > loaded[1]:
             limit = driver.gpu().block_shared_bytes
             if launch.shared_bytes > limit:
                 raise UserError(f"{launch.entry} of {launch.source} needs {launch.shared_bytes} bytes of shared memory and "
                                 f"this {driver.gpu().name} gives a block {limit}; set variant to gpu_basic")
-            found[0].max_dynamic_shared_size_bytes = found[1] = launch.shared_bytes
-        return found[0].kernel
+            loaded[0].max_dynamic_shared_size_bytes = loaded[1] = launch.shared_bytes
+        return loaded[0].kernel
 
 
 def _bound_step(step, launches):
@@ -259,8 +259,8 @@ def cubin(source, architecture, defines):
     made_from = [architecture, *options, *defines, _dotted(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     path = _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
-    if kept := cache.find(path):
-        return kept
+    if cached := cache.find(path):
+        return cached
     with compiling.counted():
         return cache.keep(path, nvrtc.compile_file(source, architecture, defines).cubin)
 
@@ -296,7 +296,7 @@ def _growing_bytes(plan, buffer):
     """Bytes that grow with the batch; of the shared buffer those that remain beside all that do not."""
     if buffer.kind == "shared":
         inside = [plan.buffers[name] for name in plan.places]
-        return max(0, aligned(buffer.bytes) - sum(aligned(one.bytes) for one in inside if not _grows(plan, one)))
+        return max(0, aligned(buffer.bytes) - sum(aligned(part.bytes) for part in inside if not _grows(plan, part)))
     return aligned(buffer.bytes) if _grows(plan, buffer) else 0
 
 

@@ -90,9 +90,9 @@ def _nvrtc():
     """NVRTC through the first of its two Python bindings that works here."""
     for binding in (_CudaBindings, _CuPy):
         try:
-            found = binding()
-            found.version()
-            return found
+            library = binding()
+            library.version()
+            return library
         except (ImportError, RuntimeError):   # RuntimeError: the shared library is missing
             continue
     raise UserError("NVRTC, which compiles the kernels, is not installed here; install it with: "
@@ -184,11 +184,11 @@ def _text(data):
 
 def _compile_error(path, architecture, log):
     """First error in the compiler's log as one line, or None."""
-    found = re.search(r"^(.+)\((\d+)\): (?:catastrophic )?error[^:]*: (.+)$", log, re.MULTILINE)
-    if found:
-        return f"{found[1]}:{found[2]}: {found[3]} (compiling for {architecture})"
-    found = re.search(r"^ptxas.*?(?:error|fatal)\s*: (.+)$", log, re.MULTILINE)
-    return f"{path}: {found[1]} (compiling for {architecture})" if found else None
+    match = re.search(r"^(.+)\((\d+)\): (?:catastrophic )?error[^:]*: (.+)$", log, re.MULTILINE)
+    if match:
+        return f"{match[1]}:{match[2]}: {match[3]} (compiling for {architecture})"
+    match = re.search(r"^ptxas.*?(?:error|fatal)\s*: (.+)$", log, re.MULTILINE)
+    return f"{path}: {match[1]} (compiling for {architecture})" if match else None
 
 
 def _entries(ptx):
@@ -215,9 +215,7 @@ def _resources(log, ptx):
 
 
 def _number(pattern, text, absent=None):
-    found = re.search(pattern, text)
-    if not found:
-        if absent is None:
-            raise RuntimeError(f"the assembler's report has no {pattern!r}: {text}")
-        return absent
-    return int(found[1])
+    match = re.search(pattern, text)
+    if not match and absent is None:
+        raise RuntimeError(f"the assembler's report has no {pattern!r}: {text}")
+    return int(match[1]) if match else absent

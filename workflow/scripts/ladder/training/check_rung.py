@@ -43,34 +43,34 @@ def check(variant, described, threads):
 
 
 def _measured(network, variant, batch_size, threads):
-    found = {"device": executors.create(variant, threads).device(), "extraction": extraction(network, variant, threads)}
+    results = {"device": executors.create(variant, threads).device(), "extraction": extraction(network, variant, threads)}
     if network.trains:
         batches = batches_of(network, batch_size)
         references = measure_rungs.references(network, threads, VARIANTS[variant].precision, batches)
-        found |= {"batches": list(batches), "same_replayed": same_replayed(network, variant, batches[0], threads)}
-        found |= measure_rungs.check(network, variant, threads, references, batches)
-    return found
+        results |= {"batches": list(batches), "same_replayed": same_replayed(network, variant, batches[0], threads)}
+        results |= measure_rungs.check(network, variant, threads, references, batches)
+    return results
 
 
-def _outcome(variant, found):
-    wrong = faults(found)
-    largest = [f"{name} {one['largest']:.1e} in {one['tensor']} (at most {one['tolerance']:.0e})"
-               for name, one in found.get("parity", {}).items()]
-    largest += [f"output of {name} {value:.1e} (at most {TOLERANCE:.0e})" for name, value in found["extraction"].items()]
-    return {**found, "passed": not wrong, "passing": False, "report": bool(wrong), "summary": ", ".join(largest),
-            "fault": f"variant {variant} computes other numbers than the cpu rung on {found['device']}: {'; '.join(wrong)}"
+def _outcome(variant, results):
+    wrong = faults(results)
+    largest = [f"{name} {worst['largest']:.1e} in {worst['tensor']} (at most {worst['tolerance']:.0e})"
+               for name, worst in results.get("parity", {}).items()]
+    largest += [f"output of {name} {value:.1e} (at most {TOLERANCE:.0e})" for name, value in results["extraction"].items()]
+    return {**results, "passed": not wrong, "passing": False, "report": bool(wrong), "summary": ", ".join(largest),
+            "fault": f"variant {variant} computes other numbers than the cpu rung on {results['device']}: {'; '.join(wrong)}"
             if wrong else ""}
 
 
-def faults(found):
+def faults(results):
     """What deviates too much, in words."""
-    wrong = [f"{one['tensor']} deviates by {one['largest']:.1e} of its update with {name}, {one['tolerance']:.0e} at most"
-             for name, one in found.get("parity", {}).items() if not one["largest"] <= one["tolerance"]]
+    wrong = [f"{worst['tensor']} deviates by {worst['largest']:.1e} of its update with {name}, {worst['tolerance']:.0e} at most"
+             for name, worst in results.get("parity", {}).items() if not worst["largest"] <= worst["tolerance"]]
     wrong += [f"the output of {name} deviates by {value:.1e}, {TOLERANCE:.0e} at most"
-              for name, value in found["extraction"].items() if not value <= TOLERANCE]
+              for name, value in results["extraction"].items() if not value <= TOLERANCE]
     alike = {"same_replayed": "steps that are recorded and replayed give other bytes than single ones",
              "same_bytes": "two identical trainings give different bytes"}
-    return wrong + [words for name, words in alike.items() if not found.get(name, True)]
+    return wrong + [words for name, words in alike.items() if not results.get(name, True)]
 
 
 def batches_of(network, batch_size):
@@ -85,30 +85,30 @@ def batches_of(network, batch_size):
 
 def same_replayed(network, variant, batch, threads):
     """Whether run_many, which a GPU records and replays, gives the bytes of single steps."""
-    length, found = plan.Length(REPLAYED, REPLAYED), []
+    length, digests = plan.Length(REPLAYED, REPLAYED), []
     settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer("adam"),
                              multipliers=plan.made_for(variant))
-    made = plan.training_plan(settings, plan.Dataset(batch * REPLAYED, "uint8"), length)
+    step_plan = plan.training_plan(settings, plan.Dataset(batch * REPLAYED, "uint8"), length)
     for together in (1, REPLAYED):
         executor = executors.create(variant, threads)
         placed = executor.place({**parity.random_images(network, batch * REPLAYED), **parity.initial(network),
                                  "learning_rates": optimizers.learning_rates(1e-3, length)})
-        arrays = executor.allocate(made, placed)
+        arrays = executor.allocate(step_plan, placed)
         for _ in range(REPLAYED // together):
-            executor.run_many(made, arrays, together)
-        found.append(measure_rungs.digests({name: executor.fetch(placed[name]) for name in parity.initial(network)}))
-    return found[0] == found[1]
+            executor.run_many(step_plan, arrays, together)
+        digests.append(measure_rungs.digests({name: executor.fetch(placed[name]) for name in parity.initial(network)}))
+    return digests[0] == digests[1]
 
 
 def extraction(network, variant, threads):
     """Layer -> |x - x_cpu| / |x_cpu| of its output for random images: of the last layer and of the features' layer."""
     images = parity.random_images(network, inference.BATCH + TAIL)["images"]
     statistics = normalization.measure("unit", images)
-    found = {}
+    deviations = {}
     for layer in dict.fromkeys((network.layers[-1].name, network.features)):
         mine, right = (np.concatenate([values.astype(np.float64) for _, values in inference.Inference(
             network, rung, parity.initial(network), statistics, threads, layer,
             multipliers=plan.made_for(variant)).batches(images)])
             for rung in (variant, measure_rungs.REFERENCE))
-        found[layer] = float(np.linalg.norm(mine - right) / np.linalg.norm(right))
-    return found
+        deviations[layer] = float(np.linalg.norm(mine - right) / np.linalg.norm(right))
+    return deviations

@@ -59,7 +59,7 @@ class Earlier:
         run.go_on(self._last, history, part["steps"], {
             "seconds": part["seconds"], "by_operation": part["seconds_by_operation"], "by_pass": part["seconds_by_pass"]})
         if run.held_out:
-            before = sum(one["steps"] for one in self.parts[:number])
+            before = sum(metrics["steps"] for metrics in self.parts[:number])
             run.held_out.go_on(history["held_out_steps"] - before, history["held_out_losses"], history.get("held_out_hits", []),
                                self._kept, run.length.steps_per_epoch)
 

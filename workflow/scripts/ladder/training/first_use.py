@@ -38,12 +38,12 @@ def _choose(precision, plan, results):
         if not variants.uses_gpu(variant):
             return variant, reason
         check = _check(variant, plan)
-        found = first_use.outcome(check, makes=bool(caller.told("checks")))
-        if found is None:
+        outcome = first_use.outcome(check, makes=bool(caller.told("checks")))
+        if outcome is None:
             return variant, f"{reason}; it is checked before its first use"
-        if found["passed"]:
+        if outcome["passed"]:
             return variant, reason
-        log.warning("variant %s is passed over: %s", variant, first_use.refusal(check, found))
+        log.warning("variant %s is passed over: %s", variant, first_use.refusal(check, outcome))
     raise ValueError("the cpu rung is always a candidate")
 
 

@@ -65,7 +65,7 @@ def check(network, variant, threads):
         tensors += [compare(reference, rung, layer, name, random) for name in layer.parameters]
     return {"network": network.name, "variant": variant, "precision": rung.precision, "images": reference.plan.batch,
             "tolerance": TOLERANCES[rung.precision], "losses": [reference.fitted, rung.loss], "tensors": tensors,
-            "layers": layers(network, tensors), "passed": all(one["passed"] for one in tensors)}
+            "layers": layers(network, tensors), "passed": all(row["passed"] for row in tensors)}
 
 
 def start(network):
@@ -84,12 +84,12 @@ def compare(reference, rung, layer, name, random):
     difference and product are q and <g, d> of the direction with the larger deviation.
     """
     gradient = rung.gradient(name)
-    tolerance, found = TOLERANCES[rung.precision], []
+    tolerance, deviations = TOLERANCES[rung.precision], []
     for _ in range(DIRECTIONS):
         direction = random.standard_normal(gradient.shape)
         direction /= np.linalg.norm(direction)
-        found.append(min(_deviations(reference, gradient, layer, name, direction, tolerance)))
-    deviation, difference, product = max(found)
+        deviations.append(min(_deviations(reference, gradient, layer, name, direction, tolerance)))
+    deviation, difference, product = max(deviations)
     return {"layer": layer.name, "tensor": name, "elements": gradient.size, "norm": float(np.linalg.norm(gradient)),
             "difference": difference, "product": product, "deviation": deviation, "passed": deviation <= tolerance}
 
@@ -111,7 +111,7 @@ def layers(network, tensors):
     A layer without parameters is seen in the nearest trained layer before it, whose gradient passes through it. passed is None
     for a layer that no gradient passes through.
     """
-    passed, rows = {one["tensor"]: one["passed"] for one in tensors}, []
+    passed, rows = {row["tensor"]: row["passed"] for row in tensors}, []
     trained = {layer.name for layer in plan.trained_layers(network)}
     for layer in network.layers:
         own, through = list(layer.parameters), []
@@ -125,11 +125,11 @@ def layers(network, tensors):
 
 
 def suspects(summary):
-    """Names of the layers that the last deviating gradient points at: its own, and those that it is first to be seen in."""
-    wrong = [one["layer"] for one in summary["tensors"] if not one["passed"]]
+    """Names of the suspected layers, by the last gradient that deviates: its own, and those whose backward pass it shows."""
+    wrong = [row["layer"] for row in summary["tensors"] if not row["passed"]]
     if not wrong:
         return []
-    tensors = {one["tensor"] for one in summary["tensors"] if one["layer"] == wrong[-1]}
+    tensors = {row["tensor"] for row in summary["tensors"] if row["layer"] == wrong[-1]}
     return [row["layer"] for row in summary["layers"] if tensors & {*row["own"], *row["through"]}]
 
 
@@ -153,13 +153,13 @@ class Reference:
 
     def slope(self, layer, name, direction, step):
         """The difference quotient of the loss by the parameter `name` of the layer for a step along the direction."""
-        kept, found = self.arrays[name].copy(), []
+        original, losses = self.arrays[name].copy(), []
         for sign in (1, -1):
-            self.arrays[name][...] = kept + sign * step * direction
-            found.append(self.loss(since=layer.name))
-        self.arrays[name][...] = kept
+            self.arrays[name][...] = original + sign * step * direction
+            losses.append(self.loss(since=layer.name))
+        self.arrays[name][...] = original
         self.loss(since=layer.name)   # the values after the layer, for the layers that come next
-        return float((found[0] - found[1]) / (2 * step))
+        return float((losses[0] - losses[1]) / (2 * step))
 
     def _penalties(self):
         """What penalties add to the loss: their sums, over the divisor of the loss."""
@@ -181,14 +181,14 @@ class Rung:
         on_gpu = variants.uses_gpu(variant)
         self.precision = variants.VARIANTS[variant].precision if on_gpu else "float64"
         self.executor = executors.create(variant, threads)
-        made, self.arrays = _placed(self.executor, network, variant, values, "float32" if on_gpu else "float64")
-        self.executor.run(made, self.arrays)
+        step_plan, self.arrays = _placed(self.executor, network, variant, values, "float32" if on_gpu else "float64")
+        self.executor.run(step_plan, self.arrays)
         self.loss = float(self.executor.fetch(self.arrays["losses"])[0])
 
     def gradient(self, name):
         """In float64; what is not finite, as infinite slopes would be no JSON, is MOST."""
-        found = np.asarray(self.executor.fetch(self.arrays[f"{name}.gradient"]), np.float64)
-        return np.nan_to_num(found, nan=MOST, posinf=MOST, neginf=-MOST)
+        gradient = np.asarray(self.executor.fetch(self.arrays[f"{name}.gradient"]), np.float64)
+        return np.nan_to_num(gradient, nan=MOST, posinf=MOST, neginf=-MOST)
 
 
 def _placed(executor, network, variant, values, dtype):
@@ -196,9 +196,9 @@ def _placed(executor, network, variant, values, dtype):
     batch = parity.batch_size(network)
     settings = plan.Settings(network=network, variant=variant, batch_size=batch, seed=parity.SEED,
                              multipliers=plan.made_for(variant))
-    made = plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1), dtype, fuse_update=False)
-    made = dataclasses.replace(made, steps=tuple(step for step in made.steps
+    step_plan = plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1), dtype, fuse_update=False)
+    step_plan = dataclasses.replace(step_plan, steps=tuple(step for step in step_plan.steps
                                                  if not re.search("_update$|^advance$", step.operation)))
     placed = executor.place({**parity.random_images(network, batch), "counters": np.zeros(3, np.int64),
                              **{name: value.astype(dtype) for name, value in values.items()}})
-    return made, executor.allocate(made, placed)
+    return step_plan, executor.allocate(step_plan, placed)

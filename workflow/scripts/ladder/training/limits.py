@@ -26,15 +26,15 @@ def check_indices(name, shape, batch):
         raise TooLarge(name, MOST_INDEXED // (count // batch) if batch in shape else 0)
 
 
-def within_indices(made, batch, variant):
-    """made(batch), a plan; UserError naming the largest possible batch if that raises TooLarge."""
+def within_indices(plan_of, batch, variant):
+    """plan_of(batch); UserError naming the largest possible batch if that raises TooLarge."""
     try:
-        return made(batch)
+        return plan_of(batch)
     except TooLarge as error:
         name, most = error.name, error.most
     while most > 0:
         try:
-            made(most)
+            plan_of(most)
             break
         except TooLarge as error:
             most = min(most - 1, error.most)

@@ -100,9 +100,9 @@ def apart(params, batch, threads):
 def of_rung(params, variant, batch, threads):
     """The results of one rung: `check`, and `measure` with batches of `batch` images; params: of networks.from_params."""
     runtime.set_threads(threads)
-    network, made = _references(json.dumps(params), threads, variants.VARIANTS[variant].precision)
+    network, references = _references(json.dumps(params), threads, variants.VARIANTS[variant].precision)
     try:
-        return check(network, variant, threads, made) | measure(network, variant, batch, threads)
+        return check(network, variant, threads, references) | measure(network, variant, batch, threads)
     except Exception as error:
         raise gpu_errors.explained(error) or error   # noqa: B904 (the worker prints both)
 
@@ -131,12 +131,12 @@ def check(network, variant, threads, references, batches=None):
                                   multipliers=plan.made_for(variant))
         trained = train(executor=executors.create(variant, threads))
         deviations = parity.deviations(network, trained, references[name], batches)
-        tensor = max(deviations, key=lambda one: (not np.isfinite(deviations[one]), deviations[one]))
+        tensor = max(deviations, key=lambda candidate: (not np.isfinite(deviations[candidate]), deviations[candidate]))
         results[name] = {"largest": deviations[tensor], "tensor": tensor, "tolerance": protocol.tolerance}
         first = digests(trained)
         del trained   # gigabytes for a deep network
         same = same and digests(train(executor=executors.create(variant, threads))) == first
-    within = all(one["largest"] <= one["tolerance"] for one in results.values())   # False for NaN
+    within = all(result["largest"] <= result["tolerance"] for result in results.values())   # False for NaN
     return {"parity": results, "same_bytes": same, "passed": bool(within and same)}
 
 
@@ -152,8 +152,8 @@ def measure(network, variant, batch, threads):
     length = plan.Length(most, most)
     settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer("adam"),
                              multipliers=plan.made_for(variant))
-    made = plan.training_plan(settings, plan.Dataset(batch * most, "uint8"), length)
-    arrays = executor.allocate(made, executor.place({
+    step_plan = plan.training_plan(settings, plan.Dataset(batch * most, "uint8"), length)
+    arrays = executor.allocate(step_plan, executor.place({
         **parity.random_images(network, batch * most), **parity.initial(network),
         "learning_rates": learning_rates(1e-3, length)}))
 
@@ -161,7 +161,7 @@ def measure(network, variant, batch, threads):
         """(steps made, seconds taken): at most `steps`, none started after `seconds`."""
         started, done = time.perf_counter(), 0
         while done < steps and (done == 0 or time.perf_counter() - started < seconds):
-            executor.run(made, arrays)
+            executor.run(step_plan, arrays)
             done += 1
         executor.synchronize()
         return done, time.perf_counter() - started
@@ -173,21 +173,21 @@ def measure(network, variant, batch, threads):
     if not executor.measures_every_step:
         executor.measures_every_step, executor.seconds = True, {}
         measured, _ = run(STEPS, SECONDS)
-    memory = {**made.bytes_by_purpose(), EXECUTOR: executor.workspace_bytes()}
-    memory["images and counters"] = sum(count for kind, count in made.bytes_by_kind().items() if kind not in PURPOSES)
+    memory = {**step_plan.bytes_by_purpose(), EXECUTOR: executor.workspace_bytes()}
+    memory["images and counters"] = sum(count for kind, count in step_plan.bytes_by_kind().items() if kind not in PURPOSES)
     return {
-        "device": executor.device(), "steps": steps, "step": step, "flop": made.flop,
+        "device": executor.device(), "steps": steps, "step": step, "flop": step_plan.flop,
         "work": {work: 1000 * executor.seconds[work] / measured for work in WORK if work in executor.seconds},
         "memory": memory, "driver_bytes": executor.device_bytes(),
-        "kernels": kernels(made),
+        "kernels": kernels(step_plan),
     }
 
 
-def kernels(made):
+def kernels(step_plan):
     """The forward operation of each group of layers: [{"layers", "operation", "rung": the rung of its kernels}]."""
-    found = []
-    for layers, operation in made.kernels:
-        step = next(step for step in made.steps if (step.layer, step.operation) == (layers[0], operation))
-        rung = step.launches[-1].source.partition("/")[0] if step.launches else made.variant
-        found.append({"layers": list(layers), "operation": operation, "rung": rung})
-    return found
+    groups = []
+    for layers, operation in step_plan.kernels:
+        step = next(step for step in step_plan.steps if (step.layer, step.operation) == (layers[0], operation))
+        rung = step.launches[-1].source.partition("/")[0] if step.launches else step_plan.variant
+        groups.append({"layers": list(layers), "operation": operation, "rung": rung})
+    return groups

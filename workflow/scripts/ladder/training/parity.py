@@ -74,7 +74,7 @@ def train(network, variant, executor, protocol, dtype="float32", follow=None, ba
     start |= {name: np.zeros(shape, dtype) for name, shape in averages.items()}
     placed = executor.place({**random_images(network, images), **start, "counters": np.zeros(3, np.int64),
                              "learning_rates": optimizers.learning_rates(protocol.learning_rate, length)})
-    arrays = {batch: executor.allocate(made, placed) for batch, made in plans.items()}
+    arrays = {batch: executor.allocate(step_plan, placed) for batch, step_plan in plans.items()}
     after = {name: np.empty((len(batches), *value.shape), dtype) for name, value in start.items()}
     for update, batch in enumerate(batches):
         if follow is not None and update > 0:
@@ -95,10 +95,10 @@ def random_images(network, rows):
     """The arrays of a plan's dataset of `rows` random images, with random labels if the network classifies."""
     random = randomness.generator(SEED, randomness.SHUFFLE, 0)
     images = random.integers(0, 256, (rows, *network.input_shape), dtype=np.uint8)
-    found = {"images": images, "permutation": np.arange(rows), "scale": np.full(network.input_shape[2], 1 / 255, np.float32)}
+    arrays = {"images": images, "permutation": np.arange(rows), "scale": np.full(network.input_shape[2], 1 / 255, np.float32)}
     if network.classifies:
-        found["labels"] = random.integers(0, network.layers[-1].output_shape[2], rows, dtype=np.uint8)
-    return found
+        arrays["labels"] = random.integers(0, network.layers[-1].output_shape[2], rows, dtype=np.uint8)
+    return arrays
 
 
 def initial(network):
@@ -127,15 +127,15 @@ def deviations(network, trained, reference, batches=None):
 
     batches: as in `train`; the median is taken over the updates with as many images, and the largest of these counts.
     """
-    start, found = initial(network), {}
+    start, by_tensor = initial(network), {}
     for name, after in reference.items():
         before = [start.get(name, np.zeros_like(after[0])), *after[:-1]]
         distances = np.array([_distance(mine, right) / _distance(right, old)
                               for mine, right, old in zip(trained[name], after, before, strict=True)])
         sizes = np.array(batches or (0,) * len(distances))
-        found[name] = float(np.max([np.median(distances[sizes == size]) for size in set(sizes)]))
-    return found
+        by_tensor[name] = float(np.max([np.median(distances[sizes == size]) for size in set(sizes)]))
+    return by_tensor
 
 
-def _distance(one, other):
-    return np.linalg.norm((one.astype(np.float64) - other).ravel())
+def _distance(a, b):
+    return np.linalg.norm((a.astype(np.float64) - b).ravel())

@@ -44,7 +44,7 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
 
-    def made(batch: int) -> Plan:
+    def plan_of(batch: int) -> Plan:
         build = Builder(dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True)
         build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.rung, "GRADIENTS_IN_PARTS", False)
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
@@ -57,7 +57,7 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
         frame.advance(build)
         return build.plan()
 
-    plan = limits.within_indices(made, settings.batch_size, settings.variant)
+    plan = limits.within_indices(plan_of, settings.batch_size, settings.variant)
     return recompute.recomputed(plan) if settings.recompute else plan
 
 
@@ -83,7 +83,7 @@ def inference_plan(network: Network, variant: str, batch: int, dataset: Dataset,
 
     Raises UserError if the batch is too large for the variant.
     """
-    def made(batch: int) -> Plan:
+    def plan_of(batch: int) -> Plan:
         settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
         build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
         frame.load_batch(build, dataset, flip)
@@ -91,4 +91,4 @@ def inference_plan(network: Network, variant: str, batch: int, dataset: Dataset,
         frame.advance(build)
         return build.plan()
 
-    return limits.within_indices(made, batch, variant)
+    return limits.within_indices(plan_of, batch, variant)

@@ -17,30 +17,30 @@ import numpy as np
 POOLINGS = {"maxpool2d", "avgpool2d"}   # kinds of layers
 MADE_AGAIN = {"activation", "mask"}     # kinds of buffers
 IN_TURN = {"activation", "mask", "gradient", "derived", "workspace"}   # kinds of buffers that are written before they are read
-AGAIN = "recompute"   # the pass of a Step under which the time of the steps is reported that are made again
+AGAIN = "recompute"   # the pass under which the time of the repeated steps is reported
 ALIGNMENT = 256       # bytes, of every place
 
 
 def recomputed(plan):
     """The plan of the same training step in the least memory: `shared` or, where that takes less, `checkpointed` too."""
-    made = checkpointed(plan)
-    return made if len(made.steps) == len(plan.steps) else min(shared(plan), made, key=lambda one: one.bytes)
+    repeating = checkpointed(plan)
+    return repeating if len(repeating.steps) == len(plan.steps) else min(shared(plan), repeating, key=lambda plan: plan.bytes)
 
 
 def checkpointed(plan):
     """The plan that makes again what lies between two poolings, `shared`."""
     segments = _segments(plan)
-    made = [_steps_to_repeat(plan, number, segments) for number in range(len(segments))]
-    scratch = {name: dataclasses.replace(plan.buffers[of], name=name, kind="workspace")
-               for repeated in made for step in repeated for of, name in _scratch(plan, step).items()}
-    steps, waiting = [], [(_written(repeated), repeated) for repeated in made if repeated]
+    repetitions = [_steps_to_repeat(plan, number, segments) for number in range(len(segments))]
+    scratch = {name: dataclasses.replace(plan.buffers[source], name=name, kind="workspace")
+               for repeated in repetitions for step in repeated for source, name in _scratch(plan, step).items()}
+    steps, waiting = [], [(_written(repeated), repeated) for repeated in repetitions if repeated]
     for step in plan.steps:
         for writes, repeated in waiting:
             if step.pass_ == "backward" and writes & set(step.reads.values()):
-                steps += [_repeated(one, _scratch(plan, one)) for one in repeated]
-                waiting = [(others, of) for others, of in waiting if of is not repeated]
+                steps += [_repeated(earlier, _scratch(plan, earlier)) for earlier in repeated]
+                waiting = [pair for pair in waiting if pair[1] is not repeated]
         steps.append(step)
-    again = set().union(*(_written(repeated) for repeated in made))
+    again = set().union(*(_written(repeated) for repeated in repetitions))
     return shared(dataclasses.replace(plan, steps=tuple(steps), buffers={**plan.buffers, **scratch}), again)
 
 
@@ -57,14 +57,14 @@ def _segments(plan):
 
 
 def _steps_to_repeat(plan, number, segments):
-    """The steps of a segment that lead to what the backward pass reads of it and no other segment does; none of the last."""
+    """The steps of a segment that compute what the backward pass reads and no other segment does; none of the last segment."""
     segment, others = segments[number], itertools.chain(*segments[:number], *segments[number + 1:])
-    kept = {name for step in others for name in step.reads.values()}
+    elsewhere = {name for step in others for name in step.reads.values()}
     wanted = {name for step in plan.steps if step.pass_ == "backward" for name in step.reads.values()}
     repeated = []
     for step in reversed(segment if number < len(segments) - 1 else []):
         written = {name for name in step.writes.values() if plan.buffers[name].kind in MADE_AGAIN}
-        if written & wanted and not written & kept:
+        if written & wanted and not written & elsewhere:
             repeated.insert(0, step)
             wanted |= set(step.reads.values())
     return repeated
@@ -107,19 +107,19 @@ def shared(plan, again=frozenset()):
 def _uses(plan, again):
     """Buffer -> [(first, last)] numbers of steps between which it holds what is needed.
 
-    What is made again is not needed between the two passes. What only the launches of a step name is its scratch memory.
+    What is made again is not needed between the two passes. A buffer that only a step's launches name is its scratch memory.
     """
     backward = next(number for number, step in enumerate(plan.steps) if step.pass_ not in ("load", "forward"))
-    found = {}
+    uses = {}
     for number, step in enumerate(plan.steps):
         named = {*step.reads.values(), *step.writes.values()}
         keys = {(name, name in again and number >= backward) for name in named}
         keys |= {(name, number) for launch in step.launches for name in launch.buffers - named}
         for name, part in keys:
             if plan.buffers[name].kind in IN_TURN:
-                parts = found.setdefault(name, {})
+                parts = uses.setdefault(name, {})
                 parts[part] = (parts.get(part, (number,))[0], number)
-    return {name: list(parts.values()) for name, parts in found.items()}
+    return {name: list(parts.values()) for name, parts in uses.items()}
 
 
 def _first_gap(taken, size):

@@ -212,11 +212,11 @@ class Training:
         return {**self.plan.bytes_by_purpose(), EXECUTOR: self.executor.workspace_bytes()}
 
     def recomputing(self):
-        """Bytes of the buffers of a step: `kept` without recompute, `shared` where only memory is, `taken`; {} without it."""
+        """Bytes of a step's buffers: `kept` without recompute, `shared` if only memory is shared, `taken` now; else {}."""
         if not self.settings.recompute:
             return {}
-        kept = self._planned(dataclasses.replace(self.settings, recompute=False))
-        return {"kept": kept.bytes, "shared": recompute.shared(kept).bytes, "taken": self.plan.bytes}
+        plain = self._planned(dataclasses.replace(self.settings, recompute=False))
+        return {"kept": plain.bytes, "shared": recompute.shared(plain).bytes, "taken": self.plan.bytes}
 
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""

@@ -235,10 +235,10 @@ def _finished(folder: pathlib.Path, spec: dict[str, Any]) -> dict[str, Any] | No
     return None
 
 
-def _remove_all_but(folder: pathlib.Path, kept: Collection[str]) -> None:
+def _remove_all_but(folder: pathlib.Path, names: Collection[str]) -> None:
     """Remove the folder's other files: checkpoints and leftovers of interrupted writes."""
     for path in folder.iterdir():
-        if path.name not in kept and not path.is_dir():
+        if path.name not in names and not path.is_dir():
             path.unlink()
 
 

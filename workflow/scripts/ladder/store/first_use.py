@@ -72,44 +72,44 @@ def outcome(check: Check, makes: bool) -> dict[str, Any] | None: ...
 
 
 def outcome(check: Check, makes: bool = True) -> dict[str, Any] | None:
-    """The outcome of a check with the time when it was `made`: as it was kept, or of a check that is made now.
+    """The outcome of a check, with the time when it was `made`: the kept one, or that of a check made now.
 
-    makes: whether one that was never made is; if not, it is None.
+    makes: whether to make a check that was never made; if not, its outcome is None.
     """
     if check.path not in _outcomes:
-        found = _kept(check)
-        if found is None and makes:
-            found = _make(check)
-        if found is None:
+        result = _kept(check)
+        if result is None and makes:
+            result = _make(check)
+        if result is None:
             return None
-        _outcomes[check.path] = found
+        _outcomes[check.path] = result
     return _outcomes[check.path]
 
 
-def refusal(check: Check, found: dict[str, Any]) -> str:
+def refusal(check: Check, result: dict[str, Any]) -> str:
     """Why what is checked must not be used, in one line."""
-    again = "" if found["passing"] else f", kept in {check.path}: remove it to check again"
-    return f"{found['fault']} (checked {found['made']}{again})"
+    again = "" if result["passing"] else f", kept in {check.path}: remove it to check again"
+    return f"{result['fault']} (checked {result['made']}{again})"
 
 
 def require(check: Check, instead: str) -> dict[str, Any]:
     """What the notes of an artifact say of a check that has to pass; else raises UserError. instead: what to do, in words."""
-    found = outcome(check)
-    if not found["passed"]:
-        report = "; please report it with that file (CONTRIBUTING.md)" if found.get("report") else ""
-        raise UserError(f"{refusal(check, found)}{report}; {instead}")
-    return {NOTE: {key: found[key] for key in ("name", "made", "seconds", "summary")}}
+    result = outcome(check)
+    if not result["passed"]:
+        report = "; please report it with that file (CONTRIBUTING.md)" if result.get("report") else ""
+        raise UserError(f"{refusal(check, result)}{report}; {instead}")
+    return {NOTE: {key: result[key] for key in ("name", "made", "seconds", "summary")}}
 
 
 def _kept(check: Check) -> dict[str, Any] | None:
     """The outcome in the cache; None without one, and for a file that is damaged or of another key."""
     try:
-        found: dict[str, Any] = json.loads(check.path.read_text("utf-8"))
-        if found["key"] != json.loads(json.dumps(check.key)):
+        result: dict[str, Any] = json.loads(check.path.read_text("utf-8"))
+        if result["key"] != json.loads(json.dumps(check.key)):
             return None
-        texts = [found[name] for name in ("name", "summary", "fault", "made")]
-        whole = all(isinstance(text, str) for text in texts) and isinstance(found["seconds"], int | float)
-        return found if whole and found["passed"] in (True, False) and found["passing"] is False else None
+        texts = [result[name] for name in ("name", "summary", "fault", "made")]
+        whole = all(isinstance(text, str) for text in texts) and isinstance(result["seconds"], int | float)
+        return result if whole and result["passed"] in (True, False) and result["passing"] is False else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -119,14 +119,14 @@ def _make(check: Check) -> dict[str, Any]:
         progress.start_logging()
     log.info("checking %s: %s", check.name, check.how)
     started = time.monotonic()
-    found = {"name": check.name, **_call(check), "seconds": round(time.monotonic() - started, 2), "made": progress.utc(),
+    result = {"name": check.name, **_call(check), "seconds": round(time.monotonic() - started, 2), "made": progress.utc(),
              "key": check.key}
-    log.info("%s %s, in %s", check.name, f"passed: {found['summary']}" if found["passed"] else "did not pass",
-             progress.duration(found["seconds"]))
-    if not found["passing"]:
+    log.info("%s %s, in %s", check.name, f"passed: {result['summary']}" if result["passed"] else "did not pass",
+             progress.duration(result["seconds"]))
+    if not result["passing"]:
         with contextlib.suppress(OSError):   # no room at all
-            cache.keep(check.path, (json.dumps(found, indent=1) + "\n").encode())
-    return found
+            cache.keep(check.path, (json.dumps(result, indent=1) + "\n").encode())
+    return result
 
 
 def _call(check: Check) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _call(check: Check) -> dict[str, Any]:
         except worker.Failed as error:
             return _failed(check, str(error), passing=True)
         try:
-            found: dict[str, Any] = process.call(check.function, *check.arguments, limit=SECONDS)
+            result: dict[str, Any] = process.call(check.function, *check.arguments, limit=SECONDS)
         except worker.Failed as error:
             last = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             reason = f"it hung and {error}" if error.timed_out else " - ".join([str(error), *last])
@@ -149,7 +149,7 @@ def _call(check: Check) -> dict[str, Any]:
             process.stop()
             raise
         process.stop()
-        return found
+        return result
 
 
 def _failed(check: Check, reason: str, passing: bool) -> dict[str, Any]:

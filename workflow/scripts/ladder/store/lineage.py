@@ -64,52 +64,52 @@ class Store:
 
     def ancestors(self, version: str) -> list[str]:
         """The version and all its ancestors, each once, parents before children."""
-        found: dict[str, None] = {}
+        order: dict[str, None] = {}
 
-        def visit(one: str) -> None:
-            if one not in found:
-                found[one] = None
-                for parent in self.parents(one).values():
+        def visit(child: str) -> None:
+            if child not in order:
+                order[child] = None
+                for parent in self.parents(child).values():
                     visit(parent)
-                del found[one]   # behind its parents
-                found[one] = None
+                del order[child]   # behind its parents
+                order[child] = None
 
         visit(version)
-        return list(found)
+        return list(order)
 
     def settings(self, report: str) -> dict[str, Any]:
         """Configuration key -> value, for all keys that can change the run of a report version."""
         roles: dict[str, Any] = {"report": report, **self.parents(report)}
-        if "initial" not in roles and (made := roles.get("patches", roles.get("train"))):   # reports of earlier releases
-            roles["initial"] = self.parents(made).get("initial")
+        if "initial" not in roles and (fitted := roles.get("patches", roles.get("train"))):   # reports of earlier releases
+            roles["initial"] = self.parents(fitted).get("initial")
         return settings({role: self.manifest(version) for role, version in roles.items()})
 
 
 def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
     """Configuration key -> value, for all keys that can change a run; roles: role -> manifest or None."""
-    found: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for role, manifest in roles.items():
         if manifest and role == Role.parse(role).stage:
-            found |= UNSAID.get(role, {})
+            config |= UNSAID.get(role, {})
             names = KEYS.get(role, {})
-            found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
-            if role == "data" and "folder" in found:
-                found["folder"] = f"{manifest['metrics'].get('folder', 'a folder')}, sha256 {found['folder'][:DIGITS]}"
+            config |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+            if role == "data" and "folder" in config:
+                config["folder"] = f"{manifest['metrics'].get('folder', 'a folder')}, sha256 {config['folder'][:DIGITS]}"
             if table := manifest["spec"]["params"].get("table"):   # of a network of a person's own
-                found["network"] += f", {hashlib.sha256(json.dumps(table).encode()).hexdigest()[:8]}"
+                config["network"] += f", {hashlib.sha256(json.dumps(table).encode()).hexdigest()[:8]}"
             if role == "initial" and (file := start_file(manifest)):
-                found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
+                config["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
     if roles.keys().isdisjoint({"train", "patches"}):
-        found["epochs"] = 0
-    if "features_variant" in found and found["features_variant"] == found.get("variant"):
-        found["features_variant"] = "same"
-    if "ablation" in found:
-        found["ablation"] = [entry["overrides"] for entry in found["ablation"]]
+        config["epochs"] = 0
+    if "features_variant" in config and config["features_variant"] == config.get("variant"):
+        config["features_variant"] = "same"
+    if "ablation" in config:
+        config["ablation"] = [entry["overrides"] for entry in config["ablation"]]
     if seeds := sorted({seed for role in roles if (seed := Role.parse(role).seed) is not None}):
-        found["seeds"] = seeds
+        config["seeds"] = seeds
     if "svm" in roles:
-        found["controls"] = [name for name in CONTROLS if str(Role("svm", name)) in roles]
-    return found
+        config["controls"] = [name for name in CONTROLS if str(Role("svm", name)) in roles]
+    return config
 
 
 def primary_classifier(roles: Container[str]) -> str | None:

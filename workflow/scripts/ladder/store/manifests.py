@@ -148,12 +148,12 @@ def check(folder: pathlib.Path, name: str, files: dict[str, dict[str, Any]], tho
     if facts is None:
         raise Damaged(path, "its manifest does not name it")
     try:
-        found = path.lstat()
+        status = path.lstat()
         if not path.is_file():
             raise Damaged(path, "it is not a file")
-        if found.st_size != facts["bytes"]:
-            raise Damaged(path, f"it has {found.st_size} bytes, not {facts['bytes']}")
-        timely = found.st_mtime_ns == facts["mtime_ns"]
+        if status.st_size != facts["bytes"]:
+            raise Damaged(path, f"it has {status.st_size} bytes, not {facts['bytes']}")
+        timely = status.st_mtime_ns == facts["mtime_ns"]
         if timely and not thoroughly:
             return
         whole = disk.sha256(path) == facts["sha256"]
@@ -163,7 +163,7 @@ def check(folder: pathlib.Path, name: str, files: dict[str, dict[str, Any]], tho
         raise Damaged(path, error.strerror) from error
     # The time tells the next check which files to read, so a damaged file must have another one than the manifest records.
     if whole != timely:
-        times: dict[str, Any] = {"ns": (found.st_atime_ns, facts["mtime_ns"])} if whole else {}
+        times: dict[str, Any] = {"ns": (status.st_atime_ns, facts["mtime_ns"])} if whole else {}
         with contextlib.suppress(OSError):   # the results of somebody else
             os.utime(path, **times)
     if not whole:

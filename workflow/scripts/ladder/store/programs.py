@@ -37,14 +37,14 @@ def digest(path: str) -> str:
     if not path.endswith(".py"):
         return _hash(content)
     # Reading a syntax tree takes milliseconds, which every command would wait for, a hundred times.
-    kept = cache.folder(CACHED) / _hash(content)
-    if (place := cache.find(kept)) and len(text := place.read_text("utf-8")) == LENGTH:
+    cached = cache.folder(CACHED) / _hash(content)
+    if (place := cache.find(cached)) and len(text := place.read_text("utf-8")) == LENGTH:
         return text
     try:
         text = _hash(tree(content).encode())
     except (SyntaxError, ValueError) as error:
         raise UserError(f"{path} is no Python: {error}") from None
-    cache.keep(kept, text.encode())
+    cache.keep(cached, text.encode())
     return text
 
 

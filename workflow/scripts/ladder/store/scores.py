@@ -43,8 +43,8 @@ def lines(results: str | pathlib.Path) -> list[dict[str, str]]:
         return []
     except OSError as error:
         raise _in_the_way(path, error) from error
-    found = [tuple(line.split(",")) for line in text.splitlines()]
-    return [dict(zip(COLUMNS, line, strict=True)) for line in found if len(line) == len(COLUMNS) and line != COLUMNS]
+    rows = [tuple(row.split(",")) for row in text.splitlines()]
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows if len(row) == len(COLUMNS) and row != COLUMNS]
 
 
 def _weights(results: pathlib.Path, inputs: Mapping[str, artifacts.Artifact]) -> str:

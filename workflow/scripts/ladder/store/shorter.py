@@ -34,16 +34,16 @@ def is_kept(params: dict[str, Any], ends_with_an_epoch: bool, warmup_fits: bool)
 
 def find(spec: dict[str, Any], version: str, results: str | pathlib.Path = "results",
          logs: str | pathlib.Path = "logs") -> str | None:
-    """The version of the longest whole training that one of this spec and version can go on from; None without one."""
+    """The version of the longest whole training that a run of this spec and version can go on from; None without one."""
     if spec["stage"] != "train" or spec["params"]["schedule"] not in SCHEDULES or _made_before(version, logs):
         return None
     key = length(spec["params"])
-    found: dict[pathlib.Path, int] = {}
+    lengths: dict[pathlib.Path, int] = {}
     for folder in pathlib.Path(results, "train").glob("*"):
         manifest = manifests.read_if_whole(folder)
         if manifest and STATE in manifest["files"] and _is_shorter(manifest, spec, key):
-            found[folder] = manifest["spec"]["params"][key]
-    longest_first = sorted(found, key=found.__getitem__, reverse=True)
+            lengths[folder] = manifest["spec"]["params"][key]
+    longest_first = sorted(lengths, key=lengths.__getitem__, reverse=True)
     return next((folder.name for folder in longest_first if _whole(folder)), None)
 
 
@@ -53,11 +53,11 @@ def _made_before(version: str, logs: str | pathlib.Path) -> bool:
 
 
 def _is_shorter(manifest: dict[str, Any], spec: dict[str, Any], key: str) -> bool:
-    one, other = manifest["spec"], json.loads(json.dumps(spec))
-    if one["params"].get(key, spec["params"][key]) >= spec["params"][key]:
+    earlier, other = manifest["spec"], json.loads(json.dumps(spec))
+    if earlier["params"].get(key, spec["params"][key]) >= spec["params"][key]:
         return False
-    other["params"][key] = one["params"][key]
-    return one == other and manifest["libraries"] == libraries.installed(one["sources"])
+    other["params"][key] = earlier["params"][key]
+    return earlier == other and manifest["libraries"] == libraries.installed(earlier["sources"])
 
 
 def _whole(folder: pathlib.Path) -> bool:

@@ -19,11 +19,11 @@ def judged(targets: list[dict[str, Any]], numbers: dict[str, Any]) -> list[dict[
 
 def number(numbers: dict[str, Any], metric: str) -> float | None:
     """The number that a metric names, of a list the last; None without one."""
-    found: Any = numbers
+    value: Any = numbers
     for name in metric.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    found = found[-1] if isinstance(found, list) and found else found
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found) else None
+        value = value.get(name) if isinstance(value, dict) else None
+    value = value[-1] if isinstance(value, list) and value else value
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
 
 
 def is_met(target: dict[str, Any], reached: float | None) -> bool:

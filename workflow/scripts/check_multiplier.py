@@ -35,10 +35,10 @@ def main():
     if arguments.write:
         write(arguments.table, arguments.write, arguments.bits)
     entries = multipliers.read_entries(arguments.table)
-    found = faults(entries)
+    faulty = faults(entries)
     print("\n".join([f"{arguments.table}: {entries.size} entries, mantissas of {bits_of(entries)} bits", "",
-                     *(fault_line(entries, name, places) for name, places in found.items()), *facts(entries)]))
-    count = sum(len(places) for name, places in found.items() if name not in REMARKS)
+                     *(fault_line(entries, name, places) for name, places in faulty.items()), *facts(entries)]))
+    count = sum(len(places) for name, places in faulty.items() if name not in REMARKS)
     print(f"\n{count} faults" if count else "\nno faults")
     return 1 if count else 0
 
@@ -59,14 +59,14 @@ def write(path, kind, bits):
 
 def faults(entries):
     """Kind of fault or remark -> indices (i, j) of the entries that have it."""
-    made, product = table_products(entries), exact_products(entries)
-    other = np.where(entries & multipliers.CARRY, made / 2, made * 2)
+    products, exact = table_products(entries), exact_products(entries)
+    other = np.where(entries & multipliers.CARRY, products / 2, products * 2)
     falls_down, falls_along = np.zeros(entries.shape, bool), np.zeros(entries.shape, bool)
-    falls_down[1:], falls_along[:, 1:] = made[1:] < made[:-1], made[:, 1:] < made[:, :-1]
+    falls_down[1:], falls_along[:, 1:] = products[1:] < products[:-1], products[:, 1:] < products[:, :-1]
     return {
         "bits": multipliers.stray_bits(entries),
-        "zero": places((entries == 0) & (product >= 1.5)),
-        "carry": places(np.abs(other - product) < np.abs(made - product)),
+        "zero": places((entries == 0) & (exact >= 1.5)),
+        "carry": places(np.abs(other - exact) < np.abs(products - exact)),
         "monotone": places(falls_down | falls_along),
         "symmetric": [(i, j) for i, j in places(entries != entries.T) if i < j],
     }
@@ -74,25 +74,25 @@ def faults(entries):
 
 def facts(entries):
     """Lines that describe the table."""
-    made, product = table_products(entries), exact_products(entries)
-    error = 100 * (made - product) / product
-    spectrum = np.linalg.svd(made, compute_uv=False)
+    products, exact = table_products(entries), exact_products(entries)
+    error, rank = 100 * (products - exact) / exact, np.linalg.matrix_rank(products)
+    spectrum = np.linalg.svd(products, compute_uv=False)
     return ["sign        not checked: a table of mantissas has none, the product's is the exclusive or of the operands'",
             "",
             f"error       over all {len(entries)} x {len(entries)} mantissas: mean {error.mean():+.2f} %, mean absolute "
             f"{np.abs(error).mean():.2f} %, from {error.min():+.2f} % to {error.max():+.2f} %",
-            f"1 x 1       is {made[0, 0]:g}",
-            f"rank        of the matrix of products: {np.linalg.matrix_rank(made)} of {len(entries)} (the exact products': 1); "
+            f"1 x 1       is {products[0, 0]:g}",
+            f"rank        of the matrix of products: {rank} of {len(entries)} (the exact products': 1); "
             f"{int((spectrum > NOTICEABLE * spectrum[0]).sum())} singular values above {NOTICEABLE:g} of the largest"]
 
 
-def fault_line(entries, name, found):
-    if not found:
+def fault_line(entries, name, indices):
+    if not indices:
         return f"{name:<12}ok"
-    i, j = found[0]
-    made, product = table_products(entries)[i, j], exact_products(entries)[i, j]
-    return (f"{name:<12}{len(found)} of {entries.size} entries, first [{i}, {j}] = {entries[i, j]:#04x}: "
-            f"{operand(entries, i):g} x {operand(entries, j):g} = {made:g}, exactly {product:g}")
+    i, j = indices[0]
+    product, exact = table_products(entries)[i, j], exact_products(entries)[i, j]
+    return (f"{name:<12}{len(indices)} of {entries.size} entries, first [{i}, {j}] = {entries[i, j]:#04x}: "
+            f"{operand(entries, i):g} x {operand(entries, j):g} = {product:g}, exactly {exact:g}")
 
 
 def table_products(entries):

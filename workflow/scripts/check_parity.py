@@ -19,9 +19,9 @@ def make(work, inputs, params):
         summary = measure_rungs.compare(networks.from_params(params), params["variants"], batch, run)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
-    made = progress.utc()
-    work.write_json("parity.json", {**summary, "made": made})
-    work.write_bytes("parity.html", parity.page(summary, made, params["predictions"]).encode())
+    timestamp = progress.utc()
+    work.write_json("parity.json", {**summary, "made": timestamp})
+    work.write_bytes("parity.html", parity.page(summary, timestamp, params["predictions"]).encode())
     work.metrics = {"fastest": summary["fastest"],
                     "passed": {rung["variant"]: rung.get("passed", False) for rung in summary["rungs"]}}
 

@@ -16,18 +16,18 @@ from ladder.workflow import garbage
 
 def main():
     arguments = parse()
-    kept = garbage.named(arguments.results, arguments.keep)
-    for pattern, names in kept.items():
+    keep = garbage.named(arguments.results, arguments.keep)
+    for pattern, names in keep.items():
         print(f"keep {pattern}: {garbage.some(names)}")
-    found = garbage.collect(arguments.results, [*read_reached(arguments.reached), *sum(kept.values(), [])])
-    print("\n".join(garbage.remove(found) if arguments.confirm else garbage.listed(found)))
+    unreached = garbage.collect(arguments.results, [*read_reached(arguments.reached), *sum(keep.values(), [])])
+    print("\n".join(garbage.remove(unreached) if arguments.confirm else garbage.listed(unreached)))
 
 
 def read_reached(path):
     """The versions in a JSON list of "stage/version"."""
     try:
         reached = json.loads(path.read_text("utf-8"))
-        if not isinstance(reached, list) or not all(isinstance(one, str) and "/" in one for one in reached):
+        if not isinstance(reached, list) or not all(isinstance(name, str) and "/" in name for name in reached):
             raise ValueError('it must be a list of "stage/version"')
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from error

@@ -66,12 +66,12 @@ def read(*paths):
             for path, own in zip(paths, known, strict=True)]
 
 
-def tensors(found, candidates):
+def tensors(contents, candidates):
     """Tensor name -> array, from a file's contents and the networks that it may be of, the likeliest first."""
-    if isinstance(found, dict):
-        return found
-    fitting = [network for network in candidates if weights.value_count(network) == len(found)]
-    return weights.named(found, fitting[0]) if fitting else {"values": found}
+    if isinstance(contents, dict):
+        return contents
+    fitting = [network for network in candidates if weights.value_count(network) == len(contents)]
+    return weights.named(contents, fitting[0]) if fitting else {"values": contents}
 
 
 def network_of(path):
@@ -93,7 +93,7 @@ def manifest_of(folder):
 def check_alike(a, b):
     for name in [*a, *b]:
         if name not in a or name not in b or a[name].shape != b[name].shape:
-            shapes = [one[name].shape if name in one else "missing" for one in (a, b)]
+            shapes = [values[name].shape if name in values else "missing" for values in (a, b)]
             raise UserError(f"these are weights of two networks: {ascii(name[:80])[1:-1]} is {shapes[0]} in one and "
                             f"{shapes[1]} in the other")
 

@@ -34,8 +34,8 @@ def make(work, inputs, params, options):
         layer = network.layer(spec.layer)
         maps = Maps(network, layer.inputs[0], params["variant"], values, statistics, work.threads, options["data_residency"])
         with runtime.thread_pools().limit(limits=1):
-            found = patches.sample(layer, images, settings.of_layer(number)[0], maps.batches, settings.seed, number)
-            fitted = patches.fit(layer, spec, found, settings, number, pieces)
+            sampled = patches.sample(layer, images, settings.of_layer(number)[0], maps.batches, settings.seed, number)
+            fitted = patches.fit(layer, spec, sampled, settings, number, pieces)
         patches.log_facts(fitted.facts)
         values[f"{layer.name}.weight"] = fitted.weight
         if fitted.bias is not None:
@@ -76,9 +76,8 @@ class Maps:
 
 def metrics(network, variant, before, after):
     """Metrics of the network for the report."""
-    made = plan.inference_plan(network, variant, 1, plan.Dataset(1, "uint8"))
     return {"parameters": network.parameter_count, "layer_movement": weights.movement(before, after), "network": network.table,
-            "kernels": made.kernel_table}
+            "kernels": plan.inference_plan(network, variant, 1, plan.Dataset(1, "uint8")).kernel_table}
 
 
 if __name__ == "__main__":

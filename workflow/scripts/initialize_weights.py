@@ -33,11 +33,11 @@ def named(path):
 
 
 def from_file(path, params, network, drawn):
-    """(name of the network whose encoder was taken or None for all of the file, the values)."""
+    """(name of the network whose encoder was taken, None if all of the file was; the values)."""
     encoder, sha256 = networks.encoder_of(params), params["file_sha256"]
     if encoder and weights.is_of(path, encoder):
-        part, found = encoder.name, weights.load(path, encoder)
-        values = {name: found[name] if name.rpartition(".")[0] in network.encoder else value for name, value in drawn.items()}
+        part, stored = encoder.name, weights.load(path, encoder)
+        values = {name: stored[name] if name.rpartition(".")[0] in network.encoder else value for name, value in drawn.items()}
     else:
         part, values = None, weights.load(path, network)
     if hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() != sha256:

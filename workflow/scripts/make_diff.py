@@ -21,9 +21,9 @@ def main():
                         "`snakemake results/history.html` lists those of all reports")
     store = lineage.Store(arguments.results)
     a, b = (diff.resolve(store, name) for name in arguments.versions)
-    found = diff.Difference(store, a, b)
-    output.write(arguments.output, diff.page(found, templates.way_up(arguments.results, arguments.output)))
-    print(f"{files.shown(arguments.output)}: {a} and {b}: {found.sentence()}")
+    difference = diff.Difference(store, a, b)
+    output.write(arguments.output, diff.page(difference, templates.way_up(arguments.results, arguments.output)))
+    print(f"{files.shown(arguments.output)}: {a} and {b}: {difference.sentence()}")
 
 
 def parse():

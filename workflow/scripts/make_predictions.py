@@ -28,18 +28,18 @@ def main():
         taken, skipped = take(files, inputs["data"])
         if not taken:
             raise UserError(f"predict: none of the {len(files)} files could be read: "
-                            f"{'; '.join(f'{one.name}: {one.reason}' for one in skipped[:3])}")
+                            f"{'; '.join(f'{file.name}: {file.reason}' for file in skipped[:3])}")
         predictor = Predictor(inputs, arguments.threads, arguments.data_residency, arguments.multiplier)
         answered = predictions.answers(predictor, taken)
         write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
     except UserError as error:
         stage_script.end(str(error), 2)
-    others = [(one.name, one.reason) for one in skipped]
+    others = [(file.name, file.reason) for file in skipped]
     others += [(pictures.shown(path), "no picture by its name") for path in left_out]
     if others:
         progress.log.info("%s", listing.skipping(others, len(files) + len(left_out)))
-    for one in answered[:10]:
-        progress.log.info("%s: %s", one["file"], one["class"])
+    for answer in answered[:10]:
+        progress.log.info("%s: %s", answer["file"], answer["class"])
     progress.log.info("%s: %d picture%s classified%s", arguments.output / "predictions.html", len(answered),
                       "s" if len(answered) != 1 else "", f", {len(skipped)} skipped" if skipped else "")
 

@@ -31,9 +31,9 @@ def main():
 
 def snakemake(target, options):
     """Make a target; ends this process with the status of the command if it fails."""
-    made = subprocess.run([sys.executable, "-m", "snakemake", target, *options])
-    if made.returncode:
-        sys.exit(made.returncode)
+    process = subprocess.run([sys.executable, "-m", "snakemake", target, *options])
+    if process.returncode:
+        sys.exit(process.returncode)
 
 
 def parse():

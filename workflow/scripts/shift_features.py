@@ -23,10 +23,10 @@ from ladder.workflow import stage_script
 
 def make(work, inputs, params, options):
     images, fitted = inputs["normalized"].array("test.npy"), inputs["features"]
-    of = fitted.manifest["spec"]["params"]
-    encoder, _ = ENCODERS[of["encoder"]](inputs, of, work.threads, options)
-    library = arrays.library(of.get("array_library"), work.threads)
-    recipe = features.Recipe.of(of, fitted.tensors(features.FILE))
+    fitted_params = fitted.manifest["spec"]["params"]
+    encoder, _ = ENCODERS[fitted_params["encoder"]](inputs, fitted_params, work.threads, options)
+    library = arrays.library(fitted_params.get("array_library"), work.threads)
+    recipe = features.Recipe.of(fitted_params, fitted.tensors(features.FILE))
     names = shifts.NAMES if recipe.flip == "apart" else shifts.NAMES[:1]
     offsets, dimensions = shifts.offsets(params["classify_shifts"]), fitted.metrics["dimensions"]
     count, written = len(offsets) * len(images), len(names) * dimensions

@@ -71,7 +71,8 @@ def make(work, inputs, params, options):
         parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
-    work.write_tensors("history.safetensors", {name: np.concatenate([of[name] for of, _ in parts]) for name in parts[0][0]})
+    work.write_tensors("history.safetensors", {
+        name: np.concatenate([numbers[name] for numbers, _ in parts]) for name in parts[0][0]})
     ends_with_an_epoch = run.step % run.length.steps_per_epoch == 0
     if shorter.is_kept(params, ends_with_an_epoch, warmup(run.length, params["warmup_steps"]) == params["warmup_steps"]):
         work.write_tensors(shorter.STATE, state(run))
@@ -130,9 +131,9 @@ def recomputed(run):
     return f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
 
 
-def scores(of, losses, accuracies):
+def scores(kind, losses, accuracies):
     """The last loss, and the last accuracy if there is one, in words of the log."""
-    return f"  {of}loss {losses[-1]:.5f}" + (f"  accuracy {accuracies[-1]:.2%}" if accuracies else "")
+    return f"  {kind}loss {losses[-1]:.5f}" + (f"  accuracy {accuracies[-1]:.2%}" if accuracies else "")
 
 
 def reconstruct(settings, values, samples, statistics, threads):
@@ -156,12 +157,12 @@ def pictures(settings, network, values, inputs, of_inputs, of_outputs, threads):
 
 def history(run, before):
     """Name -> numbers by step and, with a hold-out set, by epoch of one part of the training, which began at step `before`."""
-    made = {name: values[:run.step] for name, values in run.history.items()}
+    numbers = {name: values[:run.step] for name, values in run.history.items()}
     if run.held_out:
-        made |= {"held_out_steps": before + np.array(run.held_out.steps), "held_out_losses": np.array(run.held_out.losses)}
+        numbers |= {"held_out_steps": before + np.array(run.held_out.steps), "held_out_losses": np.array(run.held_out.losses)}
     if run.held_out and run.held_out.hits:
-        made["held_out_hits"] = np.array(run.held_out.hits)
-    return made
+        numbers["held_out_hits"] = np.array(run.held_out.hits)
+    return numbers
 
 
 def metrics(run):
@@ -200,7 +201,7 @@ def joined(parts):
         for name, seconds in part["seconds_by_operation"].items():
             operations[name] = operations.get(name, 0.0) + seconds
     return {
-        **{name: [one for part in parts for one in part[name]] for name in ("loss", "seconds_by_pass")},
+        **{name: [value for part in parts for value in part[name]] for name in ("loss", "seconds_by_pass")},
         **{name: last[name] for name in ("accuracy", "divergence")},
         "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},
@@ -214,9 +215,9 @@ def joined(parts):
 def joined_held_out(parts):
     """Losses of all epochs, the accuracies and the best epoch of the last part, and the seconds of measuring."""
     measured = [part["held_out"] for part in parts]
-    return {"loss": [loss for one in measured for loss in one["loss"]], "accuracy": measured[-1]["accuracy"],
+    return {"loss": [loss for part in measured for loss in part["loss"]], "accuracy": measured[-1]["accuracy"],
             "best_epoch": sum(part["epochs"] for part in parts[:-1]) + measured[-1]["best_epoch"],
-            "seconds": sum(one["seconds"] for one in measured)}
+            "seconds": sum(part["seconds"] for part in measured)}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a 
 
 def one_line(text, most=MOST):
     """`text` with escapes for line breaks and all else that is not printed, and its middle cut out beyond `most` characters."""
-    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
     return text if len(text) <= most else f"{text[:most // 2 - 3]} ... {text[2 - most // 2:]}"
 
 

@@ -34,13 +34,13 @@ def closure(script):
 
     Imports inside functions count, so that a module is found before the work that imports it begins.
     """
-    found, todo = set(), [pathlib.Path(script).resolve()]
+    paths, todo = set(), [pathlib.Path(script).resolve()]
     while todo:
         path = todo.pop()
-        if path not in found:
-            found.add(path)
+        if path not in paths:
+            paths.add(path)
             todo += _imported(path)
-    return {path.relative_to(ROOT).as_posix() for path in found}
+    return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
 def libraries(files):
@@ -59,7 +59,7 @@ def loaded():
 @functools.cache
 def _imported(path):
     """The files that the import statements of `path` execute."""
-    found = []
+    files = []
     for node in _statements(path):
         if isinstance(node, ast.Import):
             start, names = SCRIPTS, [alias.name.split(".") for alias in node.names]
@@ -67,8 +67,8 @@ def _imported(path):
             start = path.parents[node.level - 1] if node.level else SCRIPTS
             module = node.module.split(".") if node.module else []
             names = [module, *([*module, alias.name] for alias in node.names)]
-        found += [file for one in names for file in _files(start, one)]
-    return found
+        files += [file for name in names for file in _files(start, name)]
+    return files
 
 
 def _absolute_imports(path):
@@ -89,7 +89,7 @@ def import_statements(text):
 
     Ten times as fast as parsing the whole program, which every command would wait for.
     """
-    statements = (found[0].strip() for found in IMPORT.finditer(DOCSTRING.sub('""', text)))
+    statements = (match[0].strip() for match in IMPORT.finditer(DOCSTRING.sub('""', text)))
     return [ast.parse(statement).body[0] for statement in statements]
 
 

@@ -24,7 +24,7 @@ def run(main):
         sys.exit(130)
 
 
-def repeat_at_the_end(message):
+def repeat_at_the_end(message: str) -> None:
     """Make a message one of the last lines of the workflow's output, where a rule has called this program."""
     if errors := caller.told("errors"):
         with contextlib.suppress(OSError), open(errors, "a", encoding="utf-8") as file:

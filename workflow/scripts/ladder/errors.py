@@ -9,7 +9,7 @@ MOST_SHOWN = 80  # characters of a value in a message
 class UserError(Exception):
     """An error with a one-line message that names the fault and its remedy; shown without a traceback."""
 
-    def __init__(self, message):
+    def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
@@ -20,13 +20,13 @@ class RunFailed(UserError):
 NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # {}: where, or empty
 
 
-def one_line(text, most=MOST):
+def one_line(text: object, most: int = MOST) -> str:
     """`text` with escapes for line breaks and all else that is not printed, and its middle cut out beyond `most` characters."""
     text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
     return text if len(text) <= most else f"{text[:most // 2 - 3]} ... {text[2 - most // 2:]}"
 
 
-def excerpt(value):
+def excerpt(value: object) -> str:
     """A value as messages show it: text in quotes, and of anything long its beginning and its length."""
     try:
         if isinstance(value, (list, dict)):

@@ -8,7 +8,7 @@ MOST_BYTES = 2 * 10**9   # twenty times the weights of ResNet-50
 MOST_SHOWN = 150   # characters of a path in a message
 
 
-def read(path, most=MOST_BYTES):
+def read(path: str | pathlib.Path, most: int = MOST_BYTES) -> bytes:
     """The bytes of the file at `path`; raises UserError if it cannot be read, is a pipe or device, or has more than `most`."""
     path = pathlib.Path(path)
     try:
@@ -23,6 +23,6 @@ def read(path, most=MOST_BYTES):
         raise UserError(f"cannot read {shown(path)}: no file can have this name") from error
 
 
-def shown(path):
+def shown(path: object) -> str:
     """A path as one line of printable text, also if it is not valid UTF-8, with its middle cut out where it is long."""
     return one_line(path, MOST_SHOWN)

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import pathlib
 import sys
 import time
 
@@ -11,14 +12,14 @@ log = logging.getLogger("ladder")
 class _BesideBars(logging.Handler):
     """Writes log lines above a running progress bar instead of through it."""
 
-    def emit(self, record):
+    def emit(self, record: logging.LogRecord) -> None:
         import tqdm  # here, because every command imports this module
 
         with contextlib.suppress(OSError):   # a terminal that was closed, or a reader that went away, ends no work
             tqdm.tqdm.write(self.format(record), file=sys.stderr)
 
 
-def start_logging(file=None):
+def start_logging(file: pathlib.Path | None = None) -> None:
     """Send log lines to stderr and, with their time, to `file` (a path, truncated) where one is given."""
     logging.raiseExceptions = False   # a log that a full disk refuses is no reason for a traceback
     log.setLevel(logging.INFO)
@@ -41,7 +42,7 @@ def bar(iterable=None, label="", unit="it", **options):
                      dynamic_ncols=True, **options)
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     """Seconds in units for people: '0.4 s', '38 s', '4 min 10 s', '1 h 5 min'."""
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -53,12 +54,12 @@ def duration(seconds):
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-def utc(seconds=None):
+def utc(seconds: float | None = None) -> str:
     """Seconds since the epoch, by default now, as '2026-01-31T23:59:59Z'."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def size(count):
+def size(count: float) -> str:
     """Bytes in units for people: '912 B', '3.0 MB', '1.6 GB' (powers of ten, as disks are sold)."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:

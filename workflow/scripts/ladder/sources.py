@@ -5,6 +5,7 @@ import functools
 import pathlib
 import re
 import sys
+from collections.abc import Iterable
 
 DOCSTRING = re.compile(r'"""[\s\S]*?"""')
 IMPORT = re.compile(r"^[ \t]*(?:import [^\n;]+|from [\w.]+ import (?:\((?:[^)#]|#[^\n]*)*\)|[^\n;(]+))", re.MULTILINE)
@@ -24,12 +25,12 @@ NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
     "workflow/stage_script"))
 
 
-def that_count(files):
+def that_count(files: Iterable[str]) -> set[str]:
     """Those of `files` that can change an artifact's data: neither the NEUTRAL ones nor an __init__.py (a docstring)."""
     return {path for path in files if path not in NEUTRAL and not path.endswith("/__init__.py")}
 
 
-def closure(script):
+def closure(script: str | pathlib.Path) -> set[str]:
     """The project's Python files that `script` imports, directly or not, itself included; paths relative to the root.
 
     Imports inside functions count, so that a module is found before the work that imports it begins.
@@ -43,14 +44,14 @@ def closure(script):
     return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
-def libraries(files):
+def libraries(files: Iterable[str]) -> set[str]:
     """The modules outside the project that these files import, in functions too, by their first name: {'numpy', ...}."""
     return {name.partition(".")[0] for path in files if path.endswith(".py") for name in _absolute_imports(ROOT / path)}
 
 
-def loaded():
+def loaded() -> set[str]:
     """The project's Python files that this process has imported, relative to the root."""
-    files = [pathlib.Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)]
+    files = [pathlib.Path(path) for module in list(sys.modules.values()) if (path := getattr(module, "__file__", None))]
     folders = {folder: folder.resolve() for folder in {file.parent for file in files}}   # a tenth as many as files
     return {(folders[file.parent] / file.name).relative_to(ROOT).as_posix() for file in files
             if folders[file.parent].is_relative_to(SCRIPTS)}

@@ -29,8 +29,11 @@ import io
 import math
 import os
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ladder import files
 from ladder.errors import UserError, excerpt
@@ -82,25 +85,25 @@ class Table:
     """
 
     name: str
-    entries: np.ndarray
+    entries: NDArray[np.uint8]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if faults := stray_bits(self.entries):
             i, j = faults[0]
             raise UserError(f"{self.name}: entry [{i}, {j}] is {self.entries[i, j]:#04x}, but with mantissas of {self.bits} "
                             f"bits an entry has no other bits than the carry 0x80 and {2 ** self.bits - 1:#04x}")
 
     @property
-    def bits(self):
+    def bits(self) -> int:
         """m, 1 to 7."""
         return len(self.entries).bit_length() - 1
 
     @property
-    def text(self):
+    def text(self) -> str:
         return f"table {self.name}, {self.bits} bits of mantissa"
 
     @functools.cached_property
-    def digest(self):
+    def digest(self) -> str:
         """16 hexadecimal digits of the sha256 of the entries."""
         return hashlib.sha256(self.entries.tobytes()).hexdigest()[:16]
 
@@ -111,12 +114,12 @@ class Table:
         return (entries & CARRY) << 16 | (entries & (CARRY - 1)) << (23 - self.bits)
 
     @functools.cached_property
-    def flipped(self):
+    def flipped(self) -> "Table":
         """The same multiplier with the operands exchanged."""
         return Table(self.name, np.ascontiguousarray(self.entries.T))
 
 
-def find(name):
+def find(name: str) -> Multiplier | Table:
     """The multiplier called `name`: one of MULTIPLIERS, or the Table in the file of that name. Raises UserError."""
     if name in MULTIPLIERS:
         return MULTIPLIERS[name]
@@ -127,7 +130,7 @@ def find(name):
                     + (f"; did you mean {near[0]}?" if near else ""))
 
 
-def identity(name):
+def identity(name: str) -> str:
     """The identity of the multiplier `name` in versions: its name, or 'table' and the digest of its entries.
 
     Raises UserError as find().
@@ -140,16 +143,16 @@ def identity(name):
 class ByDirection:
     """The multiplier that convolutions and dense layers use in the forward pass, the input and the weight gradient."""
 
-    forward: object = MULTIPLIERS["exact"]
-    input_grad: object = MULTIPLIERS["exact"]
-    weight_grad: object = MULTIPLIERS["exact"]
+    forward: Multiplier | Table = MULTIPLIERS["exact"]
+    input_grad: Multiplier | Table = MULTIPLIERS["exact"]
+    weight_grad: Multiplier | Table = MULTIPLIERS["exact"]
 
     @classmethod
-    def everywhere(cls, multiplier):
+    def everywhere(cls, multiplier: Multiplier | Table) -> "ByDirection":
         return cls(multiplier, multiplier, multiplier)
 
     @property
-    def exact(self):
+    def exact(self) -> bool:
         """Whether all three are the exact one."""
         return all(getattr(self, direction) is MULTIPLIERS["exact"] for direction in DIRECTIONS)
 
@@ -160,7 +163,7 @@ EXACT = ByDirection()
 PRECISIONS = {"float32": EXACT, **{name: ByDirection.everywhere(multiplier) for name, multiplier in FORMATS.items()}}
 
 
-def from_params(params, name):
+def from_params(params: Mapping[str, Any], name: str) -> ByDirection:
     """The ByDirection of a stage's parameters: `precision`, or `multiplier` and `multiplier_in`; EXACT with neither.
 
     name: argument of find(), used in all directions if there is no `multiplier_in`. Raises UserError as find(), and if the
@@ -173,12 +176,12 @@ def from_params(params, name):
     return ByDirection(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
 
 
-def load_table(path):
+def load_table(path: str | pathlib.Path) -> Table:
     """The Table in a file (see read_entries). Raises UserError if the file holds none."""
     return Table(str(path), read_entries(path))
 
 
-def read_entries(path):
+def read_entries(path: str | pathlib.Path) -> NDArray[np.uint8]:
     """The unchecked entries in a file, uint8 (2^m, 2^m).
 
     The file holds 4^m bytes, m from 1 to 7, entry [i, j] at offset (i << m) | j; or these entries as a .npy, flat or square.
@@ -210,7 +213,7 @@ def _read_npy(path, data):
     return entries
 
 
-def stray_bits(entries):
+def stray_bits(entries: NDArray[np.uint8]) -> list[tuple[int, int]]:
     """Indices (i, j) of the entries with bits between their mantissa and their carry."""
     meant = CARRY | (len(entries) - 1)
     return [(int(i), int(j)) for i, j in np.argwhere(entries & np.uint8(0xff - meant))]
@@ -231,7 +234,7 @@ def tabulated(kind, bits):
     return (carry | (results & MANTISSA) >> (23 - bits)).astype(np.uint8)
 
 
-def kernel_defines(multiplier):
+def kernel_defines(multiplier: Multiplier | Table) -> tuple[str, ...]:
     """Macro definitions NAME=VALUE for kernels that include common/multiplier.cuh."""
     if not isinstance(multiplier, Table):
         return (f"MULTIPLIER={multiplier.name}",)

@@ -11,6 +11,7 @@ cuML is compared with scikit-learn before its first use on a machine (check_back
 
 import functools
 import importlib.util
+from typing import Any
 
 from ladder import caller
 from ladder.errors import UserError
@@ -23,7 +24,7 @@ ON_GPU = "cuml"
 CHECK = "ladder.classifiers.check_backend"
 
 
-def resolve_backend(name):
+def resolve_backend(name: str) -> str:
     """`name` itself, or for 'auto' the first of BACKENDS that this machine can run and that passes its check.
 
     Only a command that runs jobs makes a check that was never made: caller.told("checks"). Others trust the
@@ -36,7 +37,7 @@ def resolve_backend(name):
     return name
 
 
-def unavailable(name):
+def unavailable(name: str) -> str | None:
     """The reason why this machine cannot run the backend `name`, in one line with alternatives; None if it can."""
     if name == ON_GPU and gpu_count() == 0:
         return f"svm_backend cuml needs an NVIDIA GPU and no driver answers here; {_instead()}"
@@ -47,7 +48,7 @@ def unavailable(name):
     return None
 
 
-def require(name):
+def require(name: str | None) -> dict[str, Any]:
     """The notes of a stage on the check of its backend, {} for one that needs none; raises UserError if it fails."""
     if name != ON_GPU or unavailable(name):   # the fit gives the reason
         return {}
@@ -55,7 +56,7 @@ def require(name):
 
 
 @functools.cache
-def _passes(name):
+def _passes(name: str) -> bool:
     if name != ON_GPU:
         return True
     outcome = first_use.outcome(_check(), makes=bool(caller.told("checks")))
@@ -65,16 +66,16 @@ def _passes(name):
     return False
 
 
-def _check():
+def _check() -> first_use.Check:
     how = (f"it fits and predicts 200 rows, compared with scikit-learn, once for this GPU, driver and program; at most "
            f"{first_use.SECONDS // 60} minutes")
     key = {"code": first_use.code(CHECK), **first_use.machine(["cupy", "cuml", "sklearn"])}
     return first_use.Check(ON_GPU, how, CHECK, "check", (), key)
 
 
-def _instead():
+def _instead() -> str:
     return f"set svm_backend to {'auto, sklearnex or sklearn' if _installed('sklearnex') else 'auto or sklearn'}"
 
 
-def _installed(package):
+def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None

@@ -1,6 +1,7 @@
 """Shapes and sizes of the datasets, known without reading an image. Standard library only."""
 
 import dataclasses
+from typing import Any
 
 from ladder.data import listing
 from ladder.errors import UserError, excerpt
@@ -10,7 +11,7 @@ from ladder.errors import UserError, excerpt
 class Facts:
     """shape: (height, width, channels) of an image; classes: their number; train, test: number of images without limits."""
 
-    shape: tuple
+    shape: tuple[int, int, int]
     classes: int
     train: int
     test: int
@@ -28,7 +29,7 @@ FACTS = {
 FOLDER = "folder"   # the dataset of pictures of one's own
 
 
-def of(settings):
+def of(settings: Any) -> Facts:
     """The Facts of the data set of `settings` (workflow.settings.Settings).
 
     Of pictures of one's own train and test count files that may turn out unreadable.

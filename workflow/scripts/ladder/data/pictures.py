@@ -16,6 +16,7 @@ import math
 import os
 import pathlib
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
@@ -80,7 +81,7 @@ LIGHT_ON_DARK = {**DIGITS, "fashion_mnist": Digit(28, 28, False, "garment")}
 
 # Finding.
 
-def find(paths):
+def find(paths: Sequence[str]) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
     """(pictures, ignored files) in `paths`, which are files or folders, in order, without duplicates.
 
     In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden ones; a path of a file is
@@ -88,7 +89,8 @@ def find(paths):
     """
     if not paths:
         raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
-    found, left_out = {}, {}
+    found: dict[pathlib.Path, None] = {}
+    left_out: dict[pathlib.Path, None] = {}
     for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
         if os.path.isdir(path):
             for file in map(pathlib.Path, Walk(path, "predict").files(path)):

@@ -24,6 +24,7 @@ Interface of an executor:
 import functools
 import importlib
 import pathlib
+from typing import Any
 
 from ladder.machine import compiling
 from ladder.rungs.variants import VARIANTS
@@ -35,7 +36,7 @@ EXECUTORS = {"numpy": "ladder.executors.cpu.executor", "numba": "ladder.executor
              "cuda": "ladder.executors.cuda.executor"}
 
 
-def create(variant, threads, data_residency="auto"):
+def create(variant: str, threads: int, data_residency: str = "auto") -> Any:
     """An executor for the variant; threads: number of CPU threads; data_residency: see cuda/executor.py."""
     kind = VARIANTS[variant].executor
     module = importlib.import_module(EXECUTORS[kind])
@@ -46,7 +47,7 @@ def create(variant, threads, data_residency="auto"):
 
 
 @functools.cache
-def sources(variant):
+def sources(variant: str) -> frozenset[str]:
     """The files of a rung: its module and those it builds on, its executor, and the kernels of all these rungs."""
     executor = VARIANTS[variant].executor
     modules = closure(SCRIPTS / f"ladder/rungs/{variant}.py") | closure(SCRIPTS / f"{EXECUTORS[executor].replace('.', '/')}.py")

@@ -19,22 +19,22 @@ WORTH_A_LINE = 1   # seconds
 class _Clock:
     """Seconds during which at least one thread compiles."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock, self._running, self._began, self._before = threading.Lock(), 0, 0.0, 0.0
 
-    def begin(self):
+    def begin(self) -> None:
         with self._lock:
             if not self._running:
                 self._began = time.monotonic()
             self._running += 1
 
-    def end(self):
+    def end(self) -> None:
         with self._lock:
             self._running -= 1
             if not self._running:
                 self._before += time.monotonic() - self._began
 
-    def seconds(self):
+    def seconds(self) -> float:
         with self._lock:
             return self._before + (time.monotonic() - self._began if self._running else 0.0)
 

@@ -3,6 +3,7 @@
 import ctypes
 import dataclasses
 import functools
+from typing import Any
 
 _MAJOR, _MINOR, _SHARED = 75, 76, 97   # CUdevice_attribute: compute capability, opt-in shared memory per block
 _SM_CLOCK = 1   # nvmlClockType_t
@@ -31,7 +32,7 @@ class Size:
 
 
 @functools.cache
-def cuda_version():
+def cuda_version() -> tuple[int, int] | None:
     """The newest CUDA version that the driver supports, as (major, minor); None without a driver."""
     driver, version = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
@@ -40,7 +41,7 @@ def cuda_version():
 
 
 @functools.cache
-def gpu_count():
+def gpu_count() -> int:
     """Number of GPUs visible to this process; 0 without a driver."""
     driver, count = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
@@ -49,7 +50,7 @@ def gpu_count():
 
 
 @functools.cache
-def gpu():
+def gpu() -> Gpu | Any:   # Any: None without one, after gpu_count has told
     """The first visible Gpu, on which all GPU work runs; None without one."""
     if gpu_count() == 0:
         return None
@@ -62,7 +63,7 @@ def gpu():
     return Gpu(name.value.decode(), f"sm_{major}{minor}", memory.value, shared)
 
 
-def gpu_size():
+def gpu_size() -> Size | None:
     """The Size of the first visible GPU; None without one. A clock that the driver does not tell is 0."""
     if gpu_count() == 0:
         return None
@@ -70,7 +71,7 @@ def gpu_size():
                 _attribute(_BUS_WIDTH), _attribute(_LEVEL_2))
 
 
-def pci_address():
+def pci_address() -> str:
     """The PCI address of the first visible GPU, as nvidia-smi takes it; '' without one."""
     if gpu_count() == 0:
         return ""
@@ -80,7 +81,7 @@ def pci_address():
     return address.value.decode()
 
 
-def installed_gpus():
+def installed_gpus() -> int:
     """Number of GPUs in this machine, including those hidden from this process; 0 if NVML does not answer."""
     management, count = _management(), ctypes.c_uint(0)
     if management is None or management.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
@@ -89,7 +90,7 @@ def installed_gpus():
 
 
 @functools.cache
-def version():
+def version() -> str:
     """The driver version, e.g. '580.95.05'; '' if NVML does not answer."""
     management, text = _management(), ctypes.create_string_buffer(96)
     if management is None or management.nvmlSystemGetDriverVersion(text, len(text)) != 0:
@@ -97,7 +98,7 @@ def version():
     return text.value.decode()
 
 
-def sm_clock():
+def sm_clock() -> int | None:
     """The current clock of the first GPU's multiprocessors, in MHz; None if NVML does not answer."""
     handle, clock = _handle(), ctypes.c_uint(0)
     if handle is None or _management().nvmlDeviceGetClockInfo(handle, _SM_CLOCK, ctypes.byref(clock)) != 0:
@@ -134,7 +135,7 @@ def _handle():
     return handle if found == 0 else None
 
 
-def _attribute(number):
+def _attribute(number: int) -> int:
     """A CUdevice_attribute of the first visible GPU."""
     device, value = ctypes.c_int(0), ctypes.c_int(0)
     _driver().cuDeviceGet(ctypes.byref(device), 0)

@@ -41,12 +41,12 @@ OTHER = "nvidia-smi tells whether the GPU works"
 class GpuError(UserError):
     """A failure of a GPU's library in one line. passing: it may work at another time."""
 
-    def __init__(self, message, passing):
+    def __init__(self, message: str, passing: bool) -> None:
         super().__init__(message)
         self.passing = passing
 
 
-def explained(error):
+def explained(error: BaseException) -> GpuError | None:
     """The GpuError that says what to do about the exception; None where no library of a GPU has raised it."""
     if isinstance(error, UserError):
         return error if isinstance(error, GpuError) else None
@@ -59,7 +59,7 @@ def explained(error):
     return GpuError(f"{text}: {OTHER}; {ELSEWHERE}", False)
 
 
-def _packages(error):
+def _packages(error: BaseException) -> set[str]:
     """The packages of an exception's type, of the code that it went through, and of what could not be imported."""
     modules = [type(error).__module__, getattr(error, "name", None) if isinstance(error, ImportError) else None]
     modules += [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]

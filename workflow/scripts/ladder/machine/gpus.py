@@ -16,7 +16,7 @@ LONGEST_NAME = 200   # of a lock file, in characters
 _held: list[int] = []   # descriptors of lock files, open until the process ends
 
 
-def claim():
+def claim() -> str | None:
     """Restrict this process to the first free GPU and hold it until the process ends; call before CUDA is initialised.
 
     Returns its CUDA name, or None if there is no choice: no GPU, only one, or all of them claimed by other processes; with a
@@ -37,14 +37,14 @@ def claim():
     return name
 
 
-def _visible():
+def _visible() -> list[str]:
     """The CUDA names of the GPUs that this process may use."""
     if VISIBLE in os.environ:
         return [name for name in os.environ[VISIBLE].split(",") if name]
     return [str(number) for number in range(driver.installed_gpus())]
 
 
-def _lock(name):
+def _lock(name: str) -> bool:
     """Whether this process holds the GPU's lock from now on. Raises OSError where there is no place for locks."""
     path = _folder() / f"{urllib.parse.quote(name, safe='')[:LONGEST_NAME]}.lock"   # an older name of a MIG device has slashes
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -61,6 +61,6 @@ def _lock(name):
     return True
 
 
-def _folder():
+def _folder() -> pathlib.Path:
     """Of locks: on this machine, as a home folder may be one of several machines."""
     return pathlib.Path(tempfile.gettempdir(), f"kernel-ladder-{os.getuid()}")

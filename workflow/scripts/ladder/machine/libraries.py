@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+from collections.abc import Iterable, Mapping
 
 from ladder import sources
 
@@ -17,25 +18,25 @@ PACKAGES = {
 }
 
 
-def installed(files):
+def installed(files: Iterable[str]) -> dict[str, str]:
     """Package -> version of the packages that the project's source `files` import, as far as they are installed here."""
     return versions(sources.libraries(files))
 
 
-def versions(modules):
+def versions(modules: Iterable[str]) -> dict[str, str]:
     """Package -> version of the packages that provide these modules, as far as they are installed here."""
     found = {package: _version(package) for module in modules for package in PACKAGES.get(module, ())}
     return {package: version for package, version in sorted(found.items()) if version}
 
 
-def changed(before, after):
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """'numpy 2.4.5 -> 2.4.6' for each package whose version differs; `none` stands for one that is not installed."""
     return [f"{package} {before.get(package, 'none')} -> {after.get(package, 'none')}"
             for package in sorted(before.keys() | after.keys()) if before.get(package) != after.get(package)]
 
 
 @functools.cache
-def _version(package):
+def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

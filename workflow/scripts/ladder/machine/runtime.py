@@ -14,7 +14,7 @@ NARROW_CORE_TYPES = {"nehalem", "sandybridge", "haswell", "zen", "barcelona", "b
                      "excavator", "prescott", "core2", "penryn", "dunnington", "atom", "nano"}
 
 
-def release_blas():
+def release_blas() -> str | None:
     """Drop an OPENBLAS_CORETYPE that keeps BLAS from using instructions of this CPU; must run before NumPy is imported.
 
     Returns a sentence for the log, or None if nothing was changed.
@@ -26,12 +26,12 @@ def release_blas():
     return f"OPENBLAS_CORETYPE={core_type} is ignored: it would keep BLAS from this CPU's 512-bit instructions"
 
 
-def jobs_run_elsewhere():
+def jobs_run_elsewhere() -> bool:
     """True if the stages run on other machines than the one that plans them, e.g. nodes of a cluster."""
     return bool(caller.told("elsewhere"))
 
 
-def set_threads(count):
+def set_threads(count: int) -> None:
     """Let OpenMP use `count` threads, overriding OMP_NUM_THREADS (which Snakemake lowers to --cores), and BLAS one.
 
     BLAS splits a product by threads, which changes its last digits. So products are cut into pieces of fixed size
@@ -57,25 +57,25 @@ def _thread_pools(_modules):
     return threadpoolctl.ThreadpoolController()
 
 
-def available_cores():
+def available_cores() -> int:
     """Number of CPU cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def peak_memory_bytes():
+def peak_memory_bytes() -> int:
     """Peak resident set size of this process, memory-mapped files included."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def memory_bytes():
+def memory_bytes() -> int:
     """Bytes of main memory that this machine has."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def machine():
+def machine() -> dict[str, str | int]:
     """The machine, its Python and BLAS, as JSON-compatible values, for manifests and the report."""
     return {
         "host": platform.node(),
@@ -87,12 +87,12 @@ def machine():
     }
 
 
-def _blas():
+def _blas() -> str:
     return ", ".join(sorted({f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
                              for pool in thread_pools().info() if pool["user_api"] == "blas"}))
 
 
-def _cpu_info(field):
+def _cpu_info(field: str) -> str:
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
@@ -100,9 +100,9 @@ def _cpu_info(field):
     return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(field)), "")
 
 
-def cpu_flags():
+def cpu_flags() -> list[str]:
     return _cpu_info("flags").split()
 
 
-def _cpu_name():
+def _cpu_name() -> str:
     return _cpu_info("model name") or platform.processor() or platform.machine()

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from typing import Any
 
 ENDING_SECONDS = 10   # in which a process that was killed is gone
 FOR_USERS = {"UserError", "Unavailable"}   # exceptions whose message needs no type before it, and those derived from them
@@ -28,7 +29,7 @@ FOR_USERS = {"UserError", "Unavailable"}   # exceptions whose message needs no t
 class Failed(Exception):
     """A call that gave no result; the message is the reason in one line. timed_out: it was ended at its time limit."""
 
-    def __init__(self, reason, timed_out=False):
+    def __init__(self, reason: str, timed_out: bool = False) -> None:
         super().__init__(reason)
         self.timed_out = timed_out
 
@@ -39,7 +40,7 @@ class Worker:
     python: its interpreter; folder: where it finds the module; log: a file that gets what it prints.
     """
 
-    def __init__(self, python, module, folder, log):
+    def __init__(self, python: str, module: str, folder: pathlib.Path, log: pathlib.Path) -> None:
         self._where = f"; {pathlib.Path(log).name} has what it printed"
         here, there = socket.socketpair()
         self._pipe = multiprocessing.connection.Connection(here.detach())
@@ -52,7 +53,7 @@ class Worker:
         except OSError as error:
             raise Failed(f"{python} cannot be started: {error.strerror}") from None
 
-    def call(self, name, *arguments, limit):
+    def call(self, name: str, *arguments: Any, limit: float) -> Any:
         """The result of a function after at most `limit` seconds; raises Failed. After that the process is gone."""
         try:
             self._pipe.send_bytes(json.dumps([name, arguments]).encode())
@@ -69,7 +70,7 @@ class Worker:
             raise Failed(value)
         return value
 
-    def stop(self):
+    def stop(self) -> None:
         """End the process and those that it has started. One that waits for a hung GPU cannot end: it is left behind."""
         self._pipe.close()
         try:
@@ -78,10 +79,10 @@ class Worker:
         except (ProcessLookupError, subprocess.TimeoutExpired):
             pass
 
-    def _death(self):
+    def _death(self) -> str:
         """How the process ended by itself."""
         try:
-            status = self._process.wait(ENDING_SECONDS)
+            status: int | None = self._process.wait(ENDING_SECONDS)
         except subprocess.TimeoutExpired:
             status = None
         self.stop()
@@ -90,7 +91,7 @@ class Worker:
         return f"the process ended with status {status}{self._where}"
 
 
-def main(descriptor, module):
+def main(descriptor: str, module: str) -> None:
     pipe = multiprocessing.connection.Connection(int(descriptor))
     threading.Thread(target=_end_with_the_parent, args=[int(descriptor)], daemon=True).start()
     while True:
@@ -109,7 +110,7 @@ def main(descriptor, module):
         pipe.send_bytes(answer.encode())
 
 
-def _end_with_the_parent(descriptor):
+def _end_with_the_parent(descriptor: int) -> None:
     """End this process, whatever it computes, when the other end of the socket is closed; the parent may have been killed."""
     poll = select.poll()
     poll.register(descriptor, 0)   # for no event but that
@@ -117,7 +118,7 @@ def _end_with_the_parent(descriptor):
     os._exit(0)
 
 
-def one_line(error):
+def one_line(error: BaseException) -> str:
     """An exception as one line: its message alone where it is meant for the user, else its type and at most 200 characters."""
     text, most = " ".join(str(error).split()), 600
     if FOR_USERS.isdisjoint(kind.__name__ for kind in type(error).__mro__):

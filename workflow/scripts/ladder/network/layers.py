@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,23 +17,23 @@ class Layer:
 
     name: str
     kind: str
-    attributes: Mapping
-    inputs: tuple = ()
-    input_shapes: tuple = ()
-    output_shape: tuple = ()
+    attributes: Mapping[str, Any]
+    inputs: tuple[str, ...] = ()
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    output_shape: tuple[int, ...] = ()
 
     @property
-    def parameters(self):
+    def parameters(self) -> dict[str, tuple[int, ...]]:
         """Trained parameters: name -> shape in memory, e.g. 'enc1.weight' -> (256, 3, 3, 3)."""
         return self._named(KINDS[self.kind].parameters)
 
     @property
-    def state(self):
+    def state(self) -> dict[str, tuple[int, ...]]:
         """Values that the forward pass updates in training: name -> shape, e.g. 'bn1.running_mean' -> (64,)."""
         return self._named(KINDS[self.kind].state)
 
     @property
-    def macs(self):
+    def macs(self) -> int:
         """Multiply-accumulates of one image's forward pass."""
         return KINDS[self.kind].macs(self.attributes, self.output_shape, *self.input_shapes)
 
@@ -52,12 +53,12 @@ class Kind:
 
     output_shape: Callable
     work: str
-    node: tuple
+    node: tuple[str, str]
     words: Callable
     parameters: Callable = lambda attributes, *inputs: {}
     state: Callable = lambda attributes, *inputs: {}
     macs: Callable = lambda attributes, output, *inputs: 0
-    kept: tuple = ()
+    kept: tuple[str, ...] = ()
     inputs: int = 1
     has_gradient: bool = True
 
@@ -307,13 +308,13 @@ def soft_threshold(name, threshold):
 MAKERS = {kind: globals()[kind] for kind in KINDS}
 
 
-def arguments(kind):
+def arguments(kind: str) -> dict[str, Any]:
     """Argument -> its default, inspect.Parameter.empty if it has none, of the function that makes a layer of this kind."""
     taken = inspect.signature(MAKERS[kind]).parameters
     return {name: one.default for name, one in taken.items() if name not in ("name", "inputs")}
 
 
-def from_row(row):
+def from_row(row: Mapping[str, Any]) -> Layer:
     """The Layer of a row."""
     given = {name: value for name, value in row.items() if name not in ("layer", "kind", "inputs")}
     made = MAKERS[row["kind"]]
@@ -323,7 +324,7 @@ def from_row(row):
     return dataclasses.replace(made(row["layer"], **given), inputs=inputs)
 
 
-def to_row(layer):
+def to_row(layer: Layer) -> dict[str, Any]:
     """The row of a layer, with its inputs."""
     names = {"units": "filters"} if layer.kind == "dense" else {}
     given = {name: layer.attributes[names.get(name, name)] for name in arguments(layer.kind)}

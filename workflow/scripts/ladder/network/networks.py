@@ -6,10 +6,13 @@ Each function returns the table for an input shape (height, width, channels) and
 import dataclasses
 import functools
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ladder.errors import UserError
 from ladder.network.layers import (
     KINDS,
+    Layer,
     add,
     attention,
     avgpool2d,
@@ -66,48 +69,48 @@ class Network:
     """
 
     name: str
-    input_shape: tuple
-    layers: tuple
+    input_shape: tuple[int, ...]
+    layers: tuple[Layer, ...]
     features: str
     loss: str | None
-    fits: tuple = ()
+    fits: tuple[Fit, ...] = ()
 
     @functools.cached_property
-    def parameters(self):
+    def parameters(self) -> dict[str, tuple[int, ...]]:
         """Parameter name -> shape, in the order of the layers."""
         return {name: shape for layer in self.layers for name, shape in layer.parameters.items()}
 
     @functools.cached_property
-    def state(self):
+    def state(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape of the values that training updates besides the parameters, i.e. running statistics."""
         return {name: shape for layer in self.layers for name, shape in layer.state.items()}
 
     @property
-    def parameter_count(self):
+    def parameter_count(self) -> int:
         return sum(math.prod(shape) for shape in self.parameters.values())
 
     @property
-    def classifies(self):
+    def classifies(self) -> bool:
         """Whether the output is a score for each class, not an image."""
         return self.loss == "cross_entropy"
 
     @property
-    def encoder(self):
+    def encoder(self) -> tuple[str, ...]:
         """Names of the layers with parameters up to the features."""
         return tuple(layer.name for layer in self.needed_for(self.features) if layer.parameters)
 
     @property
-    def trains(self):
+    def trains(self) -> bool:
         """Whether the network can be trained by gradient descent."""
         return self.loss is not None
 
     @property
-    def draws(self):
+    def draws(self) -> Layer | None:
         """The layer whose output is drawn in training; None if there is none."""
         return next((layer for layer in self.layers if layer.kind == "sample"), None)
 
     @property
-    def code(self):
+    def code(self) -> tuple[str, int, int | None] | None:
         """(layer, values, kept) of the layer from which an autoencoder rebuilds its input; None where none is known to be that.
 
         values: of the layer's output; kept: the most of them that are not zero, None where all may be.
@@ -122,20 +125,20 @@ class Network:
         return layer.name, math.prod(layer.output_shape), kept
 
     @property
-    def table(self):
+    def table(self) -> list[dict[str, Any]]:
         """A JSON-able row for each layer: layer, kind, inputs, output (shape), macs per image, parameters (count)."""
         return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
                  "macs": layer.macs, "parameters": sum(math.prod(shape) for shape in layer.parameters.values())}
                 for layer in self.layers]
 
-    def layer(self, name):
+    def layer(self, name: str) -> Layer:
         return next(layer for layer in self.layers if layer.name == name)
 
-    def readers(self, name):
+    def readers(self, name: str) -> list[Layer]:
         """The layers that read layer `name`."""
         return [layer for layer in self.layers if name in layer.inputs]
 
-    def needed_for(self, name):
+    def needed_for(self, name: str) -> tuple[Layer, ...]:
         """Layer `name` and all layers that it depends on, in execution order."""
         needed = {name}
         for layer in reversed(self.layers):
@@ -484,7 +487,7 @@ def build(name, input_shape=CIFAR, classes=CLASSES, **options):
     return resolve(name, input_shape, **NETWORKS[name](tuple(input_shape), classes, **options))
 
 
-def from_params(params):
+def from_params(params: Mapping[str, Any]) -> Network:
     """The Network for a stage's parameters: network, image (the input shape), classes if it classifies, and its options.
 
     Options missing in older artifacts have their defaults. A network of a person's own file has its `table` (see from_table).
@@ -495,12 +498,12 @@ def from_params(params):
     return build(params["network"], tuple(params["image"]), params.get("classes", CLASSES), **options)
 
 
-def encoder_of(params):
+def encoder_of(params: Mapping[str, Any]) -> Network | None:
     """The Network whose encoder the network of these parameters has, under the same names; None if it has no such encoder."""
     return from_params({**params, "network": HEADED[params["network"]]}) if params["network"] in HEADED else None
 
 
-def decoder(network):
+def decoder(network: Network) -> Network | None:
     """The Network from the latent values that `network` draws to its output; None if the output does not follow from these."""
     drawn = network.draws
     if not drawn:
@@ -513,7 +516,7 @@ def decoder(network):
     return resolve(f"decoder of {network.name}", drawn.output_shape, renamed, network.layers[-1].name, None)
 
 
-def from_table(name, input_shape, table):
+def from_table(name: str, input_shape: tuple[int, ...], table: Mapping[str, Any]) -> Network:
     """The Network of a JSON-able table: {"layers": rows of layers.from_row, "features": a layer's name, "loss": of Network}."""
     return resolve(name, input_shape, tuple(map(from_row, table["layers"])), table["features"], table["loss"])
 
@@ -521,13 +524,14 @@ def from_table(name, input_shape, table):
 class Unreadable(UserError):
     """Layer `layer` of a network cannot process the shape of its input, for this `reason`."""
 
-    def __init__(self, name, input_shape, layer, reason):
+    def __init__(self, name: str, input_shape: tuple[int, ...], layer: str, reason: Exception) -> None:
         height, width, _ = input_shape
         super().__init__(f"config: network {name} cannot read images of {height}x{width}: layer {layer}: {reason}")
         self.layer, self.reason = layer, reason
 
 
-def resolve(name, input_shape, layers, features, loss, fits=()):
+def resolve(name: str, input_shape: tuple[int, ...], layers: Iterable[Layer], features: str, loss: str | None,
+            fits: Iterable[Fit] = ()) -> Network:
     """A Network from its layers; a layer without `inputs` reads the previous layer.
 
     Raises Unreadable if a layer cannot process its input's shape.

@@ -10,6 +10,7 @@ With g the gradient, clipped element by element if clip > 0, plus weight_decay *
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Optimizer:
     clip: float = 0.0
 
 
-def attributes(optimizer):
+def attributes(optimizer: Optimizer) -> dict[str, Any]:
     """The attributes of the optimizer's update operation."""
     common = {"weight_decay": optimizer.weight_decay, "clip": optimizer.clip}
     return {**common, "momentum": optimizer.momentum} if optimizer.name == "momentum" else common
@@ -56,6 +57,6 @@ def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor
     return base * (np.minimum(1, (steps + 1) / rise) if rise else 1) * factors[schedule]()
 
 
-def warmup(length, warmup_steps):
+def warmup(length: Any, warmup_steps: int) -> int:
     """Number of steps over which the rate rises: warmup_steps, or a tenth of all steps where the run is shorter than that."""
     return warmup_steps if warmup_steps <= length.steps else length.steps // 10

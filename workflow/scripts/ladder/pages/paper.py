@@ -18,7 +18,7 @@ METADATA = {"CreationDate": None, "Creator": "Kernel Ladder"}
 MOST_COUNTED = 20   # classes up to which the cells of a confusion matrix have their numbers
 
 
-def missing():
+def missing() -> str | None:
     """Why no figure can be drawn here, in one line; None if they can."""
     if importlib.util.find_spec("matplotlib"):
         return None

@@ -178,7 +178,7 @@ def size(number):
     return progress.size(number).replace(" ", NARROW_SPACE)
 
 
-def setting(value):
+def setting(value: object) -> str:
     """The value of a parameter as in config.yaml."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -193,7 +193,7 @@ def setting(value):
     return str(value)
 
 
-def _inside(value):
+def _inside(value: object) -> str:
     return f"[{setting(value)}]" if isinstance(value, list) and value else setting(value)
 
 

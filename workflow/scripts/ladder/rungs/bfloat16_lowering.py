@@ -143,7 +143,7 @@ class Block:
     def _packed_input(self) -> str:
         """The buffer of packed x, packed by a step here unless the one that makes x does so."""
         if self.x in self.build.receivers:
-            return self.build.receivers[self.x].x
+            return str(self.build.receivers[self.x].x)
         packed = packed_input(self.build, self.conv, self.packing, self.build.shape(self.x))
         self.build.step(f"{self.packing.pack_op}_input", self.group, {"x": self.x}, {"rounded": packed},
                         padding=self.conv.attributes["padding"])
@@ -211,4 +211,4 @@ class Block:
 
 def packed_input(build: Any, conv: Layer, packing: Packing, image: Shape) -> str:
     """The buffer of a convolution's packed input, which is an image of this shape."""
-    return build.kept(f"{conv.name}.x.bfloat16", packing.image(image, conv.attributes["padding"]), "uint16")
+    return str(build.kept(f"{conv.name}.x.bfloat16", packing.image(image, conv.attributes["padding"]), "uint16"))

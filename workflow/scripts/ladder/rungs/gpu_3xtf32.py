@@ -108,7 +108,7 @@ def on_tensor_cores(operation: str, multiplier: str,
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
             return gpu_gemm.LAUNCHES[operation](step, build)
-        return getattr(gpu_opt_v1, operation)(step, build, in_steps(tile_for, multiplier))
+        return tuple(getattr(gpu_opt_v1, operation)(step, build, in_steps(tile_for, multiplier)))
 
     return launch
 

@@ -143,8 +143,8 @@ def _of_collapsed(build: Any, operation: str, step: Any, reads: Mapping[str, str
                   writes: Mapping[str, str]) -> tuple[Launch, ...]:
     """A rung's launches of an operation of the convolution from y to x."""
     attributes = {**step.attributes, "stride": 2, "padding": 1, "kernel": 4, "relu": False}
-    return build.launches[operation](dataclasses.replace(step, operation=operation, reads=reads, writes=writes,
-                                                         attributes=attributes), build)
+    of_convolution = dataclasses.replace(step, operation=operation, reads=reads, writes=writes, attributes=attributes)
+    return tuple(build.launches[operation](of_convolution, build))
 
 
 def dense_forward(step: Any, build: Any) -> tuple[Launch, ...]:

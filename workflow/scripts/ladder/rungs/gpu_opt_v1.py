@@ -105,10 +105,10 @@ def reader_applies_relu(network: Network, name: str) -> bool:
 
 def gradient_before_relu(build: Any, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu) -> str:
     """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's reader applies it."""
-    conv, last, dy = group[0], group[-1], build.gradient(y)
+    conv, last, dy = group[0], group[-1], str(build.gradient(y))
     if last.kind != "relu" or applied_by_reader(build.network, last.name):
         return dy
-    masked = build.workspace(f"{conv.name}.gradient", build.shape(y))
+    masked: str = build.workspace(f"{conv.name}.gradient", build.shape(y))
     build.step("relu_backward", group, {"y": y, "dy": dy}, {"dx": masked})
     return masked
 

@@ -84,7 +84,7 @@ def gradient_in_parts(build: Any, conv: Layer, x: str, received: Mapping[str, st
     filters, kernel = build.network.parameters[weight][:2]
     rows, columns, pixels = gradient_matrix(build, x, received, filters, kernel, collapsed)
     splits, _ = split(weight_tile(rows, columns), rows, columns, pixels)
-    parts = build.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
+    parts: str = build.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
     build.leave_in_parts({weight: Gradient(parts, True, 0, collapsed)})
     if conv.attributes["bias"]:
         build.leave_in_parts({bias: Gradient(parts, True, rows * columns, collapsed)})
@@ -92,7 +92,7 @@ def gradient_in_parts(build: Any, conv: Layer, x: str, received: Mapping[str, st
 
 
 def _has_stride_1(group: Group) -> bool:
-    return group[0].attributes["stride"] == 1
+    return bool(group[0].attributes["stride"] == 1)
 
 
 def _pools_2x2(group: Group) -> bool:

@@ -127,7 +127,8 @@ def flatten(build: Any, group: Group) -> Backward | None:
     """No step for a 1x1 image, which is a vector already."""
     (layer,) = group
     if layer.input_shapes[0][:2] == (1, 1):
-        return build.unchanged(layer)
+        build.unchanged(layer)
+        return None
     return alone(build, group)
 
 
@@ -179,7 +180,8 @@ def dropout(build: Any, group: Group) -> Backward | None:
     """The random number of each value is keyed by seed, layer, step and position."""
     (layer,) = group
     if not build.training:
-        return build.unchanged(layer)
+        build.unchanged(layer)
+        return None
     x, y, mask = build.source(layer), build.activation(layer), build.mask(layer, "mask")
     rate, stream = layer.attributes["rate"], build.network.layers.index(layer)
     build.step("dropout_forward", group, {"x": x, "counters": "counters"}, {"y": y, "mask": mask}, rate=rate, seed=build.seed,
@@ -207,7 +209,7 @@ def winner_take_all(build: Any, group: Group) -> Backward | None:
 
 def lasting_images(build: Any, layer: Layer) -> int:
     """Number of images of a batch that keep the winners of a channel: the share rounded up, but for a rounding error."""
-    return math.ceil(layer.attributes["lifetime"] * build.batch - 1e-6) if build.training else build.batch
+    return math.ceil(layer.attributes["lifetime"] * build.batch - 1e-6) if build.training else int(build.batch)
 
 
 def l1_penalty(build: Any, group: Group) -> Backward | None:
@@ -227,7 +229,8 @@ def sample(build: Any, group: Group) -> Backward | None:
     """As in dropout, the random number of each value is keyed by seed, layer, step and position; keeps what it has added."""
     (layer,) = group
     if not build.training:
-        return build.unchanged(layer)
+        build.unchanged(layer)
+        return None
     (mean, log_variance), y = build.sources(layer), build.activation(layer)
     noise, stream = build.kept(f"{layer.name}.noise", build.shape(y)), build.network.layers.index(layer)
     build.step("sample_forward", group, {"mean": mean, "log_variance": log_variance, "counters": "counters"},

@@ -58,7 +58,7 @@ def quickest(times: Mapping[AnyTile, float], rows: int, columns: int, gpu: int, 
     multiprocessor decides: on 108, 128 blocks take the time of two.
     """
     def time(tile: Any) -> float:
-        blocks = products * math.ceil(rows / tile.m) * math.ceil(columns / tile.n)
+        blocks: int = products * math.ceil(rows / tile.m) * math.ceil(columns / tile.n)
         return math.ceil(blocks / gpu) * times[tile]
 
     return min(times, key=time)

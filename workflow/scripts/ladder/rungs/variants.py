@@ -18,7 +18,7 @@ import platform
 import tomllib
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from ladder.errors import UserError, one_line
 from ladder.files import read
@@ -117,7 +117,7 @@ def computes_on_gpu(params: Mapping[str, Any]) -> bool:
     return on_gpu or uses_gpu(params.get("variant"))
 
 
-def uses_gpu(variant: str | None) -> bool:
+def uses_gpu(variant: str | None) -> TypeGuard[str]:
     return variant in VARIANTS and VARIANTS[variant].executor == "cuda"
 
 
@@ -152,7 +152,7 @@ def _fits(variant: str, precision: str) -> bool:
 def machine() -> dict[str, str | None]:
     """This host and its GPU, for which a measurement in RECORD is valid."""
     gpu = driver.gpu()
-    return {"host": platform.node(), "gpu": gpu and gpu.name}
+    return {"host": platform.node(), "gpu": gpu.name if gpu else None}
 
 
 def available() -> list[str]:

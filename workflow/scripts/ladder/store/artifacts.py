@@ -12,7 +12,7 @@ import pathlib
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -51,12 +51,12 @@ class Artifact:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        return self.manifest["metrics"]
+        return cast(dict[str, Any], self.manifest["metrics"])
 
     @property
     def failed(self) -> str:
         """Why its run failed, in one line (then there are no files); '' if it succeeded."""
-        return self.manifest.get("failed", "")
+        return str(self.manifest.get("failed", ""))
 
     def path(self, name: str) -> pathlib.Path:
         """Path of the file `name`, after its size and sha256 were verified against the manifest."""
@@ -67,7 +67,7 @@ class Artifact:
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """The .npy file `name`, memory-mapped read-only."""
-        return np.load(self.path(name), mmap_mode="r", allow_pickle=False)
+        return cast(npt.NDArray[Any], np.load(self.path(name), mmap_mode="r", allow_pickle=False))
 
     def tensors(self, name: str) -> Tensors:
         """The safetensors file `name` as a dict of arrays."""

@@ -54,7 +54,7 @@ def _weights(results: pathlib.Path, inputs: Mapping[str, artifacts.Artifact]) ->
     parents = inputs["features"].manifest["spec"]["parents"]
     if "part1" in parents:
         parents = artifacts.Artifact(results / "features" / parents["part1"]).manifest["spec"]["parents"]
-    return parents.get("weights", "")
+    return str(parents.get("weights", ""))
 
 
 def _in_the_way(path: pathlib.Path, error: OSError) -> UserError:

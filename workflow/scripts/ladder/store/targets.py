@@ -29,4 +29,4 @@ def number(numbers: dict[str, Any], metric: str) -> float | None:
 def is_met(target: dict[str, Any], reached: float | None) -> bool:
     if reached is None:
         return False
-    return reached >= target["at_least"] if "at_least" in target else reached <= target["at_most"]
+    return bool(reached >= target["at_least"] if "at_least" in target else reached <= target["at_most"])

@@ -7,7 +7,7 @@ from typing import Any
 
 def version(spec: dict[str, Any]) -> str:
     """The stage's first letter (so that no version reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
-    return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
+    return str(spec["stage"])[0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
 
 
 def canonical(value: Any) -> str:

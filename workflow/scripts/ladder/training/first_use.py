@@ -7,6 +7,8 @@ in a process of its own, so that a machine without a GPU imports nothing of it. 
 import functools
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from ladder import caller
 from ladder.executors import create
@@ -19,12 +21,12 @@ CHECK = "ladder.training.check_rung"
 OPTION = "plan"   # of a stage: [network, batch_size], as `described` writes it
 
 
-def described(network, batch_size):
+def described(network: Mapping[str, Any], batch_size: int) -> str:
     """The text that names what is trained: network: runs.Run.network_params."""
     return json.dumps([sorted(network.items()), batch_size])
 
 
-def choose(name, precision, plan, results="results"):
+def choose(name: str, precision: str, plan: str, results: str | os.PathLike[str] = "results") -> tuple[str, str]:
     """(variant, reason): `name` itself, or for 'auto' the first of variants.candidates that passes; plan: `described`.
 
     Only a command that runs jobs makes checks that were never made: caller.told("checks"). Others trust the rung.
@@ -33,7 +35,7 @@ def choose(name, precision, plan, results="results"):
 
 
 @functools.cache
-def _choose(precision, plan, results):
+def _choose(precision: str, plan: str, results: str) -> tuple[str, str]:
     for variant, reason in variants.candidates(precision, results).items():
         if not variants.uses_gpu(variant):
             return variant, reason
@@ -47,14 +49,14 @@ def _choose(precision, plan, results):
     raise ValueError("the cpu rung is always a candidate")
 
 
-def require(variant, plan):
+def require(variant: str | None, plan: str) -> dict[str, Any]:
     """The notes of a stage on the check of the rung that it runs, {} for one that needs none; raises UserError if it fails."""
     if not variants.uses_gpu(variant) or variants.unavailable(variant):   # the executor gives the reason
         return {}
     return first_use.require(_check(variant, plan), "variant=auto takes a rung that passes, variant=cpu needs no GPU")
 
 
-def _check(variant, plan):
+def _check(variant: str, plan: str) -> first_use.Check:
     how = (f"a few training steps and an extraction are compared with the cpu rung, once for this GPU, driver, "
            f"program and network; at most {first_use.SECONDS // 60} minutes")
     key = {"variant": variant, "plan": json.loads(plan), "code": first_use.code(CHECK, create.sources(variant)),

@@ -1,8 +1,11 @@
 """Limits of a GPU rung's plans: what kernels can index, and the largest grid of a launch."""
 
 import math
+from collections.abc import Callable, Iterable
 
 from ladder.errors import UserError
+from ladder.rungs.patterns import Launch
+from ladder.training.planning.data import Plan, Shape
 
 # Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th number, count up to some thousand
 # numbers beyond the end.
@@ -14,19 +17,19 @@ MOST_BLOCKS = 2**31 - 1, 65_535, 65_535
 class TooLarge(Exception):
     """A buffer has more numbers than a kernel can index; most: the largest batch with which it has not, 0 if there is none."""
 
-    def __init__(self, name, most):
+    def __init__(self, name: str, most: int) -> None:
         super().__init__(name)
         self.name, self.most = name, most
 
 
-def check_indices(name, shape, batch):
+def check_indices(name: str, shape: Shape, batch: int) -> None:
     """TooLarge if the buffer `name` of a plan for `batch` images has too many numbers."""
     count = math.prod(shape)
     if count > MOST_INDEXED:
         raise TooLarge(name, MOST_INDEXED // (count // batch) if batch in shape else 0)
 
 
-def within_indices(plan_of, batch, variant):
+def within_indices(plan_of: Callable[[int], Plan], batch: int, variant: str) -> Plan:
     """plan_of(batch); UserError naming the largest possible batch if that raises TooLarge."""
     try:
         return plan_of(batch)
@@ -42,7 +45,7 @@ def within_indices(plan_of, batch, variant):
     raise UserError(f"batch_size {batch} gives {name} more numbers than {variant} can index; {hint}")
 
 
-def check_grids(launches, layer, variant):
+def check_grids(launches: Iterable[Launch], layer: str, variant: str) -> None:
     """UserError if a launch of the layer has more blocks than any GPU takes."""
     for launch in launches:
         if any(blocks > most for blocks, most in zip(launch.grid, MOST_BLOCKS, strict=False)):

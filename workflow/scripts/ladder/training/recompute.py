@@ -11,8 +11,11 @@ offset that is free throughout its use (Pisarchyk and Lee, "Efficient Memory Man
 
 import dataclasses
 import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
+
+from ladder.training.planning.data import Plan, Step
 
 POOLINGS = {"maxpool2d", "avgpool2d"}   # kinds of layers
 MADE_AGAIN = {"activation", "mask"}     # kinds of buffers
@@ -21,13 +24,13 @@ AGAIN = "recompute"   # the pass under which the time of the repeated steps is r
 ALIGNMENT = 256       # bytes, of every place
 
 
-def recomputed(plan):
+def recomputed(plan: Plan) -> Plan:
     """The plan of the same training step in the least memory: `shared` or, where that takes less, `checkpointed` too."""
     repeating = checkpointed(plan)
     return repeating if len(repeating.steps) == len(plan.steps) else min(shared(plan), repeating, key=lambda plan: plan.bytes)
 
 
-def checkpointed(plan):
+def checkpointed(plan: Plan) -> Plan:
     """The plan that makes again what lies between two poolings, `shared`."""
     segments = _segments(plan)
     repetitions = [_steps_to_repeat(plan, number, segments) for number in range(len(segments))]
@@ -44,11 +47,12 @@ def checkpointed(plan):
     return shared(dataclasses.replace(plan, steps=tuple(steps), buffers={**plan.buffers, **scratch}), again)
 
 
-def _segments(plan):
+def _segments(plan: Plan) -> list[list[Step]]:
     """The steps of the forward pass as lists, each but the last one up to a group of layers with a pooling, this included."""
     pools = {layer.name for layer in plan.network.layers if layer.kind in POOLINGS}
     pooled = {layers[0] for layers, _ in plan.kernels if pools & set(layers)}
-    forward, segments = [step for step in plan.steps if step.pass_ == "forward"], [[]]
+    forward = [step for step in plan.steps if step.pass_ == "forward"]
+    segments: list[list[Step]] = [[]]
     for step, following in itertools.zip_longest(forward, forward[1:]):
         segments[-1].append(step)
         if step.layer in pooled and following and following.layer != step.layer:
@@ -56,12 +60,12 @@ def _segments(plan):
     return segments
 
 
-def _steps_to_repeat(plan, number, segments):
+def _steps_to_repeat(plan: Plan, number: int, segments: list[list[Step]]) -> list[Step]:
     """The steps of a segment that compute what the backward pass reads and no other segment does; none of the last segment."""
     segment, others = segments[number], itertools.chain(*segments[:number], *segments[number + 1:])
     elsewhere = {name for step in others for name in step.reads.values()}
     wanted = {name for step in plan.steps if step.pass_ == "backward" for name in step.reads.values()}
-    repeated = []
+    repeated: list[Step] = []
     for step in reversed(segment if number < len(segments) - 1 else []):
         written = {name for name in step.writes.values() if plan.buffers[name].kind in MADE_AGAIN}
         if written & wanted and not written & elsewhere:
@@ -70,16 +74,16 @@ def _steps_to_repeat(plan, number, segments):
     return repeated
 
 
-def _written(steps):
+def _written(steps: Iterable[Step]) -> set[str]:
     return {name for step in steps for name in step.writes.values()}
 
 
-def _scratch(plan, step):
+def _scratch(plan: Plan, step: Step) -> dict[str, str]:
     """Running statistics that a step updates -> scratch memory for a repetition, which must not update them again."""
     return {name: f"{name}.{AGAIN}" for name in step.writes.values() if plan.buffers[name].kind == "state"}
 
 
-def _repeated(step, scratch):
+def _repeated(step: Step, scratch: Mapping[str, str]) -> Step:
     """The step once more; scratch: see `_scratch`."""
     launches = tuple(dataclasses.replace(launch, arguments=tuple(
         scratch.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments))
@@ -90,7 +94,7 @@ def _repeated(step, scratch):
 
 # Places.
 
-def shared(plan, again=frozenset()):
+def shared(plan: Plan, again: Collection[str] = frozenset()) -> Plan:
     """The plan whose buffers have places in a shared one; again: the names of those that its steps make twice."""
     used, places, count = _uses(plan, again), {}, 0
     taken = np.empty((sum(map(len, used.values())), 4), np.int64)   # of each use: first step, last step, offset, end
@@ -104,16 +108,16 @@ def shared(plan, again=frozenset()):
     return plan.sharing(places, int(taken[:, 3].max()))
 
 
-def _uses(plan, again):
+def _uses(plan: Plan, again: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Buffer -> [(first, last)] numbers of steps between which it holds what is needed.
 
     What is made again is not needed between the two passes. A buffer that only a step's launches name is its scratch memory.
     """
     backward = next(number for number, step in enumerate(plan.steps) if step.pass_ not in ("load", "forward"))
-    uses = {}
+    uses: dict[str, dict[int, tuple[int, int]]] = {}
     for number, step in enumerate(plan.steps):
         named = {*step.reads.values(), *step.writes.values()}
-        keys = {(name, name in again and number >= backward) for name in named}
+        keys: set[tuple[str, int]] = {(name, name in again and number >= backward) for name in named}
         keys |= {(name, number) for launch in step.launches for name in launch.buffers - named}
         for name, part in keys:
             if plan.buffers[name].kind in IN_TURN:
@@ -122,7 +126,7 @@ def _uses(plan, again):
     return {name: list(parts.values()) for name, parts in uses.items()}
 
 
-def _first_gap(taken, size):
+def _first_gap(taken: Iterable[Sequence[int]], size: int) -> int:
     """The first offset with `size` free bytes; taken: [(start, end)] in order."""
     offset = 0
     for start, end in taken:
@@ -132,5 +136,5 @@ def _first_gap(taken, size):
     return offset
 
 
-def _aligned(count):
+def _aligned(count: int) -> int:
     return -(-count // ALIGNMENT) * ALIGNMENT

@@ -140,12 +140,12 @@ def _check_features(settings: Settings, facts: Facts, network: Network) -> None:
     if layer := features_layer(settings, network):
         _check_maps(settings, facts, network.layer(layer))
     if settings.classify_shifts != "none":
-        _check_shifts(settings, facts, network)
+        _check_shifts(settings.classify_shifts, settings, facts, network)
 
 
-def _check_shifts(settings: Settings, facts: Facts, network: Network) -> None:
+def _check_shifts(distance: int, settings: Settings, facts: Facts, network: Network) -> None:
     """Check that a classifier of features decides, and that shifted images still show a part of what they showed."""
-    distance, side = settings.classify_shifts, min(facts.shape[:2])
+    side = min(facts.shape[:2])
     if not features_layer(settings, network):
         raise UserError(f"config: classify_shifts is {distance}, but {network.name} classifies by itself, and only classifiers "
                         "of features take shifted images; set features_layer to a layer's name, or classify_shifts to none")

@@ -21,7 +21,7 @@ import itertools
 import json
 import pathlib
 from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import yaml
 from pydantic import Field, TypeAdapter
@@ -140,7 +140,7 @@ class _Reader:
         if not isinstance(node, yaml.SequenceNode) or not 0 < len(node.value) <= MOST_LAYERS:
             raise self._error(node, f"{key} must be a list of 1 to {MOST_LAYERS:,} rows, "
                                     "such as - {layer: conv1, kind: conv2d, filters: 16}")
-        return node.value
+        return cast(list[yaml.Node], node.value)
 
     def _value(self, key: str, node: yaml.Node) -> Any:
         """The value of a scalar, or of a list of them, as KINDS has it for the key."""

@@ -87,7 +87,7 @@ def features(run: Run, role: Role) -> Params:
 def _pixel_features(run: Run) -> Params:
     """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
     on = {key for key, value in run.pick(*OFF_FOR_PIXELS).items() if value != OFF_FOR_PIXELS[key]}
-    if "features_pca" in on and run.settings.features_pca >= math.prod(run.facts.shape):
+    if (components := run.settings.features_pca) != "none" and components >= math.prod(run.facts.shape):
         on -= {"features_pca"}
     return {"encoder": "pixels", **_with_what_is_fitted(run, on)}
 

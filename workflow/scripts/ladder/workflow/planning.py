@@ -64,7 +64,7 @@ class PlannedArtifact:
 
     @property
     def stage(self) -> str:
-        return self.spec["stage"]
+        return str(self.spec["stage"])
 
     @functools.cached_property
     def version(self) -> str:

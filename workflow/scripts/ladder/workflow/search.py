@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -228,7 +228,7 @@ def _score(found: Plan, run: Run, metric: str) -> float | None:
     if made is None or made.failed:
         return None
     summary = made.json("summary.json")
-    return summary["svm"]["accuracy"] if metric == "svm" else summary.get("test_accuracy")
+    return cast(float | None, summary["svm"]["accuracy"] if metric == "svm" else summary.get("test_accuracy"))
 
 
 def _artifact(found: Plan, planned: PlannedArtifact) -> artifacts.Artifact | None:

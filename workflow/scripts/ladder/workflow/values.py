@@ -7,7 +7,7 @@ passes it from --config, and take a single value as a list of one.
 import difflib
 import sys
 import unicodedata
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
@@ -47,7 +47,7 @@ def read_flag(value: Any) -> bool:
     word = value.lower() if isinstance(value, str) else ""
     if not isinstance(value, bool) and word not in words:
         raise ValueError("neither true nor false")
-    return words.get(word, value)
+    return value if isinstance(value, bool) else words[word]
 
 
 def read_text(value: Any) -> str:
@@ -103,7 +103,7 @@ def rule_of(schema: dict[str, Any]) -> dict[str, Any]:
         named = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else {}
         return {name: filled(one) for name, one in {**named, **part}.items() if name not in ("$ref", "$defs")}
 
-    return filled(schema)
+    return cast(dict[str, Any], filled(schema))
 
 
 def refusal(error: ValidationError, key: str, value: Any, rule: dict[str, Any], where: str) -> UserError:
@@ -128,7 +128,7 @@ def refusal(error: ValidationError, key: str, value: Any, rule: dict[str, Any], 
 def describe(rule: dict[str, Any]) -> str:
     """The values that a JSON schema allows, in words: its `expected`, else its type and limits."""
     if "expected" in rule:
-        return rule["expected"]
+        return str(rule["expected"])
     if "anyOf" in rule:
         return " or ".join(map(describe, rule["anyOf"]))
     if choices(rule):

@@ -1,7 +1,8 @@
 """Builds a plan by covering the layers of a network with the patterns of a rung."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 from ladder.arithmetic.multipliers import DIRECTIONS
 from ladder.network.layers import Layer
@@ -37,7 +38,7 @@ class Builder(Gradients):
 
     def _pattern(self, layers: tuple[Layer, ...]) -> Pattern:
         collapses = self.collapses(layers[:2])
-        for pattern in self.rung.PATTERNS:
+        for pattern in cast(Iterable[Pattern], self.rung.PATTERNS):
             group = layers[:len(pattern.kinds)]
             if pattern.collapses != collapses:
                 continue

@@ -40,5 +40,5 @@ def for_each(work, items, threads, label="", unit=""):
     label, unit: of the progress bar; without a label there is none.
     """
     with runtime.one_blas_thread(), concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        found = pool.map(work, items)
-        return list(bar(found, label, unit, total=len(items)) if label else found)
+        results = pool.map(work, items)
+        return list(bar(results, label, unit, total=len(items)) if label else results)

@@ -131,8 +131,8 @@ def _handle():
     if gpu_count() == 0 or _management() is None:
         return None
     handle = ctypes.c_void_p()
-    found = _management().nvmlDeviceGetHandleByPciBusId_v2(pci_address().encode(), ctypes.byref(handle))
-    return handle if found == 0 else None
+    status = _management().nvmlDeviceGetHandleByPciBusId_v2(pci_address().encode(), ctypes.byref(handle))
+    return handle if status == 0 else None
 
 
 def _attribute(number: int) -> int:

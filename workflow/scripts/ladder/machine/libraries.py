@@ -25,8 +25,8 @@ def installed(files: Iterable[str]) -> dict[str, str]:
 
 def versions(modules: Iterable[str]) -> dict[str, str]:
     """Package -> version of the packages that provide these modules, as far as they are installed here."""
-    found = {package: _version(package) for module in modules for package in PACKAGES.get(module, ())}
-    return {package: version for package, version in sorted(found.items()) if version}
+    releases = {package: _version(package) for module in modules for package in PACKAGES.get(module, ())}
+    return {package: version for package, version in sorted(releases.items()) if version}
 
 
 def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

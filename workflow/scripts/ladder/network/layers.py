@@ -311,17 +311,17 @@ MAKERS = {kind: globals()[kind] for kind in KINDS}
 def arguments(kind: str) -> dict[str, Any]:
     """Argument -> its default, inspect.Parameter.empty if it has none, of the function that makes a layer of this kind."""
     taken = inspect.signature(MAKERS[kind]).parameters
-    return {name: one.default for name, one in taken.items() if name not in ("name", "inputs")}
+    return {name: parameter.default for name, parameter in taken.items() if name not in ("name", "inputs")}
 
 
 def from_row(row: Mapping[str, Any]) -> Layer:
     """The Layer of a row."""
     given = {name: value for name, value in row.items() if name not in ("layer", "kind", "inputs")}
-    made = MAKERS[row["kind"]]
+    maker = MAKERS[row["kind"]]
     inputs = tuple(row.get("inputs", ()))
     if len(inputs) > 1:
-        return made(row["layer"], inputs=inputs, **given)
-    return dataclasses.replace(made(row["layer"], **given), inputs=inputs)
+        return maker(row["layer"], inputs=inputs, **given)
+    return dataclasses.replace(maker(row["layer"], **given), inputs=inputs)
 
 
 def to_row(layer: Layer) -> dict[str, Any]:

@@ -111,18 +111,18 @@ class Network:
 
     @property
     def code(self) -> tuple[str, int, int | None] | None:
-        """(layer, values, kept) of the layer from which an autoencoder rebuilds its input; None where none is known to be that.
+        """(layer, values, nonzero) of the layer from which an autoencoder rebuilds its input; None where none is known.
 
-        values: of the layer's output; kept: the most of them that are not zero, None where all may be.
+        values: of the layer's output; nonzero: the most of them that are not zero, None where all may be.
         """
         way = self.needed_for(self.layers[-1].name)
         sparse = [layer for layer in way if layer.kind == "winner_take_all"]
-        found = sparse or [layer for layer in way if layer.name == self.features]
-        if self.loss != "mse" or not found:
+        candidates = sparse or [layer for layer in way if layer.name == self.features]
+        if self.loss != "mse" or not candidates:
             return None
-        layer = found[-1]
-        kept = layer.attributes["winners"] * layer.output_shape[2] if sparse else None
-        return layer.name, math.prod(layer.output_shape), kept
+        layer = candidates[-1]
+        nonzero = layer.attributes["winners"] * layer.output_shape[2] if sparse else None
+        return layer.name, math.prod(layer.output_shape), nonzero
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -274,15 +274,15 @@ def patch_net(input_shape, classes, filters=(800, 256, 400, 1600), kernel=6):
     if 2 <= largest < kernel:
         raise UserError(f"config: patch_net_kernel is {kernel}, with which network patch_net cannot read images of "
                         f"{height}x{width}; at most {largest}")
-    first, kept, whitened, second = filters
-    for number, (count, most) in enumerate(((kept, 2 * first), (whitened, 9 * kept)), 2):
+    first, reduced, whitened, second = filters
+    for number, (count, most) in enumerate(((reduced, 2 * first), (whitened, 9 * reduced)), 2):
         if count > most:
             raise UserError(f"config: number {number} of patch_net_filters is {count}, but there are only {most} principal "
                             f"directions; at most {most}")
     return {"layers": (
         conv2d("conv1", first, kernel, padding=0, bias=False),
         local_contrast("contrast", kernel, ("conv1", INPUT), CONTRAST), soft_threshold("code1", CODE), avgpool2d("pool1", 3, 2),
-        conv2d("reduce", kept, kernel=1, padding=0),
+        conv2d("reduce", reduced, kernel=1, padding=0),
         conv2d("whiten", whitened, padding=0), position_norm("norm"),
         conv2d("conv2", second, kernel=1, padding=0), soft_threshold("code2", CODE),
         avgpool2d("pool2", _last_window(height, width, kernel), 3)),

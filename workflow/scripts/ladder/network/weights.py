@@ -96,19 +96,19 @@ def read(path, network):
 
     Raises UserError for anything but a weights file of the network.
     """
-    found, wanted = contents(path), _file_shapes(network)
-    if isinstance(found, np.ndarray):
-        if len(found) != value_count(network):
-            raise UserError(f"{path} is {HEADER.size + found.nbytes} bytes long; the weights of this {network.name} are "
+    stored, wanted = contents(path), _file_shapes(network)
+    if isinstance(stored, np.ndarray):
+        if len(stored) != value_count(network):
+            raise UserError(f"{path} is {HEADER.size + stored.nbytes} bytes long; the weights of this {network.name} are "
                             f"{HEADER.size + 4 * value_count(network)}")
-        return named(found, network)
-    for name in [*wanted, *found]:
-        here, there = found[name].shape if name in found else "missing", wanted.get(name, "absent")
+        return named(stored, network)
+    for name in [*wanted, *stored]:
+        here, there = stored[name].shape if name in stored else "missing", wanted.get(name, "absent")
         if here != there:
             raise UserError(f"{path} does not hold the weights of this {network.name}: {name} is {here} there and {there} in "
                             "the network")
     with np.errstate(over="ignore"):   # load() refuses what is infinite in float32
-        return {name: found[name].astype(np.float32) for name in wanted}
+        return {name: stored[name].astype(np.float32) for name in wanted}
 
 
 def is_of(path, network):
@@ -116,8 +116,8 @@ def is_of(path, network):
 
     Raises UserError if it is no weights file at all.
     """
-    found = contents(path)
-    return isinstance(found, np.ndarray) or {name: array.shape for name, array in found.items()} == _file_shapes(network)
+    stored = contents(path)
+    return isinstance(stored, np.ndarray) or {name: array.shape for name, array in stored.items()} == _file_shapes(network)
 
 
 def contents(path):
@@ -131,17 +131,17 @@ def contents(path):
             raise UserError(f"{path} is {len(data)} bytes long, which is not a whole number of float32 values")
         return np.frombuffer(data, "<f4", offset=HEADER.size).astype(np.float32)
     try:
-        found = safetensors.numpy.load(data)
+        tensors = safetensors.numpy.load(data)
     except Exception as error:   # the library raises its own error, KeyError for types that NumPy lacks, and others
         raise UserError(f"{path} is not a weights file: it neither begins with 0xAE2024 and version 1 nor is it safetensors "
                         f"({ascii(str(error)[:200])[1:-1]})") from error
-    if not found:
+    if not tensors:
         raise UserError(f"{path} is not a weights file: it holds no tensors")
-    for name, tensor in found.items():
+    for name, tensor in tensors.items():
         if tensor.dtype.kind != "f":
             raise UserError(f"{path} is not a weights file: its {ascii(name[:80])} is {tensor.dtype}, but weights are float16, "
                             "float32 or float64")
-    return found
+    return tensors
 
 
 def value_count(network):
@@ -167,11 +167,11 @@ def movement(before, after):
 
 def _file_shapes(network):
     """The same as `shapes`, with the shapes in a file."""
-    found = {}
+    file_shapes = {}
     for layer in network.layers:
         for name, shape in {**layer.parameters, **layer.state}.items():
-            found[name] = (shape[0], shape[3]) if layer.kind == "dense" and len(shape) == 4 else _channels_second(shape)
-    return found
+            file_shapes[name] = (shape[0], shape[3]) if layer.kind == "dense" and len(shape) == 4 else _channels_second(shape)
+    return file_shapes
 
 
 def _channels_second(shape):

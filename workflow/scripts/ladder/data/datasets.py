@@ -128,11 +128,11 @@ def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
         log.info("CIFAR-10: about %s to download (%s at 1 MB/s) and keep in %s, and %s more on disk when prepared",
                  size(CIFAR10_BYTES), duration(CIFAR10_BYTES / 1e6), path.parent, size(60_000 * RECORD))
     if sha256 is None:
-        found = download.fetch_checked(urls, path, None, None, setting="cifar10_urls",
-                                       by_hand=f"put the file by hand at {path}")
+        archive = download.fetch_checked(urls, path, None, None, setting="cifar10_urls",
+                                         by_hand=f"put the file by hand at {path}")
     else:
-        found = download.fetch(urls, path, sha256, known, setting="cifar10_sha256")
-    return read_cifar10(found, with_test)
+        archive = download.fetch(urls, path, sha256, known, setting="cifar10_sha256")
+    return read_cifar10(archive, with_test)
 
 
 def read_cifar10(path, with_test=True):
@@ -173,7 +173,7 @@ class _Limited:
 
 def _read_members(path, wanted):
     """{name: bytes} of the `wanted` members."""
-    found = {}
+    contents = {}
     try:
         with gzip.open(path) as unpacked:
             stream = _Limited(unpacked)
@@ -182,18 +182,18 @@ def _read_members(path, wanted):
                     if count > MOST_MEMBERS:
                         raise _BadArchive(f"it has more than {MOST_MEMBERS} members")
                     name = _checked_name(member)
-                    if name in found:
+                    if name in contents:
                         raise _BadArchive(f"it holds {name} twice")
                     if name in wanted:
-                        found[name] = _read_member(archive, member, name)
+                        contents[name] = _read_member(archive, member, name)
             while stream.read(1 << 20):   # gzip's own checksum is at the end
                 pass
     except (*tars.FAULTS, gzip.BadGzipFile, zlib.error) as error:
         raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in contents]
     if missing:
         raise _BadArchive(f"it has no {', '.join(missing)}")
-    return found
+    return contents
 
 
 def _checked_name(member):
@@ -278,7 +278,7 @@ def mnist_small(with_test=True):
 
 def _of_digits(arrays):
     """The Dataset of the arrays of MNIST's four files, or of the first two: then without test images."""
-    train_images, train_labels, test_images, test_labels = (*arrays, *(one[:0] for one in arrays))[:4]
+    train_images, train_labels, test_images, test_labels = (*arrays, *(array[:0] for array in arrays))[:4]
     return Dataset(train_images[..., None], train_labels, test_images[..., None], test_labels, tuple("0123456789"))
 
 
@@ -296,7 +296,7 @@ def _fetch_idx(file, url, folder):
     names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     # Enough for any of the four files, so the header reveals swapped addresses; gzip may enlarge incompressible data.
     largest = 2 * max(other.length for other in MNIST_FILES)
-    download.fetch_checked([url], path, lambda found: _idx_fault(found, file), largest,
+    download.fetch_checked([url], path, lambda fetched: _idx_fault(fetched, file), largest,
                            setting=f"mnist_urls ({download.in_order(MNIST_FILES)})",
                            by_hand=f"put {names} (or the same unpacked, named without .gz) by hand in {folder}")
 

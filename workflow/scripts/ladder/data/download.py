@@ -66,12 +66,12 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
 
     def fault(file):
         try:
-            found = disk.sha256(file)
+            digest = disk.sha256(file)
         except OSError as error:
             return f"it cannot be read ({error.strerror})"
         held = file.stat().st_size
         length = f"it is {held:,} bytes, not {size:,}, and " if size and held != size else ""
-        return f"{length}its sha256 is {found}, not {wanted}" if found != wanted else ""
+        return f"{length}its sha256 is {digest}, not {wanted}" if digest != wanted else ""
 
     return _fetch(urls, path, _Wanted(
         fault, size, None,
@@ -131,7 +131,7 @@ def _url(address, name):
         raise _Unusable(f"there is no {shown(path)}")
     if not path.is_dir():
         return path.as_uri()
-    held = [path / one for one in (name, name.removesuffix(".gz")) if (path / one).exists()]
+    held = [path / file for file in (name, name.removesuffix(".gz")) if (path / file).exists()]
     if not held:
         raise _Unusable(f"the folder has no {name}")
     return held[0].as_uri()

@@ -37,11 +37,11 @@ def of(settings: Any) -> Facts:
     """
     if settings.dataset != FOLDER:
         return FACTS[settings.dataset]
-    found = listing.of(settings.folder)
-    train = found.counts("train")
-    tests = found.counts("test") if found.has_test else [listing.test_count(count, settings.test_share) for count in train]
+    source = listing.of(settings.folder)
+    train = source.counts("train")
+    tests = source.counts("test") if source.has_test else [listing.test_count(count, settings.test_share) for count in train]
     if 0 in tests:
-        raise UserError(f"config: folder: class {excerpt(found.classes[tests.index(0)])} has a single picture; it needs one to "
-                        "train on and one to test on")
-    kept = sum(train) if found.has_test else sum(train) - sum(tests)
-    return Facts((*settings.image_size, settings.image_channels), len(found.classes), kept, sum(tests))
+        raise UserError(f"config: folder: class {excerpt(source.classes[tests.index(0)])} has a single picture; it needs one "
+                        "to train on and one to test on")
+    train_count = sum(train) if source.has_test else sum(train) - sum(tests)
+    return Facts((*settings.image_size, settings.image_channels), len(source.classes), train_count, sum(tests))

@@ -28,48 +28,48 @@ def load(path, params, limits, scratch, threads):
     scratch: a folder with room for the images. Raises UserError where the pictures are not those of folder_sha256, or a class
     is left without any.
     """
-    found = _checked(path, params)
+    source = _checked(path, params)
     shape = (*params["image_size"], params["image_channels"])
-    arrays, skipped, more = [], list(found.skipped), []
-    for part, files in listing.split(found, params.get("test_share")).items():
-        images, labels, refused, first = _part(found, part, files, shape, limits[part], scratch, threads)
+    arrays, skipped, more = [], list(source.skipped), []
+    for part, files in listing.split(source, params.get("test_share")).items():
+        images, labels, refused, first = _part(source, part, files, shape, limits[part], scratch, threads)
         arrays += [images, labels]
         skipped += refused
         more += first
         if len(labels):
-            _check_classes(found, labels, part)
+            _check_classes(source, labels, part)
     listing.of.cache_clear()
     _checked(path, params)
     if skipped:
-        count = len(found.skipped) + sum(map(len, found.files.values()))
+        count = len(source.skipped) + sum(map(len, source.files.values()))
         log.info("%s; skipped.json names them", listing.skipping(skipped, count))
     if more:
         log.info("%d picture%s more frames or pages than the first, which is read, as %s", len(more),
                  "s have" if len(more) != 1 else " has", shown(more[0]))
-    return Dataset(*arrays, found.classes), [{"file": shown(name), "reason": reason} for name, reason in skipped]
+    return Dataset(*arrays, source.classes), [{"file": shown(name), "reason": reason} for name, reason in skipped]
 
 
 def _checked(path, params):
     """The listing of `path`; raises UserError unless its content is the planned one."""
-    found = listing.of(path)
-    if found.digest != params["folder_sha256"]:
+    source = listing.of(path)
+    if source.digest != params["folder_sha256"]:
         raise UserError(f"the pictures of {shown(path)} changed after this run was planned; run it again")
-    return found
+    return source
 
 
-def _check_classes(found, labels, part):
-    if missing := set(range(len(found.classes))) - set(np.unique(labels).tolist()):
-        raise UserError(f"folder: no {part} picture of class {excerpt(found.classes[min(missing)])} can be read; remove the "
+def _check_classes(source, labels, part):
+    if missing := set(range(len(source.classes))) - set(np.unique(labels).tolist()):
+        raise UserError(f"folder: no {part} picture of class {excerpt(source.classes[min(missing)])} can be read; remove the "
                         "class, or put other pictures into it")
 
 
-def _part(found, part, files, shape, limit, scratch, threads):
+def _part(source, part, files, shape, limit, scratch, threads):
     """(images, labels, skipped, more) of one part: uint8 (N, *shape), a map of a file on the disk, and uint8 (N,).
 
     skipped: [(name, reason)]; more: names of the pictures with frames or pages beside the first.
     """
     most = len(files) if limit == "all" else limit
-    labels, skipped, more, read = [], [], [], _reader(found, part, shape)
+    labels, skipped, more, read = [], [], [], _reader(source, part, shape)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
         progress = stack.enter_context(bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures"))
@@ -91,11 +91,11 @@ def _part(found, part, files, shape, limit, scratch, threads):
     return images, np.array(labels, np.uint8), skipped, more
 
 
-def _reader(found, part, shape):
+def _reader(source, part, shape):
     """A function: the name of a picture -> (its image, uint8 of this shape, remarks) or (None, why it cannot be read)."""
-    if isinstance(found, listing.Folder):
-        return lambda name: _fitted(lambda: pictures.read(found.path / name), shape)
-    images = _array(found.path, found.array(part))
+    if isinstance(source, listing.Folder):
+        return lambda name: _fitted(lambda: pictures.read(source.path / name), shape)
+    images = _array(source.path, source.array(part))
     if images.shape[3:] == (1,):
         images = images[..., 0]
     return lambda row: _fitted(lambda: (Image.fromarray(images[int(row)]).convert("RGB"), ()), shape)

@@ -59,12 +59,12 @@ class Walk:
         """The sorted names of the folders in a folder, without hidden ones."""
         self.enter(folder)
         with os.scandir(folder) as entries:
-            entries = [one for one in entries if not one.name.startswith(".")]
-        for one in entries:
-            if one.is_symlink() and not os.path.exists(one.path):
-                raise UserError(f"{self._where}: {shown(one.path)} is a link to {shown(os.readlink(one.path))}, which cannot "
-                                "be reached; remove the link, or mount what it leads to")
-        return sorted(one.name for one in entries if one.is_dir())
+            entries = [entry for entry in entries if not entry.name.startswith(".")]
+        for entry in entries:
+            if entry.is_symlink() and not os.path.exists(entry.path):
+                raise UserError(f"{self._where}: {shown(entry.path)} is a link to {shown(os.readlink(entry.path))}, which "
+                                "cannot be reached; remove the link, or mount what it leads to")
+        return sorted(entry.name for entry in entries if entry.is_dir())
 
     def _unreadable(self, error):
         raise UserError(f"{self._where}: cannot read {shown(error.filename)}: {error.strerror}") from error
@@ -137,10 +137,10 @@ class Folder:
 
     def counts(self, part):
         """Number of pictures of each class."""
-        found = [0] * len(self.classes)
+        counts = [0] * len(self.classes)
         for label, _ in self.files[part]:
-            found[label] += 1
-        return found
+            counts[label] += 1
+        return counts
 
     @functools.cached_property
     def digest(self):
@@ -149,52 +149,52 @@ class Folder:
         return _kept(f"{self.path.resolve()}\n{lines}", self._content)
 
     def _content(self):
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for name, *_ in bar(self._stats, f"reading {self.path.name}", "picture"):
-            found.update(f"{name}\0{disk.sha256(self.path / name)}\n".encode("utf-8", "surrogateescape"))
-        return found.hexdigest()
+            digest.update(f"{name}\0{disk.sha256(self.path / name)}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
 
     def _folders(self, part):
         return self._walk.folders(self.path / part)
 
     def _pictures(self, label, folder):
         """(label, name) of the pictures of a class; notes their sizes and times, and what is skipped."""
-        found, begin, before = [], len(str(self.path / folder)), len(self.skipped)
+        labelled, begin, before = [], len(str(self.path / folder)), len(self.skipped)
         for path in self._walk.files(self.path / folder):
             name = folder + path[begin:]   # relpath takes longer than all the rest
             if reason := self._fault(path, name):
                 self.skipped.append((name, reason))
             else:
-                found.append((label, name))
-        if not found:
+                labelled.append((label, name))
+        if not labelled:
             others = self.skipped[before:]
             there = f" ({skipping(others, len(others))})" if others else ""
             raise UserError(f"config: folder: {shown(self.path / folder)} has no picture{there}; remove the folder, or put "
                             f"pictures of the class into it ({', '.join(SUFFIXES)})")
-        return found
+        return labelled
 
     def _fault(self, path, name):
         """Why a file is not read, in words; '' if it is, and its size and time are noted."""
         if not path.lower().endswith(SUFFIXES):
             return "no picture by its name" if os.path.exists(path) else "a link that leads nowhere"
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
             return f"cannot be read: {error.strerror}"
-        if not stat.S_ISREG(found.st_mode):   # a pipe would block forever
+        if not stat.S_ISREG(status.st_mode):   # a pipe would block forever
             return "not a plain file"
         if not os.access(path, os.R_OK):
             return f"cannot be read: {os.strerror(errno.EACCES)}"
-        if not 0 < found.st_size <= MOST_BYTES:
-            return f"{size(found.st_size)} large; {size(MOST_BYTES)} at most" if found.st_size else "the file is empty"
-        self._stats.append((name, found.st_size, found.st_mtime_ns))
+        if not 0 < status.st_size <= MOST_BYTES:
+            return f"{size(status.st_size)} large; {size(MOST_BYTES)} at most" if status.st_size else "the file is empty"
+        self._stats.append((name, status.st_size, status.st_mtime_ns))
         return ""
 
     def _outside(self, used):
         """Names of files that lie beside the folders of the classes."""
         folders = {"", *(os.path.dirname(name) for name in used)}
-        return [os.path.join(folder, one.name) for folder in sorted(folders) for one in sorted(
-            os.scandir(self.path / folder), key=lambda one: one.name) if not (one.is_dir() or one.name.startswith("."))]
+        return [os.path.join(folder, entry.name) for folder in sorted(folders) for entry in sorted(
+            os.scandir(self.path / folder), key=lambda entry: entry.name) if not (entry.is_dir() or entry.name.startswith("."))]
 
 
 class Npz:
@@ -218,8 +218,8 @@ class Npz:
             raise UserError(f"config: folder: {shown(path)} is not a .npz file of arrays: {error}") from error
         del self._archive
         _check_classes(self.classes, path)
-        self.files = {part: [(int(label), str(row)) for row, label in enumerate(one)]
-                      for part, one in zip(PARTS, numbered, strict=False)}
+        self.files = {part: [(int(label), str(row)) for row, label in enumerate(numbers)]
+                      for part, numbers in zip(PARTS, numbered, strict=False)}
         if empty := [name for part in self.files for name, count in zip(self.classes, self.counts(part), strict=True)
                      if not count]:
             raise UserError(f"config: folder: {shown(path)} has no picture of class {excerpt(empty[0])}")
@@ -228,8 +228,8 @@ class Npz:
 
     @functools.cached_property
     def digest(self):
-        found = self.path.stat()
-        return _kept(f"{self.path.resolve()}\n{found.st_size}\0{found.st_mtime_ns}\n", lambda: disk.sha256(self.path))
+        status = self.path.stat()
+        return _kept(f"{self.path.resolve()}\n{status.st_size}\0{status.st_mtime_ns}\n", lambda: disk.sha256(self.path))
 
     def array(self, part):
         """The name of the array with the images of a part."""
@@ -256,7 +256,7 @@ class Npz:
 
         if "classes.npy" not in self._names:
             values = np.unique(np.concatenate(labels))
-            return tuple(map(str, values.tolist())), [np.searchsorted(values, one) for one in labels]
+            return tuple(map(str, values.tolist())), [np.searchsorted(values, part) for part in labels]
         names, every = self._small("classes"), np.concatenate(labels)
         numbers = every.dtype.kind != "U" and 0 <= every.min() <= every.max() < len(names)
         if names.dtype.kind != "U" or not numbers:
@@ -300,11 +300,11 @@ def _check_classes(classes, path):
 def _kept(state, digest):
     """`digest()`, or what it was when the state (names, sizes and times of files) was the same."""
     path = cache.folder("folders") / hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
-    if found := cache.find(path):
-        return found.read_text("utf-8")
-    made = digest()
-    cache.keep(path, made.encode())
-    return made
+    if cached := cache.find(path):
+        return cached.read_text("utf-8")
+    hexdigest = digest()
+    cache.keep(path, hexdigest.encode())
+    return hexdigest
 
 
 # The split and the order of use.
@@ -331,7 +331,7 @@ def test_count(count, test_share):
 
 
 def _by_class(files, classes):
-    found = [[] for _ in range(classes)]
+    groups = [[] for _ in range(classes)]
     for label, name in files:
-        found[label].append((label, name))
-    return [sorted(one, key=lambda file: hashlib.sha256(file[1].encode("utf-8", "surrogateescape")).digest()) for one in found]
+        groups[label].append((label, name))
+    return [sorted(rows, key=lambda row: hashlib.sha256(row[1].encode("utf-8", "surrogateescape")).digest()) for rows in groups]

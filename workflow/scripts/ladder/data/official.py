@@ -30,12 +30,12 @@ class File:
         """Short description of why the file at `path` is not this one; '' if it is."""
         try:
             held = path.stat().st_size
-            found = disk.sha256(path) if held == self.size else ""
+            digest = disk.sha256(path) if held == self.size else ""
         except OSError as error:
             return f"it cannot be read ({error.strerror})"
         if held != self.size:
             return f"it has {held:,} bytes, not {self.size:,}"
-        return f"its sha256 is {found}, not {self.sha256}" if found != self.sha256 else ""
+        return f"its sha256 is {digest}, not {self.sha256}" if digest != self.sha256 else ""
 
 
 # Data set -> its files: of the training images and labels, then of the test set; a single one has both.
@@ -76,8 +76,8 @@ def load(name, urls, downloads, with_test=True):
     paths = [_fetched(file, addresses, folder, f"{name}_urls")
              for file, addresses in list(zip(files, mirrors, strict=True))[:wanted]]
     train_images, train_labels, test_images, test_labels, classes = READERS[name](paths)
-    kept = slice(None) if with_test else slice(0)
-    return Dataset(train_images, train_labels, test_images[kept], test_labels[kept], classes)
+    test_slice = slice(None) if with_test else slice(0)
+    return Dataset(train_images, train_labels, test_images[test_slice], test_labels[test_slice], classes)
 
 
 def _fetched(file, addresses, folder, setting):
@@ -90,7 +90,7 @@ def _fetched(file, addresses, folder, setting):
 
 def _fashion_mnist(paths):
     arrays = [_idx(path) for path in paths]
-    arrays += [one[:0] for one in arrays[:4 - len(arrays)]]
+    arrays += [array[:0] for array in arrays[:4 - len(arrays)]]
     return arrays[0][..., None], arrays[1], arrays[2][..., None], arrays[3], FASHION_CLASSES
 
 
@@ -117,7 +117,7 @@ def _cifar100_records(data):
 
 def _svhn(paths):
     parts = [_mat(path) for path in paths]
-    parts += [tuple(one[:0] for one in parts[0])] * (2 - len(parts))
+    parts += [tuple(array[:0] for array in parts[0])] * (2 - len(parts))
     return *parts[0], *parts[1], tuple("0123456789")
 
 

@@ -89,27 +89,27 @@ def find(paths: Sequence[str]) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
     """
     if not paths:
         raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
-    found: dict[pathlib.Path, None] = {}
+    accepted: dict[pathlib.Path, None] = {}
     left_out: dict[pathlib.Path, None] = {}
     for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
         if os.path.isdir(path):
             for file in map(pathlib.Path, Walk(path, "predict").files(path)):
-                (found if file.suffix.lower() in SUFFIXES else left_out)[file] = None
-                _check_count(found)
+                (accepted if file.suffix.lower() in SUFFIXES else left_out)[file] = None
+                _check_count(accepted)
         elif os.path.exists(path):
-            found[path] = None
+            accepted[path] = None
         else:
             raise UserError(f"predict: there is no {shown(path)} (seen from {shown(pathlib.Path.cwd())}); name a folder or a "
                             "file")
-    _check_count(found)
-    if not found:
+    _check_count(accepted)
+    if not accepted:
         raise UserError(f"predict: no picture in {', '.join(map(shown, paths))}; looked for names that end in "
                         f"{', '.join(SUFFIXES)}")
-    return list(found), list(left_out)
+    return list(accepted), list(left_out)
 
 
-def _check_count(found):
-    if len(found) > MOST_PICTURES:
+def _check_count(accepted):
+    if len(accepted) > MOST_PICTURES:
         raise UserError(f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files")
 
 

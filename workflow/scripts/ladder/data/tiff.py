@@ -47,15 +47,15 @@ def _head(file):
 
 def _has_too_many_numbers(file, place, *forms):
     file.seek(4 if place.endswith("I") else 8)
-    places, found = list(_read(file, place)), 0
+    places, count = list(_read(file, place)), 0
     for at in places:   # grows by those that an entry names
         for tag, kind, length, value in _entries(file, at, *forms):
-            found += 1 if kind in BYTES else 1 + length
-            if found > MOST_NUMBERS:
+            count += 1 if kind in BYTES else 1 + length
+            if count > MOST_NUMBERS:
                 return True
             if tag in DIRECTORIES and kind in WHOLE and length == 1:
                 named = struct.unpack_from(place[0] + WHOLE[kind], value)
-                places += [one for one in named if one not in places]
+                places += [offset for offset in named if offset not in places]
     return False
 
 

@@ -89,8 +89,8 @@ def resize_block(build: Any, group: Group) -> Backward | None:
 
     def backward() -> None:
         relu = reader_applies_relu(build.network, x)
-        kept = {"y": y} if layer.kind == "maxpool2d" else {"x": x}
-        build.step(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **index, **kept}, {"dx": build.gradient_part(x)},
+        saved = {"y": y} if layer.kind == "maxpool2d" else {"x": x}
+        build.step(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **index, **saved}, {"dx": build.gradient_part(x)},
                    **layer.attributes, relu=relu)
 
     return backward if build.wants_gradient(x) else None

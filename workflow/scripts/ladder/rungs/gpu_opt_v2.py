@@ -37,8 +37,8 @@ def conv_block(build: Any, group: Group) -> Backward:
     padding, flop = conv.attributes["padding"], 2 * conv.macs
     build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, flop=flop,
                padding=padding, relu="relu" in kinds)
-    kept = index or ({"y": y} if "relu" in kinds else {})
-    return lambda: gradients(build, "conv2d", group, weight, {"dy": build.gradient(y), **kept}, flop, padding=padding)
+    saved = index or ({"y": y} if "relu" in kinds else {})
+    return lambda: gradients(build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, flop, padding=padding)
 
 
 def strided_block(build: Any, group: Group) -> Backward:
@@ -56,8 +56,8 @@ def upsample_conv_block(build: Any, group: Group) -> Backward:
     build.step("collapse_weight", group, {"weight": weight}, {"collapsed": collapsed})
     build.step("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop,
                relu=relu)
-    kept = {"y": y} if relu else {}
-    return lambda: gradients(build, "upsample_conv2d", group, collapsed, {"dy": build.gradient(y), **kept}, flop)
+    saved = {"y": y} if relu else {}
+    return lambda: gradients(build, "upsample_conv2d", group, collapsed, {"dy": build.gradient(y), **saved}, flop)
 
 
 def gradients(build: Any, operation: str, group: Group, weight: str, received: Mapping[str, str], flop: int,

@@ -112,12 +112,12 @@ def alone(build: Any, group: Group) -> Backward | None:
     """A layer without parameters, as its own operation."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
-    kept = KINDS[layer.kind].kept
-    writes = {"y": y, **({"index": build.mask(layer)} if "index" in kept else {})}
+    saved = KINDS[layer.kind].kept
+    writes = {"y": y, **({"index": build.mask(layer)} if "index" in saved else {})}
     build.step(f"{layer.kind}_forward", group, {"x": x}, writes, **layer.attributes)
 
     def backward() -> None:
-        reads = {"dy": build.gradient(y), **{role: writes[role] for role in kept}}
+        reads = {"dy": build.gradient(y), **{role: writes[role] for role in saved}}
         build.step(f"{layer.kind}_backward", group, reads, {"dx": build.gradient_part(x)}, **layer.attributes)
 
     return backward if build.wants_gradient(x) else None
@@ -168,8 +168,8 @@ def batchnorm_operands(build: Any, layer: Layer) -> tuple[dict[str, str], dict[s
     running = {role: build.state(f"{layer.name}.{role}") for role in ("running_mean", "running_var")}
     if not build.training:
         return {**parameters, **running}, {}, {}
-    kept = {role: build.kept(f"{layer.name}.{role}", layer.output_shape[2:]) for role in ("mean", "inverse")}
-    return parameters, {**kept, **running}, {"weight": parameters["weight"], **kept}
+    statistics = {role: build.kept(f"{layer.name}.{role}", layer.output_shape[2:]) for role in ("mean", "inverse")}
+    return parameters, {**statistics, **running}, {"weight": parameters["weight"], **statistics}
 
 
 def batchnorm_gradients(build: Any, layer: Layer) -> dict[str, str]:

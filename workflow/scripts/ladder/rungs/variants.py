@@ -135,9 +135,9 @@ def candidates(precision: str, results: str | pathlib.Path = "results") -> dict[
     """Variant -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
     fastest = _recorded(pathlib.Path(results, RECORD), precision)
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
-    found = {fastest: "the fastest that passed on this machine"} if fastest else {}
+    measured = {fastest: "the fastest that passed on this machine"} if fastest else {}
     rungs = [DEFAULT_ON_GPU[precision], *filter(_runs_on_any_gpu, reversed(VARIANTS))] if no_gpu() is None else []
-    return found | {variant: advice for variant in [*rungs, "cpu"] if variant not in found and not _unfit(variant)}
+    return measured | {variant: advice for variant in [*rungs, "cpu"] if variant not in measured and not _unfit(variant)}
 
 
 def _runs_on_any_gpu(variant: str) -> bool:
@@ -186,8 +186,8 @@ def no_gpu() -> str | None:
 
 def _unfit(variant: str) -> str | None:
     """Why the GPU here is none for the variant, as the end of a sentence; None if it is one."""
-    found = VARIANTS[variant]
-    return _outside(found.oldest, found.newest) if found.executor == "cuda" else None
+    entry = VARIANTS[variant]
+    return _outside(entry.oldest, entry.newest) if entry.executor == "cuda" else None
 
 
 def _outside(oldest: int, newest: int | None = None) -> str | None:

@@ -7,7 +7,7 @@ LIBRARIES = ("cupy", "numpy")   # in the order of preference of `auto`
 
 def resolve(name: str) -> str:
     """`name` itself, or for 'auto' the first of LIBRARIES that this machine can run."""
-    return next(one for one in LIBRARIES if unavailable(one) is None) if name == "auto" else name
+    return next(library for library in LIBRARIES if unavailable(library) is None) if name == "auto" else name
 
 
 def unavailable(name: str) -> str | None:

@@ -50,14 +50,14 @@ class Command:
 
     def _pairs(self) -> list[tuple[str, str]]:
         """(option, word) of each word that is no option; the option is '' before the first one."""
-        found, option = [], ""
+        pairs, option = [], ""
         for word in self.words:
             if not word.startswith("-"):
-                found.append((option, word))
+                pairs.append((option, word))
                 continue
             option, equals, value = word.partition("=")
-            found += [(option, value)] if equals else []
-        return found
+            pairs += [(option, value)] if equals else []
+        return pairs
 
     @property
     def dry(self) -> bool:

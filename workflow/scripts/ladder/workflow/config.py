@@ -50,10 +50,10 @@ def changed(loaded: Settings, overrides: dict[str, Any]) -> Settings:
 
 def read_file(path: str | pathlib.Path) -> dict[Any, Any]:
     """The keys and values in a YAML file; raises UserError with its name if it holds something else, or a key twice."""
-    found = read_yaml(files.read(path, MOST_BYTES), path, f"{path} is not a YAML file of keys and values")
-    if not isinstance(found, dict | None):
-        raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(found).__name__}")
-    return found or {}
+    content = read_yaml(files.read(path, MOST_BYTES), path, f"{path} is not a YAML file of keys and values")
+    if not isinstance(content, dict | None):
+        raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(content).__name__}")
+    return content or {}
 
 
 def read_yaml(text: str | bytes, where: str | pathlib.Path, fault: str) -> Any:
@@ -105,16 +105,16 @@ def check_overrides(overridden: dict[str, Any]) -> None:
 
 def _section_of(key: Any) -> str:
     """'; it is a key of search: search={strategy: ...}' for a key of a section, '' for another."""
-    found = (name for name, rule in settings.rules().items() if key in rule.get("properties", {}))
-    return next((f"; it is a key of {name}: {name}={{{key}: ...}}" for name in found), "")
+    sections = (name for name, rule in settings.rules().items() if key in rule.get("properties", {}))
+    return next((f"; it is a key of {name}: {name}={{{key}: ...}}" for name in sections), "")
 
 
 def _check_size(key: Any, value: Any) -> None:
     """Refuse a value that is nested too deep, or in itself, or holds too many values to be read one by one."""
     level, count = [value], 0
     for _ in range(MOST_LEVELS + 1):
-        level = [item for one in level if isinstance(one, (list, dict))
-                 for item in (one if isinstance(one, list) else (*one, *one.values()))]
+        level = [item for container in level if isinstance(container, (list, dict))
+                 for item in (container if isinstance(container, list) else (*container, *container.values()))]
         count += len(level)
         if not level:
             return

@@ -34,4 +34,4 @@ def is_index_older(results: str | pathlib.Path) -> bool:
     """Whether a page in the folder `results` is newer than its index.html, or has none beside it."""
     pages = {path.name: path.stat().st_mtime for path in pathlib.Path(results).glob("*.html")}
     index = pages.pop("index.html", 0)
-    return any(made > index for made in pages.values())
+    return any(modified > index for modified in pages.values())

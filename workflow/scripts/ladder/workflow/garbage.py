@@ -53,21 +53,21 @@ def named(results: str | pathlib.Path, patterns: Iterable[str]) -> dict[str, lis
     """
     folders = lineage.Store(results).folders()
     there = {f"{folder.parent.name}/{version}": version for version, folder in folders.items()}
-    found = {}
+    matches = {}
     for pattern in patterns:
-        found[pattern] = [name for name, version in there.items()
-                          if fnmatch.fnmatchcase(name if "/" in pattern else version, pattern)]
-        if not found[pattern]:
+        matches[pattern] = [name for name, version in there.items()
+                            if fnmatch.fnmatchcase(name if "/" in pattern else version, pattern)]
+        if not matches[pattern]:
             near = difflib.get_close_matches(pattern, [*there, *folders], 1)
             hint = f"do you mean {near[0]}?" if near else "`snakemake gc` without it lists the versions that it would remove"
             raise UserError(f"keep: no version in {files.shown(results)} is {excerpt(pattern)}; {hint}")
-    return found
+    return matches
 
 
 def collect(results: str | pathlib.Path, keep: Iterable[str]) -> list[Item]:
     """An Item for each artifact below `results` that is not an ancestor of `keep` ("stage/version"), by stage."""
     store = lineage.Store(results)
-    reached = {version for one in keep for version in store.ancestors(one.partition("/")[2])}
+    reached = {version for name in keep for version in store.ancestors(name.partition("/")[2])}
     folders = [folder for folder in store.folders().values() if folder.parent.name in STAGES]
     loose = [folder for folder in folders if folder.name not in reached]
     running = [folder for folder in loose if _is_locked(folder)]
@@ -109,13 +109,13 @@ def _what(store: lineage.Store, folder: pathlib.Path, manifest: dict[str, Any] |
     if manifest is None:
         return "damaged" if store.damage(folder.name) else "unfinished"
     params = manifest["spec"]["params"]
-    told = [params[key] if isinstance(params[key], str) else f"{key} {pages.setting(params[key])}"
+    details = [params[key] if isinstance(params[key], str) else f"{key} {pages.setting(params[key])}"
             for key in TELLING if key in params and params[key] not in USUAL]
     metrics = manifest.get("metrics")
     accuracy = metrics.get("accuracy") if isinstance(metrics, dict) else None
     if isinstance(accuracy, float):
-        told.append(f"accuracy {100 * accuracy:.1f} %")
-    return ", ".join(told) or f"{len(manifest['files'])} files"
+        details.append(f"accuracy {100 * accuracy:.1f} %")
+    return ", ".join(details) or f"{len(manifest['files'])} files"
 
 
 def _size(folder: pathlib.Path) -> int:

@@ -47,14 +47,15 @@ class Jobs:
     def inputs(self, version: str, *names: str) -> list[Input]:
         """The inputs of a stage: the manifests of these parents, of all without names, and perhaps `now`."""
         artifact = self.plan.artifacts[version]
-        parents = [one for name, one in artifact.parents.items() if not names or name in names]
+        parents = [parent for name, parent in artifact.parents.items() if not names or name in names]
         again = self._has_to_run(artifact)
         if os.path.exists(artifact.manifest) and not again:
-            return [(one.manifest, not self._changes(one, artifact)) for one in parents if os.path.exists(one.manifest)]
+            return [(parent.manifest, not self._changes(parent, artifact))
+                    for parent in parents if os.path.exists(parent.manifest)]
         self.idle = False
         places.check_writable("results", "logs")
         check_runnable(artifact)
-        above = {one.manifest for one in parents}.union(*(self._broken_above(one.version) for one in parents))
+        above = {parent.manifest for parent in parents}.union(*(self._broken_above(parent.version) for parent in parents))
         return [(self.now, False)] * again + [(path, False) for path in sorted(above)]
 
     def made(self, *roles: str) -> list[Input]:
@@ -99,9 +100,9 @@ class Jobs:
         artifact = self.plan.artifacts[version]
         try:   # what is copied to results/ has no reader that would check it
             manifests.verify(artifact.folder, thoroughly=artifact.stage in COPIES)
-        except manifests.Damaged as found:
+        except manifests.Damaged as error:
             caller.tell(damaged=[*(caller.told("damaged") or []), version])
-            return f"{found.path} ({found.fault})"
+            return f"{error.path} ({error.fault})"
         return ""
 
     def _find_broken_above(self, version: str) -> set[str]:
@@ -118,7 +119,7 @@ class Jobs:
 
     def _has_failed(self, artifact: PlannedArtifact) -> bool:
         """Whether a run failed in a list, and is requested alone now: then it repeats the reason."""
-        if caller.told("keep_failed") or all(one.version != artifact.version for one in self.chain.values()):
+        if caller.told("keep_failed") or all(planned.version != artifact.version for planned in self.chain.values()):
             return False
         manifest = manifests.read_if_whole(artifact.folder)
         return manifest is not None and "failed" in manifest
@@ -163,8 +164,8 @@ class Jobs:
         """The folder of the finished shorter training that one goes on from; '' without one, or if it is made again."""
         artifact = self.plan.artifacts[version]
         there = os.path.exists(artifact.manifest) and not self._damage(version)
-        found = None if there or self._retrains or version in self.forced else shorter.find(artifact.spec, version)
-        return f"results/train/{found}" if found else ""
+        trained = None if there or self._retrains or version in self.forced else shorter.find(artifact.spec, version)
+        return f"results/train/{trained}" if trained else ""
 
     def threads(self, version: str | None) -> int:
         """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once; 1 for a mere page."""
@@ -213,9 +214,9 @@ def put_in_order(plan: Plan, now: int) -> None:
 def _date(path: str, earliest: int, now: int) -> int:
     """Give a file a time from `earliest` to `now` in nanoseconds; returns its time, 0 where there is none."""
     try:
-        made = os.stat(path).st_mtime_ns
-        wanted = max(min(made, now), earliest)
-        if wanted != made:
+        modified = os.stat(path).st_mtime_ns
+        wanted = max(min(modified, now), earliest)
+        if wanted != modified:
             os.utime(path, ns=(wanted, wanted))
         return wanted
     except OSError:   # there is none, or it is somebody else's

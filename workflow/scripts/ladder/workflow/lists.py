@@ -27,14 +27,14 @@ def combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _values(entry: dict[str, Any]) -> list[list[Any]]:
     """The values of each key of a list's entry: a list stands for several, of a key that takes a list a list of lists."""
-    found: list[list[Any]] = []
+    choices: list[list[Any]] = []
     for key, value in entry.items():
         is_list = settings.is_list(key)
         several = isinstance(value, list) and (not is_list or any(isinstance(item, list) for item in value))
         if several and not value:
             raise UserError(f"config: {key} is an empty list, which stands for no run")
-        found.append(value if several else [value])
-    return found
+        choices.append(value if several else [value])
+    return choices
 
 
 def check(loaded: Settings) -> None:

@@ -126,15 +126,15 @@ class _Reader:
         """Key -> node of a mapping with these keys only."""
         if not isinstance(node, yaml.MappingNode):
             raise self._error(node, f"{what} is no mapping of keys to values{_only(known)}")
-        found = {}
+        fields = {}
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else "?"
             if name not in known:
                 raise self._error(key, f"{what} has no key {excerpt(name)}{nearest(name, known) or _only(known)}")
-            if name in found:
+            if name in fields:
                 raise self._error(key, f"{what} has the key {name} twice")
-            found[name] = value
-        return found
+            fields[name] = value
+        return fields
 
     def _nodes(self, key: str, node: yaml.Node) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode) or not 0 < len(node.value) <= MOST_LAYERS:
@@ -148,7 +148,7 @@ class _Reader:
 
     def _plain(self, key: str, node: yaml.Node) -> Any:
         if isinstance(node, yaml.SequenceNode) and len(node.value) <= 10:
-            return [self._plain(key, one) for one in node.value if isinstance(one, yaml.ScalarNode)]
+            return [self._plain(key, item) for item in node.value if isinstance(item, yaml.ScalarNode)]
         if not isinstance(node, yaml.ScalarNode):
             raise self._error(node, f"{key} must be a single value or a list of names")
         try:
@@ -169,38 +169,38 @@ class _Reader:
             raise self._error(fields["layer"], f"layer is {excerpt(name)}, as {where} is called; {free} is free")
         kind = self._value("kind", fields["kind"])
         inputs = self._inputs(kind, node, fields.get("inputs"))
-        arguments = self._arguments(kind, node, {key: one for key, one in fields.items()
+        arguments = self._arguments(kind, node, {key: field for key, field in fields.items()
                                                  if key not in ("layer", "kind", "inputs")})
         self.lines[name] = _line(node)
         return {"layer": name, "kind": kind, "inputs": inputs, **arguments}
 
     def _inputs(self, kind: str, row: yaml.Node, node: yaml.Node | None) -> list[str]:
         wanted, before = layers.KINDS[kind].inputs, [networks.INPUT, *self.lines]
-        found = before[-1:] if node is None else self._value("inputs", node)
-        if len(found) != wanted:
-            raise self._error(node or row, f"a layer of kind {kind} has {wanted} inputs, not {len(found)}; set inputs to "
+        inputs = before[-1:] if node is None else self._value("inputs", node)
+        if len(inputs) != wanted:
+            raise self._error(node or row, f"a layer of kind {kind} has {wanted} inputs, not {len(inputs)}; set inputs to "
                                            f"[{', '.join(before[-wanted:])}]")
-        for name in found:
+        for name in inputs:
             if name not in before:
                 raise self._error(node or row, f"inputs has {excerpt(name)}, but no layer above is called that"
                                                f"{nearest(name, before)}")
-        return found
+        return inputs
 
     def _arguments(self, kind: str, row: yaml.Node, given: dict[str, yaml.Node]) -> dict[str, Any]:
         taken = layers.arguments(kind)
         for key, node in given.items():
             if key not in taken:
                 raise self._error(node, f"a layer of kind {kind} has no key {key}{nearest(key, taken) or _only(taken)}")
-        found = {}
+        arguments = {}
         for key, default in taken.items():
             if key in given:
                 value = self._value(key, given[key])
-                found[key] = self.numbers.get(value, value)
+                arguments[key] = self.numbers.get(value, value)
             elif default is inspect.Parameter.empty:
                 raise self._error(row, f"a layer of kind {kind} needs the key {key}")
             else:
-                found[key] = default
-        return found
+                arguments[key] = default
+        return arguments
 
     # What it means.
 

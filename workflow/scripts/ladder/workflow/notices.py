@@ -81,8 +81,7 @@ def _holds(path: pathlib.Path, content: bytes) -> bool:
 
 def _version(stage: str, name: str, content: bytes) -> str | None:
     """The version of the artifact whose file `name` has this content; None if there is none."""
-    found = (path for path in pathlib.Path("results", stage).glob(f"*/{name}") if _holds(path, content))
-    return next((path.parent.name for path in found), None)
+    return next((path.parent.name for path in pathlib.Path("results", stage).glob(f"*/{name}") if _holds(path, content)), None)
 
 
 def notice(page: str | pathlib.Path, artifact: PlannedArtifact, version: str | None, options: bool) -> str:

@@ -65,9 +65,9 @@ def of(raw: dict[str, Any]) -> Plan:
                                   for nested in runs.every(entry.run)), *searched.probes]
     configuration = stages.Configuration(run, listed, search.params(loaded))
     active = chain(run) | {page.name: stages.page(page, configuration) for page in stages.PAGES}
-    chains = [*((one, chain(one)) for one in reversed(needed[1:])), (run, active)]
-    return Plan(run, active, {artifact.version: artifact for _, one in chains for artifact in one.values()},
-                {artifact.version: owner for owner, one in chains for artifact in one.values()}, searched)
+    chains = [*((nested, chain(nested)) for nested in reversed(needed[1:])), (run, active)]
+    return Plan(run, active, {artifact.version: artifact for _, roles in chains for artifact in roles.values()},
+                {artifact.version: owner for owner, roles in chains for artifact in roles.values()}, searched)
 
 
 def said(plan: Plan) -> list[str]:
@@ -86,12 +86,12 @@ def said(plan: Plan) -> list[str]:
 
 def other_libraries(plan: Plan) -> list[str]:
     """Which artifacts of the active run other versions of libraries than those here have made, a line each."""
-    found: dict[str, list[str]] = {}
+    changes: dict[str, list[str]] = {}
     for artifact in plan.chain.values():
         for change in reasons.other_libraries(artifact):
-            found.setdefault(change, []).append(artifact.role)
+            changes.setdefault(change, []).append(artifact.role)
     return [f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
-            "strict_versions=true would make this count" for change, roles in found.items()]
+            "strict_versions=true would make this count" for change, roles in changes.items()]
 
 
 def settings_text(plan: Plan, every: bool) -> str:

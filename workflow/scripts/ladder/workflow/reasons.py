@@ -19,10 +19,10 @@ def why(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> s
     """
     if _read_spec(results, artifact.stage, artifact.version):
         return ""
-    kind = _kind(artifact.spec, results, {one.version: one.spec for one in ancestry(artifact)})
-    found = [spec for spec in _existing_specs(results, artifact.stage) if _kind(spec, results, {}) == kind]
+    kind = _kind(artifact.spec, results, {ancestor.version: ancestor.spec for ancestor in ancestry(artifact)})
+    existing = [spec for spec in _existing_specs(results, artifact.stage) if _kind(spec, results, {}) == kind]
     stages = {name: parent.stage for name, parent in artifact.parents.items()}
-    differences = [_differences(spec, artifact.spec, stages) for spec in found]
+    differences = [_differences(spec, artifact.spec, stages) for spec in existing]
     fewest = min(differences, key=len) if differences else ["first run"]
     return ", ".join(fewest)
 
@@ -35,8 +35,8 @@ def other_libraries(artifact: PlannedArtifact, results: str | pathlib.Path = "re
 
 def _existing_specs(results: str | pathlib.Path, stage: str) -> list[dict[str, Any]]:
     """Specs of the finished artifacts of a stage, the latest first."""
-    found = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
-    specs = (_read_spec(results, stage, path.parent.name) for path in found)
+    paths = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    specs = (_read_spec(results, stage, path.parent.name) for path in paths)
     return [spec for spec in specs if spec]
 
 
@@ -64,16 +64,16 @@ def changes(artifact: PlannedArtifact, version: str, results: str | pathlib.Path
     others: dict[str, None] = {}
     seen: set[tuple[str, str]] = set()
 
-    def visit(one: PlannedArtifact, version: str) -> None:
-        spec = _read_spec(results, one.stage, version)
-        if version == one.version or (one.version, version) in seen or not spec:
+    def visit(planned: PlannedArtifact, version: str) -> None:
+        spec = _read_spec(results, planned.stage, version)
+        if version == planned.version or (planned.version, version) in seen or not spec:
             return
-        seen.add((one.version, version))
-        settings.update(dict.fromkeys(_changed_params(spec, one.spec)))
-        others.update({"the program": None} if spec["sources"] != one.spec["sources"] else {})
-        others.update({f"with {name}": None for name in one.parents.keys() - spec["parents"].keys()})
-        others.update({f"without {name}": None for name in spec["parents"].keys() - one.parents.keys()})
-        for name, parent in one.parents.items():
+        seen.add((planned.version, version))
+        settings.update(dict.fromkeys(_changed_params(spec, planned.spec)))
+        others.update({"the program": None} if spec["sources"] != planned.spec["sources"] else {})
+        others.update({f"with {name}": None for name in planned.parents.keys() - spec["parents"].keys()})
+        others.update({f"without {name}": None for name in spec["parents"].keys() - planned.parents.keys()})
+        for name, parent in planned.parents.items():
             if name in spec["parents"]:
                 visit(parent, spec["parents"][name])
 

@@ -127,35 +127,35 @@ def entries(given: Settings, key: str = "compare") -> list[Entry]:
 
     Raises UserError with one line that names the entry.
     """
-    return [one for _, one in _entries(key, getattr(given, key), given, lists.ALONE)]
+    return [listed for _, listed in _entries(key, getattr(given, key), given, lists.ALONE)]
 
 
 def entry(given: Settings, overrides: dict[str, Any], within: dict[str, Any] | None = None) -> Entry:
     """The Entry of loaded settings with these overrides, and those of the list `within`; raises UserError if it is no run."""
     run = of(config.changed(given, {**(within or {}), **overrides}))
-    one = run.settings
+    chosen = run.settings
     reason = "" if runtime.jobs_run_elsewhere() else (
-        variants.unavailable(one.variant) or variants.unavailable(one.features_variant)
-        or backends.unavailable(one.svm_backend) or array_libraries.unavailable(one.array_library) or "")
+        variants.unavailable(chosen.variant) or variants.unavailable(chosen.features_variant)
+        or backends.unavailable(chosen.svm_backend) or array_libraries.unavailable(chosen.array_library) or "")
     return Entry({key: values.read(key, value, settings.adapter(key)) for key, value in overrides.items()}, run, reason)
 
 
 def _entries(key: str, listed: list[dict[str, Any]], given: Settings, within: dict[str, Any]) -> list[tuple[int, Entry]]:
     """(number, Entry) of every run of the list; key: its name."""
-    found = []
+    numbered = []
     for number, named in enumerate(listed, 1):
         for overrides in lists.combinations(named):
             try:
-                found.append((number, entry(given, overrides, within)))
+                numbered.append((number, entry(given, overrides, within)))
             except UserError as error:
                 raise UserError(f"{error} (entry {number} of {key})") from error
-    return found
+    return numbered
 
 
 def every(run: Run) -> Iterator[Run]:
     """The run, and every nested run, recursively."""
     yield run
-    ablated = [one.run for one in run.ablated if one.run and not one.reason]
+    ablated = [ablation.run for ablation in run.ablated if ablation.run and not ablation.reason]
     for needed in (*(part.run for part in run.parts), *run.repeats, *ablated, *([run.reference] if run.reference else [])):
         yield from every(needed)
 
@@ -179,10 +179,10 @@ def _repeats(run: Run) -> tuple[Run, ...]:
 
 
 def _ablated(run: Run) -> tuple[Entry, ...]:
-    found = _entries("ablation", run.settings.ablation, run.given, lists.ALONE)
-    for number, one in found:
-        _check_same_images(one, run, f"(entry {number} of ablation)")
-    return tuple(one for _, one in found)
+    numbered = _entries("ablation", run.settings.ablation, run.given, lists.ALONE)
+    for number, ablation in numbered:
+        _check_same_images(ablation, run, f"(entry {number} of ablation)")
+    return tuple(ablation for _, ablation in numbered)
 
 
 def _parts(run: Run) -> tuple[Part, ...]:
@@ -193,31 +193,31 @@ def _parts(run: Run) -> tuple[Part, ...]:
         if idle := [key for key in OF_THE_WHOLE if key in named]:
             raise UserError(f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
                             f"(entry {number} of features_concatenate)")
-    found = []
-    for number, one in _entries("features_concatenate", others, run.given, {**lists.ALONE, "features_concatenate": []}):
+    parts = []
+    for number, appended in _entries("features_concatenate", others, run.given, {**lists.ALONE, "features_concatenate": []}):
         where = f"(entry {number} of features_concatenate)"
-        part = _check_same_images(one, run, where)
+        part = _check_same_images(appended, run, where)
         if part.features_layer is None:
             raise UserError(f"config: {part.settings.network} has no features unless features_layer names a layer {where}")
-        found.append(Part(weights[number - 1], part))
-    return tuple(found)
+        parts.append(Part(weights[number - 1], part))
+    return tuple(parts)
 
 
-def _check_same_images(one: Entry, run: Run, where: str) -> Run:
-    if one.run is None or data_params(one.run) != data_params(run):
+def _check_same_images(nested: Entry, run: Run, where: str) -> Run:
+    if nested.run is None or data_params(nested.run) != data_params(run):
         raise UserError(f"config: dataset and limits must stay as they are, for the same images {where}")
-    return one.run
+    return nested.run
 
 
 def data_params(run: Run) -> dict[str, Any]:
     """The parameters that determine the images and their order."""
-    one = run.settings
-    keys = ["dataset", "train_limit", "holdout" if one.holdout else "test_limit"]
-    if one.dataset == "cifar10":
+    chosen = run.settings
+    keys = ["dataset", "train_limit", "holdout" if chosen.holdout else "test_limit"]
+    if chosen.dataset == "cifar10":
         # Without a checksum only the addresses identify the archive.
-        keys += ["cifar10_sha256"] if one.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
-    if one.dataset == dataset_facts.FOLDER:
-        own_test = listing.of(one.folder).has_test
+        keys += ["cifar10_sha256"] if chosen.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
+    if chosen.dataset == dataset_facts.FOLDER:
+        own_test = listing.of(chosen.folder).has_test
         keys += ["folder_sha256", "image_size", "image_channels", *([] if own_test else ["test_share"])]
     return run.pick(*keys)
 

@@ -179,9 +179,9 @@ def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings
     budget = int(min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values())))
     lists.check_together(base, [{}] * budget)
     study, scores = trials.Study(keys, search.get("seed", 1)), dict[str, float | None]()
-    found = Plan(study=study)
+    draft = Plan(study=study)
     for _ in range(DRAWS * budget):
-        if found.next or len(found.entries) == budget:
+        if draft.next or len(draft.entries) == budget:
             break
         trial, overrides = study.ask()
         name = canonical(overrides)
@@ -189,54 +189,54 @@ def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings
             study.tell(trial, scores[name])
         else:
             entry = _entry(base, overrides, search.get("metric", "auto"))
-            scores[name] = _told(found, study, trial, entry, search)
-    return found
+            scores[name] = _told(draft, study, trial, entry, search)
+    return draft
 
 
-def _told(found: Plan, study: trials.Study, trial: Any, entry: Entry, search: settings.Search) -> float | None:
-    """Tell the study the result of a run, and add its entry to `found`; or set found.next where it has none yet.
+def _told(draft: Plan, study: trials.Study, trial: Any, entry: Entry, search: settings.Search) -> float | None:
+    """Tell the study the result of a run, and add its entry to `draft`; or set draft.next where it has none yet.
 
     Returns the score, None without one.
     """
-    found.entries.append(entry)
+    draft.entries.append(entry)
     run = None if entry.reason else entry.run
-    losses = _first_losses(found, run, search.get("prune", 0)) if run else []
-    if found.next:
+    losses = _first_losses(draft, run, search.get("prune", 0)) if run else []
+    if draft.next:
         return None
     if reason := study.prunes(trial, losses):
-        found.entries[-1] = dataclasses.replace(entry, reason=reason)
+        draft.entries[-1] = dataclasses.replace(entry, reason=reason)
         return None
-    score = _score(found, run, search.get("metric", "auto")) if run else None
-    if not found.next:
+    score = _score(draft, run, search.get("metric", "auto")) if run else None
+    if not draft.next:
         study.tell(trial, score)
     return score
 
 
-def _first_losses(found: Plan, run: Run, epochs: int) -> list[float]:
+def _first_losses(draft: Plan, run: Run, epochs: int) -> list[float]:
     """The hold-out losses of the first `epochs` epochs, of a training of its own; empty where that is no part of the run."""
     if not epochs or not trains(run) or run.settings.epochs <= epochs:
         return []
     probe = dataclasses.replace(run, settings=run.settings.model_copy(update={"epochs": epochs}))
-    found.probes.append(probe)
-    made = _artifact(found, chain(probe)["train"])
-    return made.metrics["held_out"]["loss"] if made and not made.failed else []
+    draft.probes.append(probe)
+    training = _artifact(draft, chain(probe)["train"])
+    return training.metrics["held_out"]["loss"] if training and not training.failed else []
 
 
-def _score(found: Plan, run: Run, metric: str) -> float | None:
+def _score(draft: Plan, run: Run, metric: str) -> float | None:
     """The accuracy of a run on the hold-out set, None if it failed or has no result yet."""
-    made = _artifact(found, chain(run)["report"])
-    if made is None or made.failed:
+    report = _artifact(draft, chain(run)["report"])
+    if report is None or report.failed:
         return None
-    summary = made.json("summary.json")
+    summary = report.json("summary.json")
     return cast(float | None, summary["svm"]["accuracy"] if metric == "svm" else summary.get("test_accuracy"))
 
 
-def _artifact(found: Plan, planned: PlannedArtifact) -> artifacts.Artifact | None:
-    """The finished artifact of `planned`; None, and found.next is set, where there is none."""
+def _artifact(draft: Plan, planned: PlannedArtifact) -> artifacts.Artifact | None:
+    """The finished artifact of `planned`; None, and draft.next is set, where there is none."""
     try:
         return artifacts.Artifact(planned.folder)
     except UserError:
-        found.next = planned
+        draft.next = planned
         return None
 
 
@@ -272,15 +272,15 @@ def _runs(search: settings.Search, keys: dict[str, Key]) -> list[dict[str, Any]]
             raise UserError(f"config: the grid of search has {count:,} runs, more than its budget of {most:,}; raise that "
                             f"(at most {lists.MOST_RUNS:,}), take fewer values, or strategy random")
         return [dict(zip(keys, values, strict=True)) for values in itertools.product(*grids)]
-    wanted, found = int(min(budget or BUDGET, math.prod(key.count for key in keys.values()))), dict[str, dict[str, Any]]()
+    wanted, distinct = int(min(budget or BUDGET, math.prod(key.count for key in keys.values()))), dict[str, dict[str, Any]]()
     for number in range(DRAWS * wanted):
         # Only random() is used, which gives the same numbers in every release of Python.
         drawn = random.Random(f"{search.get('seed', 1)} {number}")
         overrides = {key: values.at(drawn.random()) for key, values in keys.items()}
-        found.setdefault(canonical(overrides), overrides)
-        if len(found) == wanted:
+        distinct.setdefault(canonical(overrides), overrides)
+        if len(distinct) == wanted:
             break
-    return list(found.values())
+    return list(distinct.values())
 
 
 def _values(key: str, rule: Any) -> Key:

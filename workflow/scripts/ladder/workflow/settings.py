@@ -599,8 +599,8 @@ class Settings(Data, Network, Training, Arithmetic, Patches, Features, Classifie
 @functools.cache
 def rules() -> dict[str, dict[str, Any]]:
     """The JSON schema of every key, in the order of SECTIONS."""
-    found = rule_of(Settings.model_json_schema())["properties"]
-    return {key: found[key] for key in KEYS}
+    properties = rule_of(Settings.model_json_schema())["properties"]
+    return {key: properties[key] for key in KEYS}
 
 
 def is_list(key: str) -> bool:

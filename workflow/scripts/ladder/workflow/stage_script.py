@@ -131,7 +131,7 @@ def _check_first_use(work: artifacts.Making, params: dict[str, Any], options: di
 def _work(make: Make, work: artifacts.Making, arguments: argparse.Namespace, takes_failed: bool) -> None:
     inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.inputs.items()}
     if not takes_failed:
-        for failed in filter(None, (one.failed for one in inputs.values())):
+        for failed in filter(None, (artifact.failed for artifact in inputs.values())):
             raise RunFailed(failed)
     takes_options = len(inspect.signature(make).parameters) > 3
     make(work, inputs, arguments.spec["params"], *([dict(arguments.option)] if takes_options else []))
@@ -143,11 +143,11 @@ def _gpu_explained(file: pathlib.Path | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = gpu_errors.explained(error)
-        if found in (None, error):
+        explanation = gpu_errors.explained(error)
+        if explanation in (None, error):
             raise
         _keep_traceback(file)
-        raise found from error
+        raise explanation from error
 
 
 @contextlib.contextmanager

@@ -25,9 +25,9 @@ class Configuration(NamedTuple):
     search: Mapping[str, Any]
 
 
-def page(stage: Stage, of: Configuration) -> PlannedArtifact:
+def page(stage: Stage, config: Configuration) -> PlannedArtifact:
     """The page of a configuration; the versions of libraries do not count."""
-    return planned(stage, Role(stage.name), stage.params(of), stage.parents(of))
+    return planned(stage, Role(stage.name), stage.params(config), stage.parents(config))
 
 
 # Several runs.
@@ -37,9 +37,9 @@ def _runs(key: str) -> Callable[[Configuration], Parents]:
 
     An entry that cannot run here has none.
     """
-    def parents(of: Configuration) -> Parents:
+    def parents(config: Configuration) -> Parents:
         planned_runs: Parents = {}
-        for number, entry in enumerate(of.entries[key]):
+        for number, entry in enumerate(config.entries[key]):
             if entry.run and not entry.reason:
                 roles = chains.chain(entry.run)
                 weights = roles.get("train") or roles.get("patches") or roles["initial"]
@@ -49,40 +49,40 @@ def _runs(key: str) -> Callable[[Configuration], Parents]:
     return parents
 
 
-def _multipliers(of: Configuration) -> dict[str, Any]:
+def _multipliers(config: Configuration) -> dict[str, Any]:
     """`settings` of an entry are those by which two runs can differ: MULTIPLIER_CELL and the overrides of all entries."""
-    entries = of.entries["multipliers"]
+    entries = config.entries["multipliers"]
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
     return {"entries": [{"overrides": entry.overrides, "settings": entry.run.pick(*keys), "reason": entry.reason}
                         for entry in entries if entry.run]}
 
 
-def _search(of: Configuration) -> dict[str, Any]:
-    return {"search": of.search, "entries": parameters.listed(of.entries["search"])}
+def _search(config: Configuration) -> dict[str, Any]:
+    return {"search": config.search, "entries": parameters.listed(config.entries["search"])}
 
 
 # A network, and this machine.
 
-def _nothing(of: Configuration) -> Parents:
+def _nothing(config: Configuration) -> Parents:
     return {}
 
 
-def _network(of: Configuration) -> dict[str, Any]:
-    recompute = ["recompute"] if of.run.settings.recompute else []
-    return {**of.run.network_params, **of.run.pick("batch_size", "optimizer", "variant", *recompute)}
+def _network(config: Configuration) -> dict[str, Any]:
+    recompute = ["recompute"] if config.run.settings.recompute else []
+    return {**config.run.network_params, **config.run.pick("batch_size", "optimizer", "variant", *recompute)}
 
 
-def _gradients(of: Configuration) -> dict[str, Any]:
-    return {**of.run.network_params, **of.run.pick("variant"), "variants": ["cpu_sequential"]}   # of the reference
+def _gradients(config: Configuration) -> dict[str, Any]:
+    return {**config.run.network_params, **config.run.pick("variant"), "variants": ["cpu_sequential"]}   # of the reference
 
 
-def _parity(of: Configuration) -> dict[str, Any]:
-    return {**of.run.network_params, **of.run.pick("batch_size"), "variants": variants.available(),
+def _parity(config: Configuration) -> dict[str, Any]:
+    return {**config.run.network_params, **config.run.pick("batch_size"), "variants": variants.available(),
             "machine": variants.machine(), "predictions": counted.predictions()}
 
 
 OF_RUNS = (
-    Stage("compare", "compare_runs", lambda of: {"entries": parameters.listed(of.entries["compare"])}, _runs("compare"),
+    Stage("compare", "compare_runs", lambda config: {"entries": parameters.listed(config.entries["compare"])}, _runs("compare"),
           ("compare.html", "compare.json", "compare.csv"), anywhere=True),
     Stage("multipliers", "compare_multipliers", _multipliers, _runs("multipliers"),
           ("multipliers.html", "multipliers.json", "multipliers.csv"), anywhere=True),

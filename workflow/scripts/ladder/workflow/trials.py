@@ -53,8 +53,8 @@ class Study:
             trial.report(-loss, epoch)
         if not trial.should_prune():
             return ""
-        others = [-one.intermediate_values[len(losses)] for one in self.study.trials
-                  if one.state == self._optuna.trial.TrialState.COMPLETE and len(losses) in one.intermediate_values]
+        others = [-other.intermediate_values[len(losses)] for other in self.study.trials
+                  if other.state == self._optuna.trial.TrialState.COMPLETE and len(losses) in other.intermediate_values]
         self.study.tell(trial, state=self._optuna.trial.TrialState.PRUNED)
         return (f"{PRUNED}{len(losses)} epoch{'s' if len(losses) != 1 else ''}: its hold-out loss was {min(losses):.4g}, the "
                 f"median of the others {statistics.median(others):.4g}")

@@ -97,11 +97,11 @@ def rule_of(schema: dict[str, Any]) -> dict[str, Any]:
 
     def filled(part: Any) -> Any:
         if isinstance(part, list):
-            return [filled(one) for one in part]
+            return [filled(item) for item in part]
         if not isinstance(part, dict):
             return part
         named = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else {}
-        return {name: filled(one) for name, one in {**named, **part}.items() if name not in ("$ref", "$defs")}
+        return {name: filled(value) for name, value in {**named, **part}.items() if name not in ("$ref", "$defs")}
 
     return cast(dict[str, Any], filled(schema))
 
@@ -160,5 +160,5 @@ def choices(rule: dict[str, Any]) -> list[Any]:
 def nearest(value: Any, names: Any) -> str:
     """'; did you mean x?' with the closest of the names, '' if none is close."""
     text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
-    found = difflib.get_close_matches(text, map(str, names), n=1, cutoff=0.7)
-    return f"; did you mean {found[0]}?" if found else ""
+    matches = difflib.get_close_matches(text, map(str, names), n=1, cutoff=0.7)
+    return f"; did you mean {matches[0]}?" if matches else ""

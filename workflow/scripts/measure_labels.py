@@ -22,8 +22,9 @@ def make(work, inputs, params):
     expected, counts = np.asarray(inputs["data"].array("test_labels.npy")), params["label_counts"]
     measured = few_labels.curve((train, labels), (test, expected), counts, params["seed"], work.threads, odd)
     by_count = [[score for score in measured if score.labels == count] for count in counts]
-    work.metrics = {"counts": counts, "scores": [[{"accuracy": score.accuracy, "width": score.width, "strength": score.strength}
-                                                  for score in draws] for draws in by_count]}
+    keys = "accuracy", "width", "strength"
+    work.metrics = {"counts": counts, "scores": [[{key: getattr(score, key) for key in keys} for score in draws]
+                                                 for draws in by_count]}
     scores.record(work, inputs)
     means = ", ".join(f"{100 * np.mean([score.accuracy for score in draws]):.1f} % with {count}"
                       for count, draws in zip(counts, by_count, strict=True))

@@ -571,7 +571,8 @@ def _magnitudes(bits):
     return np.int32(least), np.int32(np.int32(least_normal) + LEAST_NORMAL), np.int32(largest)
 
 
-# Multiplier -> its loops, each on a line of its own, by which Numba keeps it: where B has no zero and no product is too small,
+# Three tables, multiplier -> its loops. Each is on a line of its own, by which Numba keeps what it compiled.
+# Where B has no zero and no product is too small:
 _PLAIN = {
     "acc16": cached(lambda operands: _sums(_add_products, _normal, _left_acc16, _plain_acc16, operands)),
     "mit32": cached(lambda operands: _sums(_add_products, _normal, _left_mit, _plain_mit, operands)),
@@ -580,7 +581,7 @@ _PLAIN = {
     "am16": cached(lambda operands: _sums(_add_products, _normal, _left_am16, _plain_am, operands)),
     "table": cached(lambda operands: _sums(_add_table_products, _normal, _left_table, _plain_table, operands)),
 }
-# for finite numbers without overflow,
+# For finite numbers without overflow:
 _GUARDED = {
     "exact": cached(lambda operands: _sums(_add_products, _all, _left_exact, _times_exact, operands)),
     "fp16": cached(lambda operands: _sums(_add_products, _all, _left_fp16, _times_fp16, operands)),
@@ -591,7 +592,7 @@ _GUARDED = {
     "am16": cached(lambda operands: _sums(_add_products, _normal, _left_am16, _times_am, operands)),
     "table": cached(lambda operands: _sums(_add_table_products, _normal, _left_table, _times_table, operands)),
 }
-# and for all numbers, where these are others.
+# For all numbers, where these loops are others:
 _GENERAL = {
     "acc16": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_acc16, operands)),
     "mit32": cached(lambda operands: _sums(_add_singly, _all, _as_it_is, _any_mit32, operands)),

@@ -1,8 +1,8 @@
 """Make the parts of docs/climb.md that come from the source and from the counts: python docs/climb.py [--check]
 
-Between `<!-- lines: RUNG -->` and the next end, the lines that a rung changes: a part of a file, or the difference between the
-parts of two files, as PARTS says. Between `<!-- counts: RUNG -->` and the end, what was counted of it and of the rung below
-(benchmarks/counts.json). With --check nothing is written; it ends with 1 where the page is not up to date.
+Between `<!-- lines: RUNG -->` and the next end, the lines that a rung changes, behind links to them: a part of a file, or the
+difference between the parts of two files, as PARTS says. Between `<!-- counts: RUNG -->` and the end, what was counted of it
+and of the rung below (benchmarks/counts.json). With --check nothing is written; it ends with 1 where the page is out of date.
 """
 
 import difflib
@@ -34,15 +34,15 @@ PARTS = {
     "gpu_shared": [("kernels/gpu_shared/tile.cuh", "multiply_tile")],
     "gpu_registers": [("kernels/gpu_shared/tile.cuh", "multiply_tile"), ("kernels/gpu_registers/tile.cuh", "multiply_tile")],
     "gpu_wide": [("kernels/gpu_registers/tile.cuh", "multiply_tile"), ("kernels/gpu_wide/tile.cuh", "multiply_tile")],
-    "gpu_split_k": [("kernels/gpu_shared/kernels.cuh", "conv2d_weight_grad"),
+    "gpu_split_k": [("kernels/gpu_shared/products.cuh", "conv2d_weight_grad"),
                     ("kernels/gpu_split_k/weight_grad.cu", "conv2d_weight_grad_split")],
     "gpu_fused": [(f"{RUNGS}/patterns.py", "_product"), (f"{RUNGS}/gpu_fused.py", "conv2d_relu")],
     "gpu_opt_v1": [("kernels/common/gemm_tile.cuh", "multiply")],
     "gpu_opt_v2": [("kernels/gpu_opt_v2/conv2d.cu", "store_windows")],
     "gpu_gemm": [(f"{RUNGS}/gpu_opt_v1.py", "pixel_tile"), (f"{RUNGS}/gpu_gemm.py", "pixel_tile")],
-    "gpu_3xtf32": [("kernels/common/tf32_tile.cuh", "add_step")],
+    "gpu_3xtf32": [("kernels/common/conv2d_gemm.cuh", "add_step")],
     "gpu_tf32": [(f"{RUNGS}/gpu_3xtf32.py", "weight_tile"), (f"{RUNGS}/gpu_3xtf32.py", "rounded_weight_tile")],
-    "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/gpu_bf16/stages.cuh", "in_stages")],
+    "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/common/tensor_cores.cuh", "in_stages")],
     "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
 }
 HEAD = ("rung", "step us", "forward us", "memory", "level 2", "level 1", "issue", "tensor cores", "latency",
@@ -61,10 +61,10 @@ def page():
 def lines(rung):
     """A fenced block: the part of the rung, or what of it differs from the part that it replaces."""
     parts = [part(ROOT / file, name) for file, name in PARTS[rung]]
-    files = [f"`{file.removeprefix('workflow/scripts/ladder/')}`" for file, _ in PARTS[rung]]
+    files = [link(file, text) for (file, _), text in zip(PARTS[rung], parts, strict=True)]
     if len(parts) == 1:
-        return f"{files[0]}:\n\n```{'python' if '.py' in files[0] else 'cpp'}\n{parts[0]}\n```\n"
-    differing = list(difflib.unified_diff(*(text.splitlines() for text in parts), lineterm="", n=1))[2:]
+        return f"{files[0]}:\n\n```{'python' if '.py#' in files[0] else 'cpp'}\n{textwrap.dedent(parts[0])}\n```\n"
+    differing = list(difflib.unified_diff(*(textwrap.dedent(text).splitlines() for text in parts), lineterm="", n=1))[2:]
     shown = "\n".join("..." if line.startswith("@@") else line for line in differing)
     return f"{files[0]} to {files[1]}:\n\n```diff\n{shown}\n```\n"
 
@@ -78,7 +78,14 @@ def part(path, name):
         found = re.search(rf"(?:^(?!//|#|\n).*\n)*?^[^\n/#]*\b{name}\((?:.*\n)*?^}}", text, re.M)
     if not found:
         raise ValueError(f"{path} has no function {name}")
-    return textwrap.dedent(found[0]).rstrip()
+    return found[0].rstrip()
+
+
+def link(file, text):
+    """A link from docs/ to the lines of a file that are `text`."""
+    before, _, _ = (ROOT / file).read_text("utf-8").partition(text)
+    first = before.count("\n") + 1
+    return f"[`{file.removeprefix('workflow/scripts/ladder/')}`](../{file}#L{first}-L{first + text.count(chr(10))})"
 
 
 def counts(rung, record):

@@ -12,9 +12,239 @@
 //
 // An operand is `wide` if it is read 16 bytes at a time, for which the innermost size of its tensor must be a multiple of 4
 // (channels of x, filters of dy, channels of weight); otherwise 4 bytes at a time. The results are the same.
+//
+// Macros, with which Python chooses the tile:
+//   TILE_M, TILE_N       elements of C that a block computes
+//   THREAD_M, THREAD_N   those of a thread, which multiplies them itself (gemm_tile.cuh); or
+//   WARP_M, WARP_N       those of a warp, by tensor cores
+//   MULTIPLIER           the products (multiplier.cuh); on tensor cores exact, the default, tf32 or bfloat16
 #pragma once
-#include "common/copied_tile.cuh"
 #include "common/gemm_tile.cuh"
+#ifndef WARP_M
+using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+#else
+#include "common/tensor_cores.cuh"
+
+#ifndef MULTIPLIER
+#define MULTIPLIER exact
+#endif
+enum class Operands { exact, tf32, bfloat16 };   // of which tensor cores form the products
+constexpr Operands OPERANDS = Operands::MULTIPLIER;
+
+// ---- tiles on tensor cores: TF32, mma.m16n8k8
+//
+//   tf32    one product of the operands, rounded to TF32
+//   exact   three: with x = big + small, big the TF32 nearest to x and small the rest, of which tensor cores ignore
+//           the bits beyond TF32's, x y is small big + big small + big big but for at most 2^-21 of it, added in
+//           this order (H. Ootomo and R. Yokota, "Recovering single precision accuracy from Tensor Cores", IJHPCA 36,
+//           2022); an infinite x or y gives a NaN
+//
+// The operands lie in shared memory in float32, as they were copied, in the order in which they are read: the values of k of a
+// line side by side, where ldmatrix reads four 8 x 4 matrices at a time and a pitch of 4 modulo 16 words puts the eight rows of
+// a matrix into different banks; or the lines of a k, where 8 modulo 32 words do so with the 4 x 8 elements that a warp reads for
+// a fragment. A step is several products long: more of a line of memory at once, and few addresses for each.
+
+// One step of an operand in shared memory.
+template <int k, int lines, bool along_k>
+struct Tf32Step {
+    static constexpr int ROWS = along_k ? lines : k, PITCH = along_k ? k + 4 : lines + 8;
+    __align__(16) float at[ROWS][PITCH];
+
+    __device__ __forceinline__ float* place(int line, int k_of) { return along_k ? &at[line][k_of] : &at[k_of][line]; }
+    __device__ __forceinline__ const float* place(int line, int k_of) const {
+        return along_k ? &at[line][k_of] : &at[k_of][line];
+    }
+    // Of 16 lines and 8 values of k from these on, this lane's element of four 8 x 4 matrices: the first lines and the last of
+    // the first values of k, then those of the last.
+    __device__ __forceinline__ void load(float (&words)[4], int line, int first_k) const {
+        if constexpr (along_k) {
+            unsigned loaded[4];
+            ldmatrix(loaded, &at[line + threadIdx.x % 16][first_k + threadIdx.x % 32 / 16 * 4]);
+#pragma unroll
+            for (int word = 0; word < 4; word++) words[word] = __uint_as_float(loaded[word]);
+        } else {
+#pragma unroll
+            for (int word = 0; word < 4; word++)
+                words[word] = at[first_k + threadIdx.x % 4 + word / 2 * 4][line + threadIdx.x % 32 / 4 + word % 2 * 8];
+        }
+    }
+};
+
+template <int m, int n, int m_warp, int n_warp>
+struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
+    using Warp = WarpTile<m, n, m_warp, n_warp>;
+    static constexpr bool SPLIT = OPERANDS == Operands::exact, ROUNDS = !SPLIT;
+    static constexpr int K = SPLIT ? 16 : 32, STAGES = 2;   // the small parts leave no registers for a longer step's addresses
+    template <int lines, bool along_k>
+    using Step = Tf32Step<K, lines, along_k>;
+
+    static constexpr unsigned HALF = 1u << 12;   // of the last bit that tensor cores read of a float32
+    // A fragment in registers: big[...] as mma takes it and, where a product is split, small[...].
+    template <int words>
+    struct Fragment {
+        unsigned big[words], small[words];
+        __device__ __forceinline__ void set(int word, float value) {
+            if constexpr (SPLIT) {   // as tf32() for finite values, in a third of its instructions; the small part keeps a NaN
+                big[word] = (__float_as_uint(value) + HALF) & ~(2 * HALF - 1);
+                // The small part's low 13 bits stay, and PTX leaves open what mma makes of them: the product is as exact as said
+                // above if they are ignored, as by GPUs so far, and no less so if they are read.
+                small[word] = __float_as_uint(__fadd_rn(value, -__uint_as_float(big[word])));
+            } else
+                big[word] = tf32(value);
+        }
+    };
+
+    template <class A, class B>
+    static __device__ __forceinline__ void add_step(const A& a_step, const B& b_step,
+                                                    float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
+#pragma unroll
+        for (int k = 0; k < K; k += 8) {
+            Fragment<4> a[Warp::M_FRAGMENTS];
+#pragma unroll
+            for (int i = 0; i < Warp::M_FRAGMENTS; i++) {
+                float words[4];
+                a_step.load(words, Warp::first_row() + 16 * i, k);
+#pragma unroll
+                for (int word = 0; word < 4; word++) a[i].set(word, words[word]);
+            }
+#pragma unroll
+            for (int j = 0; j < Warp::N_FRAGMENTS; j += 2) {   // two fragments of B at a time: all would not fit the registers
+                float words[4];
+                b_step.load(words, Warp::first_column() + 8 * j, k);
+                Fragment<2> b[2];
+#pragma unroll
+                for (int word = 0; word < 4; word++) b[word % 2].set(word / 2, words[word]);
+#pragma unroll
+                for (int i = 0; i < 2 * Warp::M_FRAGMENTS; i++)
+                    Warp::update(sum, i / 2, j + i % 2, [&](float (&c)[4]) {
+                        if constexpr (SPLIT) {
+                            mma_tf32(c, a[i / 2].small, b[i % 2].big);
+                            mma_tf32(c, a[i / 2].big, b[i % 2].small);
+                        }
+                        mma_tf32(c, a[i / 2].big, b[i % 2].big);
+                    });
+            }
+        }
+    }
+};
+
+template <class A, class B>
+struct Stage {
+    A a;
+    B b;
+};
+
+// sum += the first Tile::K * steps products of a and b, whose elements go from global to shared memory without passing registers
+// (cp.async). STAGES steps of Tile::K are in dynamic shared memory, which the launch gives the block: while the warps multiply
+// one, the copies of the next are under way. One barrier a step is enough: what a step's copies overwrite was multiplied before
+// the barrier. The operands have
+//     next(fetch), copy(step, ...)   start this thread's copies of the next step
+//     arrived(step)                  called when those of a step are in shared memory, before it is multiplied
+template <class Tile, class A, class B>
+__device__ __forceinline__ void multiply_copied(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+    using Both = Stage<typename Tile::template Step<Tile::M, A::Share::ALONG_K>,
+                       typename Tile::template Step<Tile::N, B::Share::ALONG_K>>;
+    DYNAMIC_SHARED(Both, stages);
+    auto copy = [&](int step) {
+        if (step < steps) {
+            Both& to = stages[step % Tile::STAGES];
+            a.next([&](int pass, int e, int at, bool there) { a.copy(to.a, pass, e, at, there); });
+            b.next([&](int pass, int e, int at, bool there) { b.copy(to.b, pass, e, at, there); });
+        }
+        cp_async_commit();
+    };
+#pragma unroll
+    for (int step = 0; step < Tile::STAGES - 1; step++) copy(step);
+    for (int step = 0; step < steps; step++) {
+        cp_async_wait<Tile::STAGES - 2>();
+        __syncthreads();
+        copy(step + Tile::STAGES - 1);
+        const Both& now = stages[step % Tile::STAGES];
+        a.arrived(now.a);
+        Tile::add_step(now.a, now.b, sum);
+    }
+}
+
+// ---- tiles on tensor cores: bfloat16, mma.m16n8k16
+//
+// The operands are rounded to bfloat16, half of float32's bytes, when they are written to shared memory. They keep the order in
+// which they were read: a row has the values of k of a line (along_k), or the lines of a k. ldmatrix reads the fragments, and
+// transposes those of the second kind. A row is 16 bytes longer than its numbers, so that the eight rows of a matrix are in
+// different banks.
+
+// One step of an operand in shared memory.
+template <int k, int lines, bool along_k>
+struct Bfloat16Step {
+    static constexpr int ROWS = along_k ? lines : k, PITCH = (along_k ? k : lines) + 8;
+    unsigned short at[ROWS][PITCH];
+
+    static __device__ __forceinline__ int row(int line, int k_of) { return along_k ? line : k_of; }
+    static __device__ __forceinline__ int column(int line, int k_of) { return along_k ? k_of : line; }
+    __device__ __forceinline__ void store(int line, int first_k, const float (&quad)[4]) {
+        *reinterpret_cast<uint2*>(&at[row(line, first_k)][column(line, first_k)]) =
+            make_uint2(bf16x2(quad[0], quad[1]), bf16x2(quad[2], quad[3]));
+    }
+    // Loads a fragment, four 8 x 8 matrices. ldmatrix takes the address of one row of one of them from each lane: line and
+    // first_k are where that matrix begins.
+    __device__ __forceinline__ void load(unsigned (&to)[4], int line, int first_k) const {
+        const unsigned short* from = &at[row(line, first_k) + threadIdx.x % 8][column(line, first_k)];
+        if constexpr (along_k)
+            ldmatrix(to, from);
+        else
+            ldmatrix_trans(to, from);
+    }
+};
+
+template <int m, int n, int m_warp, int n_warp>
+struct Bfloat16Tile : WarpTile<m, n, m_warp, n_warp> {
+    using Warp = WarpTile<m, n, m_warp, n_warp>;
+    static constexpr bool ROUNDS = true;
+    static constexpr int K = 16;
+    template <int lines, bool along_k>
+    using Step = Bfloat16Step<K, lines, along_k>;
+
+    template <class A, class B>
+    static __device__ __forceinline__ void add_step(const A& a_step, const B& b_step,
+                                                    float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
+        int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
+        unsigned a[Warp::M_FRAGMENTS][4];
+#pragma unroll
+        for (int i = 0; i < Warp::M_FRAGMENTS; i++) a_step.load(a[i], Warp::first_row() + 16 * i + low, high);
+#pragma unroll
+        for (int j = 0; j < Warp::N_FRAGMENTS; j += 2) {
+            unsigned both[4];   // fragments j and j + 1
+            b_step.load(both, Warp::first_column() + 8 * j + high, low);
+            unsigned b[2][2] = {{both[0], both[1]}, {both[2], both[3]}};
+#pragma unroll
+            for (int i = 0; i < 2 * Warp::M_FRAGMENTS; i++)
+                Warp::update(sum, i / 2, j + i % 2, [&](float (&c)[4]) { mma_bf16(c, a[i / 2], b[i % 2]); });
+        }
+    }
+};
+
+template <Operands, int... sizes>
+struct TensorTile : Tf32Tile<sizes...> {};
+template <int... sizes>
+struct TensorTile<Operands::bfloat16, sizes...> : Bfloat16Tile<sizes...> {};
+using Tile = TensorTile<OPERANDS, TILE_M, TILE_N, WARP_M, WARP_N>;
+#endif
+
+// sum += the first Tile::K * steps products of a and b.
+template <class Tile, class A, class B>
+__device__ __forceinline__ void add_products_of(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+#ifdef WARP_M
+    if constexpr (OPERANDS != Operands::bfloat16)
+        multiply_copied<Tile>(a, b, steps, sum);
+    else
+#endif
+        multiply<Tile>(a, b, steps, sum);
+}
+
+// Addresses of single elements need more registers than 8 x 8 sums a thread leave: such a tile would spill.
+template <class Tile, bool wide>
+constexpr bool FITS_REGISTERS = wide || Tile::M_THREAD * Tile::N_THREAD < 64;
+
+// ---- convolutions
 
 struct Convolution {
     int batch, height, width, channels, filters, kernel, padding, stride;
@@ -64,8 +294,6 @@ struct Loaded : Source {
         this->next([this](int pass, int e, int at, bool there) { this->hold(pass, e, at, there); });
     }
 };
-
-// ---- operands along k
 
 // A of forward, and of the input gradient (`transposed`). image: x, or dy; rows of A: pixels of y, or of dx. strided: whether
 // the stride of a gradient may be another than 1.
@@ -124,166 +352,6 @@ struct Windows : Operand<AlongK<Tile, Tile::M>, wide> {
     }
 };
 
-// B of forward: a filter's weights are contiguous along k.
-template <class Tile, bool wide>
-struct Filters : Operand<AlongK<Tile, Tile::N>, wide> {
-    using Share = AlongK<Tile, Tile::N>;
-    int filters, length, first, k;
-
-    __device__ __forceinline__ Filters(const float* weight, const Convolution& conv, int first)
-        : Operand<Share, wide>(weight), filters(conv.filters), length(conv.kernel * conv.kernel * conv.channels), first(first),
-          k(Share::k()) {}
-    template <class Fetch>
-    __device__ __forceinline__ void next(Fetch fetch) {
-#pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            int filter = first + Share::line(pass);
-            bool there = Share::active(pass) && filter < filters;
-#pragma unroll
-            for (int e = 0; e < (wide ? 1 : 4); e++) fetch(pass, e, filter * length + k + e, there && k + e < length);
-        }
-        k += Tile::K;
-    }
-};
-
-// ---- operands along their lines
-
-// B of the input gradient: the channels of one tap of one filter are contiguous.
-template <class Tile, bool wide>
-struct Taps : Operand<AlongLines<Tile, Tile::N>, wide> {
-    using Share = AlongLines<Tile, Tile::N>;
-    int channels, filters, taps, channel, tap, filter, start;   // tap, filter, start: of this thread's first k
-
-    __device__ __forceinline__ Taps(const float* weight, const Convolution& conv, int first_channel)
-        : Operand<Share, wide>(weight), channels(conv.channels), filters(conv.filters), taps(conv.kernel * conv.kernel),
-          channel(first_channel + Share::line()), tap(Share::k() / conv.filters), filter(Share::k() % conv.filters) {
-        start = (filter * taps + tap) * channels + channel;
-    }
-    template <class Fetch>
-    __device__ __forceinline__ void next(Fetch fetch) {
-#pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            bool there = Share::active() && tap < taps;
-#pragma unroll
-            for (int e = 0; e < (wide ? 1 : 4); e++) fetch(pass, e, start + e, there && channel + e < channels);
-            start += Share::K_PER_PASS * taps * channels;
-            for (filter += Share::K_PER_PASS; filter >= filters; filter -= filters)
-                tap++, start += channels - filters * taps * channels;
-        }
-    }
-};
-
-// A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its elements, for the bias gradient.
-template <class Tile, bool wide>
-struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
-    using Share = AlongLines<Tile, Tile::M>;
-    int filters, filter, pixel, last_pixel;
-    float total[4] = {};
-
-    __device__ __forceinline__ Gradients(const float* dy, const Convolution& conv, int first_filter, int first_pixel,
-                                         int last_pixel)
-        : Operand<Share, wide>(dy), filters(conv.filters), filter(first_filter + Share::line()),
-          pixel(first_pixel + Share::k()), last_pixel(last_pixel) {}
-    template <class Fetch>
-    __device__ __forceinline__ void next(Fetch fetch) {
-#pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            bool there = Share::active() && pixel < last_pixel;
-#pragma unroll
-            for (int e = 0; e < (wide ? 1 : 4); e++)
-                fetch(pass, e, pixel * filters + filter + e, there && filter + e < filters);
-            pixel += Share::K_PER_PASS;
-        }
-    }
-    __device__ __forceinline__ void use(const float (&quad)[4]) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) total[e] += quad[e];
-    }
-    template <class Step>
-    __device__ __forceinline__ void store(Step& step) {
-#pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) use(this->held[pass]);
-        Share::store(this->held, step);
-    }
-    // Of a step in shared memory, the elements that this thread copied.
-    template <class Step>
-    __device__ __forceinline__ void arrived(const Step& step) {
-        if (!Share::active()) return;
-#pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            float quad[4];
-            ::load(quad, Share::place(step, pass, 0));
-            use(quad);
-        }
-    }
-    // The threads' sums of each filter of the tile, added in order. Every thread of the block must call it.
-    __device__ __forceinline__ void store_totals(float* dbias, int first_filter) const {
-        __shared__ __align__(16) float totals[Share::K_PER_PASS][Tile::M];
-        if (Share::active()) ::store(&totals[Share::k()][Share::line()], total);
-        __syncthreads();
-        for (int line = threadIdx.x; line < Tile::M && first_filter + line < filters; line += Tile::THREADS) {
-            float sum = 0.0f;
-            for (int k = 0; k < Share::K_PER_PASS; k++) sum += totals[k][line];
-            dbias[first_filter + line] = sum;
-        }
-    }
-};
-
-// B of the weight gradient: the channels of x at tap i, j for one pixel of y are contiguous.
-template <class Tile, bool wide>
-struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
-    using Share = AlongLines<Tile, Tile::N>;
-    static constexpr int PLACES = wide ? 1 : 4;   // four neighbours share one tap, or have one each
-    int height, width, channels, out_height, out_width, stride;
-    int row[PLACES], column[PLACES], channel[PLACES];   // under output row and column 0
-    int image, out_row, out_column, pixel, last_pixel;  // of this thread's first k
-
-    __device__ __forceinline__ Patches(const float* x, const Convolution& conv, int first, int first_pixel, int last_pixel)
-        : Operand<Share, wide>(x), height(conv.height), width(conv.width), channels(conv.channels),
-          out_height(conv.out_height()), out_width(conv.out_width()), stride(conv.stride), pixel(first_pixel + Share::k()),
-          last_pixel(last_pixel) {
-#pragma unroll
-        for (int e = 0; e < PLACES; e++) {
-            int n = first + Share::line() + e, tap = n / channels;
-            bool there = Share::active() && tap < conv.kernel * conv.kernel;
-            row[e] = there ? tap / conv.kernel - conv.padding : NOWHERE;
-            column[e] = tap % conv.kernel - conv.padding;
-            channel[e] = n % channels;
-        }
-        out_column = pixel % out_width, out_row = pixel / out_width % out_height, image = pixel / out_width / out_height;
-    }
-    template <class Fetch>
-    __device__ __forceinline__ void next(Fetch fetch) {
-#pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-#pragma unroll
-            for (int e = 0; e < PLACES; e++) {
-                int at_row = out_row * stride + row[e], at_column = out_column * stride + column[e];
-                bool there = pixel < last_pixel && within(at_row, height) && within(at_column, width);
-                fetch(pass, e, ((image * height + at_row) * width + at_column) * channels + channel[e], there);
-            }
-            pixel += Share::K_PER_PASS;
-            for (out_column += Share::K_PER_PASS; out_column >= out_width; out_column -= out_width)
-                if (++out_row == out_height) out_row = 0, image++;
-        }
-    }
-};
-
-// ---- the three directions
-
-// sum += the first Tile::K * steps products of a and b.
-template <class Tile, class A, class B>
-__device__ __forceinline__ void add_products_of(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
-    if constexpr (COPIES<Tile>)
-        multiply_copied<Tile>(a, b, steps, sum);
-    else
-        multiply<Tile>(a, b, steps, sum);
-}
-
-// Addresses of single elements need more registers than 8 x 8 sums a thread leave: such a tile would spill.
-template <class Tile, bool wide>
-constexpr bool FITS_REGISTERS = wide || Tile::M_THREAD * Tile::N_THREAD < 64;
-
 // Write this thread's part of C to the row-major rows x columns matrix c.
 template <class Tile>
 __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
@@ -306,95 +374,5 @@ __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N
                 for (int e = 0; e < Tile::NEIGHBOURS; e++)
                     if (n + e < columns) to[e] = neighbours[e];
         }
-    }
-}
-
-// y = convolution + bias, then ReLU if `relu`. Grid: ceil(pixels of y / M) * ceil(filters / N) blocks.
-template <class Tile, bool wide>
-__device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x, const float* __restrict__ weight,
-                                                    const float* __restrict__ bias, float* __restrict__ y,
-                                                    const Convolution& conv, bool relu) {
-    static_assert(FITS_REGISTERS<Tile, wide>, "the large tile would spill registers");
-    int tiles_across = (conv.filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
-    int first_pixel = blockIdx.x / tiles_across * Tile::M, first_filter = blockIdx.x % tiles_across * Tile::N;
-    Loaded<Windows<Tile, false, wide, true>> a(x, conv, first_pixel);
-    Loaded<Filters<Tile, wide>> b(weight, conv, first_filter);
-    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    add_products_of<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + Tile::K - 1) / Tile::K, sum);
-
-#pragma unroll
-    for (int j = 0; j < Tile::N_THREAD; j++) {
-        int filter = first_filter + Tile::n_of(j);
-        float shift = filter < conv.filters ? bias[filter] : 0.0f;
-#pragma unroll
-        for (int i = 0; i < Tile::M_THREAD; i++) {
-            float value = sum[i][j] + shift;
-            sum[i][j] = relu && value < 0.0f ? 0.0f : value;   // not fmaxf, which would hide a NaN
-        }
-    }
-    write<Tile>(sum, y, conv.out_pixels(), conv.filters, first_pixel, first_filter);
-}
-
-// Grid: ceil(pixels of dx / M) * ceil(channels / N) blocks.
-template <class Tile, bool wide_dy, bool wide_weight, bool strided>
-__device__ __forceinline__ void conv2d_input_grad_tile(const float* __restrict__ dy, const float* __restrict__ weight,
-                                                       float* __restrict__ dx, const Convolution& conv) {
-    static_assert(FITS_REGISTERS<Tile, wide_dy && wide_weight>, "the large tile would spill registers");
-    int tiles_across = (conv.channels + Tile::N - 1) / Tile::N;
-    int first_pixel = blockIdx.x / tiles_across * Tile::M, first_channel = blockIdx.x % tiles_across * Tile::N;
-    Loaded<Windows<Tile, true, wide_dy, strided>> a(dy, conv, first_pixel);
-    Loaded<Taps<Tile, wide_weight>> b(weight, conv, first_channel);
-    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    add_products_of<Tile>(a, b, (conv.kernel * conv.kernel * conv.filters + Tile::K - 1) / Tile::K, sum);
-    write<Tile>(sum, dx, conv.batch * conv.height * conv.width, conv.channels, first_pixel, first_channel);
-}
-
-// Floats between two splits' partial sums: a weight gradient and a bias gradient, up to the next 16 bytes.
-__device__ __forceinline__ int partials_per_split(int weights, int filters) { return (weights + filters + 3) / 4 * 4; }
-
-// Split s sums the pixels of y from s * pixels_per_split on. partials (splits, weights + filters up to a multiple of 4).
-// Grid: (ceil(kernel kernel channels / N), ceil(filters / M), splits).
-template <class Tile, bool wide_dy, bool wide_x>
-__device__ __forceinline__ void conv2d_weight_grad_tile(const float* __restrict__ x, const float* __restrict__ dy,
-                                                        float* __restrict__ partials, const Convolution& conv,
-                                                        int pixels_per_split) {
-    static_assert(FITS_REGISTERS<Tile, wide_dy && wide_x>, "the large tile would spill registers");
-    int columns = conv.kernel * conv.kernel * conv.channels, weights = conv.filters * columns;
-    int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
-    int first_pixel = blockIdx.z * pixels_per_split, last_pixel = min(first_pixel + pixels_per_split, conv.out_pixels());
-    Loaded<Gradients<Tile, wide_dy>> a(dy, conv, first_filter, first_pixel, last_pixel);
-    Loaded<Patches<Tile, wide_x>> b(x, conv, first_column, first_pixel, last_pixel);
-    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    add_products_of<Tile>(a, b, (last_pixel - first_pixel + Tile::K - 1) / Tile::K, sum);
-
-    float* mine = partials + blockIdx.z * partials_per_split(weights, conv.filters);
-    write<Tile>(sum, mine, conv.filters, columns, first_filter, first_column);
-    if (blockIdx.x == 0) a.store_totals(mine + weights, first_filter);
-}
-
-// dweight and dbias: the splits' partial sums, added in order. Four neighbours per thread.
-__device__ __forceinline__ void conv2d_add_splits_block(const float* __restrict__ partials, float* __restrict__ dweight,
-                                                  float* __restrict__ dbias, int weights, int filters, int splits) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, apart = partials_per_split(weights, filters);
-    if (first >= apart) return;
-    float sum[4] = {};
-#pragma unroll 8
-    for (int split = 0; split < splits; split++) {
-        float part[4];
-        load(part, partials + split * apart + first);
-#pragma unroll
-        for (int e = 0; e < 4; e++) sum[e] += part[e];
-    }
-    if (first + 4 <= weights) {
-        store(dweight + first, sum);
-        return;
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        int place = first + e;
-        if (place < weights)
-            dweight[place] = sum[e];
-        else if (place < weights + filters)
-            dbias[place - weights] = sum[e];
     }
 }

@@ -4,15 +4,74 @@
 // The block advances along k in steps of Tile::K. While its threads multiply one step from shared memory, each accumulating
 // M_THREAD x N_THREAD elements of C in registers, the next step is loaded from global memory into registers; it is then stored
 // to the other of two shared buffers, so that one barrier per step is enough. How the threads multiply a step is the tile's:
-// GemmTile here, or one for tensor cores (tf32_tile.cuh, bfloat16_tile.cuh).
+// GemmTile here, or, where Python sets the macro WARP_M, one for tensor cores (conv2d_gemm.cuh).
 //
-// A and B are operands (conv2d_gemm.cuh) with
+// A and B are operands (conv2d_gemm.cuh, gpu_opt_v2/operands.cuh) with
 //     load()        read this thread's share of the next step into registers
 //     Share         how a step is distributed over the threads: AlongK or AlongLines, where a line is an m or an n
 //     store(step)   write it to a step in shared memory, of the type Tile::Step<lines, Share::ALONG_K>
 #pragma once
+#ifndef WARP_M
 #include "common/multiplier.cuh"
-#include "common/vector.cuh"
+
+// Four neighbours in memory, a quad: one aligned access of 16 bytes.
+__device__ __forceinline__ void load(float (&to)[4], const float* from) {
+    float4 four = *reinterpret_cast<const float4*>(from);
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+__device__ __forceinline__ void store(float* to, const float (&from)[4]) {
+    *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+// ---- the products of a thread
+
+namespace multipliers {
+
+// Whether no operand of a piece is infinite or NaN and no product can overflow.
+template <int m, int n>
+__device__ __forceinline__ bool safe(const float (&a)[m][4], const float (&b)[n][4]) {
+    unsigned largest_a = 0, largest_b = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++) largest_a = max(largest_a, __float_as_uint(a[i / 4][i % 4]) & MAGNITUDE);
+#pragma unroll
+    for (int j = 0; j < 4 * n; j++) largest_b = max(largest_b, __float_as_uint(b[j / 4][j % 4]) & MAGNITUDE);
+    // A result's magnitude is at most the sum of both, less one bias, plus 2 in its exponent, for any mantissas.
+    return max(largest_a, largest_b) < EXPONENT && largest_a + largest_b < ONE + EXPONENT - 2 * CARRY;
+}
+
+template <class Multiplier, bool any, int m, int n>
+__device__ __forceinline__ void add_piece(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++) {
+        typename Multiplier::Left left(a[i / 4][i % 4]);
+#pragma unroll
+        for (int j = 0; j < 4 * n; j++) {
+            typename Multiplier::Right right(b[j / 4][j % 4]);   // the same for every i, and made once
+            float product = Multiplier::template product<any>(left, right);
+            // Additions per branch: with a shared one the compiler would keep both branches' products live, in twice the
+            // registers.
+            sum[i][j] = any ? __fadd_rn(sum[i][j], product) : sum[i][j] + product;
+        }
+    }
+}
+
+template <class Multiplier, int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
+    if (Multiplier::SPECIAL_CASES && !safe(a, b))
+        add_piece<Multiplier, true>(a, b, sum);
+    else
+        add_piece<Multiplier, false>(a, b, sum);
+}
+
+}   // namespace multipliers
+
+// sum(i, j) += multiply(a(i), b(j)) for a thread's part of a matrix product, the pieces in fours.
+template <int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
+    multipliers::add_products<multipliers::Chosen>(a, b, sum);
+}
+
+// ---- the tile
 
 // One step of an operand in shared memory, line by line for each k; along_k: of a quad the four k, not the lines, are
 // neighbours. A pitch that is a multiple of 4 keeps the 16-byte alignment.
@@ -32,6 +91,7 @@ struct FloatStep {
 template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
     static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
+    static constexpr bool ROUNDS = false;   // operands, on their way to the products
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
     // Fewer and longer steps where a thread's registers can hold its share, two quads of each operand: fewer waits, and more of
     // a line of memory at once.
@@ -77,6 +137,9 @@ struct GemmTile {
         }
     }
 };
+#endif
+
+// ---- any tile
 
 // Distribution of one step of an operand, Tile::K values of k on `lines` lines, over the threads in quads: four neighbours in
 // memory. AlongK: the neighbours belong to one line.

@@ -6,12 +6,11 @@
 // underflow; its kernel_defines() makes these options.
 //
 //     multiply(a, b)               one product
-//     add_products(a, b, sum)      sum(i, j) += multiply(a(i), b(j)) for a thread's part of a matrix product
 //
 // Most of the work depends on one operand only: Left and Right hold its result, so that 8 x 8 products do it 16 times instead
-// of 64. A product has two forms: for `any` operands, or for finite operands without overflow, which add_products detects from
-// the largest magnitudes. A simulated product is rounded before it is added: where float products take part in it, they are
-// __fmul_rn, which no compiler fuses with the addition.
+// of 64. A product has two forms: for `any` operands, or for finite operands without overflow, which add_products (gemm_tile.cuh)
+// detects from the largest magnitudes. A simulated product is rounded before it is added: where float products take part in it,
+// they are __fmul_rn, which no compiler fuses with the addition.
 #pragma once
 
 #ifndef MULTIPLIER
@@ -193,42 +192,6 @@ constexpr bool IS_EXACT = false;
 template <>
 constexpr bool IS_EXACT<exact> = true;
 
-// Whether no operand of a piece is infinite or NaN and no product can overflow.
-template <int m, int n>
-__device__ __forceinline__ bool safe(const float (&a)[m][4], const float (&b)[n][4]) {
-    unsigned largest_a = 0, largest_b = 0;
-#pragma unroll
-    for (int i = 0; i < 4 * m; i++) largest_a = max(largest_a, __float_as_uint(a[i / 4][i % 4]) & MAGNITUDE);
-#pragma unroll
-    for (int j = 0; j < 4 * n; j++) largest_b = max(largest_b, __float_as_uint(b[j / 4][j % 4]) & MAGNITUDE);
-    // A result's magnitude is at most the sum of both, less one bias, plus 2 in its exponent, for any mantissas.
-    return max(largest_a, largest_b) < EXPONENT && largest_a + largest_b < ONE + EXPONENT - 2 * CARRY;
-}
-
-template <class Multiplier, bool any, int m, int n>
-__device__ __forceinline__ void add_piece(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
-#pragma unroll
-    for (int i = 0; i < 4 * m; i++) {
-        typename Multiplier::Left left(a[i / 4][i % 4]);
-#pragma unroll
-        for (int j = 0; j < 4 * n; j++) {
-            typename Multiplier::Right right(b[j / 4][j % 4]);   // the same for every i, and made once
-            float product = Multiplier::template product<any>(left, right);
-            // Additions per branch: with a shared one the compiler would keep both branches' products live, in twice the
-            // registers.
-            sum[i][j] = any ? __fadd_rn(sum[i][j], product) : sum[i][j] + product;
-        }
-    }
-}
-
-template <class Multiplier, int m, int n>
-__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
-    if (Multiplier::SPECIAL_CASES && !safe(a, b))
-        add_piece<Multiplier, true>(a, b, sum);
-    else
-        add_piece<Multiplier, false>(a, b, sum);
-}
-
 template <class Multiplier>
 __device__ __forceinline__ float multiply(float a, float b) {
     float product = Multiplier::template product<true>(typename Multiplier::Left(a), typename Multiplier::Right(b));
@@ -238,9 +201,3 @@ __device__ __forceinline__ float multiply(float a, float b) {
 }   // namespace multipliers
 
 __device__ __forceinline__ float multiply(float a, float b) { return multipliers::multiply<multipliers::Chosen>(a, b); }
-
-// The pieces as gemm_tile.cuh keeps them, in fours.
-template <int m, int n>
-__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
-    multipliers::add_products<multipliers::Chosen>(a, b, sum);
-}

@@ -1,8 +1,15 @@
-// Products of small matrices by a warp's tensor cores (mma.sync) and the loads that feed them (ldmatrix); sm_80 and later.
+// What feeds tensor cores and what they compute, from sm_80 on: asynchronous copies to shared memory, rows of bfloat16, products
+// of small matrices by a warp, and which elements of a tile a thread keeps then.
 //
-//   ldmatrix(to, row)        to[i], i < 1, 2 or 4: this lane's two neighbours of the i-th 8x8 matrix of 16-bit numbers, at row
+//   DYNAMIC_SHARED(float, tile)   declares `tile`, a pointer to the launch's dynamic shared memory, aligned to 16 bytes
+//   cp_async(16, shared, global, valid)   copy 4 or 16 bytes (cp.async), both ends aligned to that; zeros where !valid, and then
+//                            `global` is not read, but must not be a wild pointer either
+//   cp_async_commit()        close the group of the copies issued since the last commit
+//   cp_async_wait<n>()       wait until at most n of this thread's groups are in flight; the other threads see the data after
+//                            the next __syncthreads
+//   ldmatrix(to, row)        to[i], i < 4: this lane's two neighbours of the i-th 8x8 matrix of 16-bit numbers, at row
 //                            lane / 4, columns 2 (lane % 4) and the next; `row`: where in shared memory the 16 bytes of row
-//                            lane % 8 of matrix lane / 8 begin (lanes past the last matrix: any address)
+//                            lane % 8 of matrix lane / 8 begin
 //   ldmatrix_trans(to, row)  the same of the transposed matrices: rows 2 (lane % 4) and the next, column lane / 4
 //   mma_bf16(c, a, b)        c (16x8, float32) += a (16x16, bfloat16) b (16x8, bfloat16)
 //   mma_tf32(c, a, b)        c (16x8, float32) += a (16x8, TF32) b (8x8, TF32)
@@ -21,24 +28,27 @@
 #error "tensor cores are used from sm_80 on"
 #endif
 
-template <bool transposed>
-__device__ __forceinline__ void ldmatrix_lanes(unsigned (&to)[1], const void* row) {
-    unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
-    if constexpr (transposed)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(to[0]) : "r"(from) : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(to[0]) : "r"(from) : "memory");
-}
+#define DYNAMIC_SHARED(type, name)                                  \
+    extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
+    type* name = reinterpret_cast<type*>(dynamic_shared)
 
-template <bool transposed>
-__device__ __forceinline__ void ldmatrix_lanes(unsigned (&to)[2], const void* row) {
-    unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
-    if constexpr (transposed)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                     : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory");
+template <int bytes>
+__device__ __forceinline__ void cp_async_bytes(void* shared, const void* global, bool valid) {
+    unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    int from_global = valid ? bytes : 0;
+    if constexpr (bytes == 16)   // .cg: past the L1, which has no second reader for it
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(from_global) : "memory");
     else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                     : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(global), "r"(from_global), "n"(bytes)
+                     : "memory");
+}
+#define cp_async(bytes, shared, global, valid) cp_async_bytes<bytes>(shared, global, valid)
+
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int groups_left>
+__device__ __forceinline__ void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory");
 }
 
 template <bool transposed>
@@ -79,3 +89,106 @@ __device__ __forceinline__ unsigned tf32(float x) {
 #define ldmatrix(to, row) ldmatrix_lanes<false>(to, row)
 #define ldmatrix_trans(to, row) ldmatrix_lanes<true>(to, row)
 #endif
+
+// Keep an address in a register: the compiler would compute many again in every step.
+__device__ __forceinline__ void keep(int& address) { asm volatile("" : "+r"(address)); }
+
+// ---- accesses of several numbers
+
+__device__ __forceinline__ void load(float (&to)[4], const float* from) {
+    float4 four = *reinterpret_cast<const float4*>(from);
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+
+template <int width>
+__device__ __forceinline__ void store(float* to, const float (&from)[width]) {
+    if constexpr (width == 4)
+        *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+    else
+        *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
+}
+
+// ---- rows of 64 numbers in bfloat16, as global and shared memory hold them: 128 bytes in eight chunks of 16. Chunk i of a row
+// is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows touches all banks once.
+
+using bfloat16 = unsigned short;
+constexpr int CHUNK = 8;                          // numbers in 16 bytes, which a thread copies, rounds or stores at once
+constexpr int SLAB = 64, CHUNKS = SLAB / CHUNK;   // numbers in a row, and chunks
+constexpr int ROW = 2 * SLAB;                     // bytes
+
+// Byte of a chunk.
+__device__ __forceinline__ int swizzled(int row, int chunk) { return row * ROW + 16 * (chunk ^ row % CHUNKS); }
+
+// Where in slabs of 64 channels, which have a row for each pixel of all images, a channel of a pixel is; rows: of a slab.
+__device__ __forceinline__ int place_in_slabs(int rows, int row, int channel) {
+    return (channel / SLAB * rows + row) * SLAB + (channel / CHUNK ^ row) % CHUNKS * CHUNK + channel % CHUNK;
+}
+
+__device__ __forceinline__ uint4 rounded_chunk(const float (&x)[CHUNK]) {
+    return make_uint4(bf16x2(x[0], x[1]), bf16x2(x[2], x[3]), bf16x2(x[4], x[5]), bf16x2(x[6], x[7]));
+}
+
+// Of `from`, a place `channel` in a row of so many: zeros after the last one.
+__device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from, int channel, int channels) {
+    if (channels % CHUNK == 0 && channel < channels) {
+        float low[4], high[4];
+        load(low, from);
+        load(high, from + 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
+    } else {
+#pragma unroll
+        for (int e = 0; e < CHUNK; e++) to[e] = channel + e < channels ? from[e] : 0.0f;
+    }
+}
+
+// ---- tiles
+
+// Call copy(stage) for every step, which starts this thread's copies to a stage of shared memory, and multiply(stage) when those
+// of all threads have arrived. The launch gives the block STAGES * BYTES bytes of dynamic shared memory.
+template <int STAGES, int BYTES, class Copy, class Multiply>
+__device__ __forceinline__ void in_stages(int steps, Copy copy, Multiply multiply) {
+    DYNAMIC_SHARED(unsigned char, shared);
+    auto start = [&](int step, int stage) {
+        if (step < steps) copy(shared + stage * BYTES);
+        cp_async_commit();
+    };
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++) start(stage, stage);
+    for (int first = 0; first < steps; first += STAGES) {
+#pragma unroll
+        for (int stage = 0; stage < STAGES; stage++) {   // unrolled, so that a stage's addresses are constants
+            if (first + stage >= steps) break;
+            cp_async_wait<STAGES - 2>();
+            __syncthreads();
+            start(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
+            multiply(shared + stage * BYTES);
+        }
+    }
+}
+
+// Which elements of a block's M x N part of C a thread keeps where tensor cores multiply: each warp computes
+// M_WARP x N_WARP of them in fragments of 16 x 8, of which a lane has two neighbours in each half.
+template <int m, int n, int m_warp, int n_warp>
+struct WarpTile {
+    static constexpr int M = m, N = n, WARPS_ACROSS = N / n_warp, THREADS = M / m_warp * WARPS_ACROSS * 32;
+    static constexpr int M_FRAGMENTS = m_warp / 16, N_FRAGMENTS = n_warp / 8;
+    static constexpr int M_THREAD = 2 * M_FRAGMENTS, N_THREAD = 2 * N_FRAGMENTS, NEIGHBOURS = 2;
+    // Per multiprocessor, for __launch_bounds__: at most 128 registers, 168 from 64 sums on, or 255 for more.
+    static constexpr int SUMS = M_THREAD * N_THREAD, BLOCKS = (SUMS > 64 ? 256 : SUMS == 64 ? 384 : 512) / THREADS;
+    static_assert(M % m_warp == 0 && N % n_warp == 0 && m_warp % 16 == 0 && n_warp % 16 == 0, "fragments must cover the tile");
+
+    static __device__ __forceinline__ void sync() { __syncthreads(); }   // the threads that keep elements
+    static __device__ __forceinline__ int first_row() { return threadIdx.x / 32 / WARPS_ACROSS * m_warp; }
+    static __device__ __forceinline__ int first_column() { return threadIdx.x / 32 % WARPS_ACROSS * n_warp; }
+    static __device__ __forceinline__ int m_of(int i) { return first_row() + threadIdx.x % 32 / 4 + 8 * i; }
+    static __device__ __forceinline__ int n_of(int j) { return first_column() + j / 2 * 8 + threadIdx.x % 4 * 2 + j % 2; }
+
+    // Call add(c), which adds to a fragment's four elements of this lane, for fragment i, j of the sums.
+    template <class Add>
+    static __device__ __forceinline__ void update(float (&sum)[M_THREAD][N_THREAD], int i, int j, Add add) {
+        float c[4] = {sum[2 * i][2 * j], sum[2 * i][2 * j + 1], sum[2 * i + 1][2 * j], sum[2 * i + 1][2 * j + 1]};
+        add(c);
+        sum[2 * i][2 * j] = c[0], sum[2 * i][2 * j + 1] = c[1], sum[2 * i + 1][2 * j] = c[2], sum[2 * i + 1][2 * j + 1] = c[3];
+    }
+};

@@ -1,4 +1,5 @@
-// The optimizers' update of one element, and which element of which parameter a thread of a launch over all parameters has.
+// An update of all parameters in one launch: the optimizers' update of one element, and which element of which parameter a
+// thread has.
 //
 // table: int64 words. The first ones, one per block: where the row of the block's parameter begins. A row: the addresses of the
 // parameter and of its running averages in the order of optimizers.AVERAGES (0 where there are fewer), the address of its
@@ -63,4 +64,34 @@ __device__ __forceinline__ float update(const long long* row, int i, float gradi
         direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);
     }
     return values[i] = __dadd_rn(w, -__dmul_rn(settings.rate, direction));
+}
+
+// ---- the kernels, one for each rule
+
+// What a thread does: the file that includes this one defines it.
+template <Rule rule>
+__device__ void update_all(const long long* table, const Settings& settings);
+
+extern "C" __global__ void __launch_bounds__(256)
+    sgd_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
+               const long long* __restrict__ counters, float weight_decay, float clip) {
+    update_all<SGD>(table, settings_of(learning_rates, counters, weight_decay, clip));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    momentum_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
+                    const long long* __restrict__ counters, float weight_decay, float clip, float momentum) {
+    update_all<MOMENTUM>(table, settings_of(learning_rates, counters, weight_decay, clip, momentum));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    rmsprop_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
+                   const long long* __restrict__ counters, float weight_decay, float clip) {
+    update_all<RMSPROP>(table, settings_of(learning_rates, counters, weight_decay, clip));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    adam_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
+                const long long* __restrict__ counters, float weight_decay, float clip) {
+    update_all<ADAM>(table, settings_of(learning_rates, counters, weight_decay, clip));
 }

@@ -1,4 +1,4 @@
-// Loads and stores of neighbours in memory, 1 or 4, floats also stored by 2: one aligned access (of 16, 8 or 4 bytes).
+// Loads and stores of neighbours in memory, 1 or 4: one aligned access.
 #pragma once
 
 template <int width>
@@ -14,8 +14,6 @@ template <int width>
 __device__ __forceinline__ void store(float* to, const float (&from)[width]) {
     if constexpr (width == 4)
         *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
-    else if constexpr (width == 2)
-        *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
     else
         *to = from[0];
 }

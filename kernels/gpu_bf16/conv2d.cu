@@ -2,7 +2,7 @@
 // with stride 1 with respect to its input.
 //
 // Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16, half the bytes, which no thread holds in registers
-// (stages.cuh, windows.cuh).
+// (loop.cuh).
 //
 // Layouts: x bfloat16 (batch, height, width, channels), the border included; weight bfloat16 (filters, kernel, kernel,
 // channels); bias float32 (filters); y float32 (batch, out_height, out_width, filters) with out_height = (height - kernel) /
@@ -16,7 +16,7 @@
 //                    128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64, 32 x 32;  128 x 16, 32 x 16
 //   WHOLE            1: 64 divides the channels, so that a step of k is of one tap; 0: it does not
 //   PHASES           0, the default: y is of x as it is. Otherwise y is of x upsampled: pixels of four phases, each phase with
-//                    filters of its own (collapsed_weights.cuh), of x with a border of 1. y is (batch, 2 (height - 2),
+//                    filters of its own (weight_update.cu), of x with a border of 1. y is (batch, 2 (height - 2),
 //                    2 (width - 2), filters of one phase).
 //                    1: a block has pixels of one phase. kernel is 2, weight (4, filters, 2, 2, channels); filters are those of
 //                    one phase, `pixels` those of all.
@@ -32,7 +32,8 @@
 // 64 x 64 tile 96 of 326 are products.
 // Predicted, not measured, for 64 images of 16x16x64 -> 128 filters, 1x1 (268 MFLOP): memory, 2.4 us.
 // Measured: not measured.
-#include "gpu_bf16/windows.cuh"
+#include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,

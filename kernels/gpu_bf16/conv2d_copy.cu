@@ -6,7 +6,7 @@
 // Layouts: as conv2d.cu; copy bfloat16, of an image with a border of zeros. Filters are a multiple of 8.
 //
 // Macros: those of conv2d.cu, with TILE_N at least 64 and PHASES 0 or 1, or those of conv2d_halo.cu, which has KERNEL; and
-//   IN_SLABS   the layout of copy (layouts.cuh). 0, the default: (batch, out_height + 2 padding, out_width + 2 padding, filters).
+//   IN_SLABS   the layout of copy (copies.cuh). 0, the default: (batch, out_height + 2 padding, out_width + 2 padding, filters).
 //              1, for gpu_bf16_sm90: (ceil(filters / 64), batch, out_height + 2 padding, out_width + 2 padding, 64), with zeros
 //              for further filters
 // Launches: as the file whose macros it has, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).

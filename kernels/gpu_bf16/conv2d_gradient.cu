@@ -1,7 +1,7 @@
 // The gradient of a convolution with stride 1 with respect to its input, as the next layer's backward pass reads it: a copy in
 // bfloat16, and partial sums of a bias gradient, both behind the ReLU that made the input. For a convolution behind an
 // upsampling the input is the smaller image; its gradient is a convolution with stride 2 and collapsed taps
-// (collapsed_weights.cuh).
+// (weight_update.cu).
 //
 // Rung: gpu_bf16. Changed from conv2d.cu with a flipped weight: the gradient was written in float32, led back through the ReLU
 // by launches that wrote it again, then read to be rounded and summed.

@@ -26,7 +26,12 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 15 us, where conv2d.cu
 // takes 20; level 2, 90 MB of which 75 are weights, 9 us instead of 16 for 159 MB.
 // Measured: not measured.
-#include "gpu_bf16/halo.cuh"
+#ifndef KERNEL
+#define KERNEL 3
+#define TILE_COLUMNS 16
+#endif
+#include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_halo(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,

@@ -7,7 +7,7 @@
 // out_height / 2, out_width / 2, filters): the place of the largest value in its window, 0 to 3 in memory order, the first of
 // equals, a NaN before all others.
 //
-// Macros: those of conv2d_copy.cu, and WINDOWS=1: four lines of a tile are a window (epilogue.cuh).
+// Macros: those of conv2d_copy.cu, and WINDOWS=1: four lines of a tile are a window (copies.cuh).
 // Launches: as conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.

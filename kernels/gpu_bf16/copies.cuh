@@ -1,11 +1,60 @@
-// Results of a convolution (epilogue.cuh) in bfloat16, as the next convolution, or the one before it, reads them.
+// Results of a convolution in bfloat16, as the next convolution, or the one before it, reads them.
 //
 // The sums go to shared memory, where the steps of the loop were, as lines of filters side by side. Threads then take cells of
 // eight filters each, and write 16 bytes at once.
+//
+// A result is an object with
+//     finish(sum, pixels, filters, first_filter)   sum: this thread's; pixels: of the tile's lines, an object with
+//         cell(number)        a Cell of the tile: a pixel, or with WINDOWS=1 a window of 2 x 2 pixels
+//         line(cell, place)   the line of the tile, of those that Tile::m_of gives, that has place 0 to 3 of a cell
+//         first_partial()     the row of bias_partials for the first 64 of the lines; 0 for the first tile alone
+// The file that includes this one includes a loop before, which defines Tile, a WarpTile: what a thread keeps of a block's sums.
+//
+// Macro IN_SLABS: the layout of what a launch writes, by the kernel that reads it: 0, the default: InOrder, 1: InSlabs
 #pragma once
-#include "common/shared_memory.cuh"
-#include "gpu_bf16/epilogue.cuh"
-#include "gpu_bf16/layouts.cuh"
+
+#ifndef IN_SLABS
+#define IN_SLABS 0
+#endif
+
+// How a copy lies in memory: place(pixel, channel) is where a channel of a pixel is. Eight channels, from a multiple of 8 on, are
+// side by side. In order, as arrays are: channels of a pixel side by side.
+struct InOrder {
+    int channels;
+
+    __device__ __forceinline__ InOrder(int, int channels) : channels(channels) {}
+    __device__ __forceinline__ int place(int pixel, int channel) const { return pixel * channels + channel; }
+    __device__ __forceinline__ int stored() const { return channels; }   // channels, with those that are zero
+};
+
+// In slabs, blocks of 64 channels of all pixels, as c is one in the layout NCHWc; the last one is filled with zeros.
+struct InSlabs {
+    int rows, channels;   // rows: of a slab
+
+    __device__ __forceinline__ InSlabs(int rows, int channels) : rows(rows), channels(channels) {}
+    __device__ __forceinline__ int place(int row, int channel) const { return place_in_slabs(rows, row, channel); }
+    __device__ __forceinline__ int stored() const { return (channels + SLAB - 1) / SLAB * SLAB; }
+};
+
+#if IN_SLABS
+using Written = InSlabs;
+#else
+using Written = InOrder;
+#endif
+
+// Eight bytes.
+__device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)[CHUNK]) {
+    auto four = [&](int first) {
+        return static_cast<unsigned>(from[first] | from[first + 1] << 8 | from[first + 2] << 16 | from[first + 3] << 24);
+    };
+    *reinterpret_cast<uint2*>(to) = make_uint2(four(0), four(4));
+}
+
+__device__ __forceinline__ void load_chunk(int (&to)[CHUNK], const unsigned char* from) {
+    uint2 both = *reinterpret_cast<const uint2*>(from);
+#pragma unroll
+    for (int e = 0; e < CHUNK; e++) to[e] = (e < 4 ? both.x : both.y) >> e % 4 * 8 & 0xff;
+}
 
 // Bias, then ReLU if `relu`.
 __device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const float* bias, int filters,

@@ -1,7 +1,447 @@
-// The loop of a convolution: conv2d_halo.cu's where the launch defines KERNEL, else conv2d.cu's.
+// The loops of a convolution of copies in bfloat16, of which conv2d.cu and others make different results: from the panels in
+// shared memory to convolve(), a block's part.
+//
+// The operands lie in global memory in bfloat16, so that cp.async copies them to shared memory without passing registers, 16
+// bytes at a time. STAGES steps of K are in shared memory: while the warps multiply one, the copies of the next are under way.
+// One barrier a step is enough: the stage that a step's copies go to was multiplied before the barrier.
+//
+// Every address that changes from step to step is kept and moved on, not computed again: beside products, loads of fragments
+// and copies the loop has little to do.
+//
+// Macros:
+//   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
+//   WHOLE            1: 64 divides what a step of k goes along, the channels, or the pixels of a weight gradient; 0: it does not
+//   KERNEL           of the loop with a halo (conv2d_halo.cu): rows and columns of a filter; else not defined
+//   TILE_COLUMNS     of the loop with a halo: the width of a block's rectangle
+//   WINDOWS          1: results are of windows of 2 x 2 pixels, which a block has whole; 0, the default: of pixels
+//   PHASES           the four phases of an upsampled image, of which each has filters of its own: 1: apart, a block has pixels of
+//                    one; 2: in columns, a block has pixels of all four; 0, the default: there are none (conv2d.cu)
 #pragma once
-#ifdef KERNEL
-#include "gpu_bf16/halo.cuh"
+#include "common/tensor_cores.cuh"
+
+#ifndef TILE_M
+#define TILE_M 128
+#define TILE_N 128
+#define WARP_M 64
+#define WARP_N 64
+#define WHOLE 1
+#endif
+#ifndef WINDOWS
+#define WINDOWS 0
+#endif
+#ifndef PHASES
+#define PHASES 0
+#endif
+
+constexpr int SPREAD = PHASES == 1 ? 2 : 1;   // pixels of y from one of a block's to the next
+
+constexpr int CELL_SIDE = WINDOWS ? 2 : 1, CELL_LINES = CELL_SIDE * CELL_SIDE;
+
+struct Cell {
+    bool there;
+    int image, row, column;   // of the image of cells
+};
+
+// ---- the tile
+
+constexpr int K = SLAB;   // of a step: a row in shared memory
+
+// Row: a line, chunks: along k.
+template <int lines>
+struct RowsOfLines {
+    static constexpr int BYTES = lines * ROW;
+    static constexpr bool TRANSPOSED = false;
+    static __device__ __forceinline__ int place(int line, int k) { return swizzled(line, k / CHUNK); }
+};
+
+// Where in shared memory this lane's row of each of a warp's fragments begins. A fragment is four 8 x 8 matrices, and ldmatrix
+// takes the address of one row of one of them from each lane: `line` and `k` are where that matrix begins.
+template <class Panel>
+struct Fragments {
+    static constexpr int SWIZZLES = 4;   // different ones: by the k within a step, or by the fragment where rows are k
+    int at[SWIZZLES];
+
+    __device__ __forceinline__ Fragments(int panel, int line, int k) {
+        int in_matrix = threadIdx.x % 8;
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++)
+            at[s] = panel + (Panel::TRANSPOSED ? Panel::place(line + 16 * s, k + in_matrix)
+                                               : Panel::place(line + in_matrix, k + 16 * s));
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++) keep(at[s]);
+    }
+    // Of fragment i, which begins 16 i lines further, for k from 16 step on.
+    __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
+        if constexpr (Panel::TRANSPOSED)
+            ldmatrix_trans(to, shared + at[i] + step * 16 * ROW);
+        else
+            ldmatrix(to, shared + at[step] + i * 16 * ROW);
+    }
+};
+
+template <int m, int n, int m_warp, int n_warp, int stages>
+struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
+    using Warp = WarpTile<m, n, m_warp, n_warp>;
+    static constexpr int STAGES = stages;
+    static constexpr int ROWS = Warp::THREADS / CHUNKS;   // of shared memory that a pass of copies fills, a thread 16 bytes
+    static __device__ __forceinline__ int chunk() { return threadIdx.x % CHUNKS; }
+    static __device__ __forceinline__ int row(int pass) { return threadIdx.x / CHUNKS + pass * ROWS; }
+
+    // sum += the products of one step, whose fragments begin at a_from and b_from.
+    template <class A, class B>
+    static __device__ __forceinline__ void add_step(const unsigned char* a_from, const A& a_at, const unsigned char* b_from,
+                                                    const B& b_at, float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
+#pragma unroll
+        for (int step = 0; step < K / 16; step++) {
+            unsigned a[Warp::M_FRAGMENTS][4], b[Warp::N_FRAGMENTS / 2][4];   // b: two fragments each
+#pragma unroll
+            for (int i = 0; i < Warp::M_FRAGMENTS; i++) a_at.load(a[i], a_from, i, step);
+#pragma unroll
+            for (int j = 0; j < Warp::N_FRAGMENTS / 2; j++) b_at.load(b[j], b_from, j, step);
+#pragma unroll
+            for (int i = 0; i < Warp::M_FRAGMENTS; i++)
+#pragma unroll
+                for (int j = 0; j < Warp::N_FRAGMENTS; j++) {
+                    unsigned fragment[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
+                    Warp::update(sum, i, j, [&](float (&c)[4]) { mma_bf16(c, a[i], fragment); });
+                }
+        }
+    }
+};
+
+// In three stages, as many as fit the 99 KB of shared memory that a block may have on sm_86 and sm_89.
+using Tile = StagedTile<TILE_M, TILE_N, WARP_M, WARP_N, 3>;
+
+// sum += the first K * steps products of the operands, for the elements of C that this thread keeps; in stages of K * 2 * (M + N)
+// bytes. The operands are an object with
+//     APanel, BPanel       the lines of one step in shared memory, m or n of them: RowsOfLines, or where rows are k RowsOfK
+//     copy(a, b)           start this thread's copies of the next step; a, b: its first chunk in either panel. It copies
+//                          chunk() of row(pass) for every pass, and where rows are k also of the next 64 lines, and so on
+template <class Tile, class Operands>
+__device__ __forceinline__ void multiply_staged(Operands& operands, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+    using A = typename Operands::APanel;
+    using B = typename Operands::BPanel;
+    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
+    Fragments<A> a(0, Tile::first_row() + low, high);
+    Fragments<B> b(A::BYTES, Tile::first_column() + high, low);
+    int to = swizzled(Tile::row(0), Tile::chunk());
+    in_stages<Tile::STAGES, A::BYTES + B::BYTES>(
+        steps, [&](unsigned char* stage) { operands.copy(stage + to, stage + to + A::BYTES); },
+        [&](const unsigned char* stage) { Tile::add_step(stage, a, stage, b, sum); });
+}
+
+// ---- filters
+
+// What a block has: lines of a tile, filters, and where phases are apart one of these. Neighbouring blocks read the same pixels.
+struct Share {
+    int tile, first_filter, phase;
+
+    __device__ __forceinline__ explicit Share(int filters) {
+        int of_phase = (filters + Tile::N - 1) / Tile::N, number = blockIdx.x % (of_phase * SPREAD * SPREAD);
+        tile = blockIdx.x / (of_phase * SPREAD * SPREAD);
+        phase = SPREAD == 1 ? 0 : number / of_phase;   // known to the compiler where there are none
+        first_filter = (number - phase * of_phase) * Tile::N;
+    }
+    __device__ __forceinline__ int row() const { return phase / 2; }
+    __device__ __forceinline__ int column() const { return phase % 2; }
+};
+
+// B: lines are filters, k the numbers of a filter in the order of the sums.
+struct RoundedFilters {
+    static constexpr int PASSES = Tile::N / Tile::ROWS;
+    const bfloat16* weight;
+    const char* from;                    // where this thread's next k of the first filter is
+    int to_next, to_next_slab;           // bytes to the next step, and from a slab's last tap to the next slab's first
+    int left, start[PASSES];             // left: k from it on; start: numbers
+
+    __device__ __forceinline__ RoundedFilters(const bfloat16* weight, int filters, int taps, int channels, int first)
+        : weight(weight), from(reinterpret_cast<const char*>(weight + Tile::chunk() * CHUNK)),
+          to_next(WHOLE ? 2 * channels : ROW), to_next_slab(ROW - (taps - 1) * 2 * channels),
+          left(taps * channels - Tile::chunk() * CHUNK) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            start[pass] = min(first + Tile::row(pass), filters - 1) * taps * channels;
+            keep(start[pass]);
+        }
+    }
+    // ends_slab: whether the step is the last tap of a slab.
+    __device__ __forceinline__ void copy(unsigned char* first_chunk, bool ends_slab) {
+        bool there = WHOLE || left > 0;
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++)
+            cp_async(16, first_chunk + pass * Tile::ROWS * ROW,
+                     there ? static_cast<const void*>(from + 2ll * start[pass]) : weight, there);
+        from += ends_slab ? to_next_slab : to_next;
+        left -= K;
+    }
+};
+
+#ifndef KERNEL
+// ---- pixels step by step, as the filters. The image has a border of zeros, so that no place is compared with its edges, and a
+// window's row is one run of kernel * channels numbers.
+
+// The pixel, in an image `width` wide and as high as an even number if WINDOWS, of a line of all tiles.
+__device__ __forceinline__ int pixel_of(int line, int width) {
+    if (!WINDOWS) return line;
+    int window = line / 4, across = width / 2;
+    return (window / across * 2 + line % 4 / 2) * width + window % across * 2 + line % 2;
+}
+
+// A: lines are pixels of y, k the taps and channels of x under them: kernel * channels neighbours in each of kernel rows of x.
+struct PaddedWindows {
+    static constexpr int PASSES = Tile::M / Tile::ROWS;
+    const bfloat16 *x, *from;          // from: where this thread's next k of the first window is
+    int channels, kernel, length;      // length: numbers of a window's row
+    int to_next_row, to_next_slab;     // numbers beyond the last one of a row, of a window
+    int k, rows;                       // next k in its row, and rows from it on
+    int start[PASSES];                 // of the windows
+
+    __device__ __forceinline__ PaddedWindows(const bfloat16* x, int height, int width, int channels, int kernel, int stride,
+                                             int out_height, int out_width, int pixels, int first_pixel)
+        : x(x), from(x + Tile::chunk() * CHUNK), channels(channels), kernel(kernel), length(kernel * channels),
+          to_next_row((width - kernel) * channels), to_next_slab(K - kernel * width * channels),
+          k(WHOLE ? 0 : Tile::chunk() * CHUNK), rows(kernel) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            int pixel = pixel_of(min(first_pixel + Tile::row(pass), pixels - 1), out_width), out_row = pixel / out_width;
+            int row = out_row / out_height * height + out_row % out_height * stride;
+            start[pass] = (row * width + pixel % out_width * stride) * channels;
+        }
+        if (!WHOLE) advance(0);
+    }
+    __device__ __forceinline__ void advance(int by) {
+        from += by, k += by;
+        if (WHOLE) {
+            if (k == length) from += to_next_row, k = 0, rows--;
+            if (rows == 0) from += to_next_slab, rows = kernel;
+        } else {
+            for (; k >= length; k -= length) from += to_next_row, rows--;
+        }
+    }
+    // Whether the next step is the last tap of a slab.
+    __device__ __forceinline__ bool ends_slab() const { return rows == 1 && k == length - channels; }
+    __device__ __forceinline__ void copy(unsigned char* first_chunk) {
+        bool there = WHOLE || rows > 0;
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++)
+            cp_async(16, first_chunk + pass * Tile::ROWS * ROW, there ? from + start[pass] : x, there);
+        advance(WHOLE ? channels : K);
+    }
+};
+
+struct PixelsAndFilters {
+    using APanel = RowsOfLines<Tile::M>;
+    using BPanel = RowsOfLines<Tile::N>;
+    PaddedWindows a;
+    RoundedFilters b;
+    __device__ __forceinline__ void copy(unsigned char* to_a, unsigned char* to_b) {
+        b.copy(to_b, WHOLE && a.ends_slab());
+        a.copy(to_a);
+    }
+};
+
+// A tile whose lines are pixels, or the four of each window, one after the other; pixels: of y, or of its phase; height, width:
+// of y.
+struct Lines {
+    int first, pixels, height, width, row, column;   // row, column: of the phase
+
+    __device__ __forceinline__ int of(int i) const {
+        int number = first + Tile::m_of(i), across = width / SPREAD;
+        if (number >= pixels) return -1;
+        return (number / across * SPREAD + row) * width + number % across * SPREAD + column;
+    }
+    __device__ __forceinline__ Cell cell(int number) const {
+        int of_all = first / CELL_LINES + number, across = width / SPREAD / CELL_SIDE, down = height / SPREAD / CELL_SIDE;
+        int of_rows = of_all / across;
+        return {of_all < pixels / CELL_LINES, of_rows / down, of_rows % down * SPREAD + row, of_all % across * SPREAD + column};
+    }
+    static __device__ __forceinline__ int line(int cell, int place) { return CELL_LINES * cell + place; }
+    __device__ __forceinline__ int first_partial() const { return first / 64; }
+};
+
+// A block's part of the convolution of x with weight; result: what becomes of its sums. With phases apart, that of phase (p, q)
+// begins in pixel (p, q) of x, and has filters of its own.
+template <class Result>
+__device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
+                                         int width, int channels, int filters, int kernel, int stride, int pixels,
+                                         const Result& result) {
+    Share share(filters);
+    int first_pixel = share.tile * Tile::M, of_phase = pixels / (SPREAD * SPREAD), length = kernel * kernel * channels;
+    int down = (height - kernel) / stride + 2 - SPREAD, across = (width - kernel) / stride + 2 - SPREAD;
+    PixelsAndFilters operands{
+        PaddedWindows(x + (share.row() * width + share.column()) * channels, height, width, channels, kernel, stride, down, across,
+                      of_phase, first_pixel),
+        RoundedFilters(weight + share.phase * filters * length, filters, kernel * kernel, channels,
+                       share.first_filter)};
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    multiply_staged<Tile>(operands, (length + K - 1) / K, sum);
+    result.finish(sum, Lines{first_pixel, of_phase, down * SPREAD, across * SPREAD, share.row(), share.column()}, filters,
+                  share.first_filter);
+}
+
 #else
-#include "gpu_bf16/windows.cuh"
+// ---- the halo of a rectangle of pixels, in shared memory once for all taps (conv2d_halo.cu)
+
+constexpr int TAPS = KERNEL * KERNEL, STAGES = KERNEL == 2 ? 4 : KERNEL, STAGE_BYTES = RowsOfLines<Tile::N>::BYTES;
+constexpr int PARTS = TAPS / STAGES, TAP_ROWS = STAGES / KERNEL;   // of a slab; tap rows of a part
+constexpr int TILE_ROWS = Tile::M / TILE_COLUMNS, FRAGMENT_ROWS = 16 / TILE_COLUMNS;
+
+// Where row m of the products is in the rectangle. Of a fragment 16 pixels wide the even columns come first, so that a thread,
+// which has rows m and m + 8, m + 16 and m + 24, has whole windows of 2 x 2.
+__device__ __forceinline__ int row_of(int m) { return TILE_COLUMNS == 16 ? m / 16 : m / 8; }
+__device__ __forceinline__ int column_of(int m) { return TILE_COLUMNS == 16 ? m % 8 * 2 + m / 8 % 2 : m % 8; }
+
+struct Halo {
+    static constexpr int ROWS = TILE_ROWS + KERNEL - 1, COLUMNS = TILE_COLUMNS + KERNEL - 1, BYTES = ROWS * COLUMNS * ROW;
+
+    // Byte of a chunk. Eight neighbours that a matrix reads have it in eight groups of banks.
+    static __device__ __forceinline__ int place(int row, int column, int chunk) {
+        return (row * COLUMNS + column) * ROW + 16 * (chunk ^ (TILE_COLUMNS == 16 ? column / 2 : column) % CHUNKS);
+    }
+};
+
+// The copies of some columns of the halo: a thread's are of one chunk of one column.
+template <int first, int columns>
+struct Columns {
+    static constexpr int AT_ONCE = Tile::ROWS / columns;   // rows
+    static constexpr int PER_PART = (Halo::ROWS + PARTS * AT_ONCE - 1) / (PARTS * AT_ONCE);
+    static constexpr bool EXACT = PER_PART * PARTS * AT_ONCE == Halo::ROWS;
+    static_assert(Tile::ROWS % columns == 0, "every thread has a column");
+    const char* from;               // in row 0 of the next slab
+    int row, last_row, pitch, to;   // row: of the first pass; last_row: of the image; pitch: bytes between rows
+
+    // x: the rectangle's first pixel at the first tap; height, width: what the image has from there on.
+    __device__ __forceinline__ Columns(const bfloat16* x, int height, int width, int channels, int pitch)
+        : row(Tile::row(0) / columns), last_row(height - 1), pitch(pitch) {
+        int column = first + Tile::row(0) % columns;
+        from = reinterpret_cast<const char*>(x + min(column, width - 1) * channels + Tile::chunk() * CHUNK);
+        to = Halo::place(row, column, Tile::chunk());
+        keep(to), keep(row);
+    }
+    // Start those of a part of a slab. Beyond the image's edges any pixel will do.
+    __device__ __forceinline__ void copy(unsigned char* slab, int part) const {
+#pragma unroll
+        for (int pass = 0; pass < PER_PART; pass++) {
+            int further = (part * PER_PART + pass) * AT_ONCE;
+            if (EXACT || row < Halo::ROWS - further)
+                cp_async(16, slab + to + further * Halo::COLUMNS * ROW,
+                         from + static_cast<long long>(min(row + further, last_row)) * pitch, true);
+        }
+    }
+};
+
+// Where this lane's row of each of a warp's fragments begins under the taps of one column, as Fragments.
+struct Shifted {
+    static constexpr int SWIZZLES = 4;
+    int at[SWIZZLES];
+
+    __device__ __forceinline__ void start(int slab, int m, int k, int tap) {
+        int column = column_of(m) + tap;
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++)
+            at[s] = slab + Halo::place(row_of(m), column, k / CHUNK + 2 * s);
+    }
+    __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
+        ldmatrix(to, shared + at[step] + i * FRAGMENT_ROWS * Halo::COLUMNS * ROW);
+    }
+    __device__ __forceinline__ void move(int bytes) {
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++) at[s] += bytes;
+    }
+};
+
+// Of y, or of its phase.
+struct Rectangle {
+    int first_row, first_column, image, height, width, number;   // height, width: of y; number: of all rectangles
+    int phase_row, phase_column;
+
+    __device__ __forceinline__ int of(int i) const {
+        int m = Tile::m_of(i), row = first_row + row_of(m), column = first_column + column_of(m);
+        bool there = row < height / SPREAD && column < width / SPREAD;
+        return there ? (image * height + row * SPREAD + phase_row) * width + column * SPREAD + phase_column : -1;
+    }
+    // Cells come row by row.
+    __device__ __forceinline__ Cell cell(int number) const {
+        constexpr int ACROSS = TILE_COLUMNS / CELL_SIDE;
+        int m = line(number, 0), row = WINDOWS ? number / ACROSS : row_of(m), column = WINDOWS ? number % ACROSS : column_of(m);
+        row += first_row / CELL_SIDE, column += first_column / CELL_SIDE;
+        bool there = row < height / SPREAD / CELL_SIDE && column < width / SPREAD / CELL_SIDE;
+        return {there, image, row * SPREAD + phase_row, column * SPREAD + phase_column};
+    }
+    static __device__ __forceinline__ int line(int cell, int place) {
+        if (!WINDOWS) return cell;
+        if (TILE_COLUMNS == 16) return cell / 8 * 32 + cell % 8 + place * 8;
+        return cell / 4 * 16 + cell % 4 * 2 + place / 2 * 8 + place % 2;
+    }
+    __device__ __forceinline__ int first_partial() const { return number * (Tile::M / 64); }
+};
+
+using Inner = Columns<0, TILE_COLUMNS>;
+using Rest = Columns<TILE_COLUMNS, KERNEL - 1>;
+
+// sum += all products of the rectangle.
+__device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilters& weights, int slabs,
+                                         float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+    constexpr int WINDOW = STAGES * STAGE_BYTES, PART_BYTES = TAP_ROWS * Halo::COLUMNS * ROW;
+    DYNAMIC_SHARED(unsigned char, shared);
+    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
+    int to = swizzled(Tile::row(0), Tile::chunk());
+    keep(to);
+    Shifted a[KERNEL];
+#pragma unroll
+    for (int tap = 0; tap < KERNEL; tap++) a[tap].start(WINDOW, Tile::first_row() + low + threadIdx.x % 8, high, tap);
+    Fragments<RowsOfLines<Tile::N>> b(0, Tile::first_column() + high, low);
+    for (int part = 0; part < PARTS; part++) inner.copy(shared + WINDOW, part), rest.copy(shared + WINDOW, part);
+#pragma unroll
+    for (int step = 0; step < STAGES - 1; step++) {
+        weights.copy(shared + step * STAGE_BYTES + to, false);
+        cp_async_commit();
+    }
+    int left = slabs * TAPS - (STAGES - 1);          // steps whose weights are not on their way
+    int at = WINDOW, next = WINDOW + Halo::BYTES;    // where this slab is, and where the next one goes
+    for (int slab = 1; slab <= slabs; slab++) {
+        inner.from += ROW, rest.from += ROW;
+#pragma unroll 1
+        for (int part = 0; part < PARTS; part++) {
+#pragma unroll
+            for (int stage = 0; stage < STAGES; stage++) {
+                cp_async_wait<STAGES - 2>();
+                __syncthreads();
+                int ahead = (stage + STAGES - 1) % STAGES;
+                if (left-- > 0) weights.copy(shared + ahead * STAGE_BYTES + to, stage == 0 && part == PARTS - 1);
+                if (stage == 0 && slab < slabs) {
+                    inner.copy(shared + next, part);
+                    rest.copy(shared + next, part);
+                }
+                cp_async_commit();
+                Tile::add_step(shared + stage / KERNEL * Halo::COLUMNS * ROW, a[stage % KERNEL], shared + stage * STAGE_BYTES,
+                               b, sum);
+            }
+#pragma unroll
+            for (int tap = 0; tap < KERNEL; tap++)
+                a[tap].move(part < PARTS - 1 ? PART_BYTES : next - at - (PARTS - 1) * PART_BYTES);
+        }
+        int free = at;
+        at = next, next = free;
+    }
+}
+
+// As convolve above, with KERNEL and a stride of 1; `pixels` is not needed.
+template <class Result>
+__device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
+                                         int width, int channels, int filters, int, int, int, const Result& result) {
+    Share share(filters);
+    int out_height = height - KERNEL + 2 - SPREAD, out_width = width - KERNEL + 2 - SPREAD, tile = share.tile;
+    int down = (out_height + TILE_ROWS - 1) / TILE_ROWS, along = (out_width + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    Rectangle pixels{tile / along % down * TILE_ROWS, tile % along * TILE_COLUMNS, tile / along / down, out_height * SPREAD,
+                     out_width * SPREAD, tile, share.row(), share.column()};
+    int row = pixels.first_row + share.row(), column = pixels.first_column + share.column();
+    const bfloat16* from = x + ((pixels.image * height + row) * width + column) * channels;
+    Inner inner(from, height - row, width - column, channels, 2 * width * channels);
+    Rest rest(from, height - row, width - column, channels, 2 * width * channels);
+    RoundedFilters weights(weight + share.phase * filters * TAPS * channels, filters, TAPS, channels, share.first_filter);
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    multiply(inner, rest, weights, channels / K, sum);
+    result.finish(sum, pixels, filters, share.first_filter);
+}
 #endif

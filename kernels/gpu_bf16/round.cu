@@ -14,7 +14,7 @@
 // Bound: memory.
 // Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
 // Measured: not measured.
-#include "gpu_bf16/chunk.cuh"
+#include "common/tensor_cores.cuh"
 
 __device__ __forceinline__ int whole_chunks(int channels) { return (channels + CHUNK - 1) / CHUNK * CHUNK; }
 

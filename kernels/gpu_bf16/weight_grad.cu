@@ -2,7 +2,7 @@
 // (weight_update.cu) or by add_parts.cu, which also make the bias gradient of the sums that are left with the copy of dy.
 //
 // Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
-// (stages.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu does not: strides, other windows and few channels.
+// (loop.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu does not: strides, other windows and few channels.
 //
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
@@ -24,8 +24,7 @@
 // Predicted, not measured, for 64 images of 32x32x3, with zeros 8 channels, -> 256 filters, 3x3: memory, 9 us, of which the
 // parts take 1.
 // Measured: not measured.
-#include "common/conv2d_gemm.cuh"
-#include "gpu_bf16/tile.cuh"
+#include "gpu_bf16/loop.cuh"
 
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
@@ -42,6 +41,16 @@ struct Steps {
           by(((K / out_width / out_height * height + rows * stride) * width + columns * stride) * channels),
           at_row_end((width - out_width) * stride * channels),
           at_image_end((height - out_height * stride) * width * channels) {}
+};
+
+// Row: a k of 64 neighbouring lines, chunks: along these.
+template <int lines>
+struct RowsOfK {
+    static constexpr int SLABS = (lines + 63) / 64, BYTES = SLABS * K * ROW;
+    static constexpr bool TRANSPOSED = true;
+    static __device__ __forceinline__ int place(int line, int k) {
+        return line / 64 * K * ROW + swizzled(k, line % 64 / CHUNK);
+    }
 };
 
 // A: lines are filters, B: lines are taps and channels of x under them; k: pixels of y.
@@ -81,6 +90,31 @@ struct Operands {
         left -= K;
     }
 };
+
+// Write this thread's part of C to the row-major rows x columns matrix c.
+template <class Tile>
+__device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
+                                      int first_m, int first_n) {
+    bool wide = columns % Tile::NEIGHBOURS == 0;
+#pragma unroll
+    for (int i = 0; i < Tile::M_THREAD; i++) {
+        int m = first_m + Tile::m_of(i);
+        if (m >= rows) continue;
+#pragma unroll
+        for (int j = 0; j < Tile::N_THREAD; j += Tile::NEIGHBOURS) {
+            int n = first_n + Tile::n_of(j);
+            float* to = c + m * columns + n;
+            float neighbours[Tile::NEIGHBOURS];
+#pragma unroll
+            for (int e = 0; e < Tile::NEIGHBOURS; e++) neighbours[e] = sum[i][j + e];
+            if (wide && n < columns) store(to, neighbours);
+            if (!wide)
+#pragma unroll
+                for (int e = 0; e < Tile::NEIGHBOURS; e++)
+                    if (n + e < columns) to[e] = neighbours[e];
+        }
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_grad(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int batch, int height,

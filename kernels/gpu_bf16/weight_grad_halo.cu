@@ -25,8 +25,7 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 10 us, where
 // weight_grad.cu takes 22; of 32x32x256 -> 3 filters: memory, 9 us instead of 40.
 // Measured: not measured.
-#include "common/vector.cuh"
-#include "gpu_bf16/stages.cuh"
+#include "common/tensor_cores.cuh"
 
 #ifndef TILE_M
 #define TILE_M 64

@@ -1,5 +1,5 @@
-// Operands of convolutions rounded to bfloat16 and arranged as the kernels want them in shared memory (rows.cuh), so that the
-// copy engine brings whole tiles: those that no convolution writes so.
+// Operands of convolutions rounded to bfloat16 and arranged as the kernels want them in shared memory, in rows as
+// common/tensor_cores.cuh has them, so that the copy engine brings whole tiles: those that no convolution writes so.
 //
 // Rung: gpu_bf16_sm90, as gpu_bf16/round.cu, whose copies keep the order of the arrays.
 //
@@ -14,7 +14,7 @@
 // Bound: memory.
 // Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
 // Measured: not measured.
-#include "gpu_bf16/rows.cuh"
+#include "common/tensor_cores.cuh"
 
 // Chunk `place` of a row in memory, whose numbers are those of chunk place ^ row % 8.
 __device__ __forceinline__ void store_rounded(bfloat16* slabs, int row, int place, const float (&x)[CHUNK]) {

@@ -4,7 +4,7 @@
 //
 // Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as gpu_bf16/conv2d_pool.cu's.
 //
-// Macros: those of conv2d_copy.cu, and WINDOWS=1: results are of windows of 2 x 2 pixels (gpu_bf16/epilogue.cuh).
+// Macros: those of conv2d_copy.cu, and WINDOWS=1: results are of windows of 2 x 2 pixels.
 // Launches: as conv2d_copy.cu, with a multiple of 2 out_width as `together`.
 //
 // Bound: as conv2d.cu.

@@ -22,17 +22,13 @@
 // are for what the copies write, 384 for the gradients, which each warpgroup reads, and 192 for the pixels of x.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
 // Measured: not measured.
-#include "common/tensor_cores.cuh"
-#include "gpu_bf16/rows.cuh"
-#include "gpu_bf16_sm90/multiply.cuh"
-#include "gpu_bf16_sm90/ring.cuh"
-#include "gpu_bf16_sm90/windows.cuh"
-
 #ifndef TILE_N
 #define TILE_N 128
 #define KERNEL 3
 #define WHOLE_ROWS 1
 #endif
+#include "gpu_bf16_sm90/loop.cuh"
+
 constexpr int STAGES = 4, STEP = 64;                     // stages in shared memory, pixels of each
 constexpr int MULTIPLIERS = 4 * KERNEL;                  // warps that multiply
 constexpr int STEP_BYTES = STEP * ROW;                   // of 64 filters' gradients

@@ -5,16 +5,16 @@
 // memory and in registers, bias and ReLU applied in registers, 16-byte accesses, unrolled loops.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile, which halves the reads of global and shared memory per
 // multiply-add, and 128 x 64.
-// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
-// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores, three times for a float32 product; gpu_tf32 once, where TF32 is
+// asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes.
 //
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
 // y (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1. Arrays start at
 // multiples of 16 bytes. Every sum is in the order tap row, tap column, channel, as in gpu_basic, with any
 // tile; tensor cores add the products of a step together.
 //
-// Compiled with TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, or WARP_M x
-// WARP_N, those of a warp, and WIDE: x and weight are read 16 bytes at a time, for channels that are a multiple of 4.
+// Macros: TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, or WARP_M x WARP_N, those of
+// a warp (common/conv2d_gemm.cuh); WIDE: 1: x and weight are read 16 bytes at a time, for channels that are a multiple of 4.
 // Launches: block (threads of the tile), grid (ceil(pixels of y / TILE_M) ceil(filters / TILE_N)).
 //   64 x 64, 8 x 4 a thread     128 threads, the default
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 filters, where the default would waste 60 of 64 columns
@@ -33,8 +33,6 @@
 // 128 of 132 multiprocessors: 0.21 ms.
 // The 9.7 GFLOP on tensor cores: at least 59 us (three TF32 products, 494 TFLOP/s), 20 us (one) or 10 us (bfloat16, 989 TFLOP/s).
 // Measured: not measured.
-#include "common/conv2d_gemm.cuh"
-
 #ifndef TILE_M
 #define TILE_M 64
 #define TILE_N 64
@@ -42,11 +40,52 @@
 #define THREAD_N 4
 #define WIDE 1
 #endif
-#include "common/tile.cuh"
+#include "common/conv2d_gemm.cuh"
+
+// B of forward: a filter's weights are contiguous along k.
+template <class Tile, bool wide>
+struct Filters : Operand<AlongK<Tile, Tile::N>, wide> {
+    using Share = AlongK<Tile, Tile::N>;
+    int filters, length, first, k;
+
+    __device__ __forceinline__ Filters(const float* weight, const Convolution& conv, int first)
+        : Operand<Share, wide>(weight), filters(conv.filters), length(conv.kernel * conv.kernel * conv.channels), first(first),
+          k(Share::k()) {}
+    template <class Fetch>
+    __device__ __forceinline__ void next(Fetch fetch) {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            int filter = first + Share::line(pass);
+            bool there = Share::active(pass) && filter < filters;
+#pragma unroll
+            for (int e = 0; e < (wide ? 1 : 4); e++) fetch(pass, e, filter * length + k + e, there && k + e < length);
+        }
+        k += Tile::K;
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_forward(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
     int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride, int relu) {
-    conv2d_forward_tile<Tile, WIDE>(x, weight, bias, y, {batch, height, width, channels, filters, kernel, padding, stride},
-                                    relu);
+    static_assert(FITS_REGISTERS<Tile, WIDE>, "the large tile would spill registers");
+    Convolution conv = {batch, height, width, channels, filters, kernel, padding, stride};
+    bool rectify = relu;
+    int tiles_across = (conv.filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
+    int first_pixel = blockIdx.x / tiles_across * Tile::M, first_filter = blockIdx.x % tiles_across * Tile::N;
+    Loaded<Windows<Tile, false, WIDE, true>> a(x, conv, first_pixel);
+    Loaded<Filters<Tile, WIDE>> b(weight, conv, first_filter);
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    add_products_of<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + Tile::K - 1) / Tile::K, sum);
+
+#pragma unroll
+    for (int j = 0; j < Tile::N_THREAD; j++) {
+        int filter = first_filter + Tile::n_of(j);
+        float shift = filter < conv.filters ? bias[filter] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < Tile::M_THREAD; i++) {
+            float value = sum[i][j] + shift;
+            sum[i][j] = rectify && value < 0.0f ? 0.0f : value;   // not fmaxf, which would hide a NaN
+        }
+    }
+    write<Tile>(sum, y, conv.out_pixels(), conv.filters, first_pixel, first_filter);
 }

@@ -4,8 +4,8 @@
 // shared memory and in registers, 16-byte accesses, unrolled loops; the pixels, along which the sums run, are split over blocks
 // (split-K), so that a small weight still fills the GPU; the bias gradient is summed from the tiles of dy already loaded.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
-// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
-// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores, three times for a float32 product; gpu_tf32 once, where TF32 is
+// asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes.
 //
 // Layouts, float32: x (batch, height, width, channels); dy (batch, out_height, out_width, filters) with out_height =
 // (height + 2 padding - kernel) / stride + 1; dweight (filters, kernel, kernel, channels); dbias (filters); partials (splits,
@@ -13,9 +13,9 @@
 // A split sums pixels_per_split pixels in order; the splits are added in order. The number of splits depends on the shape
 // alone: it changes the result's bytes.
 //
-// Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, THREAD_M x THREAD_N, those of a thread, or
-// WARP_M x WARP_N, those of a warp, and WIDE_DY, WIDE_X: dy, x are read 16 bytes at a time, for filters, channels that are a
-// multiple of 4.
+// Macros: TILE_M x TILE_N, the filters and (tap, channel) columns of a block, THREAD_M x THREAD_N, those of a thread, or WARP_M x
+// WARP_N, those of a warp (common/conv2d_gemm.cuh); WIDE_DY, WIDE_X: 1: dy, x are read 16 bytes at a time, for filters, channels
+// that are a multiple of 4.
 // Launches:
 //   conv2d_weight_grad  block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits)
 //     64 x 64, 8 x 4 a thread     128 threads, the default
@@ -32,8 +32,6 @@
 // 5 us for adding 7 splits of 1.2 MB; gpu_gemm, at 0.7 of 67 TFLOP/s: 0.21 ms, and 8 us for adding 14 splits.
 // The 9.7 GFLOP on tensor cores: at least 59 us (three TF32 products, 494 TFLOP/s), 20 us (one) or 10 us (bfloat16, 989 TFLOP/s).
 // Measured: not measured.
-#include "common/conv2d_gemm.cuh"
-
 #ifndef TILE_M
 #define TILE_M 64
 #define TILE_N 64
@@ -42,17 +40,150 @@
 #define WIDE_DY 1
 #define WIDE_X 1
 #endif
-#include "common/tile.cuh"
+#include "common/conv2d_gemm.cuh"
 
+// A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its elements, for the bias gradient.
+template <class Tile, bool wide>
+struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
+    using Share = AlongLines<Tile, Tile::M>;
+    int filters, filter, pixel, last_pixel;
+    float total[4] = {};
+
+    __device__ __forceinline__ Gradients(const float* dy, const Convolution& conv, int first_filter, int first_pixel,
+                                         int last_pixel)
+        : Operand<Share, wide>(dy), filters(conv.filters), filter(first_filter + Share::line()),
+          pixel(first_pixel + Share::k()), last_pixel(last_pixel) {}
+    template <class Fetch>
+    __device__ __forceinline__ void next(Fetch fetch) {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            bool there = Share::active() && pixel < last_pixel;
+#pragma unroll
+            for (int e = 0; e < (wide ? 1 : 4); e++)
+                fetch(pass, e, pixel * filters + filter + e, there && filter + e < filters);
+            pixel += Share::K_PER_PASS;
+        }
+    }
+    __device__ __forceinline__ void use(const float (&quad)[4]) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) total[e] += quad[e];
+    }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) use(this->held[pass]);
+        Share::store(this->held, step);
+    }
+    // Of a step in shared memory, the elements that this thread copied.
+    template <class Step>
+    __device__ __forceinline__ void arrived(const Step& step) {
+        if (!Share::active()) return;
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            float quad[4];
+            ::load(quad, Share::place(step, pass, 0));
+            use(quad);
+        }
+    }
+    // The threads' sums of each filter of the tile, added in order. Every thread of the block must call it.
+    __device__ __forceinline__ void store_totals(float* dbias, int first_filter) const {
+        __shared__ __align__(16) float totals[Share::K_PER_PASS][Tile::M];
+        if (Share::active()) ::store(&totals[Share::k()][Share::line()], total);
+        __syncthreads();
+        for (int line = threadIdx.x; line < Tile::M && first_filter + line < filters; line += Tile::THREADS) {
+            float sum = 0.0f;
+            for (int k = 0; k < Share::K_PER_PASS; k++) sum += totals[k][line];
+            dbias[first_filter + line] = sum;
+        }
+    }
+};
+
+// B of the weight gradient: the channels of x at tap i, j for one pixel of y are contiguous.
+template <class Tile, bool wide>
+struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
+    using Share = AlongLines<Tile, Tile::N>;
+    static constexpr int PLACES = wide ? 1 : 4;   // four neighbours share one tap, or have one each
+    int height, width, channels, out_height, out_width, stride;
+    int row[PLACES], column[PLACES], channel[PLACES];   // under output row and column 0
+    int image, out_row, out_column, pixel, last_pixel;  // of this thread's first k
+
+    __device__ __forceinline__ Patches(const float* x, const Convolution& conv, int first, int first_pixel, int last_pixel)
+        : Operand<Share, wide>(x), height(conv.height), width(conv.width), channels(conv.channels),
+          out_height(conv.out_height()), out_width(conv.out_width()), stride(conv.stride), pixel(first_pixel + Share::k()),
+          last_pixel(last_pixel) {
+#pragma unroll
+        for (int e = 0; e < PLACES; e++) {
+            int n = first + Share::line() + e, tap = n / channels;
+            bool there = Share::active() && tap < conv.kernel * conv.kernel;
+            row[e] = there ? tap / conv.kernel - conv.padding : NOWHERE;
+            column[e] = tap % conv.kernel - conv.padding;
+            channel[e] = n % channels;
+        }
+        out_column = pixel % out_width, out_row = pixel / out_width % out_height, image = pixel / out_width / out_height;
+    }
+    template <class Fetch>
+    __device__ __forceinline__ void next(Fetch fetch) {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+#pragma unroll
+            for (int e = 0; e < PLACES; e++) {
+                int at_row = out_row * stride + row[e], at_column = out_column * stride + column[e];
+                bool there = pixel < last_pixel && within(at_row, height) && within(at_column, width);
+                fetch(pass, e, ((image * height + at_row) * width + at_column) * channels + channel[e], there);
+            }
+            pixel += Share::K_PER_PASS;
+            for (out_column += Share::K_PER_PASS; out_column >= out_width; out_column -= out_width)
+                if (++out_row == out_height) out_row = 0, image++;
+        }
+    }
+};
+
+// Floats between two splits' partial sums: a weight gradient and a bias gradient, up to the next 16 bytes.
+__device__ __forceinline__ int partials_per_split(int weights, int filters) { return (weights + filters + 3) / 4 * 4; }
+
+// Split s sums the pixels of y from s * pixels_per_split on.
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_weight_grad(
     const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ partials, int batch, int height, int width,
     int channels, int filters, int kernel, int padding, int stride, int pixels_per_split) {
-    conv2d_weight_grad_tile<Tile, WIDE_DY, WIDE_X>(
-        x, dy, partials, {batch, height, width, channels, filters, kernel, padding, stride}, pixels_per_split);
+    static_assert(FITS_REGISTERS<Tile, WIDE_DY && WIDE_X>, "the large tile would spill registers");
+    Convolution conv = {batch, height, width, channels, filters, kernel, padding, stride};
+    int columns = conv.kernel * conv.kernel * conv.channels, weights = conv.filters * columns;
+    int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
+    int first_pixel = blockIdx.z * pixels_per_split, last_pixel = min(first_pixel + pixels_per_split, conv.out_pixels());
+    Loaded<Gradients<Tile, WIDE_DY>> a(dy, conv, first_filter, first_pixel, last_pixel);
+    Loaded<Patches<Tile, WIDE_X>> b(x, conv, first_column, first_pixel, last_pixel);
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    add_products_of<Tile>(a, b, (last_pixel - first_pixel + Tile::K - 1) / Tile::K, sum);
+
+    float* mine = partials + blockIdx.z * partials_per_split(weights, conv.filters);
+    write<Tile>(sum, mine, conv.filters, columns, first_filter, first_column);
+    if (blockIdx.x == 0) a.store_totals(mine + weights, first_filter);
 }
 
+// dweight and dbias: the splits' partial sums, added in order. Four neighbours per thread.
 extern "C" __global__ void __launch_bounds__(128) conv2d_add_splits(const float* __restrict__ partials,
                                                                     float* __restrict__ dweight, float* __restrict__ dbias,
                                                                     int weights, int filters, int splits) {
-    conv2d_add_splits_block(partials, dweight, dbias, weights, filters, splits);
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, apart = partials_per_split(weights, filters);
+    if (first >= apart) return;
+    float sum[4] = {};
+#pragma unroll 8
+    for (int split = 0; split < splits; split++) {
+        float part[4];
+        load(part, partials + split * apart + first);
+#pragma unroll
+        for (int e = 0; e < 4; e++) sum[e] += part[e];
+    }
+    if (first + 4 <= weights) {
+        store(dweight + first, sum);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        int place = first + e;
+        if (place < weights)
+            dweight[place] = sum[e];
+        else if (place < weights + filters)
+            dbias[place - weights] = sum[e];
+    }
 }

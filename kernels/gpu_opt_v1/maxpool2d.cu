@@ -7,7 +7,7 @@
 // Layouts: x, dx (batch, height, width, channels), y, dy (batch, height / 2, width / 2, channels), float32; index, uint8,
 // as y: the position of the maximum (the first of equal values) in its window, 0 to 3 in row-major order. Arrays start at
 // multiples of 16 bytes (index: 4).
-// Compiled with WIDTH: 4 for channels that are a multiple of 4, otherwise 1.
+// Macro WIDTH: 4 for channels that are a multiple of 4, otherwise 1.
 // Launches: block (256), grid (ceil(elements / WIDTH / 256)); elements of y forward; backward of y with its height and width
 // rounded up, because a dropped row or column gets zeros.
 // Bound: memory. Forward reads 16 and writes 5 bytes per output, backward reads 5 to 9 and writes 16.

@@ -16,5 +16,3 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
     int i = element_of(row);
     if (i < row[COUNT]) update<rule>(row, i, address(row[GRADIENT])[i], settings);
 }
-
-#include "common/update_entries.cuh"

@@ -11,13 +11,14 @@
 // equal) in its window, 0 to 3 in row-major order, or 4 where ReLU lets no gradient pass. Every array has fewer than 2^31
 // elements.
 //
-// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD: 128,128,8,8, 128,64,8,8 or 64,64,8,4, the quickest on a GPU of
+// Macros: TILE: M,N,M_THREAD,N_THREAD: 128,128,8,8, 128,64,8,8 or 64,64,8,4, the quickest on a GPU of
 // so many multiprocessors. Each element is one sum in the order of k, so the tile does not change the bytes.
+//   WIDE_CHANNELS, WIDE_FILTERS   1 where 4 divides these: x and weight, and dy, are then read 16 bytes at a time. Which is known
+//                                 when a kernel is compiled: deciding in the loop took every third instruction of it.
+// Launches: block (Tile::THREADS)
 //   conv2d_forward           grid (ceil(batch out_height out_width / M), ceil(filters / N))
 //   conv2d_pool_forward      grid (ceil(4 batch (out_height / 2) (out_width / 2) / M), ceil(filters / N))
 //   conv2d_input_grad        grid (ceil(batch height width / M), ceil(channels / N)); also _behind_relu and _behind_pool
-// -DWIDE_CHANNELS and -DWIDE_FILTERS, 1 where 4 divides these: x and weight, and dy, are then read 16 bytes at a time. Which is
-// known when a kernel is compiled: deciding in the loop took every third instruction of it.
 //
 // Bound: the multiply-adds. A thread's 64 per step need four 16-byte shared-memory loads. On sm_90 512 of 648 instructions of
 // the large tile's loop multiply.

@@ -22,7 +22,6 @@
 #ifndef TILE
 #define TILE 128, 48, 4, 12
 #define WIDE_CHANNELS 1
-#define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
 

@@ -67,5 +67,3 @@ extern "C" __global__ void __launch_bounds__(256)
         dbias[i - weights] = collapsed ? add_collapsed(i - weights, parts + of_bias, splits, apart, filters, 0)
                                        : add_splits(parts + of_bias + i - weights, splits, apart);
 }
-
-#include "common/update_entries.cuh"

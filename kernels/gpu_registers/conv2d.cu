@@ -2,10 +2,10 @@
 //
 // Rung, a lesson: over gpu_shared, 4 x 4 elements a thread, whose sums stay in registers: tiles of 64 x 64.
 //
-// Kernels, layouts and launches: gpu_shared/kernels.cuh; the tile: tile.cuh here.
+// Kernels, layouts and launches: gpu_shared/products.cuh; the tile: tile.cuh here.
 // Bound: shared memory. A thread reads 8 words of it for 16 multiply-adds.
 // Predicted from counts, not measured: docs/climb.md has the numbers.
 // Measured: not measured.
 #include "tile.cuh"
 
-#include "gpu_shared/kernels.cuh"
+#include "gpu_shared/products.cuh"

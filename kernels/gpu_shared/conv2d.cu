@@ -3,10 +3,10 @@
 // Rung, a lesson: over gpu_basic, tiles in shared memory: a block loads each element once for 16 products. One element of the
 // result a thread, as there.
 //
-// Kernels, layouts and launches: gpu_shared/kernels.cuh; the tile: tile.cuh here.
+// Kernels, layouts and launches: gpu_shared/products.cuh; the tile: tile.cuh here.
 // Bound: shared memory. A thread reads 2 words of it for each multiply-add.
 // Predicted from counts, not measured: docs/climb.md has the numbers.
 // Measured: not measured.
 #include "tile.cuh"
 
-#include "gpu_shared/kernels.cuh"
+#include "gpu_shared/products.cuh"

@@ -1,3 +1,12 @@
+// The kernels of a convolution for the tile.cuh included before it, and what they multiply, also for a weight gradient of another
+// kind (gpu_split_k/weight_grad.cu). Block: (THREADS, THREADS).
+//
+//   conv2d_forward      grid (ceil(pixels of y / SIDE), ceil(filters / SIDE)); y = convolution + bias, then ReLU if `relu`
+//   conv2d_input_grad   grid (ceil(pixels of dx / SIDE), ceil(channels / SIDE))
+//   conv2d_weight_grad  grid (ceil(filters / SIDE), ceil(channels / SIDE), kernel kernel)
+//
+// Layouts: see gpu_basic/conv2d.cu. Sums are in its order: tap row, tap column, channel or filter; weight gradients by pixel.
+//
 // A convolution and its gradients as matrix products C(m, n) = sum over taps and k of A(m, k) B(n, k):
 //
 //   direction          C(m, n)                      taps             k                A(m, k)                   B(n, k)
@@ -8,12 +17,11 @@
 // a(m, k, tap) and b(n, k, tap) are the addresses of the elements, or null outside the matrix or the image, where they are 0.
 // A_ALONG_K: neighbours along k are neighbours in memory, otherwise neighbours along m; B_ALONG_K likewise.
 #pragma once
-#include "gpu_basic/windows.cuh"
 
 struct Convolution {
     int batch, height, width, channels, filters, kernel, padding, stride;
-    __device__ __forceinline__ int out_height() const { return windows(height, kernel, stride, padding); }
-    __device__ __forceinline__ int out_width() const { return windows(width, kernel, stride, padding); }
+    __device__ __forceinline__ int out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+    __device__ __forceinline__ int out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
     __device__ __forceinline__ int taps() const { return kernel * kernel; }
     // The pixel of x under a tap of the window of `pixel` of y, -1 outside the image.
     __device__ __forceinline__ int under(int pixel, int tap) const {
@@ -102,3 +110,22 @@ struct WeightGrad {
         if (m < conv.filters && n < conv.channels) dweight[(m * conv.taps() + tap) * conv.channels + n] = sum;
     }
 };
+
+extern "C" __global__ void __launch_bounds__(THREADS * THREADS) conv2d_forward(
+    const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
+    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride, int relu) {
+    multiply_tile(Forward{x, weight, bias, y, {batch, height, width, channels, filters, kernel, padding, stride}, relu});
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS * THREADS) conv2d_input_grad(
+    const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,
+    int channels, int filters, int kernel, int padding, int stride) {
+    multiply_tile(InputGrad{dy, weight, dx, {batch, height, width, channels, filters, kernel, padding, stride}});
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS * THREADS) conv2d_weight_grad(
+    const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ dweight, int batch, int height, int width,
+    int channels, int filters, int kernel, int padding, int stride) {
+    Convolution conv = {batch, height, width, channels, filters, kernel, padding, stride};
+    multiply_tile(WeightGrad{x, dy, dweight, conv, int(blockIdx.z), 0, batch * conv.out_height() * conv.out_width()});
+}

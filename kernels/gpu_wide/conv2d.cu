@@ -3,10 +3,10 @@
 // Rung, a lesson: over gpu_registers, 16 bytes at a time from global and from shared memory. For channels and filters that are
 // multiples of 4.
 //
-// Kernels, layouts and launches: gpu_shared/kernels.cuh; the tile: tile.cuh here.
+// Kernels, layouts and launches: gpu_shared/products.cuh; the tile: tile.cuh here.
 // Bound: shared memory. A thread reads 8 words of it for 16 multiply-adds, in 2 accesses instead of 8.
 // Predicted from counts, not measured: docs/climb.md has the numbers.
 // Measured: not measured.
 #include "tile.cuh"
 
-#include "gpu_shared/kernels.cuh"
+#include "gpu_shared/products.cuh"

@@ -4,9 +4,13 @@
 // have k as their first index, so that a thread reads its EACH elements of A, and of B, from shared memory in one too.
 #pragma once
 #include "common/multiplier.cuh"
-#include "common/vector.cuh"
 
 constexpr int THREADS = 16, EACH = 4, SIDE = THREADS * EACH, STEP = 16, PITCH = SIDE + 4;   // rows start at 16 bytes
+
+__device__ __forceinline__ void load(float (&to)[4], const float* from) {
+    float4 four = *reinterpret_cast<const float4*>(from);
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
 
 __device__ __forceinline__ void elements(float (&held)[4], const float* from) {
     if (from)
@@ -26,7 +30,7 @@ __device__ __forceinline__ void load_tile(float (&tile)[STEP][PITCH], const Addr
 #pragma unroll
         for (int e = 0; e < 4; e++) tile[k + e][line] = held[e];
     else
-        store(&tile[k][line], held);
+        *reinterpret_cast<float4*>(&tile[k][line]) = make_float4(held[0], held[1], held[2], held[3]);
 }
 
 template <class Product>

@@ -547,7 +547,7 @@ def counted(layer, operation):
                                                             50_000)
 
 
-STAGED, HALO, SQUARED = "stages.cuh", "halo.cuh", "weight_grad_halo.cu"
+STAGED, HALO, SQUARED = "tensor_cores.cuh", "loop.cuh", "weight_grad_halo.cu"
 MISUSES = {
     "no commit": (STAGED, "        cp_async_commit();\n", "", "missing cp.async wait"),
     "a wait that leaves the step under way": (STAGED, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>",
@@ -574,8 +574,8 @@ MISUSES = {
 def test_misuse_of_the_copies_is_noticed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(bfloat16_tiles, "SPLITS", 1)
     file, old, new, kind = MISUSES[name]
-    for path in (KERNELS / "gpu_bf16").iterdir():
-        text = path.read_text().replace('"gpu_bf16/', '"')   # the headers beside it
+    for path in (*(KERNELS / "common").iterdir(), *(KERNELS / "gpu_bf16").iterdir()):
+        text = path.read_text().replace('"gpu_bf16/', '"').replace('"common/', '"')   # the headers beside it
         if path.name == file:
             assert text.count(old) == 1
             text = text.replace(old, new)

@@ -1,4 +1,6 @@
-"""common/multiplier.cuh in the emulator against multipliers.py, to the bit, and compiled for every architecture."""
+"""common/multiplier.cuh and the sums of gemm_tile.cuh in the emulator against multipliers.py, to the bit, and compiled for
+every architecture.
+"""
 
 import shutil
 
@@ -22,7 +24,7 @@ NAMED = {**MULTIPLIERS, **FORMATS}
 ALL = [*NAMED.values(), TABLE, NARROW_TABLE]
 
 KERNELS = """
-#include "common/multiplier.cuh"
+#include "common/gemm_tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) products(const float* __restrict__ a, const float* __restrict__ b,
                                                            float* __restrict__ c, int count) {

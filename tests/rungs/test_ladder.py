@@ -340,6 +340,43 @@ def test_above_the_first_rung_convolutions_read_16_bytes_at_a_time_and_use_share
         assert any(binary.kernels[launch.entry].static_shared_bytes + launch.shared_bytes for binary, launch in kernels)
 
 
+def headers(path, macros):
+    """The headers that a CUDA file reads where these macros, of which #ifdef asks, are defined."""
+    read, branches = set(), []
+    for line in path.read_text().splitlines():
+        directive, _, rest = line.partition(" ")
+        if directive in ("#if", "#ifdef", "#ifndef"):
+            branches.append(directive == "#if" or (rest in macros) == (directive == "#ifdef"))
+        elif directive == "#else":
+            branches[-1] = not branches[-1]
+        elif directive == "#endif":
+            branches.pop()
+        elif directive == "#include" and all(branches):
+            beside, below = path.parent / rest.strip('"'), KERNELS / rest.strip('"')
+            header = beside if beside.exists() else below
+            read |= {header, *headers(header, macros)}
+    return read
+
+
+@pytest.mark.parametrize("macros", [(), ("WARP_M",)])
+def test_a_kernel_reads_at_most_three_headers(macros):
+    """With the tiles of threads, and with those of tensor cores."""
+    read = {path.relative_to(KERNELS).as_posix(): headers(path, macros) for path in KERNELS.glob("*/*.cu")}
+    assert {name: len(found) for name, found in read.items() if len(found) > 3} == {}
+    assert len(read["gpu_opt_v1/conv2d_forward.cu"]) == 3
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_the_macros_of_a_launch_are_explained_at_the_top_of_its_file_or_of_a_header(rung):
+    launches = {launch for made in plans(rung) for launch in plan_checks.every_launch(made)}
+    for source, defines in {(launch.source, launch.defines) for launch in launches}:
+        macros = {define.partition("=")[0] for define in defines}
+        texts = [path.read_text() for path in (KERNELS / source, *headers(KERNELS / source, macros))]
+        read, tops = (set(re.findall(r"(?:-D)?(\w+)", "\n".join(parts)))
+                      for parts in (texts, [re.match(r"(//.*\n)*", text)[0] for text in texts]))
+        assert macros & read <= tops, source
+
+
 @pytest.mark.parametrize("rung", RUNGS)
 def test_every_kernel_of_the_rungs_folder_is_launched_by_some_plan(rung):
     rounded = [trained_in(NETWORK, rung, 64, multipliers=PRECISIONS["bfloat16"])] if rung == "gpu_basic" else []

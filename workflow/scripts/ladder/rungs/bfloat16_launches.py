@@ -12,9 +12,9 @@ from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.patterns import Gradient, Launch, Word
 
 SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_bf16/weight_update.cu
-# How a packed weight has the phases of an upsampled image, also the values of PHASES: kernels/gpu_bf16/collapsed_weights.cuh
+# How a packed weight has the phases of an upsampled image, also the values of PHASES: kernels/gpu_bf16/weight_update.cu
 NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS = range(3)
-IN_SLABS = {"IN_SLABS": True}   # the macro for results in the channel blocks of gpu_bf16_sm90: kernels/gpu_bf16/layouts.cuh
+IN_SLABS = {"IN_SLABS": True}   # the macro for results in the channel blocks of gpu_bf16_sm90: kernels/gpu_bf16/copies.cuh
 
 
 # ---- packing

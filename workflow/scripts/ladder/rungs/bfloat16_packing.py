@@ -57,7 +57,7 @@ class Packing:
 
 
 class PhaseWeights(Packing):
-    """Behind an upsampling: Packing, but for the weights, which are those of the four phases (collapsed_weights.cuh).
+    """Behind an upsampling: Packing, but for the weights, which are those of the four phases (weight_update.cu).
 
     A pixel of the upsampled image is of one of four sub-pixel phases, each a convolution of the small image whose taps are sums
     of the 3x3 ones; together they are a transposed convolution (PHASE_TAPS).

@@ -34,7 +34,7 @@ WINDOWS = tuple(Window(*sizes, kernel=kernel) for sizes in ((16, 64, 16, 16), (6
 HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
 MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
 MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
-STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
+STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/loop.cuh
 SIDE, SQUARES = 8, 2          # of a square of pixels, squares of a step: kernels/gpu_bf16/weight_grad_halo.cu
 # Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a clock; most splits.
 SPLIT_MULTIPROCESSORS, MEMORY_BYTES, SPLITS = 132, 2172, 128

@@ -44,7 +44,7 @@ class TensorTile:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: two steps of both operands, in the order that takes more (common/tf32_tile.cuh)."""
+        """Dynamic shared memory of a block: two steps of both operands, the order that takes more (common/conv2d_gemm.cuh)."""
         k = self.step
         return 2 * 4 * sum(max(lines * (k + 4), k * (lines + 8)) for lines in (self.m, self.n)) if k else 0
 

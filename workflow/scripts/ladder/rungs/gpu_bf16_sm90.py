@@ -25,7 +25,7 @@ from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-SLAB, ROW, CHUNKS = 64, 128, 8   # channels of a channel block, bytes of a row of them, chunks of 16: kernels/gpu_bf16/rows.cuh
+SLAB, ROW, CHUNKS = 64, 128, 8   # channels of a channel block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
 MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10               # bytes that a block may have
 LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy

@@ -1,33 +1,12 @@
-// What becomes of a block's sums of a convolution: an image in float32, or (copies.cuh) the copy that another one reads.
+// What becomes of a block's sums of a convolution: an image in float32; copies.cuh has the other results.
 //
-// A result is an object with
-//     finish(sum, pixels, filters, first_filter)   sum: this thread's; pixels: of the tile's lines, an object with
-//         of(i)               the pixel of this thread's row i of the sums, in an image without borders; -1: none
-//         cell(number)        a Cell of the tile: a pixel, or with WINDOWS=1 a window of 2 x 2 pixels
-//         line(cell, place)   the line of the tile, of those that Tile::m_of gives, that has place 0 to 3 of a cell
-//         first_partial()       the row of bias_partials for the first 64 of the lines; 0 for the first tile alone
-// The file that includes this one defines Tile before, a WarpTile (warp_tile.cuh): what a thread keeps of a block's sums.
+// The file that includes this one includes a loop before, which defines Tile, a WarpTile: what a thread keeps of a block's sums.
+// Macro PHASES: 2: columns are the filters of the four phases of an upsampled image (loop.cuh); 0, the default, or 1: they are not
 #pragma once
-#include "common/vector.cuh"
 
-// 1: results are of windows of 2 x 2 pixels, which a block has whole; 0: of pixels.
-#ifndef WINDOWS
-#define WINDOWS 0
-#endif
-// The four phases of an upsampled image, of which each has filters of its own: 1: apart, a block has pixels of one; 2: in
-// columns, a block has pixels of all four; 0: there are none (conv2d.cu, collapsed_weights.cuh).
 #ifndef PHASES
 #define PHASES 0
 #endif
-
-constexpr int SPREAD = PHASES == 1 ? 2 : 1;   // pixels of y from one of a block's to the next
-
-constexpr int CELL_SIDE = WINDOWS ? 2 : 1, CELL_LINES = CELL_SIDE * CELL_SIDE;
-
-struct Cell {
-    bool there;
-    int image, row, column;   // of the image of cells
-};
 
 // Bias, then ReLU if `relu`, then y. pixels.of(i): of this thread's row i of the sums, in y without borders; -1: none.
 template <class Tile, class Pixels>

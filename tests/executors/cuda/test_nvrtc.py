@@ -34,7 +34,7 @@ STREAM = """
 extern "C" __global__ void stream(const float* x, float* y, int count) {
     __shared__ __align__(16) float held[128];
     int at = threadIdx.x * 4;
-    cp_async(BYTES, &held[at], x + at, at < count);
+    cp_async(SIZE, &held[at], x + at, at < count);
     cp_async_commit();
     cp_async_wait<0>();
     __syncthreads();
@@ -80,7 +80,7 @@ def test_every_architecture_compiles_to_machine_code(compiled, architecture):
 @pytest.mark.parametrize("size", [4, 16])
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES[1:])
 def test_copies_are_asynchronous_from_sm_80_on(compiled, architecture, size):
-    ptx = compiled(STREAM, architecture, defines=(f"BYTES={size}",)).ptx
+    ptx = compiled(STREAM, architecture, defines=(f"SIZE={size}",)).ptx
     assert f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global" in ptx and "cp.async.wait_group" in ptx
 
 

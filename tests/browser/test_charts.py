@@ -339,7 +339,7 @@ def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium):
     chromium.value(f"{show}({json.dumps(state)})")
     focus(chromium)
     press(chromium, "ArrowRight", "End", "ArrowDown")
-    assert chromium.value(SHOWN)["text"] == "hold-out, step 20: 0.375"
+    assert chromium.value(SHOWN)["text"] == "validation, step 20: 0.375"
     assert chromium.value("document.querySelectorAll('.stage canvas').length") == 1
 
 

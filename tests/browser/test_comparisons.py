@@ -74,7 +74,8 @@ def searched(runs, count=24):
             inputs |= {f"{role}{number}": runs[number % 3][role] for role in ("report", "train")}
     keys = {"learning_rate": {"min": 1e-5, "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
             "batch_size": {"min": 8, "max": 40, "scale": "linear"}}
-    params = {"strategy": "random", "budget": count, "seed": 1, "metric": "auto", "holdout": 180, "keys": keys if count else {}}
+    params = {"strategy": "random", "budget": count, "seed": 1, "metric": "auto", "validation": 180,
+              "keys": keys if count else {}}
     return search.page(search.Outcome(inputs, {"search": params, "entries": entries}))
 
 

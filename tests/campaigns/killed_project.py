@@ -28,7 +28,7 @@ COMMANDS = {
     "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "seeds=[2]"),
     "compare": ("results/compare.html", *LENET, "compare=[{seed: [1, 2]}]"),
     "multipliers": ("results/multipliers.html", *LENET, "multipliers=[{test_multiplier: [exact, am32]}]"),
-    "search": ("results/search.html", *LENET, "holdout=15", "search={keys: {seed: [1, 2]}, budget: 2}"),
+    "search": ("results/search.html", *LENET, "validation=15", "search={keys: {seed: [1, 2]}, budget: 2}"),
     "network": ("results/network.html", *LENET),
     "history": ("results/history.html", *LENET),
 }

@@ -50,7 +50,7 @@ VALID = {
     **{f"{name}_urls": st.just(DEFAULTS[f"{name}_urls"]) for name in ("mnist", "fashion_mnist", "svhn", "cifar100")},
     "cifar10_urls": st.just(["file:///here.tar.gz"]),
     "cifar10_sha256": st.sampled_from([None, "0" * 64]), "train_limit": st.integers(10, 1433),
-    "test_limit": st.integers(10, 364), "holdout": st.sampled_from([0, 100]), "batch_size": st.integers(1, 100),
+    "test_limit": st.integers(10, 364), "validation": st.sampled_from([0, 100]), "batch_size": st.integers(1, 100),
     "features_pool": st.sampled_from(["none", 1, 2, 4]), "features_max_pool": st.sampled_from(["auto", 1, 2]),
     "features_pca": st.sampled_from(["none", 5, 100]),
 }

@@ -27,8 +27,8 @@ def penalty(rows, strength):
     return strength * np.square(rows - rows.mean(axis=0)).sum() / rows.shape[1]
 
 
-def held_out(count, seed):
-    drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(count)
+def split(count, seed):
+    drawn = randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(count)
     return drawn[:count // 10], drawn[count // 10:]
 
 
@@ -39,10 +39,10 @@ SHAPES = pytest.mark.parametrize("count, width", [(900, 40), (120, 300)], ids=["
 def test_it_matches_scikit_learn_at_the_strength_chosen_by_validation(count, width):
     features, labels, others, _ = problem(count, width)
     model = linear.fit(features, labels, seed=3)
-    held, rest = held_out(count, 3)
+    validation, rest = split(count, 3)
     for strength, share in model.validation.items():
         reference = RidgeClassifier(penalty(features[rest], strength)).fit(features[rest].astype(np.float64), labels[rest])
-        assert share == pytest.approx(reference.score(features[held], labels[held]), abs=0.011)
+        assert share == pytest.approx(reference.score(features[validation], labels[validation]), abs=0.011)
     assert model.validation[model.strength] == max(model.validation.values())
     reference = RidgeClassifier(penalty(features, model.strength)).fit(features.astype(np.float64), labels)
     assert np.allclose(model.weights.T, reference.coef_, atol=1e-3 * np.abs(reference.coef_).max())

@@ -112,14 +112,14 @@ def test_the_validation_is_the_log_loss_of_rows_that_were_not_fitted(width, stre
     monkeypatch.setattr(kernel_ridge, "TRIED", 100)
     features, labels, _ = problem(400)
     features[:, 12 - odd:] -= 4   # an odd part has no mean
-    drawn = randomness.generator(7, randomness.HELD_OUT_ROWS, 0).permutation(400)
-    held, fitted = drawn[:100], drawn[100:200]
+    drawn = randomness.generator(7, randomness.CLASSIFIER_VALIDATION, 0).permutation(400)
+    validation, fitted = drawn[:100], drawn[100:200]
     gamma = width / (features.shape[1] * features.astype(np.float64).var())   # of all rows
     targets = np.where(labels[fitted, None] == CLASSES, 1.0, -1.0)
-    within, across = (symmetric(features[some], features[fitted], gamma, odd) for some in (fitted, held))
+    within, across = (symmetric(features[some], features[fitted], gamma, odd) for some in (fitted, validation))
     exact = KernelRidge(alpha=strength, kernel="precomputed").fit(within, targets - targets.mean(axis=0))
     scores = exact.predict(across) + targets.mean(axis=0)
-    expected = log_loss(labels[held], softmax(kernel_ridge.SHARPNESS * scores, axis=1), labels=CLASSES)
+    expected = log_loss(labels[validation], softmax(kernel_ridge.SHARPNESS * scores, axis=1), labels=CLASSES)
     assert kernel_ridge.fit(features, labels, 7, odd=odd).validation[width, strength] == pytest.approx(expected, rel=1e-4)
 
 

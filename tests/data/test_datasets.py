@@ -632,11 +632,11 @@ def test_a_test_limit_is_named_as_such():
 
 
 @pytest.mark.parametrize("count", [10, 143, 700])
-def test_a_hold_out_set_is_stratified_and_disjoint_from_the_training_rows(count):
+def test_a_validation_set_is_stratified_and_disjoint_from_the_training_rows(count):
     data = datasets.digits()
-    part = datasets.held_out(data, count)
-    sizes, held = np.bincount(data.train_labels), np.bincount(part.test_labels, minlength=10)
-    assert np.abs(held - sizes * count / sizes.sum()).max() < 1.01 and held.sum() == count
+    part = datasets.with_validation(data, count)
+    sizes, drawn = np.bincount(data.train_labels), np.bincount(part.test_labels, minlength=10)
+    assert np.abs(drawn - sizes * count / sizes.sum()).max() < 1.01 and drawn.sum() == count
     assert len(part.train_labels) == len(data.train_labels) - count
 
     def rows(images, labels):
@@ -646,9 +646,9 @@ def test_a_hold_out_set_is_stratified_and_disjoint_from_the_training_rows(count)
     assert both == rows(data.train_images, data.train_labels), "every row is on one side, with its own label"
 
 
-def test_hold_outs_are_nested_and_the_same_each_time():
+def test_validation_sets_are_nested_and_the_same_each_time():
     data = datasets.digits()
-    small, large, again = (datasets.held_out(data, count) for count in (100, 300, 300))
+    small, large, again = (datasets.with_validation(data, count) for count in (100, 300, 300))
     assert np.array_equal(large.test_images, again.test_images) and np.array_equal(large.train_labels, again.train_labels)
     larger = {image.tobytes() for image in large.test_images}
     assert all(image.tobytes() in larger for image in small.test_images)
@@ -656,9 +656,9 @@ def test_hold_outs_are_nested_and_the_same_each_time():
 
 
 @pytest.mark.parametrize("count", [3, 1430])
-def test_a_hold_out_that_leaves_a_class_without_images_is_one_line(count):
-    with pytest.raises(UserError, match=f"holdout {count} does not fit"):
-        datasets.held_out(datasets.digits(), count)
+def test_a_validation_set_that_leaves_a_class_without_images_is_one_line(count):
+    with pytest.raises(UserError, match=f"validation {count} does not fit"):
+        datasets.with_validation(datasets.digits(), count)
 
 
 def test_without_its_test_images_a_dataset_is_read_where_they_are_not_there(tmp_path, mnist):

@@ -252,7 +252,7 @@ def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
     assert not [file for file in made.folder.iterdir() if file.name.startswith("tmp")]
 
 
-def test_held_out_pictures_are_written_block_by_block_and_are_training_pictures(tmp_path, monkeypatch):
+def test_validation_pictures_are_written_block_by_block_and_are_training_pictures(tmp_path, monkeypatch):
     asked, rows = [], prepare_data.Rows.__getitem__
     monkeypatch.setattr(prepare_data, "BLOCK", 5)
     monkeypatch.setattr(prepare_data.Rows, "__getitem__",
@@ -261,17 +261,17 @@ def test_held_out_pictures_are_written_block_by_block_and_are_training_pictures(
     whole = make(path, tmp_path, test_limit="all")
     images = {image.tobytes(): label for image, label in zip(whole.array("train_images.npy"), whole.array("train_labels.npy"),
                                                              strict=True)}
-    made = make(path, tmp_path, holdout=6)
+    made = make(path, tmp_path, validation=6)
     found = {image.tobytes(): label for part in ("train", "test")
              for image, label in zip(made.array(f"{part}_images.npy"), made.array(f"{part}_labels.npy"), strict=True)}
     assert found == images and len(made.array("test_labels.npy")) == 6 and asked == [5, 5, 5, 3, 5, 1]
 
 
-def test_with_a_hold_out_the_test_pictures_are_not_read(tmp_path):
+def test_with_a_validation_set_the_test_pictures_are_not_read(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"train/a": 8, "train/b": 8, "test/a": 2, "test/b": 2})
     for file in (path / "test").glob("*/*.png"):
         file.write_text("no picture")
-    made = make(path, tmp_path, holdout=4)
+    made = make(path, tmp_path, validation=4)
     assert (made.metrics["train"], made.metrics["test"], made.metrics["skipped"]) == (12, 4, 0)
 
 

@@ -233,16 +233,16 @@ def test_all_runs_that_share_a_place_are_named(made, monkeypatch, accuracies, sa
     assert ("another seed may change an accuracy by more" in text) == ("points against run" in text)
 
 
-def test_runs_scored_on_a_hold_out_are_not_said_to_be_tested(results, made):
-    held_out = [synthetic_results.add(results, epochs=2, holdout=180),
-                synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1)]
-    page = text_of(compare.page(runs_of(held_out, ENTRIES[:2])))
-    assert "hold-out accuracy" in page and "test accuracy" not in page
-    mixed = runs_of([made[0], held_out[0]], [({}, 0), ({"holdout": 180}, 1)])
+def test_runs_scored_on_a_validation_set_are_not_said_to_be_tested(results, made):
+    validated = [synthetic_results.add(results, epochs=2, validation=180),
+                 synthetic_results.add(results, epochs=2, validation=180, learning_rate=0.01, noise=0.1)]
+    page = text_of(compare.page(runs_of(validated, ENTRIES[:2])))
+    assert "validation accuracy" in page and "test accuracy" not in page
+    mixed = runs_of([made[0], validated[0]], [({}, 0), ({"validation": 180}, 1)])
     context = compare.context(mixed)
-    assert context["best"] is None and context["scored_on"] == "" and context["keys"] == ["holdout"]
+    assert context["best"] is None and context["scored_on"] == "" and context["keys"] == ["validation"]
     table = list(csv.DictReader(io.StringIO(run_table.csv_text(mixed))))
-    assert [line["holdout"] for line in table] == ["0", "180"]
+    assert [line["validation"] for line in table] == ["0", "180"]
 
 
 def test_an_empty_list_says_how_to_fill_it():

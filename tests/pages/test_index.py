@@ -13,11 +13,11 @@ LINK = re.compile(r'href="([^"]*)"')
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Two runs of digits, a hold-out score, and the copies and pages of the latest one."""
+    """Two runs of digits, a validation score, and the copies and pages of the latest one."""
     folder = tmp_path_factory.mktemp("site") / "results"
     synthetic_results.add(folder, made="2026-02-01T00:00:00Z", epochs=2)
     synthetic_results.add(folder, made="2026-02-02T00:00:00Z", epochs=3, name="second", tags=["good"])
-    report = synthetic_results.add(folder, made="2026-02-03T00:00:00Z", epochs=3, holdout=180)["report"]
+    report = synthetic_results.add(folder, made="2026-02-03T00:00:00Z", epochs=3, validation=180)["report"]
     copies.publish(report.folder, folder / "report.html")
     (folder / "index.html").write_text(index.page(folder))
     return folder
@@ -52,9 +52,9 @@ def test_the_copy_is_the_keyed_page_with_links_from_where_it_lies(results, tmp_p
     assert not copies.is_published(artifact, tmp_path / "report.html")
 
 
-def test_the_latest_run_stands_first_with_its_verdict_and_the_lines_leave_out_hold_out_scores(results):
+def test_the_latest_run_stands_first_with_its_verdict_and_the_lines_leave_out_validation_scores(results):
     text = text_of((results / "index.html").read_text())
-    assert "The latest of 3 runs:" in text and "180 hold-out images of handwritten digits correctly (95 % interval" in text
+    assert "The latest of 3 runs:" in text and "180 validation images of handwritten digits correctly (95 % interval" in text
     assert "handwritten digits2 runs by time" in text and "second good" in text
     found = index.context(results)
     assert [page["made"] is not None for page in found["pages"]] == [True] + [False] * 9

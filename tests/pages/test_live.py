@@ -25,38 +25,38 @@ def test_before_any_training_there_is_nothing(folders):
 def test_the_log_alone_gives_its_epochs_and_monitored_steps(folders):
     (folders[1] / "train/t0.log").write_text(LOG)
     found = live.state(*folders)
-    assert found["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.25, "accuracy": 0.615, "held_out_loss": None,
-                                "held_out_accuracy": None, "speed": "1,351"}]
+    assert found["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.25, "accuracy": 0.615, "validation_loss": None,
+                                "validation_accuracy": None, "speed": "1,351"}]
     assert (found["steps"], found["losses"], found["accuracies"]) == ([10], [0.5], [0.45]) and not found["done"]
 
 
 def test_a_network_that_does_not_classify_has_no_accuracy(folders):
     (folders[1] / "train/t0.log").write_text("10:00:02 epoch 1/2  loss 0.83909  13 min 30 s  2 images/s\n")
     assert live.state(*folders)["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.83909, "accuracy": None,
-                                                 "held_out_loss": None, "held_out_accuracy": None, "speed": "2"}]
+                                                 "validation_loss": None, "validation_accuracy": None, "speed": "2"}]
 
 
 @pytest.mark.parametrize("line, found", [
-    ("loss 0.25000  accuracy 61.50%  hold-out loss 0.30000  accuracy 58.00%  1.2 s  1351 images/s", (0.615, 0.3, 0.58)),
-    ("loss 0.25000  hold-out loss 0.30000  1.2 s  1351 images/s", (None, 0.3, None)),
-    ("loss 0.25000  hold-out loss 0.30000  KL divergence 812.5  1.2 s  1351 images/s", (None, 0.3, None)),
+    ("loss 0.25000  accuracy 61.50%  validation loss 0.30000  accuracy 58.00%  1.2 s  1351 images/s", (0.615, 0.3, 0.58)),
+    ("loss 0.25000  validation loss 0.30000  1.2 s  1351 images/s", (None, 0.3, None)),
+    ("loss 0.25000  validation loss 0.30000  KL divergence 812.5  1.2 s  1351 images/s", (None, 0.3, None)),
 ])
-def test_an_epoch_is_shown_with_what_was_measured_on_the_hold_out_images(folders, line, found):
+def test_an_epoch_is_shown_with_what_was_measured_on_the_validation_images(folders, line, found):
     (folders[1] / "train/t0.log").write_text(f"10:00:02 epoch 2/3  {line}\n")
     (shown,) = live.state(*folders)["epochs"]
-    assert (shown["accuracy"], shown["held_out_loss"], shown["held_out_accuracy"]) == found
+    assert (shown["accuracy"], shown["validation_loss"], shown["validation_accuracy"]) == found
     assert shown["loss"] == 0.25 and shown["speed"] == "1351"
 
 
 @pytest.mark.parametrize("file, prefix, joint", [("checkpoint", "history.", "."), ("history", "", "_")])
-def test_the_hold_out_curve_is_that_of_the_checkpoint_and_then_of_the_history(folders, file, prefix, joint):
+def test_the_validation_curve_is_that_of_the_checkpoint_and_then_of_the_history(folders, file, prefix, joint):
     (folders[1] / "train/t0.log").write_text(LOG)
     artifacts.save_tensors(folders[0] / f"train/t0/{file}.safetensors", {
-        f"{prefix}losses": np.ones(40), f"held_out{joint}steps": np.array([20, 40]),
-        f"held_out{joint}losses": np.array([0.5, 0.25])}, {"state": json.dumps({"step": 40})})
+        f"{prefix}losses": np.ones(40), f"validation{joint}steps": np.array([20, 40]),
+        f"validation{joint}losses": np.array([0.5, 0.25])}, {"state": json.dumps({"step": 40})})
     found = live.state(*folders)
-    assert found["held_out"] == {"steps": [20, 40], "losses": [0.5, 0.25]}
-    assert "training 1<" in found["chart"] and "hold-out 0.25<" in found["chart"]
+    assert found["validation_curve"] == {"steps": [20, 40], "losses": [0.5, 0.25]}
+    assert "training 1<" in found["chart"] and "validation 0.25<" in found["chart"]
     assert 'class="curve stroke-2"' in found["chart"], "dashed"
 
 
@@ -68,22 +68,22 @@ def test_a_checkpoint_gives_the_steps_that_are_done_and_no_more(folders):
     found = live.state(*folders)
     assert found["steps"] == list(range(1, 21)) and found["losses"] == pytest.approx(losses[:20].tolist())
     (folders[0] / "train/t0/checkpoint.safetensors").write_bytes(b"half")
-    assert found["held_out"] == live.state(*folders)["held_out"] == {"steps": [], "losses": []}
+    assert found["validation_curve"] == live.state(*folders)["validation_curve"] == {"steps": [], "losses": []}
     assert live.state(*folders)["steps"] == [10]   # the log's
 
 
 def test_losses_that_are_not_finite_are_json(folders):
     (folders[1] / "train/t0.log").write_text(
-        "10:00:01 step: 10, loss: nan\n10:00:02 epoch 1/2  loss nan  hold-out loss inf  1.2 s  1,351 images/s\n"
+        "10:00:01 step: 10, loss: nan\n10:00:02 epoch 1/2  loss nan  validation loss inf  1.2 s  1,351 images/s\n"
         "10:00:03 step: 20, loss: 1e")
     found = live.state(*folders)
     assert (found["steps"], found["losses"]) == ([10, 20], [None, 1])   # the second is still being written
-    assert (found["epochs"][0]["loss"], found["epochs"][0]["held_out_loss"]) == ("nan", "inf")
+    assert (found["epochs"][0]["loss"], found["epochs"][0]["validation_loss"]) == ("nan", "inf")
     artifacts.save_tensors(folders[0] / "train/t0/history.safetensors", {
-        "losses": np.array([0.5, np.inf, np.nan]), "held_out_steps": np.array([1, 3]),
-        "held_out_losses": np.array([0.5, np.nan])})
+        "losses": np.array([0.5, np.inf, np.nan]), "validation_steps": np.array([1, 3]),
+        "validation_losses": np.array([0.5, np.nan])})
     found = live.state(*folders)
-    assert found["losses"] == [0.5, None, None] and found["held_out"] == {"steps": [1, 3], "losses": [0.5, None]}
+    assert found["losses"] == [0.5, None, None] and found["validation_curve"] == {"steps": [1, 3], "losses": [0.5, None]}
     json.dumps(found, allow_nan=False)
 
 

@@ -16,7 +16,7 @@ matplotlib = pytest.importorskip("matplotlib", reason="Matplotlib is not install
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", epochs=3, holdout=180)
+    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", epochs=3, validation=180)
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,9 @@ def test_the_curves_go_through_their_values(drawn, numbers):
     lines = {line.get_label(): line for line in drawn["loss"].lines}
     assert lines["training"].get_xdata().tolist() == numbers["curves"]["step"]
     assert lines["training"].get_ydata().tolist() == numbers["curves"]["loss"]
-    assert lines["hold-out"].get_xdata().tolist() == numbers["held_out"]["step"]
-    assert lines["hold-out"].get_ydata() == pytest.approx(numbers["held_out"]["loss"], rel=1e-5)
-    assert lines["hold-out"].get_linestyle() == "--" and drawn["loss"].get_yscale() == "log"
+    assert lines["validation"].get_xdata().tolist() == numbers["validation_curve"]["step"]
+    assert lines["validation"].get_ydata() == pytest.approx(numbers["validation_curve"]["loss"], rel=1e-5)
+    assert lines["validation"].get_linestyle() == "--" and drawn["loss"].get_yscale() == "log"
     assert drawn["loss"].get_ylabel() == "Loss, cross-entropy"
 
 

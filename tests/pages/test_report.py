@@ -20,8 +20,8 @@ from ladder.pages.sections import accuracy, layers, timing, training
 from ladder.store import artifacts, targets
 from page_text import addresses, joined_sentences, text_of
 
-KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
+KEYS = ["name", "tags", "verdict", "dataset", "validation", "network", "variant", "device", "training", "start", "features",
+        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "validation_curve",
         "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
         "test_accuracy", "accuracy_interval", "controls",
         "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
@@ -191,14 +191,14 @@ def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
 
 
 @pytest.mark.parametrize("network", ["autoencoder", "lenet_5"])
-def test_a_run_scored_on_a_hold_out_says_so_wherever_it_would_say_test(tmp_path, network):
+def test_a_run_scored_on_a_validation_set_says_so_wherever_it_would_say_test(tmp_path, network):
     run = synthetic_run.make(tmp_path, "mnist", network=network, features_layer="fc1" if network == "lenet_5" else None,
-                             holdout=180, epochs=2)
+                             validation=180, epochs=2)
     whole = page_of(run).replace(str(tmp_path), "")
     page = re.sub(r'<section id="reproduce".*?</section>', "", whole, flags=re.S)   # which has names of files
     text = text_of(page)
-    assert report.summary(run, "r0123456789e")["holdout"] == 180
-    assert "Hold-out accuracy" in text and "180 hold-out images" in text
+    assert report.summary(run, "r0123456789e")["validation"] == 180
+    assert "Validation accuracy" in text and "180 validation images" in text
     parts = [part.strip() for part in re.split(r"[.;]", text)]
     assert [part for part in parts if re.search(r"\btest", part, re.I)] == ["the data set’s test images were not used"]
     assert not re.search(r'(alt|aria-label|title)="[^"]*[Tt]est', page)
@@ -342,8 +342,8 @@ def test_a_run_with_kernel_ridge_is_answered_by_it(tmp_path):
      "The SVM decides by the mean of its decisions for 5 images: each test image and its copies shifted by 1 pixel along both "
      "diagonals, with the values at the edges repeated. The controls are classified in the same way. The training images are "
      "not shifted."),
-    ({"shifts": 2, "evaluations": ("ridge",), "controls": (), "holdout": 360},
-     "Every classifier decides by the mean of its decisions for 5 images: each hold-out image and its copies shifted by 2 "
+    ({"shifts": 2, "evaluations": ("ridge",), "controls": (), "validation": 360},
+     "Every classifier decides by the mean of its decisions for 5 images: each validation image and its copies shifted by 2 "
      "pixels along both diagonals, with the values at the edges repeated. The training images are not shifted."),
     ({"shifts": 1, "dataset": "mnist", "network": "lenet_5", "features_layer": "fc2_relu"},
      "The training images are not shifted, and the network itself classifies each image alone.")])
@@ -385,14 +385,14 @@ def test_a_training_better_than_the_test_is_said_to_overfit(lenet):
     (2, 9, "The training stopped after epoch 5 of 9, because that loss had not fallen for 2 epochs; the weights are those of "
            "epoch 3, where that loss was smallest. As the same images"),
 ])
-def test_what_was_measured_on_the_hold_out_images_is_told(tmp_path, monkeypatch, patience, most, said):
-    run = synthetic_run.make(tmp_path, network="lenet_5", holdout=180, patience=patience, epochs=5)
+def test_what_was_measured_on_the_validation_images_is_told(tmp_path, monkeypatch, patience, most, said):
+    run = synthetic_run.make(tmp_path, network="lenet_5", validation=180, patience=patience, epochs=5)
     monkeypatch.setitem(run["train"].metrics, "epochs_at_most", most)
     text = text_of(page_of(run))
-    assert "After every epoch the loss and the accuracy were measured on the 180 hold-out images, which the training does " \
+    assert "After every epoch the loss and the accuracy were measured on the 180 validation images, which the training does " \
            "not read, in 4.2 s altogether. " + said in text
-    assert "Dashed: the network on the hold-out images after each epoch." in text
-    assert "hold-out loss" in text and f"{run['train'].metrics['held_out']['loss'][0]:.6g}" in text
+    assert "Dashed: the network on the validation images after each epoch." in text
+    assert "validation loss" in text and f"{run['train'].metrics['validation_curve']['loss'][0]:.6g}" in text
 
 
 @pytest.mark.parametrize("losses, said", [([0.2, 0.05], "it fell by 75.0 %"), ([0.2, 0.25], "it rose by 25.0 %")])
@@ -555,7 +555,7 @@ def test_the_number_of_test_scores_is_told(digits, scores, said):
 
 
 @pytest.mark.parametrize("options", [{}, {"dataset": "mnist", "network": "lenet_5", "features_layer": "fc1"},
-                                     {"dataset": "mnist", "holdout": 180}, {"fitted": True, "epochs": 1}])
+                                     {"dataset": "mnist", "validation": 180}, {"fitted": True, "epochs": 1}])
 def test_sentences_are_separated_by_blanks(tmp_path, options):
     assert joined_sentences(page_of(synthetic_run.make(tmp_path, **options))) == []
 

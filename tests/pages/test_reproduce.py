@@ -13,7 +13,7 @@ CHANGES = [
      "momentum": 0.7},
     {"dataset": "mnist", "network": "lenet_5", "train_limit": 500, "controls": []},
     {"dataset": "digits", "features_variant": "cpu_sequential"}, {"dataset": "digits", "features_variant": "same"},
-    {"dataset": "digits", "holdout": 100, "patience": 2},
+    {"dataset": "digits", "validation": 100, "patience": 2},
     {"dataset": "digits", "classify_shifts": 2, "features_variant": "cpu_sequential", "evaluations": ["ridge"]},
     {"dataset": "digits", "reference_variant": "cpu_sequential", "targets": [{"metric": "reference.largest", "at_most": 1e-4}]},
     {"dataset": "digits", "network": "autoencoder_classifier", "training": "patches", "head_units": 32, "svm_C": 3},

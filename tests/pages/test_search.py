@@ -18,7 +18,7 @@ from ladder.workflow import chains, config, runs
 from ladder.workflow import search as workflow_search
 from page_text import addresses, text_of
 
-SEARCH = {"strategy": "random", "budget": 5, "seed": 1, "metric": "auto", "holdout": 180,
+SEARCH = {"strategy": "random", "budget": 5, "seed": 1, "metric": "auto", "validation": 180,
           "keys": {"learning_rate": {"min": 0.0001, "max": 0.1, "scale": "log"}, "autoencoder_filters": [[256, 128], [8]]},
           "settings": {}}
 FAILURE = "the loss is nan at step 3 (epoch 1) with learning rate 0.1; try a smaller learning_rate, or a gradient_clip"
@@ -56,8 +56,8 @@ def results(tmp_path_factory):
 @pytest.fixture(scope="module")
 def inputs(results):
     """The inputs for ENTRIES: two runs, of which the second is better, and one that failed."""
-    runs = [accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.001), 0.9),
-            accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1), 0.95),
+    runs = [accurate(synthetic_results.add(results, epochs=2, validation=180, learning_rate=0.001), 0.9),
+            accurate(synthetic_results.add(results, epochs=2, validation=180, learning_rate=0.01, noise=0.1), 0.95),
             failed(results, FAILURE)]
     return {f"{role}{number}": run[role] for number, run in enumerate(runs) for role in ("report", "train")}
 
@@ -73,7 +73,7 @@ def test_the_best_is_first_and_what_has_no_result_last(inputs):
     rows = search.context(of)["rows"]
     assert [row["reason"] for row in rows] == ["", "", FAILURE, UNFIT[1]]
     text = visible(search.page(of))
-    assert "The best is run 2 with a hold-out accuracy of 95.0 % (95 % interval 90.8 to 97.3 %, 180 images): +5 points " \
+    assert "The best is run 2 with a validation accuracy of 95.0 % (95 % interval 90.8 to 97.3 %, 180 images): +5 points " \
         "against run 1, the next (−1 to +11, could be luck)." in text
     assert f"failed: {FAILURE}" in text and f"could not run: {UNFIT[1]}" in text
     assert "One run failed. One could not run." in text
@@ -85,7 +85,7 @@ OVERRIDES = {"batch_size": 32, "normalization": "zca", "features_concatenate": [
 
 def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_made_with(inputs):
     here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
-    searched = config.load(here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "holdout": 180}})
+    searched = config.load(here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "validation": 180}})
     best = next(entry for entry in workflow_search.plan(searched).entries if entry.overrides == {"learning_rate": 0.01})
     written = yaml.safe_load(search.best_yaml(found(inputs, settings=workflow_search.params(searched)["settings"])))
     edited = here | {"batch_size": 16, "seed": 9, "features_pool": 4}   # config.yaml, changed after the search
@@ -93,17 +93,17 @@ def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_ma
     def versions(run):
         return {role: artifact.version for role, artifact in chains.chain(run).items() if role != "report"}   # it has the name
 
-    again = runs.of(config.load(edited | written | {"holdout": 180}))
+    again = runs.of(config.load(edited | written | {"validation": 180}))
     assert again.settings.autoencoder_filters == [256, 128] and versions(again) == versions(best.run)
-    assert written["holdout"] == 0, "the command scores on the test images"
+    assert written["validation"] == 0, "the command scores on the test images"
 
 
 def test_runs_that_share_the_best_score_are_all_named(results, inputs):
     of = found({**inputs, "report0": inputs["report1"], "train0": inputs["train1"]}, ENTRIES)
     text = visible(search.page(of))
-    assert "The best is run 1 with a hold-out accuracy of 95.0 % (95 % interval 90.8 to 97.3 %, 180 images), which run 2 " \
+    assert "The best is run 1 with a validation accuracy of 95.0 % (95 % interval 90.8 to 97.3 %, 180 images), which run 2 " \
         "shares; it is the first of those" in text
-    worse = accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.05), 0.9)
+    worse = accurate(synthetic_results.add(results, epochs=2, validation=180, learning_rate=0.05), 0.9)
     entries = [*ENTRIES[:2], ({"learning_rate": 0.05, "autoencoder_filters": [256, 128]}, "")]
     text = visible(search.page(found({**inputs, "report2": worse["report"], "train2": worse["train"]}, entries)))
     assert "+5 points against runs 1 and 3, the next (−1 to +11, could be luck)." in text
@@ -112,7 +112,7 @@ def test_runs_that_share_the_best_score_are_all_named(results, inputs):
 def test_the_preset_is_the_best_runs_keys_and_the_configuration_takes_it(inputs):
     text = search.best_yaml(found(inputs))
     assert yaml.safe_load(text) == ENTRIES[1][0] == yaml.safe_load(text.split("\n\n")[0])
-    assert "hold-out accuracy 95.0 % on 180 training images held out" in text
+    assert "validation accuracy 95.0 % on 180 images" in text
     config.load(yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text()) | yaml.safe_load(text))
     assert search.preset(found(inputs)) in search.page(found(inputs))
 

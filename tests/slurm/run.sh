@@ -136,7 +136,7 @@ layers:
   - {layer: dec, kind: conv2d, filters: channels}
 TABLE
 MINE=(train_limit=120 test_limit=40 warmup_steps=0 network=mine.yaml variant=cpu features_variant=cpu_sequential recompute=true
-      reference_variant=cpu_sequential 'controls=[]' 'targets=[{metric: loss, at_most: 1}]' holdout=20 patience=3)
+      reference_variant=cpu_sequential 'controls=[]' 'targets=[{metric: loss, at_most: 1}]' validation=20 patience=3)
 for epochs in 1 2; do
     sweep report --config "${MINE[@]}" epochs=$epochs > "$WORK/mine$epochs" 2>&1 || { tail -20 "$WORK/mine$epochs"; FAILED=1; }
 done

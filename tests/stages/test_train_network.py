@@ -32,12 +32,12 @@ CASES = {   # (params, the key of the length, shorter, longer)
     "a warm-up as long as the shorter one": ({**SMALL, "warmup_steps": 3}, "epochs", 1, 3),
     "labels": (LABELLED, "epochs", 2, 3),
     "sgd": ({**SMALL, "optimizer": "sgd"}, "epochs", 1, 2),
-    "hold-out": ({**LABELLED, "patience": 0}, "steps", 4, 9),
+    "validation": ({**LABELLED, "patience": 0}, "steps", 4, 9),
     "patience": ({**SMALL, "patience": 2, "learning_rate": 0.3}, "epochs", 2, 5),
     "stopped early": ({**SMALL, "patience": 1, "learning_rate": 0.3}, "epochs", 6, 9),
     "drawn latent values": ({**DRAWN, "patience": 0}, "steps", 4, 8),
     "all layers after a fit": (FITTED, "epochs", 1, 2),
-    "all layers after a fit, hold-out": ({**FITTED, "patience": 0}, "epochs", 1, 2),
+    "all layers after a fit, validation": ({**FITTED, "patience": 0}, "epochs", 1, 2),
     "decoder of a fitted encoder": ({**FITTED, "training": "patches"}, "decoder_epochs", 1, 2),
 }
 
@@ -87,7 +87,7 @@ def test_a_longer_training_ends_in_the_bytes_of_one_from_the_first_step(train, m
     for name in ("loss", "accuracy", "divergence", "steps", "epochs", "epochs_at_most", "layer_movement"):
         assert rest.metrics[name] == whole.metrics[name], name
     for name in ("loss", "accuracy", "best_epoch") if "patience" in params else ():
-        assert rest.metrics["held_out"][name] == whole.metrics["held_out"][name], name
+        assert rest.metrics["validation_curve"][name] == whole.metrics["validation_curve"][name], name
     assert ("reconstruction_loss" in rest.metrics) == ("classes" not in params)
     assert all(len(part["seconds_by_pass"]) == part["epochs"] for part in rest.metrics["parts"])
     begun = sum(part["steps"] for part in first.metrics["parts"])
@@ -105,7 +105,7 @@ def last_steps(artifact):
 def test_the_cases_stop_early_and_within_an_epoch_where_they_say_so(train):
     params, key, short, _ = CASES["stopped early"]
     stopped = train("stopped", {**params, key: short})
-    assert stopped.metrics["epochs"] < short and stopped.metrics["held_out"]["best_epoch"] < stopped.metrics["epochs"]
+    assert stopped.metrics["epochs"] < short and stopped.metrics["validation_curve"]["best_epoch"] < stopped.metrics["epochs"]
 
 
 def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that_are_kept(train, inputs):

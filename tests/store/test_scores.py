@@ -43,11 +43,11 @@ def test_joined_features_name_the_weights_of_the_first_part_and_pixels_none(tmp_
     assert [line["weights"] for line in scoring_record.lines(tmp_path)] == ["t0", ""]
 
 
-def test_hold_out_rows_are_recorded_as_such(tmp_path, inputs):
-    for number, held in enumerate((5000, 0)):
-        data = artifact(tmp_path, "data", f"d{number + 1}", dataset="mnist", holdout=held)
+def test_validation_rows_are_recorded_as_such(tmp_path, inputs):
+    for number, count in enumerate((5000, 0)):
+        data = artifact(tmp_path, "data", f"d{number + 1}", dataset="mnist", validation=count)
         scored(tmp_path, f"s{number}", inputs | {"data": data})
-    assert [line["rows"] for line in scoring_record.lines(tmp_path)] == ["holdout", "test"]
+    assert [line["rows"] for line in scoring_record.lines(tmp_path)] == ["validation", "test"]
 
 
 def test_a_missing_record_is_empty_and_a_torn_line_is_skipped(tmp_path, inputs):

@@ -25,8 +25,8 @@ ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "
 
 @dataclasses.dataclass
 class Settings:
-    """steps: None for whole epochs; holdout: if not 0, size of a hold-out set instead of `test` images, which the training was
-    measured on, with `patience`; features_layer: None for a network that classifies without an SVM.
+    """steps: None for whole epochs; validation: if not 0, size of a validation set instead of `test` images, which the training
+    was measured on, with `patience`; features_layer: None for a network that classifies without an SVM.
 
     start: name of the file that the run starts from, None for random weights; fitted: whether the encoder is fitted to patches,
     so that only the decoder is trained; trained: whether there is a training.
@@ -45,7 +45,7 @@ class Settings:
     steps: int | None = None
     batch: int = 64
     test: int = 360
-    holdout: int = 0
+    validation: int = 0
     patience: int = 0
     features_layer: str | None = None
     start: str | None = None
@@ -134,12 +134,12 @@ def _artifact(results, stage, params, parents, seconds, kind=""):
 
 
 def _data(results, settings):
-    digits, test = sklearn.datasets.load_digits(), settings.holdout or settings.test
+    digits, test = sklearn.datasets.load_digits(), settings.validation or settings.test
     images = np.kron(np.rint(digits.images * 255 / 16).astype(np.uint8), np.ones((1, 4, 4), np.uint8))[..., None]
     images = images[:, 2:-2, 2:-2] if settings.dataset == "mnist" else np.repeat(images, 3, axis=3)
     if settings.dataset == "cifar10":   # random colours instead of photographs
         images = (images * np.random.default_rng(1).uniform(0.2, 1, (len(images), 1, 1, 3))).astype(np.uint8)
-    scored = {"holdout": settings.holdout} if settings.holdout else {"test_limit": "all"}
+    scored = {"validation": settings.validation} if settings.validation else {"test_limit": "all"}
     work, finish = _artifact(results, "data", {"dataset": settings.dataset, "train_limit": "all", **scored}, {}, 0.3)
     labels = digits.target.astype(np.uint8)
     work.write_array("train_images.npy", images[test:])
@@ -212,9 +212,9 @@ def _train(results, data, network, network_params, settings, random):
         weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
     sizes = np.array([min(batch, images - step % per_epoch * batch) for step in range(steps)])
     history = _history(network, sizes, random)
-    if settings.holdout:
+    if settings.validation:
         params["patience"] = settings.patience
-        history |= _held_out(network, settings, steps, per_epoch)
+        history |= _validation_history(network, settings, steps, per_epoch)
     work.write_tensors("history.safetensors", history)
     if not network.classifies:
         originals = data.array("test_images.npy")[:16].astype(float)
@@ -224,8 +224,8 @@ def _train(results, data, network, network_params, settings, random):
     if settings.drawn:
         work.write_array("drawn.npy", random.integers(0, 256, (32, *network.input_shape), dtype=np.uint8))
     work.metrics = _training_metrics(network, images, batch, history, sizes)
-    if settings.holdout:
-        work.metrics["held_out"] = _held_out_metrics(history, settings)
+    if settings.validation:
+        work.metrics["validation_curve"] = _validation_metrics(history, settings)
     work.metrics["parts"][0]["frozen"] = list(network.encoder) if settings.fitted else []
     return finish()
 
@@ -272,18 +272,18 @@ def _history(network, sizes, random):
     return {"losses": 0.02 + 2.3 * fallen, "hits": np.rint(sizes * np.clip(1 - fallen, 0, 1)).astype(float)}
 
 
-def _held_out(network, settings, steps, per_epoch):
-    """The measurements on the hold-out images after each epoch: the loss is smallest after the third but last."""
+def _validation_history(network, settings, steps, per_epoch):
+    """The measurements on the validation images after each epoch: the loss is smallest after the third but last."""
     ends = np.minimum(np.arange(per_epoch, steps + per_epoch, per_epoch), steps)
     away = np.abs(np.arange(len(ends)) - (len(ends) - 3))
-    hits = {"held_out_hits": np.rint(settings.holdout * (0.95 - 0.01 * away)).astype(int)} if network.classifies else {}
-    return {"held_out_steps": ends, "held_out_losses": 0.02 + 0.01 * away, **hits}
+    hits = {"validation_hits": np.rint(settings.validation * (0.95 - 0.01 * away)).astype(int)} if network.classifies else {}
+    return {"validation_steps": ends, "validation_losses": 0.02 + 0.01 * away, **hits}
 
 
-def _held_out_metrics(history, settings):
-    hits = history.get("held_out_hits")
-    return {"loss": history["held_out_losses"].tolist(), "best_epoch": int(np.argmin(history["held_out_losses"])) + 1,
-            "accuracy": None if hits is None else (hits / settings.holdout).tolist(), "seconds": 4.2}
+def _validation_metrics(history, settings):
+    hits = history.get("validation_hits")
+    return {"loss": history["validation_losses"].tolist(), "best_epoch": int(np.argmin(history["validation_losses"])) + 1,
+            "accuracy": None if hits is None else (hits / settings.validation).tolist(), "seconds": 4.2}
 
 
 def _evaluate(results, run, network_params, settings, random):

@@ -119,6 +119,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
 
 @pytest.mark.parametrize("key, value, words", [
     ("batch_sise", 32, "no key 'batch_sise'; did you mean batch_size?"),
+    ("holdout", 5000, "config: there is no key 'holdout'; did you mean validation?"),
+    ("search", {"keys": {"seed": [1]}, "holdout": 50}, "search has no 'holdout'; did you mean validation?"),
     ("strategy", "tpee", "config: there is no key 'strategy'; it is a key of search: search={strategy: ...}"),
     ("network", "mynet.yaml", "config: network: cannot read mynet.yaml: No such file or directory"),
     ("optimizer", "addam", "optimizer is 'addam', but must be sgd, momentum, rmsprop or adam; did you mean adam?"),
@@ -137,9 +139,9 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_variant", "gpu_basik", "did you mean gpu_basic?"),
     ("controls", ["randm"], "did you mean random?"),
     ("cifar10_urls", [], "cifar10_urls is empty"), ("cifar10_urls", ["ftp://x"], "an http, https or file address"),
-    ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
-    ("holdout", 5, "10 to 1423, or 0 for none"),
-    ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
+    ("validation", 1430, "validation is 1430, but of 1433 training images in 10 classes"),
+    ("validation", 5, "10 to 1423, or 0 for none"),
+    ("validation", 1400, "batch_size is 64, but there are 33 training images beside the validation set; at most 33"),
     ("targets", [{"metric": "test_acuracy", "at_least": 0.6}],
      "the metric 'test_acuracy', but summary.json has no such number; did you mean test_accuracy?"),
     ("targets", [{"metric": "x" * 150, "at_least": 0.6}], "no such number; results/summary.json of a run has them all"),
@@ -153,8 +155,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("targets", [{"metric": "loss", "at_most": 1}] * 101, "a list of at most 100"),
     ("reference_variant", "auto", "reference_variant is 'auto', but must be none, cpu"),
     ("reference_variant", "cpu", "reference_variant is cpu, but so is the variant of the run"),
-    ("patience", 3, "patience is 3, but there is no hold-out set to measure the loss on; set holdout to a number of training "
-     "images, or patience to 0"), ("patience", -1, "patience is -1, but must be a whole number at least 0"),
+    ("patience", 3, "patience is 3, but there is no validation set to measure the loss on; set validation to a number of "
+     "training images, or patience to 0"), ("patience", -1, "patience is -1, but must be a whole number at least 0"),
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
     ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
     ("epochs", 10 ** 72, "epochs is 1" + 72 * "0" + ", but must be a whole number at least 0 and at most 1,000,000,000"),

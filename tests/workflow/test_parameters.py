@@ -18,13 +18,13 @@ def test_a_key_changes_the_stages_it_can_change_and_no_other():
     assert planned.changed({}, train_limit=200) == set(planned.chain()) - {"initial"}
 
 
-def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version():
-    held_out = {"holdout": 100}
-    assert planned.changed({}, holdout=100) == set(planned.chain()) - {"initial"}
-    assert "holdout" not in planned.chain()["data"].spec["params"]
-    assert planned.chain(held_out)["data"].spec["params"].keys() == {"dataset", "train_limit", "holdout"}
-    assert planned.changed(held_out, patience=3) == {"train", "features", "svm", "map", "report"}
-    assert planned.changed(held_out, test_limit=20) == set() and "data" in planned.changed(held_out, holdout=101)
+def test_a_validation_set_takes_the_place_of_the_test_images_in_the_version():
+    validation = {"validation": 100}
+    assert planned.changed({}, validation=100) == set(planned.chain()) - {"initial"}
+    assert "validation" not in planned.chain()["data"].spec["params"]
+    assert planned.chain(validation)["data"].spec["params"].keys() == {"dataset", "train_limit", "validation"}
+    assert planned.changed(validation, patience=3) == {"train", "features", "svm", "map", "report"}
+    assert planned.changed(validation, test_limit=20) == set() and "data" in planned.changed(validation, validation=101)
 
 
 @pytest.mark.parametrize("keys", [

@@ -24,8 +24,8 @@ from ladder.store import artifacts
 
 TINY = ["--config", "dataset=digits", "network=autoencoder", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16",
         "threads=2", "label_counts=[]"]
-SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-           "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
+SUMMARY = ["name", "tags", "verdict", "dataset", "validation", "network", "variant", "device", "training", "start", "features",
+           "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "validation_curve",
            "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
            "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
            "confusion", "reference",

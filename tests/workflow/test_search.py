@@ -1,4 +1,4 @@
-"""The runs of a search: every combination, or drawn by its seed; always with a hold-out set."""
+"""The runs of a search: every combination, or drawn by its seed; always with a validation set."""
 
 import math
 
@@ -72,17 +72,17 @@ def test_a_key_that_takes_a_list_has_lists_as_choices(loaded):
         {"autoencoder_filters": [8, 4]}, {"autoencoder_filters": [16]}]
 
 
-@pytest.mark.parametrize("keys, of, held_out", [
-    ({}, {}, 143), ({"train_limit": 300}, {}, 30), ({"holdout": 50}, {}, 50), ({"holdout": 50}, {"holdout": 60}, 60)])
-def test_every_run_is_scored_on_the_same_hold_out(loaded, keys, of, held_out):
+@pytest.mark.parametrize("keys, of, validation", [
+    ({}, {}, 143), ({"train_limit": 300}, {}, 30), ({"validation": 50}, {}, 50), ({"validation": 50}, {"validation": 60}, 60)])
+def test_every_run_is_scored_on_the_same_validation_set(loaded, keys, of, validation):
     entries = search.plan(loaded(search={"keys": {"seed": [1, 2, 3]}, **of}, **keys)).entries
-    assert {entry.run.settings.holdout for entry in entries} == {held_out}
+    assert {entry.run.settings.validation for entry in entries} == {validation}
     assert len({chains.chain(entry.run)["data"].version for entry in entries}) == 1
 
 
 def test_the_runs_are_the_ordinary_ones_of_their_settings(loaded):
     entry, = search.plan(loaded(search={"keys": {"learning_rate": [0.01]}})).entries
-    plain = runs.of(loaded(learning_rate=0.01, holdout=143))
+    plain = runs.of(loaded(learning_rate=0.01, validation=143))
     assert chains.chain(entry.run)["report"].version == chains.chain(plain)["report"].version
 
 
@@ -109,8 +109,8 @@ def test_incompatible_values_are_a_reason_and_no_error(loaded):
     ({"strategy": "grid", "keys": {"seed": {"min": 1, "max": 99, "points": 10 ** 7}}}, "points is 10000000, but must be"),
     ({"strategy": "grid", "keys": {"seed": [1] * 1000, "epochs": [1] * 999}}, "has 999,000 runs, more than its budget"),
     ({"keys": {"seed": {"min": 1, "max": 10 ** 5}, "features_concatenate": [[{}] * 9]}, "budget": 101}, "more than 1,000 runs"),
-    ({"keys": {"seed": [1]}, "holdout": 5}, "holdout is 5, but of 1433 training images in 10 classes"),
-    ({"keys": {"seed": [1]}, "holdout": 1430}, "10 to 1423, or 0 for none (holdout of search)"),
+    ({"keys": {"seed": [1]}, "validation": 5}, "validation is 5, but of 1433 training images in 10 classes"),
+    ({"keys": {"seed": [1]}, "validation": 1430}, "10 to 1423, or 0 for none (validation of search)"),
     ({"strategy": "gird"}, "did you mean grid?"), ({"keys": {"seed": [1]}, "metric": "network"}, "does not classify"),
     ({"keys": {"network": ["lenet_5"]}, "metric": "svm"}, "name a features_layer"),
 ])

@@ -38,7 +38,7 @@ def make(artifact, run, failed=""):
     with artifacts.making(pathlib.Path(artifact.folder), artifact.spec) as work:
         work.failed = failed
         if artifact.stage == "train":
-            work.metrics = {"held_out": {"loss": [2 - score(run), 1 - score(run)]}}
+            work.metrics = {"validation_curve": {"loss": [2 - score(run), 1 - score(run)]}}
         elif not failed:
             work.write_json("summary.json", {"test_accuracy": score(run), "svm": {"accuracy": score(run)}})
 
@@ -128,7 +128,7 @@ def test_runs_with_a_loss_above_the_median_are_given_up_after_their_first_epochs
     whole = [entry for entry in plan.entries if not entry.reason]
     assert len(plan.entries) == 20 and not any(entry.reason for entry in plan.entries[:trials.LEAST_TO_PRUNE])
     assert len(pruned) >= 3
-    assert all(entry.reason.startswith("pruned after 2 epochs: its hold-out loss was ") for entry in pruned)
+    assert all(entry.reason.startswith("pruned after 2 epochs: its validation loss was ") for entry in pruned)
     median = sorted(score(entry.run) for entry in whole)[len(whole) // 2]
     assert all(score(entry.run) < median for entry in pruned)
     assert len(plan.probes) == 20 and {probe.settings.epochs for probe in plan.probes} == {2}

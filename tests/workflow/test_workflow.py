@@ -1122,15 +1122,15 @@ def test_a_list_that_was_given_on_an_earlier_command_line_has_left_nothing(proje
 SEARCH = ("results/search.html", "--config", "controls=[]")
 
 
-def test_a_search_makes_ordinary_runs_on_a_hold_out_and_a_larger_budget_only_those_that_are_missing(project):
+def test_a_search_makes_ordinary_runs_on_a_validation_set_and_a_larger_budget_only_those_that_are_missing(project):
     def space(budget):
         return f"search={{keys: {{svm_C: {{min: 1, max: 100, scale: log}}}}, budget: {budget}}}"
 
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0, output
     assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])
-    data, = [spec["params"] for spec in specs(project, "data") if "holdout" in spec["params"]]
-    assert data == {"dataset": "digits", "train_limit": "all", "holdout": 143}
+    data, = [spec["params"] for spec in specs(project, "data") if "validation" in spec["params"]]
+    assert data == {"dataset": "digits", "train_limit": "all", "validation": 143}
     assert "search" in (project.folder / "results/best.yaml").read_text()
     assert (project.folder / "results/best.yaml").read_text() in output, "the best setting is printed at the end"
     project.snakemake(*SEARCH, space(3))

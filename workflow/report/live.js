@@ -20,8 +20,8 @@ async function look() {
       draw(found.chart);
       $("rows").replaceChildren(...found.epochs.toReversed().map(one => {
         const row = document.createElement("tr");
-        for (const text of [`${one.epoch} of ${one.of}`, one.loss, share(one.accuracy), one.held_out_loss ?? "–",
-          share(one.held_out_accuracy), one.speed]) {
+        for (const text of [`${one.epoch} of ${one.of}`, one.loss, share(one.accuracy), one.validation_loss ?? "–",
+          share(one.validation_accuracy), one.speed]) {
           const cell = row.insertCell();
           cell.textContent = text;
           if (!cell.cellIndex) continue;

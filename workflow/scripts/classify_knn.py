@@ -1,4 +1,4 @@
-"""Stage `knn`: classify the test features (or the hold-out set) by their k nearest training features.
+"""Stage `knn`: classify the test features (or the validation set) by their k nearest training features.
 
 params: knn_k, knn_distance, array_library, classify_shifts unless it is none.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are

@@ -1,4 +1,4 @@
-"""Stage `evaluate`: classify the test images (or the hold-out set) with a network that classifies.
+"""Stage `evaluate`: classify the test images (or the validation set) with a network that classifies.
 
 params: network with its options, image, classes, variant, multiplier unless it is exact.
 inputs: normalized, data, weights: an artifact with the weights.

@@ -1,4 +1,4 @@
-"""Stage `features`: the feature vectors of all training and test images (or of the hold-out set).
+"""Stage `features`: the feature vectors of all training and test images (or of the validation set).
 
 params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes if it classifies, variant,
 features_layer (whose output is used), features_standardize, features_pool, features_flip, multiplier unless it is exact.
@@ -25,8 +25,8 @@ from ladder.features import features
 from ladder.network import networks, weights
 from ladder.progress import log
 from ladder.training import plan
-from ladder.training.held_out import HeldOut
 from ladder.training.inference import Inference
+from ladder.training.validation import Validation
 from ladder.workflow import stage_script
 
 
@@ -96,7 +96,7 @@ def reconstruction_loss(inputs, params, images, threads, options):
         return {}
     settings = plan.Settings(network=network, variant=params["variant"], batch_size=1,
                              multipliers=multipliers.from_params(params, options["multiplier"]))
-    measured = HeldOut(settings, images, Statistics.load(inputs["normalized"]), threads, options["data_residency"])
+    measured = Validation(settings, images, Statistics.load(inputs["normalized"]), threads, options["data_residency"])
     return {"reconstruction_loss": measured.measure(weights.of_artifact(inputs["weights"], network))[0]}
 
 

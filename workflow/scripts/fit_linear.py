@@ -1,4 +1,4 @@
-"""Stage `linear`: fit a linear classifier to the training features and classify the test features (or the hold-out set).
+"""Stage `linear`: fit a linear classifier to the training features and classify the test features (or the validation set).
 
 params: seed (of the validation rows that choose the strength), classify_shifts unless it is none.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are

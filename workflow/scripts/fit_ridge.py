@@ -1,4 +1,4 @@
-"""Stage `ridge`: classify the test features (or the hold-out set) by kernel ridge regression on the training features.
+"""Stage `ridge`: classify the test features (or the validation set) by kernel ridge regression on the training features.
 
 params: seed (of the validation rows that choose the settings), array_library, classify_shifts unless it is none.
 inputs: features, with their odd part if they have one, data (for the labels and the class names), and shifted1, shifted2, ...

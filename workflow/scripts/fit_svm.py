@@ -1,4 +1,4 @@
-"""Stage `svm`: fit a support vector machine to the training features and classify the test features (or the hold-out set).
+"""Stage `svm`: fit a support vector machine to the training features and classify the test features (or the validation set).
 
 params: backend (resolved), kernel, C, gamma (not for linear), classify_shifts unless it is none.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are

@@ -1,11 +1,11 @@
 """Stage `data`: the images, labels and class names of a dataset.
 
-params: dataset, train_limit; holdout or test_limit; cifar10_sha256 with cifar10; folder_sha256, image_size, image_channels and
-test_share with folder.
+params: dataset, train_limit; validation or test_limit; cifar10_sha256 with cifar10; folder_sha256, image_size,
+image_channels and test_share with folder.
 options: urls (a JSON list: mirrors of a dataset that is one file, else an address for each file) and downloads (the folder of
 downloaded files), for datasets that are downloaded; folder, the path of pictures of one's own.
 Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,);
-with holdout, test_images.npy and test_labels.npy are the hold-out set of training rows, and the test set is not read. Of
+with validation, test_images.npy and test_labels.npy are the validation set of training rows, and the test set is not read. Of
 pictures also skipped.json, [{"file", "reason"}].
 """
 
@@ -25,18 +25,19 @@ from ladder.workflow import stage_script
 BLOCK = 1000   # images that are written together
 
 def make(work, inputs, params, options):
-    holdout = params.get("holdout", 0)
-    limits = {"train": params["train_limit"], "test": 0 if holdout else params["test_limit"]}
+    validation = params.get("validation", 0)
+    limits = {"train": params["train_limit"], "test": 0 if validation else params["test_limit"]}
     if params["dataset"] == FOLDER:
         dataset = _pictures(work, params, options, limits)
     else:
-        dataset = datasets.limited(_load(params, options, not holdout), limits["train"], "all" if holdout else limits["test"])
+        dataset = datasets.limited(_load(params, options, not validation), limits["train"],
+                                   "all" if validation else limits["test"])
     images = {"train": dataset.train_images, "test": dataset.test_images}
-    if holdout:   # of the numbers of rows: the images may be a map of a large file
+    if validation:   # of the numbers of rows: the images may be a map of a large file
         rows = np.arange(len(dataset.train_labels))
-        dataset = datasets.held_out(dataclasses.replace(dataset, train_images=rows), holdout)
+        dataset = datasets.with_validation(dataclasses.replace(dataset, train_images=rows), validation)
         images = {"train": Rows(images["train"], dataset.train_images), "test": Rows(images["train"], dataset.test_images)}
-        log.info("%d training images are held out, %d remain for training", holdout, len(dataset.train_labels))
+        log.info("%d training images are for validation, %d remain for training", validation, len(dataset.train_labels))
     for part, array in images.items():
         with work.new_array(f"{part}_images.npy", array.shape, array.dtype) as out:
             for start in range(0, len(out), BLOCK):

@@ -1,7 +1,7 @@
 """Stage `search`: the runs of the configuration's hyperparameter search, best first, and the settings of the best one.
 
-params: search (strategy, budget, seed, metric, holdout, keys, settings: see ladder/workflow/search.py); entries, [{"overrides":
-{key: value}, "reason": why it cannot run here, or ''}].
+params: search (strategy, budget, seed, metric, validation, keys, settings: see ladder/workflow/search.py); entries,
+[{"overrides": {key: value}, "reason": why it cannot run here, or ''}].
 inputs: report<n> and train<n> of each entry that ran; n is the entry's index.
 Writes search.html, search.csv, search.json ({"search", "best", "rows": as in compare.json, each with its "score"}), and
 best.yaml with the best run's hyperparameters and all other settings of the search.

@@ -1,4 +1,4 @@
-"""Stage `shifted`: the feature vectors of the shifted copies of all test images (or of the hold-out set).
+"""Stage `shifted`: the feature vectors of the shifted copies of all test images (or of the validation set).
 
 params: classify_shifts, the distance in pixels; and of the features' parameters variant and array_library, as far as they have
 them, for checks of the machine. The recipe and its other options are those of the artifact of features.

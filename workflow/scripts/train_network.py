@@ -4,7 +4,7 @@ params: network with its options, image, classes if it classifies, training, var
 decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or instead of training all layers), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
 warmup_steps, augment_flip, augment_crop, augment_rotate, augment_colour, freeze_encoder, seed, multiplier, multiplier_in,
-loss_scale (absent if they have no effect); patience where there is a hold-out set, which is then measured after every epoch:
+loss_scale (absent if they have no effect); patience where there is a validation set, which is then measured after every epoch:
 without a smaller loss for so many epochs (0: never) the training stops; with patience the weights are those of the best epoch.
 inputs: normalized, initial or patches, data if the network classifies.
 options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute (True or False, see
@@ -12,11 +12,11 @@ training/recompute.py), multiplier: the name or the file of the table of the par
 shorter training whose steps are the first of this one, or ''.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of each step and, if the network
 classifies, `hits`: correct predictions in the batch, if it draws latent values, `divergences`: nats per image, and with a
-hold-out set of each epoch int64 `held_out_steps`, the steps made by then, float64 `held_out_losses` and int64 `held_out_hits`;
-reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or hold-out) images; drawn.npy if it draws
-latent values: uint8 (32, H, W, C), decoded from draws of the prior by the seed. Where a longer training could go on from this
-one, state.safetensors: the optimizer's running averages, and the weights after the last step if other ones are kept.
-After an interruption it resumes from the last checkpoint, with bit-identical results.
+validation set of each epoch int64 `validation_steps`, the steps made by then, float64 `validation_losses` and int64
+`validation_hits`; reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or validation) images;
+drawn.npy if it draws latent values: uint8 (32, H, W, C), decoded from draws of the prior by the seed. Where a longer training
+could go on from this one, state.safetensors: the optimizer's running averages, and the weights after the last step if other
+ones are kept. After an interruption it resumes from the last checkpoint, with bit-identical results.
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ from ladder.progress import duration, log, size
 from ladder.store import shorter
 from ladder.training import phases, schedules, training
 from ladder.training.earlier import Earlier, state
-from ladder.training.held_out import HeldOut
 from ladder.training.inference import Inference
+from ladder.training.validation import Validation
 from ladder.workflow import stage_script
 
 SAMPLES, DRAWN = 16, 32
@@ -57,10 +57,10 @@ def make(work, inputs, params, options):
     values, parts = initial, earlier.whole_parts if earlier else []   # parts: [(history, metrics)]
     for name, part in phases.of(network, params, options["multiplier"])[len(parts):]:
         part = dataclasses.replace(part, recompute=options["recompute"] == "True")
-        held_out = held_out_images(part, inputs, params, *common) if "patience" in params else None
+        validation = validation_in(part, inputs, params, *common) if "patience" in params else None
         checkpoint = work.folder / f"checkpoint{name}.safetensors"
         with compiling.shown():
-            run = training.Training(part, images, statistics, values, *common[1:], labels, held_out)
+            run = training.Training(part, images, statistics, values, *common[1:], labels, validation)
             begin(run, work, checkpoint, earlier)
             if not run.done:
                 run.prepare()
@@ -80,7 +80,7 @@ def make(work, inputs, params, options):
     if not network.classifies:
         images = inputs["normalized"].array("test.npy")
         work.write_array("reconstructions.npy", reconstruct(part, values, images[:SAMPLES], statistics, work.threads))
-        work.metrics["reconstruction_loss"] = HeldOut(part, images, *common).measure(values)[0]
+        work.metrics["reconstruction_loss"] = Validation(part, images, *common).measure(values)[0]
     if decoder := networks.decoder(network):
         work.write_array("drawn.npy", draw(part, decoder, values, statistics, work.threads))
     work.metrics |= {
@@ -88,10 +88,10 @@ def make(work, inputs, params, options):
         "network": network.table}
 
 
-def held_out_images(settings, inputs, params, *common):
-    """The HeldOut of a training; common: statistics, threads and data_residency."""
+def validation_in(settings, inputs, params, *common):
+    """The Validation of a training; common: statistics, threads and data_residency."""
     labels = np.asarray(inputs["data"].array("test_labels.npy")) if settings.network.classifies else None
-    return HeldOut(settings, inputs["normalized"].array("test.npy"), *common, labels, params["patience"])
+    return Validation(settings, inputs["normalized"].array("test.npy"), *common, labels, params["patience"])
 
 
 def begin(run, work, checkpoint, earlier):
@@ -115,11 +115,11 @@ def train(run, checkpoint, monitor):
         run.save(checkpoint)
         seconds, images = run.seconds - seconds, run.images_seen - images
         log.info("epoch %d/%d%s%s%s  %s  %.0f images/s", run.epoch, run.epochs, scores("", run.losses, run.accuracies),
-                 scores("hold-out ", run.held_out.losses, run.held_out.accuracies) if run.held_out else "",
+                 scores("validation ", run.validation.losses, run.validation.accuracies) if run.validation else "",
                  f"  KL divergence {run.divergences[-1]:.1f}" if run.divergences else "", duration(seconds), images / seconds)
     if run.epoch < run.epochs:
-        log.info("stopped after epoch %d of %d: the loss on the hold-out images has not fallen since epoch %d, whose weights "
-                 "are kept", run.epoch, run.epochs, run.held_out.best_epoch)
+        log.info("stopped after epoch %d of %d: the loss on the validation images has not fallen since epoch %d, whose weights "
+                 "are kept", run.epoch, run.epochs, run.validation.best_epoch)
 
 
 def recomputed(run):
@@ -156,12 +156,13 @@ def pictures(settings, network, values, inputs, of_inputs, of_outputs, threads):
 
 
 def history(run, before):
-    """Name -> numbers by step and, with a hold-out set, by epoch of one part of the training, which began at step `before`."""
+    """Name -> numbers by step and, with a validation set, by epoch of a part of the training, which began at step `before`."""
     numbers = {name: values[:run.step] for name, values in run.history.items()}
-    if run.held_out:
-        numbers |= {"held_out_steps": before + np.array(run.held_out.steps), "held_out_losses": np.array(run.held_out.losses)}
-    if run.held_out and run.held_out.hits:
-        numbers["held_out_hits"] = np.array(run.held_out.hits)
+    if run.validation:
+        numbers |= {"validation_steps": before + np.array(run.validation.steps),
+                    "validation_losses": np.array(run.validation.losses)}
+    if run.validation and run.validation.hits:
+        numbers["validation_hits"] = np.array(run.validation.hits)
     return numbers
 
 
@@ -176,7 +177,7 @@ def metrics(run):
         "steps": run.step,
         "epochs": run.epoch,
         "epochs_at_most": run.epochs,
-        "held_out": held_out_metrics(run.held_out),
+        "validation_curve": validation_metrics(run.validation),
         "frozen": list(run.settings.frozen),
         "seconds_by_operation": run.executor.seconds,
         "seconds_by_pass": run.seconds_by_pass,
@@ -189,9 +190,9 @@ def metrics(run):
     }
 
 
-def held_out_metrics(held_out):
-    return held_out and {"loss": held_out.losses, "accuracy": held_out.accuracies, "best_epoch": held_out.best_epoch,
-                         "seconds": held_out.seconds}
+def validation_metrics(validation):
+    return validation and {"loss": validation.losses, "accuracy": validation.accuracies, "best_epoch": validation.best_epoch,
+                           "seconds": validation.seconds}
 
 
 def joined(parts):
@@ -206,15 +207,15 @@ def joined(parts):
         "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},
         "parts": [{name: value for name, value in part.items() if name not in OF_THE_END} for part in parts],
-        "held_out": last["held_out"] and joined_held_out(parts),
+        "validation_curve": last["validation_curve"] and joined_validation(parts),
         "seconds_by_operation": operations,
         **{name: last[name] for name in OF_THE_END},
     }
 
 
-def joined_held_out(parts):
+def joined_validation(parts):
     """Losses of all epochs, the accuracies and the best epoch of the last part, and the seconds of measuring."""
-    measured = [part["held_out"] for part in parts]
+    measured = [part["validation_curve"] for part in parts]
     return {"loss": [loss for part in measured for loss in part["loss"]], "accuracy": measured[-1]["accuracy"],
             "best_epoch": sum(part["epochs"] for part in parts[:-1]) + measured[-1]["best_epoch"],
             "seconds": sum(part["seconds"] for part in measured)}

@@ -67,12 +67,12 @@ def test_a_difference_that_luck_could_explain_is_marked(accuracy, won, lost, poi
     assert (row["points"], row["luck_text"], row["changes"]) == (points, luck, {"features_flip": "false"})
 
 
-def test_looks_at_the_test_images_are_counted_once_each_and_those_held_out_not_at_all(tmp_path):
+def test_looks_at_the_test_images_are_counted_once_each_and_those_at_validation_images_not_at_all(tmp_path):
     run = synthetic_run.make(tmp_path)
     assert comparisons.test_scores(run) == {"rows": "test", "run": 0, "all": 0}
     own, data = run["train"].version, run["data"].version
     lines = [("s1", own, "digits", "test"), ("s1", own, "digits", "test"), ("s2", own, "digits", "test"),
-             ("s3", "t9", "digits", "test"), ("s4", own, "digits", "holdout"), ("s5", own, "mnist", "test")]
+             ("s3", "t9", "digits", "test"), ("s4", own, "digits", "validation"), ("s5", own, "mnist", "test")]
     for version, trained, dataset, rows in lines:
         line = f"2026-01-31T12:34:56Z,svm,{version},{trained},{dataset},{data},{rows}\n"
         scores._append(tmp_path / scores.NAME, line)

@@ -37,26 +37,27 @@ def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):
     assert training.loss_curve(run, 0.07)["still"]["labels"][1]["text"] == "average image 0.07"
 
 
-@pytest.mark.parametrize("network, names", [("lenet_5", ["training", "hold-out"]),
-                                            ("autoencoder", ["training", "hold-out", "average image"])])
-def test_the_hold_out_curve_has_a_point_after_each_epoch_beside_the_training(tmp_path, network, names):
-    run = synthetic_run.make(tmp_path, network=network, holdout=180, epochs=4, controls=())
+@pytest.mark.parametrize("network, names", [("lenet_5", ["training", "validation"]),
+                                            ("autoencoder", ["training", "validation", "average image"])])
+def test_the_validation_curve_has_a_point_after_each_epoch_beside_the_training(tmp_path, network, names):
+    run = synthetic_run.make(tmp_path, network=network, validation=180, epochs=4, controls=())
     history, shown = run["train"].tensors("history.safetensors"), training.loss_curve(run, 0.07)["data"]["series"]
     assert [one["name"] for one in shown] == names and shown[1]["series"] == 2   # a colour that is drawn dashed
-    assert shown[1]["x"] == [26, 52, 78, 104] and shown[1]["y"] == pytest.approx(history["held_out_losses"], rel=1e-5)
-    assert shown[1]["by"][:2] == shown[0]["by"][:2] and shown[1]["label"] == f"hold-out {history['held_out_losses'][-1]:.4g}"
+    assert shown[1]["x"] == [26, 52, 78, 104] and shown[1]["y"] == pytest.approx(history["validation_losses"], rel=1e-5)
+    assert shown[1]["by"][:2] == shown[0]["by"][:2]
+    assert shown[1]["label"] == f"validation {history['validation_losses'][-1]:.4g}"
     accuracy = training.accuracy_curve(run)
     if network == "lenet_5":
-        assert accuracy["data"]["series"][1]["y"] == pytest.approx(history["held_out_hits"] / 180, rel=1e-5)
+        assert accuracy["data"]["series"][1]["y"] == pytest.approx(history["validation_hits"] / 180, rel=1e-5)
         assert [one["name"] for one in accuracy["data"]["series"]] == names
-    found = training.held_out(run)
-    assert found["step"] == shown[1]["x"] and found["loss"] == history["held_out_losses"].tolist()
+    found = training.validation_curve(run)
+    assert found["step"] == shown[1]["x"] and found["loss"] == history["validation_losses"].tolist()
     assert (found["best_epoch"], found["patience"], found["stopped"], found["epochs_at_most"]) == (2, 0, False, 4)
     assert (found["accuracy"] is None) == (network == "autoencoder")
 
 
-def test_without_a_hold_out_set_nothing_was_measured_on_one(lenet):
-    assert training.held_out(lenet) is None
+def test_without_a_validation_set_nothing_was_measured_on_one(lenet):
+    assert training.validation_curve(lenet) is None
 
 
 def test_the_movement_of_many_layers_is_folded_on_one_scale():

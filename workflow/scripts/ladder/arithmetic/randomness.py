@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 # One stream for each purpose; a layer that draws uses LAYER + its index among the network's layers.
-(INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, PATCHES, ATOMS, HOLD_OUT, JITTER, PRIOR,
+(INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, CLASSIFIER_VALIDATION, PATCHES, ATOMS, VALIDATION, JITTER, PRIOR,
  LABELLED_ROWS) = range(1, 12)
 LAYER = 16
 

@@ -3,7 +3,7 @@
 With X (N, D) the training rows minus their mean and Y (N, k), +1 for a row's class and -1 otherwise, minus its mean, the
 weights are W = (X'X + strength s I)^-1 X'Y = X'(XX' + strength s I)^-1 Y; the smaller system is solved. s = |X|^2 / D, the mean
 eigenvalue of X'X, makes the strength independent of the scale of the features. The strength is chosen from STRENGTHS by the
-accuracy on a validation set, a tenth of the training rows drawn by the seed; ties go to the larger strength.
+accuracy on a validation set of its own, a tenth of the training rows drawn by the seed; ties go to the larger strength.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from ladder.machine import runtime
 from ladder.progress import bar
 
 STRENGTHS = (10.0, 1.0, 0.1, 0.01, 0.001, 0.0001)
-HELD_OUT = 10    # one training row in HELD_OUT is in the validation set
+VALIDATION_PART = 10   # one training row in VALIDATION_PART is in the validation set
 ROWS = 4096      # rows per block
 
 
@@ -47,19 +47,19 @@ def fit(features, labels, seed, threads=1):
     features that are not finite.
     """
     classes, codes = np.unique(labels, return_inverse=True)
-    if len(classes) < 2 or len(labels) < 2 * HELD_OUT:
-        raise UserError(f"a linear classifier needs two classes and {2 * HELD_OUT} training images, not {len(classes)} "
+    if len(classes) < 2 or len(labels) < 2 * VALIDATION_PART:
+        raise UserError(f"a linear classifier needs two classes and {2 * VALIDATION_PART} training images, not {len(classes)} "
                         f"and {len(labels)}; raise train_limit")
     center = np.mean(features, axis=0, dtype=np.float64)
     if not np.isfinite(center).all():
         raise RunFailed(NOT_FINITE.format(""))
     targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
     system = (_Primal if features.shape[1] <= len(features) else _Dual)(features, center.astype(np.float32), targets, threads)
-    drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(labels))
-    held, rest = np.sort(drawn[:len(drawn) // HELD_OUT]), np.sort(drawn[len(drawn) // HELD_OUT:])
+    drawn = randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(labels))
+    validation, rest = np.sort(drawn[:len(drawn) // VALIDATION_PART]), np.sort(drawn[len(drawn) // VALIDATION_PART:])
     with runtime.one_blas_thread():   # LAPACK's rounding depends on its threads
-        system.leave_out(held, rest)
-        accuracies = {strength: float(np.mean(system.scores(held, strength).argmax(axis=1) == codes[held]))
+        system.leave_out(validation, rest)
+        accuracies = {strength: float(np.mean(system.scores(validation, strength).argmax(axis=1) == codes[validation]))
                  for strength in bar(STRENGTHS, "linear", "strength")}
         strength = max(accuracies, key=accuracies.get)   # the first maximum, which has the largest strength
         weights = system.weights(strength)
@@ -85,15 +85,15 @@ class _Primal:
     def __init__(self, features, center, targets, threads):
         self._features, self._center, self._targets, self._threads = features, center, targets, threads
 
-    def leave_out(self, held, rest):
-        self._held, self._rest = self._sums(held, "held-out rows"), self._sums(rest, "other rows")
+    def leave_out(self, validation, rest):
+        self._validation, self._rest = self._sums(validation, "validation rows"), self._sums(rest, "other rows")
 
     def scores(self, rows, strength):
         weights, mean_x, mean_y = _solve(self._rest, strength)
         return np.concatenate([(self._centred(block) - mean_x) @ weights + mean_y for block in _blocks(rows)])
 
     def weights(self, strength):
-        return _solve([held + rest for held, rest in zip(self._held, self._rest, strict=True)], strength)[0]
+        return _solve([left_out + rest for left_out, rest in zip(self._validation, self._rest, strict=True)], strength)[0]
 
     def _sums(self, rows, label):
         """[count, sum of x (D,), sum of y (k,), upper triangle of the sum of x x' (D, D), sum of x y' (D, k)], float64."""
@@ -129,7 +129,7 @@ class _Dual:
         upper = np.triu(matmul.gram(self._x.T, threads)).astype(np.float64)
         self._products = upper + np.triu(upper, 1).T
 
-    def leave_out(self, held, rest):
+    def leave_out(self, validation, rest):
         self._rest = rest
 
     def scores(self, rows, strength):

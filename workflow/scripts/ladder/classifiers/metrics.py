@@ -4,8 +4,8 @@ import numpy as np
 
 
 def scored_on(facts):
-    """'test' or 'hold-out', the set that accuracies are measured on; facts: the data stage's params or a summary."""
-    return "hold-out" if facts.get("holdout") else "test"
+    """'test' or 'validation', the set that accuracies are measured on; facts: the data stage's params or a summary."""
+    return "validation" if facts.get("validation") else "test"
 
 
 def confusion(labels, predictions, classes):

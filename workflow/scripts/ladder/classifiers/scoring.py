@@ -29,7 +29,7 @@ def load_with_odd_part(inputs):
 def score(work, inputs, predictions, name, started, **facts):
     """Write predictions.npy, uint8 (M,), and the stage's metrics; add a line to the record of scores; log the accuracy.
 
-    predictions: labels (M,) of the test images or the hold-out set; name: of the classifier with its hyperparameters, for the
+    predictions: labels (M,) of the test images or the validation set; name: of the classifier with its hyperparameters, for the
     log; started: time.perf_counter() when the work began; facts: further metrics.
     """
     data, predictions = inputs["data"], predictions.astype(np.uint8)

@@ -390,24 +390,26 @@ def _limited_rows(labels, limit, key, classes):
     return np.sort(np.lexsort((labels, _rank_in_class(labels)))[:limit])
 
 
-def held_out(dataset, count):
-    """The dataset with a hold-out set of `count` training rows, which replaces the test set.
+def with_validation(dataset, count):
+    """The dataset with a validation set of `count` training rows, which replaces the test set.
 
-    The hold-out set is stratified by class and does not depend on a run's seed, so runs can be compared; smaller hold-out sets
-    are contained in larger ones, and rows keep their order. Raises UserError if a class would have no row on either side.
+    The validation set is stratified by class and does not depend on a run's seed, so runs can be compared; smaller
+    validation sets are contained in larger ones, and rows keep their order. Raises UserError if a class would have no row on
+    either side.
     """
     labels = dataset.train_labels
-    order = randomness.generator(0, randomness.HOLD_OUT, 0).permutation(len(labels))
+    order = randomness.generator(0, randomness.VALIDATION, 0).permutation(len(labels))
     places = np.empty(len(labels))
     places[order] = _rank_in_class(labels[order])
     sizes = np.bincount(labels, minlength=len(dataset.classes))
     shares = (places + 0.5) / sizes[labels]   # random position of a row within its class, 0 to 1
-    held = np.zeros(len(labels), bool)
-    held[np.lexsort((labels, shares))[:count]] = True
-    if any(len(np.unique(labels[rows])) < len(dataset.classes) for rows in (held, ~held)):
-        raise UserError(f"holdout {count} does not fit: of {len(labels)} training images it leaves a class without any, held "
-                        "out or to train on; choose another number")
-    return Dataset(dataset.train_images[~held], labels[~held], dataset.train_images[held], labels[held], dataset.classes)
+    chosen = np.zeros(len(labels), bool)
+    chosen[np.lexsort((labels, shares))[:count]] = True
+    if any(len(np.unique(labels[rows])) < len(dataset.classes) for rows in (chosen, ~chosen)):
+        raise UserError(f"validation {count} does not fit: of {len(labels)} training images it leaves a class without "
+                        "any for one of the two; choose another number")
+    return Dataset(dataset.train_images[~chosen], labels[~chosen], dataset.train_images[chosen], labels[chosen],
+                   dataset.classes)
 
 
 def _rank_in_class(labels):

@@ -68,7 +68,7 @@ def _same(ran, keys):
 
 
 def _scored_on(ran):
-    """'test' or 'hold-out'; '' if the runs differ in that."""
+    """'test' or 'validation'; '' if the runs differ in that."""
     kinds = {metrics.scored_on(run.summary) for run in ran}
     return kinds.pop() if len(kinds) == 1 else ""
 
@@ -102,8 +102,8 @@ def _highest(ran):
 
 
 def _one_dataset(ran):
-    """Whether all runs were scored on the test images of one dataset, or on one hold-out set."""
-    return len({run.summary["versions"]["data"] if run.summary["holdout"] else run.summary["dataset"] for run in ran}) == 1
+    """Whether all runs were scored on the test images of one dataset, or on one validation set."""
+    return len({run.summary["versions"]["data"] if run.summary["validation"] else run.summary["dataset"] for run in ran}) == 1
 
 
 def _series(ran):

@@ -82,7 +82,7 @@ def reconstructs(inputs):
 
 
 def scored_on(inputs):
-    """The kind of images that the run is scored on: 'test' or 'hold-out'."""
+    """The kind of images that the run is scored on: 'test' or 'validation'."""
     return metrics.scored_on(params(inputs, "data"))
 
 

@@ -16,7 +16,7 @@ RESOLVED = ("auto", "all", "same")   # values that stand for others
 # Settings that a report does not keep in the form that the configuration has.
 UNSAID = {"features_concatenate", "initial_weights", "multiplier_identity", "test_multiplier_identity"}
 # The parts of a summary that pages cannot do without, and their types.
-SUMMARY = {**dict.fromkeys(sorted(COLUMNS), str), "loss": list | None, "seconds": dict}
+SUMMARY = {**dict.fromkeys(sorted(COLUMNS), str), "loss": list | None, "seconds": dict, "validation": int}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ def context(rows, results, output, defaults):
         "named": any(row["name"] or row["tags"] for row in shown),
         "metrics": list(dict.fromkeys(key for row in shown if not row["fault"] for key in row["metrics"])),
         "hosts": len({host for row in rows for host in row.hosts}) > 1,
-        "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
+        "validation": any(row.summary and row.summary.get("validation") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
     }
 
@@ -170,8 +170,8 @@ def _metrics(summary):
 
 def _notes(summary):
     """What an accuracy must not be taken for: one on test images, or one of features learned without labels."""
-    if summary.get("holdout"):
-        yield "hold-out"
+    if summary.get("validation"):
+        yield "validation"
     if features.with_labels(summary.get("features", [])) and summary.get("test_loss") is None:
         yield "features learned with labels"
 

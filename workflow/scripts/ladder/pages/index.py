@@ -79,14 +79,14 @@ def _row(run):
             "what": f"{templates.network_title(summary['network'])} on {templates.dataset_title(summary['dataset'])}",
             "accuracy": intervals.accuracy(summary),
             "interval": intervals.within(accuracy, interval)["interval_text"] if interval else "",
-            "holdout": bool(summary.get("holdout"))}
+            "validation": bool(summary.get("validation"))}
 
 
 def _by_dataset(runs):
     """Title of a data set -> its runs that were scored on test images."""
     grouped = {}
     for run in runs:
-        if run["summary"].get("test_accuracy") is not None and not run["summary"].get("holdout"):
+        if run["summary"].get("test_accuracy") is not None and not run["summary"].get("validation"):
             grouped.setdefault(templates.dataset_title(run["summary"]["dataset"]), []).append(run)
     return grouped
 

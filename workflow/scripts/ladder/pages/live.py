@@ -16,7 +16,7 @@ from ladder.pages import charts, templates
 POINTS = 400   # maximum of a curve
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)"
 SCORES = rf"loss {NUMBER}(?:  accuracy ([\d.]+)%)?"
-EPOCH = re.compile(rf"epoch (\d+)/(\d+)  {SCORES}(?:  hold-out {SCORES})?.*?([\d.,]+) images/s")
+EPOCH = re.compile(rf"epoch (\d+)/(\d+)  {SCORES}(?:  validation {SCORES})?.*?([\d.,]+) images/s")
 STEP = re.compile(rf"step: (\d+), loss: {NUMBER}(?:, accuracy: ([\d.]+)%)?")
 NO_CURVE: dict[str, list[float]] = {"steps": [], "losses": []}
 
@@ -29,9 +29,9 @@ def page():
 def state(results, logs):
     """The latest training, JSON-able; None if there is none. A loss that is not finite is None, in an epoch "nan" or "inf".
 
-    {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "held_out_loss", "held_out_accuracy", "speed"}], "steps":
-    [step], "losses": means up to it, "accuracies": likewise or None, "held_out": {"steps", "losses"}, "chart": HTML of
-    both curves, "last": line of the log}; results, logs: the folders.
+    {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "validation_loss", "validation_accuracy", "speed"}],
+    "steps": [step], "losses": means up to it, "accuracies": likewise or None, "validation_curve": {"steps", "losses"},
+    "chart": HTML of both curves, "last": line of the log}; results, logs: the folders.
     """
     log_files = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
     if not log_files:
@@ -39,17 +39,18 @@ def state(results, logs):
     version, text = log_files[-1].stem, log_files[-1].read_text("utf-8", errors="replace")
     folder = pathlib.Path(results, "train", version)
     epochs = [{"epoch": int(epoch), "of": int(total), "loss": _loss(loss), "speed": speed, "accuracy": _share(accuracy),
-               "held_out_loss": _loss(held_out) if held_out else None, "held_out_accuracy": _share(share)}
-              for epoch, total, loss, accuracy, held_out, share, speed in EPOCH.findall(text)]
-    steps, losses, hits, held_out = _history(folder) or _monitored(text)
+               "validation_loss": _loss(measured) if measured else None, "validation_accuracy": _share(share)}
+              for epoch, total, loss, accuracy, measured, share, speed in EPOCH.findall(text)]
+    steps, losses, hits, validation = _history(folder) or _monitored(text)
     return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps,
-            "losses": _finite(losses), "accuracies": hits, "held_out": {**held_out, "losses": _finite(held_out["losses"])},
-            "chart": _chart(steps, losses, held_out), "last": text.strip().rpartition("\n")[2]}
+            "losses": _finite(losses), "accuracies": hits,
+            "validation_curve": {**validation, "losses": _finite(validation["losses"])},
+            "chart": _chart(steps, losses, validation), "last": text.strip().rpartition("\n")[2]}
 
 
-def _chart(steps, losses, held_out):
+def _chart(steps, losses, validation):
     """The chart of the losses, HTML that charts.js draws; '' without any."""
-    curves = {"training": (steps, losses), "hold-out": (held_out["steps"], held_out["losses"])}
+    curves = {"training": (steps, losses), "validation": (validation["steps"], validation["losses"])}
     points = {name: [(step, loss) for step, loss in zip(*curve, strict=True) if math.isfinite(loss)]
               for name, curve in curves.items()}
     series = [{"name": name, "label": f"{name} {pairs[-1][1]:.4g}", "series": number, "points": pairs}
@@ -57,7 +58,8 @@ def _chart(steps, losses, held_out):
     if not series:
         return ""
     y = charts.loss_axis([loss for pairs in points.values() for _, loss in pairs], "Loss")
-    return templates.render("live_chart.html", {"chart": charts.lines("Training loss", series, y), "held_out": len(series) > 1})
+    chart = charts.lines("Training loss", series, y)
+    return templates.render("live_chart.html", {"chart": chart, "validation": len(series) > 1})
 
 
 def _loss(text):
@@ -74,18 +76,18 @@ def _share(percent):
 
 
 def _history(folder):
-    """(steps, losses, None, hold-out curve) of the newest checkpoint, or of the finished history; None if there is neither."""
+    """(steps, losses, None, validation curve) of the newest checkpoint or of the finished history; None if there is neither."""
     for path in [folder / "history.safetensors", *sorted(folder.glob("checkpoint*.safetensors"), reverse=True)]:
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
                 names = set(file.keys())
                 losses = file.get_tensor("losses" if "losses" in names else "history.losses")
                 done = json.loads((file.metadata() or {}).get("state", "{}")).get("step", len(losses))
-                held_out = {kind: file.get_tensor(name).tolist() for kind in ("steps", "losses")
-                            for name in (f"held_out_{kind}", f"held_out.{kind}") if name in names}
+                validation = {kind: file.get_tensor(name).tolist() for kind in ("steps", "losses")
+                            for name in (f"validation_{kind}", f"validation.{kind}") if name in names}
         except (OSError, safetensors.SafetensorError, KeyError, ValueError):   # not there, or just being replaced
             continue
-        return *_thinned(losses[:done]), None, held_out or NO_CURVE
+        return *_thinned(losses[:done]), None, validation or NO_CURVE
     return None
 
 

@@ -63,10 +63,10 @@ def summary(inputs, version, params=None):
     from (features.origins).
     loss, accuracy and divergence are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and
     confusion are the network's if it classifies, else the primary classifier's (lineage.primary_classifier), as the accuracies
-    of the controls always are; answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are
-    on a hold-out set of that many training images.
-    held_out, loss_change, reconstruction_loss, reference: see sections/training.py; seconds_by_pass: of the training, by epoch
-    (plan.Step.pass_); targets: params["targets"], each with "reached" and "met" (store/targets.py).
+    of the controls always are; answered_by: the role of the artifact whose they are. If validation is not 0, all test results
+    are on a validation set of that many training images.
+    validation_curve, loss_change, reconstruction_loss, reference: see sections/training.py; seconds_by_pass: of the training,
+    by epoch (plan.Step.pass_); targets: params["targets"], each with "reached" and "met" (store/targets.py).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     images_per_decision: the number of images over which a decision of a classifier of features is the mean.
     """
@@ -82,7 +82,7 @@ def summary(inputs, version, params=None):
         "tags": params.get("tags", []),
         "verdict": verdicts.sentence(inputs, against, names, templates.dataset_title(dataset)) if against else None,
         "dataset": dataset,
-        "holdout": facts.params(inputs, "data").get("holdout", 0),
+        "validation": facts.params(inputs, "data").get("validation", 0),
         "network": settings["network"],
         "variant": settings["variant"],
         "device": trained.get("device"),
@@ -98,7 +98,7 @@ def summary(inputs, version, params=None):
         "accuracy": trained.get("accuracy"),
         "divergence": training.divergence(inputs),
         "curves": training.curve_points(inputs),
-        "held_out": training.held_out(inputs),
+        "validation_curve": training.validation_curve(inputs),
         "loss_change": training.loss_change(inputs),
         "reconstruction_loss": training.reconstruction_loss(inputs),
         "seconds_by_pass": trained.get("seconds_by_pass"),

@@ -112,7 +112,7 @@ def csv_text(runs, more=None):
     more: head -> function of a Run, further columns after the number.
     """
     keys, more = named_keys(runs), more or {}
-    numbers = [*(key for key in ("network", "dataset", "holdout", "variant") if key not in keys), *NUMBERS]
+    numbers = [*(key for key in ("network", "dataset", "validation", "variant") if key not in keys), *NUMBERS]
     versions = dict.fromkeys(f"version_{name}" for run in runs if run.summary for name in run.summary["versions"])
     lines = [{"run": run.number, **{head: value(run) for head, value in more.items()},
               **{key: written(run.value(key)) for key in keys}, **(_results(run, numbers) if run.summary else {}),

@@ -86,9 +86,9 @@ def best_yaml(outcome):
 
 
 def verdict(outcome):
-    """The best score in words: 'hold-out accuracy 98.6 % on 143 training images held out'."""
-    return (f"hold-out {METRICS[outcome.search['metric']]} {100 * outcome.score(outcome.best):.1f} % on "
-            f"{outcome.best.tested} training images held out")
+    """The best score in words: 'validation accuracy 98.6 % on 143 images'."""
+    return (f"validation {METRICS[outcome.search['metric']]} {100 * outcome.score(outcome.best):.1f} % on "
+            f"{outcome.best.tested} images")
 
 
 # The page.
@@ -154,7 +154,7 @@ def _pictures(outcome, keys):
     """A scatter for each key. Failed runs are at the bottom; runs of one of several choices are spread over its width."""
     if not outcome.scored:
         return []
-    y = charts.share_axis([outcome.score(run) for run in outcome.scored], f"hold-out {METRICS[outcome.search['metric']]}")
+    y = charts.share_axis([outcome.score(run) for run in outcome.scored], f"validation {METRICS[outcome.search['metric']]}")
     bottom, _ = y.ranges[y.kind]
     shown = [run for run in reversed(outcome.ranked) if run.failed or outcome.score(run) is not None]   # the best on top
     pictures = []

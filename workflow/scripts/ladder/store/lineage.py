@@ -19,7 +19,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
         "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"},
         "features": {"variant": "features_variant"}, "shifted": {"variant": "features_variant"}}
 # Defaults that a stage's parameters omit.
-UNSAID: dict[str, dict[str, Any]] = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
+UNSAID: dict[str, dict[str, Any]] = {"data": {"validation": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image

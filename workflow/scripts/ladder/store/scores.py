@@ -1,7 +1,7 @@
 """results/test_scores.csv: one line for each scoring on the test images, never rewritten.
 
 Every scoring on the test images makes the best of their accuracies slightly optimistic, so the number of scorings is part of
-an accuracy's meaning. Scorings on hold-out rows are recorded as such and do not count.
+an accuracy's meaning. Scorings on validation rows are recorded as such and do not count.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from ladder.errors import UserError
 from ladder.store import artifacts
 
 NAME = "test_scores.csv"   # in results/
-COLUMNS = ("when", "stage", "version", "weights", "dataset", "data", "rows")   # rows: test or holdout
+COLUMNS = ("when", "stage", "version", "weights", "dataset", "data", "rows")   # rows: test or validation
 
 
 def record(work: artifacts.Making, inputs: Mapping[str, artifacts.Artifact]) -> None:
@@ -27,8 +27,8 @@ def record(work: artifacts.Making, inputs: Mapping[str, artifacts.Artifact]) -> 
 
 
 def kind(data: artifacts.Artifact) -> str:
-    """The rows that a data artifact has for scoring: 'test', or 'holdout' if they are training images."""
-    return "holdout" if data.manifest["spec"]["params"].get("holdout") else "test"
+    """The rows that a data artifact has for scoring: 'test', or 'validation' if they are training images."""
+    return "validation" if data.manifest["spec"]["params"].get("validation") else "test"
 
 
 def lines(results: str | pathlib.Path) -> list[dict[str, str]]:

@@ -7,8 +7,8 @@ BOUNDS = ("at_least", "at_most")
 # The numbers of summary.json, or the groups of numbers: a target names one of a group after a dot, as in seconds.train. Of a
 # list, which has a number for each epoch, the last one counts.
 METRICS = ("test_accuracy", "test_loss", "control_accuracy", "raw_pixel_accuracy", "loss", "accuracy", "divergence",
-           "loss_change", "reconstruction_loss", "held_out", "reference", "layer_movement", "per_class", "svm", "evaluations",
-           "seconds", "images_per_second", "peak_memory_bytes", "epochs", "steps")
+           "loss_change", "reconstruction_loss", "validation_curve", "reference", "layer_movement", "per_class", "svm",
+           "evaluations", "seconds", "images_per_second", "peak_memory_bytes", "epochs", "steps")
 
 
 def judged(targets: list[dict[str, Any]], numbers: dict[str, Any]) -> list[dict[str, Any]]:

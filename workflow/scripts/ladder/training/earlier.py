@@ -11,7 +11,7 @@ LAST = "last."   # before a parameter's name in STATE: its value after the last 
 
 def state(run):
     """The tensors of STATE for a training.Training at its end: the optimizer's averages, and LAST values if others are kept."""
-    last = {LAST + name: value for name, value in run.values.items()} if run.held_out and run.held_out.patience else {}
+    last = {LAST + name: value for name, value in run.values.items()} if run.validation and run.validation.patience else {}
     return {**run.averages, **last}
 
 
@@ -44,9 +44,9 @@ class Earlier:
         return [(self._history_of(number), part) for number, part in enumerate(self.parts[:-1])]
 
     def _history_of(self, number):
-        """Name -> numbers of the steps of part `number`, and of its epochs on the hold-out images."""
+        """Name -> numbers of the steps of part `number`, and of its epochs on the validation images."""
         steps, epochs = (self._slice(number, count) for count in (lambda part: part["steps"], _measured))
-        return {name: values[epochs if name.startswith("held_out_") else steps] for name, values in self._history.items()}
+        return {name: values[epochs if name.startswith("validation_") else steps] for name, values in self._history.items()}
 
     def _slice(self, number, count):
         before = sum(map(count, self.parts[:number]))
@@ -58,12 +58,12 @@ class Earlier:
         history = self._history_of(number)
         run.go_on(self._last, history, part["steps"], {
             "seconds": part["seconds"], "by_operation": part["seconds_by_operation"], "by_pass": part["seconds_by_pass"]})
-        if run.held_out:
+        if run.validation:
             before = sum(metrics["steps"] for metrics in self.parts[:number])
-            run.held_out.go_on(history["held_out_steps"] - before, history["held_out_losses"], history.get("held_out_hits", []),
-                               self._kept, run.length.steps_per_epoch)
+            run.validation.go_on(history["validation_steps"] - before, history["validation_losses"],
+                                 history.get("validation_hits", []), self._kept, run.length.steps_per_epoch)
 
 
 def _measured(part):
-    """Number of epochs after which hold-out images were measured."""
-    return len(part["held_out"]["loss"]) if part["held_out"] else 0
+    """Number of epochs after which validation images were measured."""
+    return len(part["validation_curve"]["loss"]) if part["validation_curve"] else 0

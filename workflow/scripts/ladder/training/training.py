@@ -30,14 +30,14 @@ class Training:
 
     settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores them, with its
     normalization.Statistics; labels: uint8 (N,), for a network that classifies; values: name -> float32 array, the initial
-    values of all weights.shapes(network); data_residency: see executors/create.py; held_out: held_out.HeldOut to measure after
-    each epoch, which may end the training early. Raises UserError if the batch is larger than the dataset.
+    values of all weights.shapes(network); data_residency: see executors/create.py; validation: validation.Validation to measure
+    after each epoch, which may end the training early. Raises UserError if the batch is larger than the dataset.
     """
 
-    def __init__(self, settings, images, statistics, values, threads, data_residency="auto", labels=None, held_out=None):
+    def __init__(self, settings, images, statistics, values, threads, data_residency="auto", labels=None, validation=None):
         if settings.batch_size > len(images):
             raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
-        self.settings, self.images, self.held_out = settings, images, held_out
+        self.settings, self.images, self.validation = settings, images, validation
         self.executor = executors.create(settings.variant, threads, data_residency)
         self.length = plan.Length.of(len(images), settings.batch_size, settings.epochs, settings.steps)
         steps_per_epoch = self.length.steps_per_epoch
@@ -74,7 +74,7 @@ class Training:
     @property
     def kept(self):
         """The values that the run is for, as `values`: with patience those of the best epoch, else the current ones."""
-        return self.held_out.best if self.held_out and self.held_out.patience else self.values
+        return self.validation.best if self.validation and self.validation.patience else self.values
 
     @property
     def epochs(self):
@@ -88,7 +88,7 @@ class Training:
 
     @property
     def done(self):
-        return self.step == self.length.steps or bool(self.held_out and self.held_out.stops)
+        return self.step == self.length.steps or bool(self.validation and self.validation.stops)
 
     @property
     def losses(self):
@@ -122,7 +122,7 @@ class Training:
         """Train to the end of the epoch or of the run, in the epoch's own order.
 
         checkpoint: path to save to within long epochs; monitor: steps between log lines with loss and accuracy, 0 for none;
-        with hold-out images also theirs. At the end these are measured. Raises RunFailed if a loss is not finite.
+        with validation images also theirs. At the end these are measured. Raises RunFailed if a loss is not finite.
         """
         epoch, begun = divmod(self.step, self.length.steps_per_epoch)
         last = min(self.length.steps, (epoch + 1) * self.length.steps_per_epoch)
@@ -153,8 +153,8 @@ class Training:
                         saved = looked = time.monotonic()
         if self.step % self.length.steps_per_epoch == 0:
             self._passes.append(dict(self.executor.passes))
-        if self.held_out:
-            self.held_out.end_epoch(self.step, self.values)
+        if self.validation:
+            self.validation.end_epoch(self.step, self.values)
 
     def prepare(self):
         """Run each plan once and put back what that changed: after that no step compiles anything or touches new memory."""
@@ -170,7 +170,7 @@ class Training:
     def save(self, path):
         """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
-        tensors |= self.held_out.tensors() if self.held_out else {}
+        tensors |= self.validation.tensors() if self.validation else {}
         state = json.dumps({"of": _owner(path), "step": self.step, "seconds": self.seconds,
                             "by_operation": self.executor.seconds, "by_pass": self.seconds_by_pass})
         with disk.replacing(path) as temporary:
@@ -181,14 +181,14 @@ class Training:
         if not path.exists():
             return False
         state, tensors = _read(path)
-        measured = self.held_out.tensors() if self.held_out else {}
+        measured = self.validation.tensors() if self.validation else {}
         if not {*self._state, *(f"history.{name}" for name in self.history), *measured} <= tensors.keys():
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
         history = {name: tensors[f"history.{name}"] for name in self.history}
         self.go_on(tensors, history, state["step"], state)
-        if self.held_out:
-            self.held_out.restore(tensors)
+        if self.validation:
+            self.validation.restore(tensors)
         return True
 
     def go_on(self, tensors, history, step, spent):
@@ -278,17 +278,17 @@ class Training:
         return "; multiplier=exact shows whether the multiplier is the cause"
 
     def _monitored(self, steps):
-        """'step: 100, loss: 0.082, accuracy: 45.188%' with the means over these steps, then the same of the hold-out images."""
+        """'step: 100, loss: 0.082, accuracy: 45.188%' with the means over these steps, and those of the validation images."""
         sizes = self._sizes(steps)
         text = f"step: {steps.stop}, loss: {np.average(self.history['losses'][steps], weights=sizes):.3f}"
         if "hits" in self.history:
             text += f", accuracy: {100 * self.history['hits'][steps].sum() / sizes.sum():.3f}%"
         if "divergences" in self.history:
             text += f", KL divergence: {np.average(self.history['divergences'][steps], weights=sizes):.1f}"
-        if self.held_out:
-            loss, hits = self.held_out.measure(self.values)
-            text += f", hold-out loss: {loss:.3f}"
-            text += "" if hits is None else f", hold-out accuracy: {100 * hits / len(self.held_out.images):.3f}%"
+        if self.validation:
+            loss, hits = self.validation.measure(self.values)
+            text += f", validation loss: {loss:.3f}"
+            text += "" if hits is None else f", validation accuracy: {100 * hits / len(self.validation.images):.3f}%"
         return text
 
     def _estimate(self, seconds_per_step):

@@ -50,20 +50,21 @@ def _check_data(settings: Settings, facts: Facts) -> None:
             raise UserError(f"config: {key} is {getattr(settings, key)}, but {settings.dataset} has {available} such images in "
                             f"{facts.classes} classes; {facts.classes} to {available}, or all")
     images = facts.train if settings.train_limit == "all" else settings.train_limit
-    if settings.holdout and not facts.classes <= settings.holdout <= images - facts.classes:
-        raise UserError(f"config: holdout is {settings.holdout}, but of {images} training images in {facts.classes} classes "
-                        f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    if settings.validation and not facts.classes <= settings.validation <= images - facts.classes:
+        raise UserError(f"config: validation is {settings.validation}, but of {images} training images in {facts.classes} "
+                        f"classes it must leave some of each on both sides; "
+                        f"{facts.classes} to {images - facts.classes}, or 0 for none")
     pixels = math.prod(facts.shape)
     if settings.normalization == "zca" and pixels > normalization.MOST_WHITENED:
         raise UserError(f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {pixels:,} "
                         f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images")
-    if settings.patience and not settings.holdout:
-        raise UserError(f"config: patience is {settings.patience}, but there is no hold-out set to measure the loss on; set "
-                        "holdout to a number of training images, or patience to 0")
+    if settings.patience and not settings.validation:
+        raise UserError(f"config: patience is {settings.patience}, but there is no validation set to measure the loss on; set "
+                        "validation to a number of training images, or patience to 0")
     left = training_images(settings, facts)
     if settings.batch_size > left:
         raise UserError(f"config: batch_size is {settings.batch_size}, but there are {left} training images"
-                        f"{' beside the hold-out' if settings.holdout else ''}; at most {left}")
+                        f"{' beside the validation set' if settings.validation else ''}; at most {left}")
 
 
 def _network(settings: Settings, facts: Facts) -> tuple[dict[str, Any], Network]:
@@ -123,9 +124,9 @@ def _check_training(settings: Settings, network: Network) -> None:
 
 
 def training_images(settings: Settings, facts: Facts) -> int:
-    """Number of training images without the hold-out set."""
+    """Number of training images without the validation set."""
     images = facts.train if settings.train_limit == "all" else settings.train_limit
-    return images - settings.holdout
+    return images - settings.validation
 
 
 def _check_features(settings: Settings, facts: Facts, network: Network) -> None:

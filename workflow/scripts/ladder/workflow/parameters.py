@@ -48,7 +48,7 @@ def train(run: Run, role: Role) -> Params:
     keys += ["freeze_encoder"] if run.settings.network in networks.HEADED else []
     keys += ["momentum"] if run.settings.optimizer == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if run.settings.schedule == "step" else []
-    keys += ["patience"] if run.settings.holdout else []
+    keys += ["patience"] if run.settings.validation else []
     return {**run.network_params, **run.pick(*keys), **_multiplier(run)}
 
 

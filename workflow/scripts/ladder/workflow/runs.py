@@ -58,7 +58,7 @@ class Run:
 
     @property
     def training_images(self) -> int:
-        """Number of training images without the hold-out set."""
+        """Number of training images without the validation set."""
         return checks.training_images(self.settings, self.facts)
 
     @property
@@ -212,7 +212,7 @@ def _check_same_images(nested: Entry, run: Run, where: str) -> Run:
 def data_params(run: Run) -> dict[str, Any]:
     """The parameters that determine the images and their order."""
     chosen = run.settings
-    keys = ["dataset", "train_limit", "holdout" if chosen.holdout else "test_limit"]
+    keys = ["dataset", "train_limit", "validation" if chosen.validation else "test_limit"]
     if chosen.dataset == "cifar10":
         # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if chosen.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]

@@ -29,12 +29,12 @@ from ladder.workflow.values import INTEGER
 
 FILE = "logs/search.json"   # the configuration, for the scripts of a search by TPE
 BUDGET = 20
-HOLDOUT = 0.1     # the default, as a share of the training images
+VALIDATION = 0.1     # the default, as a share of the training images
 DRAWS = 100       # draws per run of the budget, at most, to find different runs
 DIGITS = 3        # significant digits of a drawn number
 # Keys that a search cannot vary: they choose the images that a run is scored on, or are not settings of a run.
 URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
-FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "holdout", *URLS,
+FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "validation", *URLS,
          "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
          "from", "confirm", "downloads"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
@@ -137,15 +137,15 @@ class Plan:
 def plan(given: Settings) -> Plan:
     """The Plan of the `search` of loaded settings, empty without keys.
 
-    All runs are scored on the same hold-out set. An entry whose values are invalid together has the reason. Raises UserError
+    All runs are scored on the same validation set. An entry whose values are invalid together has the reason. Raises UserError
     with one line for an impossible search.
     """
     search = given.search
     if not search.get("keys"):
         return Plan()
     keys = {key: _values(key, rule) for key, rule in search["keys"].items()}
-    base = given.model_copy(update={**lists.ALONE, "holdout": params(given)["holdout"]})
-    _check_holdout(base)
+    base = given.model_copy(update={**lists.ALONE, "validation": params(given)["validation"]})
+    _check_validation(base)
     _check_prune(search, base)
     if search.get("strategy") == "tpe":
         return _drawn_in_turn(search, keys, base)
@@ -154,13 +154,13 @@ def plan(given: Settings) -> Plan:
     return Plan([_entry(base, overrides, search.get("metric", "auto")) for overrides in drawn])
 
 
-def _check_holdout(base: Settings) -> None:
-    """Raise UserError if the network cannot be trained beside the hold-out set, whatever a run's values are."""
+def _check_validation(base: Settings) -> None:
+    """Raise UserError if the network cannot be trained beside the validation set, whatever a run's values are."""
     least = {"batch_size": 1, "features_pca": "none", "features_concatenate": []}
     try:
         checks.check(configuration.changed(base, least))
     except UserError as error:
-        raise UserError(f"{error} (holdout of search)") from error
+        raise UserError(f"{error} (validation of search)") from error
 
 
 def _check_prune(search: settings.Search, base: Settings) -> None:
@@ -213,17 +213,17 @@ def _told(draft: Plan, study: trials.Study, trial: Any, entry: Entry, search: se
 
 
 def _first_losses(draft: Plan, run: Run, epochs: int) -> list[float]:
-    """The hold-out losses of the first `epochs` epochs, of a training of its own; empty where that is no part of the run."""
+    """The validation losses of the first `epochs` epochs, of a training of its own; empty where that is no part of the run."""
     if not epochs or not trains(run) or run.settings.epochs <= epochs:
         return []
     probe = dataclasses.replace(run, settings=run.settings.model_copy(update={"epochs": epochs}))
     draft.probes.append(probe)
     training = _artifact(draft, chain(probe)["train"])
-    return training.metrics["held_out"]["loss"] if training and not training.failed else []
+    return training.metrics["validation_curve"]["loss"] if training and not training.failed else []
 
 
 def _score(draft: Plan, run: Run, metric: str) -> float | None:
-    """The accuracy of a run on the hold-out set, None if it failed or has no result yet."""
+    """The accuracy of a run on the validation set, None if it failed or has no result yet."""
     report = _artifact(draft, chain(run)["report"])
     if report is None or report.failed:
         return None
@@ -241,19 +241,19 @@ def _artifact(draft: Plan, planned: PlannedArtifact) -> artifacts.Artifact | Non
 
 
 def params(given: Settings) -> dict[str, Any]:
-    """The search of loaded settings with its defaults filled in: strategy, budget, seed, prune, metric, holdout, keys,
+    """The search of loaded settings with its defaults filled in: strategy, budget, seed, prune, metric, validation, keys,
     settings.
 
     settings: all settings of the configuration that can change a run, whether they come from config.yaml, another file or the
-    command line, but without a hold-out set: the best run is complete with them and scored on the test images.
+    command line, but without a validation set: the best run is complete with them and scored on the test images.
     """
     search = given.search
     images = dataset_facts.of(given).train if given.train_limit == "all" else given.train_limit
     keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
     return {"strategy": search.get("strategy", "random"), "budget": search.get("budget", BUDGET), "seed": search.get("seed", 1),
             "prune": search.get("prune", 0), "metric": search.get("metric", "auto"), "keys": keys,
-            "settings": {key: value for key, value in given.by_key().items() if key not in NOT_OF_A_RUN} | {"holdout": 0},
-            "holdout": search.get("holdout") or given.holdout or round(HOLDOUT * images)}
+            "settings": {key: value for key, value in given.by_key().items() if key not in NOT_OF_A_RUN} | {"validation": 0},
+            "validation": search.get("validation") or given.validation or round(VALIDATION * images)}
 
 
 def _as_params(values: Key) -> Any:

@@ -104,14 +104,14 @@ def _bounded(targets: list[Target]) -> list[Target]:
 
 
 @with_config(ConfigDict(**DOCUMENTED, json_schema_extra={
-    "expected": "a section with keys: and perhaps strategy, budget, metric, holdout, seed, prune"}))
+    "expected": "a section with keys: and perhaps strategy, budget, metric, validation, seed, prune"}))
 class Search(TypedDict, total=False):
     strategy: Literal["random", "grid", "tpe"]
     """`random` draws each run (default); `grid` takes every combination, and of a range as many values as its `points`
     (3). `tpe` draws each run from the results of those before it, by the tree-structured Parzen estimator of Optuna, one
     run after another; `results/search.db` has the study for Optuna's own tools."""
     prune: Annotated[int, Field(ge=0, le=1_000_000), INTEGER]
-    """With `tpe`, the number of epochs after which a run is given up if its loss on the held-out images is above the
+    """With `tpe`, the number of epochs after which a run is given up if its loss on the validation images is above the
     median of the runs before it, of which five are made whole. The first epochs are a training of their own. 0 (default)
     gives up none."""
     budget: Annotated[int, Field(ge=1, le=1000), INTEGER]
@@ -119,8 +119,8 @@ class Search(TypedDict, total=False):
     metric: Literal["auto", "network", "svm"]
     """The accuracy that ranks the runs: of the `network` or of the `svm`. `auto` (default) is that of whichever
     classifies."""
-    holdout: Count
-    """Number of training images held out to rank the runs, by default 10 % of them. The test set is never read."""
+    validation: Count
+    """Number of training images that rank the runs, by default 10 % of them. The test set is never read."""
     seed: Seed
     """Seed of the draws (1 by default)."""
     keys: Annotated[dict[Any, Any], expected("keys of this file, each with a list of values or a range {min: 1, max: 9}")]
@@ -164,12 +164,12 @@ class Data(Section):
     set."""
     test_limit: Literal["all"] | Count = "all"
     """Number of test images. A number takes a subset that is balanced by class; `all` takes the whole test set."""
-    holdout: Amount = 0
-    """Number of training images held out, balanced by class; accuracies are measured on them and the test set is
-    never read. A training measures its loss on them after every epoch, and its accuracy if the network classifies:
-    a second, dashed curve in the report, `held_out_losses` and `held_out_hits` in `history.safetensors`. Measuring
-    changes no byte of the weights; it takes a forward pass of these images each time. 0 uses no hold-out set, and
-    accuracies are measured on the test set."""
+    validation: Amount = 0
+    """Number of training images put aside as the validation set, also called a hold-out set, balanced by class;
+    accuracies are measured on them and the test set is never read. A training measures its loss on them after every
+    epoch, and its accuracy if the network classifies: a second, dashed curve in the report, `validation_losses` and
+    `validation_hits` in `history.safetensors`. Measuring changes no byte of the weights; it takes a forward pass of
+    these images each time. 0 uses no validation set, and accuracies are measured on the test set."""
     normalization: Literal["unit", "standardize", "zca"] = "unit"
     """How pixels become network inputs. `unit` divides them by 255. `standardize` gives every colour channel mean 0
     and standard deviation 1. `zca` whitens the images (ZCA). Statistics are computed on the training images only."""
@@ -276,8 +276,8 @@ class Training(Section):
     steps: Literal["none"] | Amount = "none"
     """Number of training steps; 0 trains nothing, as `epochs` 0. `none` trains for `epochs`."""
     patience: Amount = 0
-    """Stop a training when the loss on the hold-out images has not fallen for this number of epochs, and keep the
-    weights of the epoch where it was smallest, also of a training that is not stopped. It needs `holdout`. The
+    """Stop a training when the loss on the validation images has not fallen for this number of epochs, and keep the
+    weights of the epoch where it was smallest, also of a training that is not stopped. It needs `validation`. The
     scores of the run are then measured on the images that have chosen the epoch, so they are slightly optimistic. 0
     makes all epochs and keeps the last weights."""
     optimizer: Literal["sgd", "momentum", "rmsprop", "adam"] = "adam"
@@ -507,8 +507,8 @@ class Resources(Section):
     the same time share theirs. The results are the same bytes. The report has the memory that it saves and the time
     that it costs, which is at most that of a forward pass in each step. Not part of a version."""
     monitor: Amount = 0
-    """Print loss and accuracy of the last N steps after every N steps of training, and with `holdout` those of the
-    hold-out images at that step, which takes a forward pass of them. 0 prints them after each epoch only. Not part
+    """Print loss and accuracy of the last N steps after every N steps of training, and with `validation` those of the
+    validation images at that step, which takes a forward pass of them. 0 prints them after each epoch only. Not part
     of a version."""
 
 

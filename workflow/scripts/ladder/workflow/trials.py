@@ -45,7 +45,7 @@ class Study:
             self.study.tell(trial, score)
 
     def prunes(self, trial: Any, losses: list[float]) -> str:
-        """Why a run is not made whole, in words, by its hold-out losses after each of the first epochs; '' if it is.
+        """Why a run is not made whole, in words, by its validation losses after each of the first epochs; '' if it is.
 
         It is pruned if its smallest loss is above the median of those that the runs made whole had after as many epochs.
         """
@@ -56,7 +56,7 @@ class Study:
         others = [-other.intermediate_values[len(losses)] for other in self.study.trials
                   if other.state == self._optuna.trial.TrialState.COMPLETE and len(losses) in other.intermediate_values]
         self.study.tell(trial, state=self._optuna.trial.TrialState.PRUNED)
-        return (f"{PRUNED}{len(losses)} epoch{'s' if len(losses) != 1 else ''}: its hold-out loss was {min(losses):.4g}, the "
+        return (f"{PRUNED}{len(losses)} epoch{'s' if len(losses) != 1 else ''}: its validation loss was {min(losses):.4g}, the "
                 f"median of the others {statistics.median(others):.4g}")
 
     def write(self, path: pathlib.Path) -> None:

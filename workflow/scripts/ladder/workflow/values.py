@@ -16,6 +16,7 @@ from ladder.errors import UserError, excerpt
 UNPRINTED = {"Cc", "Cs"}   # Unicode categories: control characters, lone surrogates
 MOST = 1_000_000_000       # of counts
 LARGEST = 3.4e38           # a float32
+RENAMED = {"holdout": "validation"}   # keys that people may know by an earlier name
 
 
 def read_number(value: Any) -> float | int:
@@ -160,5 +161,5 @@ def choices(rule: dict[str, Any]) -> list[Any]:
 def nearest(value: Any, names: Any) -> str:
     """'; did you mean x?' with the closest of the names, '' if none is close."""
     text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
-    matches = difflib.get_close_matches(text, map(str, names), n=1, cutoff=0.7)
+    matches = difflib.get_close_matches(RENAMED.get(text, text), map(str, names), n=1, cutoff=0.7)
     return f"; did you mean {matches[0]}?" if matches else ""

@@ -67,10 +67,10 @@ def _entry(inputs, entry, score):
 
 
 def test_scores(inputs):
-    """{"rows": 'test' or 'holdout', "run", "all"}: the number of artifacts scored on test images when the report was made.
+    """{"rows": 'test' or 'validation', "run", "all"}: the number of artifacts scored on test images when the report was made.
 
     run: of this training; all: of all trainings on this dataset in this results folder. An artifact that was made again counts
-    once, scores on a hold-out set do not count.
+    once, scores on a validation set do not count.
     """
     data = inputs["data"]
     dataset = data.manifest["spec"]["params"]["dataset"]

@@ -28,9 +28,9 @@ def section(inputs, numbers):
 # The curves.
 
 def loss_curve(inputs, average_image):
-    """The training loss by step with that on the hold-out images after each epoch, if there are any, and a reference line.
+    """The training loss by step with that on the validation images after each epoch, if there are any, and a reference line.
 
-    That is the loss of the average image, or without hold-out images the network's loss on test images. None if nothing was
+    That is the loss of the average image, or without validation images the network's loss on test images. None if nothing was
     trained.
     """
     if "train" not in inputs:
@@ -39,7 +39,7 @@ def loss_curve(inputs, average_image):
     title = "Loss, mean squared error"
     if "evaluate" in inputs:
         level, title = (_scored_images(inputs), inputs["evaluate"].metrics["loss"]), "Loss, cross-entropy"
-    return _curve(inputs, title, _sums(inputs, "losses"), charts.loss_axis, level, "{:.4g}".format, "held_out_losses")
+    return _curve(inputs, title, _sums(inputs, "losses"), charts.loss_axis, level, "{:.4g}".format, "validation_losses")
 
 
 def accuracy_curve(inputs):
@@ -48,7 +48,7 @@ def accuracy_curve(inputs):
         return None
     level = (_scored_images(inputs), inputs["evaluate"].metrics["accuracy"])
     return _curve(inputs, "Accuracy", curves.history(inputs["train"], "hits"), charts.share_axis, level, templates.percent,
-                  "held_out_hits")
+                  "validation_hits")
 
 
 def divergence_curve(inputs):
@@ -71,7 +71,7 @@ def _scored_images(inputs):
 def _curve(inputs, title, sums, axis, level, text, measured):
     """A chart of the mean per image, from `sums` over the batch of each step; a point is the mean over several steps.
 
-    level: (name, value) of a reference line or None; measured: name of the history of the hold-out images, whose curve takes
+    level: (name, value) of a reference line or None; measured: name of the history of the validation images, whose curve takes
     the place of a reference line on the same images, or None. Returns a chart of charts.lines with "window", steps in a point,
     and "kind".
     """
@@ -79,10 +79,10 @@ def _curve(inputs, title, sums, axis, level, text, measured):
     sizes, windows = curves.batch_sizes(train, images), _windows(steps)
     points = [((window.start + window.stop) / 2, float(sums[window].sum() / sizes[window].sum())) for window in windows]
     series = [{"name": "training", "label": "training", "series": 1, "points": points}]
-    if measurements := held_out(inputs) if measured else None:
+    if measurements := validation_curve(inputs) if measured else None:
         values = curves.history(train, measured)
         values = values / inputs["data"].metrics["test"] if measured.endswith("hits") else values
-        series.append({"name": "hold-out", "label": f"hold-out {text(values[-1])}", "series": 2,
+        series.append({"name": "validation", "label": f"validation {text(values[-1])}", "series": 2,
                        "points": list(zip(measurements["step"], map(float, values), strict=True))})
     if level and not (measurements and level[0] == _scored_images(inputs)):
         name, value = level
@@ -122,16 +122,16 @@ def divergence(inputs):
     return inputs["train"].metrics.get("divergence") if "train" in inputs else None
 
 
-def held_out(inputs):
-    """What the training measured on hold-out images after each epoch; None without any.
+def validation_curve(inputs):
+    """What the training measured on validation images after each epoch; None without any.
 
     {"step": steps made, "loss", "accuracy": None if the network does not classify, "best_epoch": with the smallest loss, the
     first of equals, "patience", "stopped": whether the training ended early, "epochs_at_most", "seconds": of measuring}.
     """
-    if "train" not in inputs or inputs["train"].metrics.get("held_out") is None:
+    if "train" not in inputs or inputs["train"].metrics.get("validation_curve") is None:
         return None
-    metrics, steps = inputs["train"].metrics, curves.history(inputs["train"], "held_out_steps")
-    return {"step": steps.tolist(), **metrics["held_out"], "patience": facts.params(inputs, "train")["patience"],
+    metrics, steps = inputs["train"].metrics, curves.history(inputs["train"], "validation_steps")
+    return {"step": steps.tolist(), **metrics["validation_curve"], "patience": facts.params(inputs, "train")["patience"],
             "epochs_at_most": metrics["epochs_at_most"], "stopped": metrics["epochs"] < metrics["epochs_at_most"]}
 
 

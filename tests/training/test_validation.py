@@ -13,7 +13,7 @@ from ladder.errors import RunFailed
 from ladder.executors import create as executors
 from ladder.network import layers, networks, weights
 from ladder.network.optimizers import Optimizer
-from ladder.training import held_out, inference, plan, training
+from ladder.training import inference, plan, training, validation
 
 AUTOENCODER = networks.resolve("small", (6, 4, 1), (
     layers.conv2d("a", 3), layers.relu("a_relu"), layers.maxpool2d("latent"), layers.upsample2d("up"), layers.conv2d("b", 1)),
@@ -36,10 +36,10 @@ def start(network=AUTOENCODER, patience=None, others=(OTHERS, OTHER_LABELS), **c
         network=network, variant="cpu", batch_size=4, epochs=6, optimizer=Optimizer("adam"), learning_rate=1e-2, seed=7,
         augmentation=plan.Augmentation(flip=True, crop=1)), **changes)
     labels, measured_on = (LABELS, others[1]) if network.classifies else (None, None)
-    measured = None if patience is None else held_out.HeldOut(settings, others[0], STATISTICS, 1, labels=measured_on,
-                                                              patience=patience)
+    measured = None if patience is None else validation.Validation(settings, others[0], STATISTICS, 1, labels=measured_on,
+                                                                   patience=patience)
     values = {**weights.initialize(network, 1), **weights.initial_state(network)}
-    return training.Training(settings, IMAGES, STATISTICS, values, 1, labels=labels, held_out=measured)
+    return training.Training(settings, IMAGES, STATISTICS, values, 1, labels=labels, validation=measured)
 
 
 def finish(run, checkpoint=None, monitor=0):
@@ -54,7 +54,7 @@ def bytes_of(values):
 
 def measure(monkeypatch, losses):
     """The losses of the epochs are these, whatever the weights."""
-    monkeypatch.setattr(held_out.HeldOut, "measure", lambda self, values: (losses[len(self.losses)], len(self.losses)))
+    monkeypatch.setattr(validation.Validation, "measure", lambda self, values: (losses[len(self.losses)], len(self.losses)))
 
 
 @NETWORKS
@@ -65,7 +65,7 @@ def test_looking_changes_no_byte_of_the_weights_and_no_loss(network, variant):
     finish(looking, monitor=2)
     assert bytes_of(looking.values) == bytes_of(blind.values) == bytes_of(looking.kept)
     assert looking.losses == blind.losses and looking.accuracies == blind.accuracies
-    assert looking.held_out.steps == [3, 6, 9, 12, 15, 18] and len(looking.held_out.losses) == 6
+    assert looking.validation.steps == [3, 6, 9, 12, 15, 18] and len(looking.validation.losses) == 6
     assert looking.executor.seconds.keys() == blind.executor.seconds.keys()
 
 
@@ -73,15 +73,15 @@ def test_looking_changes_no_byte_of_the_weights_and_no_loss(network, variant):
 def test_the_loss_is_the_one_of_the_training(network):
     run = start(network, 0, (IMAGES, LABELS), learning_rate=0.0, batch_size=11, epochs=1, augmentation=plan.Augmentation())
     finish(run)
-    assert run.held_out.losses == pytest.approx(run.losses, rel=1e-6)
-    assert run.held_out.accuracies == run.accuracies
+    assert run.validation.losses == pytest.approx(run.losses, rel=1e-6)
+    assert run.validation.accuracies == run.accuracies
 
 
-def test_latent_values_are_not_drawn_where_images_are_held_out():
+def test_latent_values_are_not_drawn_for_validation_images():
     network = networks.build("autoencoder", (6, 4, 1), filters=(5,), variational=True)
     run = finish(start(network, 0, (IMAGES, None), learning_rate=0.0, batch_size=11, augmentation=plan.Augmentation()))
-    assert len(set(run.held_out.losses)) == 1 and len(set(run.losses)) == len(run.losses) == 6
-    assert run.held_out.losses[0] < min(run.losses)
+    assert len(set(run.validation.losses)) == 1 and len(set(run.losses)) == len(run.losses) == 6
+    assert run.validation.losses[0] < min(run.losses)
 
 
 def test_the_multiplier_is_that_of_the_trainings_forward_pass():
@@ -89,13 +89,13 @@ def test_the_multiplier_is_that_of_the_trainings_forward_pass():
     run = start(PLAIN, 0, (IMAGES, LABELS), learning_rate=0.0, batch_size=11, epochs=1, augmentation=plan.Augmentation(),
                 multipliers=half)
     finish(run)
-    assert run.held_out.losses == pytest.approx(run.losses, rel=1e-6)
-    assert finish(start(PLAIN, 0, (IMAGES, LABELS), learning_rate=0.0, epochs=1)).held_out.losses != run.held_out.losses
+    assert run.validation.losses == pytest.approx(run.losses, rel=1e-6)
+    assert finish(start(PLAIN, 0, (IMAGES, LABELS), learning_rate=0.0, epochs=1)).validation.losses != run.validation.losses
 
 
 def test_the_last_epoch_may_be_partial():
     run = finish(start(patience=0, epochs=None, steps=7))
-    assert run.held_out.steps == [3, 6, 7]
+    assert run.validation.steps == [3, 6, 7]
 
 
 @pytest.mark.parametrize("patience, losses, epochs, best", [
@@ -105,7 +105,7 @@ def test_the_last_epoch_may_be_partial():
 def test_a_training_stops_without_a_smaller_loss_and_keeps_the_best_epoch(monkeypatch, patience, losses, epochs, best):
     measure(monkeypatch, losses)
     run = finish(start(patience=patience))
-    assert (run.epoch, run.epochs, run.step) == (epochs, 6, 3 * epochs) and run.held_out.best_epoch == best
+    assert (run.epoch, run.epochs, run.step) == (epochs, 6, 3 * epochs) and run.validation.best_epoch == best
     assert bytes_of(run.kept) == bytes_of(finish(start(epochs=best)).values)
     assert bytes_of(run.values) == bytes_of(finish(start(epochs=epochs)).values)
 
@@ -117,7 +117,7 @@ def test_a_run_with_patience_that_is_killed_stops_as_an_uninterrupted_one(tmp_pa
     monkeypatch.setattr(training, "SAVE_AFTER", -1)
     measure(monkeypatch, [5, 4, 3, 3.5, 3.2, 2])
     whole = finish(start(network, 2))
-    assert (whole.held_out.best_epoch, whole.epoch) == (3, 5)
+    assert (whole.validation.best_epoch, whole.epoch) == (3, 5)
     killed, save = start(network, 2), training.Training.save
 
     def save_and_keep(run, path):
@@ -133,15 +133,15 @@ def test_a_run_with_patience_that_is_killed_stops_as_an_uninterrupted_one(tmp_pa
     after = start(network, 2)
     assert after.restore(tmp_path / "checkpoint") and after.step == killed_at
     finish(after)
-    assert (after.step, after.held_out.best_epoch) == (15, 3)
-    assert bytes_of(after.held_out.tensors()) == bytes_of(whole.held_out.tensors())
+    assert (after.step, after.validation.best_epoch) == (15, 3)
+    assert bytes_of(after.validation.tensors()) == bytes_of(whole.validation.tensors())
     assert bytes_of(after.kept) == bytes_of(whole.kept) and bytes_of(after.values) == bytes_of(whole.values)
 
 
 @pytest.mark.parametrize("loss", [np.nan, np.inf])
 def test_a_loss_that_is_not_finite_is_one_line_with_its_epoch(monkeypatch, loss):
     measure(monkeypatch, [1, loss])
-    with pytest.raises(RunFailed, match="the loss on the hold-out images is (nan|inf) after epoch 2; try a smaller"):
+    with pytest.raises(RunFailed, match="the loss on the validation images is (nan|inf) after epoch 2; try a smaller"):
         finish(start(patience=0))
 
 
@@ -149,19 +149,19 @@ def test_the_monitor_prints_what_is_measured_at_the_step(caplog):
     run = start(CLASSIFIER, 0)
     with caplog.at_level(logging.INFO, logger=training.log.name):
         run.run_epoch(monitor=3)
-    loss, accuracy = run.held_out.losses[0], 100 * run.held_out.accuracies[0]
-    assert f"%, hold-out loss: {loss:.3f}, hold-out accuracy: {accuracy:.3f}%" in caplog.text
+    loss, accuracy = run.validation.losses[0], 100 * run.validation.accuracies[0]
+    assert f"%, validation loss: {loss:.3f}, validation accuracy: {accuracy:.3f}%" in caplog.text
 
 
 def test_the_time_of_measuring_is_not_that_of_the_training(monkeypatch):
-    clock, measured = [0.0], held_out.HeldOut.measure
+    clock, measured = [0.0], validation.Validation.measure
 
     def slow(self, values):
         clock[0] += 1000
         return measured(self, values)
 
     monkeypatch.setattr(training.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(held_out.HeldOut, "measure", slow)
+    monkeypatch.setattr(validation.Validation, "measure", slow)
     assert finish(start(patience=0), monitor=2).seconds == 0
 
 
@@ -169,5 +169,5 @@ def test_the_forward_pass_is_that_of_the_rung(monkeypatch):
     made, create = [], executors.create
     monkeypatch.setattr(inference.executors, "create", lambda variant, *more: made.append(variant) or create("cpu", 1))
     settings = plan.Settings(network=AUTOENCODER, variant="gpu_basic", batch_size=4)
-    held_out.HeldOut(settings, OTHERS, STATISTICS, 1)
+    validation.Validation(settings, OTHERS, STATISTICS, 1)
     assert made == ["gpu_basic"]

@@ -14,10 +14,10 @@ from ladder.errors import RunFailed
 from ladder.training.inference import Inference
 
 # Tensors of a checkpoint: numbers by epoch, and before a parameter's name BEST.
-STEPS, LOSSES, HITS, BEST = "held_out.steps", "held_out.losses", "held_out.hits", "best."
+STEPS, LOSSES, HITS, BEST = "validation.steps", "validation.losses", "validation.hits", "best."
 
 
-class HeldOut:
+class Validation:
     """What one training is measured on.
 
     settings: its plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores them, with its
@@ -57,7 +57,7 @@ class HeldOut:
         """
         loss, hits = self.measure(values)
         if not np.isfinite(loss):
-            raise RunFailed(f"the loss on the hold-out images is {loss} after epoch {len(self.losses) + 1}; try a smaller "
+            raise RunFailed(f"the loss on the validation images is {loss} after epoch {len(self.losses) + 1}; try a smaller "
                             "learning_rate, or a gradient_clip")
         self.steps.append(step)
         self.losses.append(loss)

@@ -8,7 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/s
 
 import roofline  # noqa: E402
 from ladder.network import networks  # noqa: E402
-from ladder.rungs import variants  # noqa: E402
+from ladder.rungs import catalog  # noqa: E402
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 OLDEST = {"fp32": 75, "tf32": 80, "bf16": 80}   # compute capability with instructions for the precision
@@ -76,17 +76,17 @@ CONTENDERS = {one.name: one for one in (
 
 
 def gpu_rungs():
-    return [name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"]
+    return [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"]
 
 
 def precision(contestant):
     """The precision of the products of a rung or of a PyTorch configuration: one of PRECISIONS."""
     if contestant in CONTENDERS:
         return CONTENDERS[contestant].precision
-    return {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}[variants.VARIANTS[contestant].precision]
+    return {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}[catalog.RUNGS[contestant].precision]
 
 
 def products(rung):
     """The instructions that a rung makes its products of, which set its ceiling: a key of roofline.H200."""
-    splits = variants.VARIANTS[rung].on_tensor_cores and precision(rung) == "fp32"
+    splits = catalog.RUNGS[rung].on_tensor_cores and precision(rung) == "fp32"
     return roofline.THREE_PRODUCTS if splits else precision(rung)

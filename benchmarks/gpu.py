@@ -34,7 +34,7 @@ from ladder.machine import gpus
 from ladder.machine.worker import Failed, Worker
 from ladder.network import optimizers
 from ladder.progress import size
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.training import plan
 from record import Record
 from sections import sections
@@ -52,7 +52,7 @@ def main(arguments=None):
         dry_run(rungs)
         return
     gpus.claim()
-    reason = variants.no_gpu()
+    reason = catalog.no_gpu()
     if reason:
         sys.exit(f"benchmarks/gpu.py {reason}")
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -214,14 +214,14 @@ def dry_run(rungs):
     print(f"{'network':<12}{'rung':<12}{'batch':>6}{'launches':>10}{'GFLOP':>8}{'MB':>8}{'memory':>10}{'predicted us':>14}"
           f"{'floor us':>10}{'s/epoch':>9}")
     for case in (*HEADLINES, LARGE, *OTHERS):
-        for variant in rungs:
-            settings = plan.Settings(network=case.network, variant=variant, batch_size=case.batch,
-                                     optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(variant))
+        for rung in rungs:
+            settings = plan.Settings(network=case.network, variant=rung, batch_size=case.batch,
+                                     optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(rung))
             made = plan.training_plan(settings, plan.Dataset(case.images, "uint8"), plan.Length(1, 1))
-            ceilings = roofline.H200[cases.products(variant)]
+            ceilings = roofline.H200[cases.products(rung)]
             seconds = roofline.plan_seconds(made, ceilings)
             needed = sum(cuda_executor.aligned(buffer.bytes) for buffer in made.buffers.values())
-            print(f"{case.name:<12}{variant:<12}{case.batch:>6}{sum(len(step.launches) for step in made.steps):>10}"
+            print(f"{case.name:<12}{rung:<12}{case.batch:>6}{sum(len(step.launches) for step in made.steps):>10}"
                   f"{made.flop / 1e9:>8.1f}{roofline.plan_bytes(made) / 1e6:>8.0f}{size(needed):>10}"
                   f"{1e6 * seconds:>14.0f}{1e6 * roofline.floor(made.flop, 0, ceilings):>10.0f}"
                   f"{-(-case.images // case.batch) * seconds:>9.2f}")
@@ -240,9 +240,9 @@ def parse(arguments):
     parser.add_argument("--torch-python", type=pathlib.Path, metavar="PYTHON", help="an interpreter that has PyTorch")
     parser.add_argument("--dry-run", action="store_true", help="print plans, predictions and floors; measure nothing")
     parsed = parser.parse_args(arguments)
-    for variant in parsed.rungs or ():
-        if variant not in cases.gpu_rungs():
-            parser.error(f"{variant} is no GPU rung; the GPU rungs are {', '.join(cases.gpu_rungs())}")
+    for rung in parsed.rungs or ():
+        if rung not in cases.gpu_rungs():
+            parser.error(f"{rung} is no GPU rung; the GPU rungs are {', '.join(cases.gpu_rungs())}")
     if not parsed.dry_run and parsed.out is None:
         parser.error("--out DIR says where the record goes (or --dry-run)")
     return parsed

@@ -21,7 +21,7 @@ import sanitizer
 import sections
 import tools
 from ladder.machine import driver, gpus
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from sections import HEADLINES
 
 PARITY_SECONDS, SANITIZER_SECONDS = 300, 300
@@ -31,7 +31,7 @@ TOOLS = ("compute-sanitizer", "ncu", "nsys")
 def main(arguments=None):
     arguments = parse(arguments)
     gpus.claim()
-    reason = variants.no_gpu()
+    reason = catalog.no_gpu()
     if reason:
         sys.exit(f"gpu-check {reason}")
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -87,9 +87,9 @@ def parse(arguments):
     parser.add_argument("--minutes", type=float, default=10, help="of the measurements (10)")
     parser.add_argument("--rungs", type=lambda text: text.split(","), help="by default all of a GPU")
     parsed = parser.parse_args(arguments)
-    for variant in parsed.rungs or ():
-        if variant not in cases.gpu_rungs():
-            parser.error(f"{variant} is no GPU rung; the GPU rungs are {', '.join(cases.gpu_rungs())}")
+    for rung in parsed.rungs or ():
+        if rung not in cases.gpu_rungs():
+            parser.error(f"{rung} is no GPU rung; the GPU rungs are {', '.join(cases.gpu_rungs())}")
     return parsed
 
 

@@ -31,8 +31,8 @@ def context(record):
         "comparisons": [comparison(one) for one in results.comparisons(record)],
         "batch": HEADLINES[0].batch, "rungs": rung_rows(record),
         "tools": sanitizer.TOOLS if checked else (),
-        "sanitized": [[variant, *(sanitized(record, tool, variant) for tool in sanitizer.TOOLS)]
-                      for variant in cases.gpu_rungs()],
+        "sanitized": [[rung, *(sanitized(record, tool, rung) for tool in sanitizer.TOOLS)]
+                      for rung in cases.gpu_rungs()],
         "looks": looks(record), "races": races(record),
         "svm": table.svm_note(record), "streaming": streaming(record),
         "failed": {name: section["failed"] for name, section in record["sections"].items() if "failed" in section},
@@ -42,11 +42,11 @@ def context(record):
 
 def verdict(record):
     """The result in a few sentences."""
-    variants_checked = [name for name in cases.gpu_rungs() if results.result(record, parity_name(HEADLINES[0], name))]
-    passed = [name for name in variants_checked if results.result(record, parity_name(HEADLINES[0], name))["passed"]]
+    checked = [name for name in cases.gpu_rungs() if results.result(record, parity_name(HEADLINES[0], name))]
+    passed = [name for name in checked if results.result(record, parity_name(HEADLINES[0], name))["passed"]]
     sentences = [f"{len(passed)} of {len(cases.gpu_rungs())} rungs agree with the cpu rung within their tolerances."]
-    errors = sum((results.result(record, sanitizer.section_name(tool, variant)) or {"errors": 0})["errors"]
-                 for tool in sanitizer.TOOLS for variant in cases.gpu_rungs())
+    errors = sum((results.result(record, sanitizer.section_name(tool, rung)) or {"errors": 0})["errors"]
+                 for tool in sanitizer.TOOLS for rung in cases.gpu_rungs())
     if errors:
         sentences.append(f"compute-sanitizer reports {errors} errors.")
     for one in results.comparisons(record):
@@ -67,33 +67,33 @@ def comparison(one):
 def rung_rows(record):
     """A row for each rung; `gain`: how many times as fast as the rung before it."""
     rows, above = [], None
-    for variant in cases.gpu_rungs():
-        measured = results.row(record, HEADLINES[0], variant)
+    for rung in cases.gpu_rungs():
+        measured = results.row(record, HEADLINES[0], rung)
         gain = f"{above['median_us'] / measured['median_us']:.2f}" if above and measured else ""
-        rows.append({**rung_row(record, variant), "gain": gain})
+        rows.append({**rung_row(record, rung), "gain": gain})
         above = measured
     return rows
 
 
-def rung_row(record, variant):
+def rung_row(record, rung):
     """A rung's parity, time of a step, of an epoch and of an extraction, as texts."""
     case = HEADLINES[0]
-    name, row = parity_name(case, variant), results.row(record, case, variant)
+    name, row = parity_name(case, rung), results.row(record, case, rung)
     checked, raced = results.result(record, name), results.result(record, race_name(case))
-    failed = record["sections"].get(name, {}).get("failed") or (raced or {"failed": {}})["failed"].get(variant)
+    failed = record["sections"].get(name, {}).get("failed") or (raced or {"failed": {}})["failed"].get(rung)
     return {
-        "name": variant,
+        "name": rung,
         "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
-        "deviations": table.deviations(record, case, variant) if checked else "", "failed": failed or "",
+        "deviations": table.deviations(record, case, rung) if checked else "", "failed": failed or "",
         "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
         "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
-        "epoch": _seconds(record, "epoch", variant), "extraction": _seconds(record, "extraction", variant),
+        "epoch": _seconds(record, "epoch", rung), "extraction": _seconds(record, "extraction", rung),
     }
 
 
-def sanitized(record, tool, variant):
+def sanitized(record, tool, rung):
     """'0' or '3: the first error', 'failed', or that there was no time."""
-    name = sanitizer.section_name(tool, variant)
+    name = sanitizer.section_name(tool, rung)
     found = results.result(record, name)
     if found is None:
         return "failed" if "failed" in record["sections"].get(name, {}) else NO_TIME

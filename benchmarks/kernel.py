@@ -21,7 +21,7 @@ from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.machine import driver
 from ladder.network import layers, networks, weights
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.training import plan
 from ladder.training.planning import frame
 from ladder.training.planning.builder import Builder
@@ -58,7 +58,7 @@ def main(arguments=None):
         sys.exit(str(error))
 
 
-def find(operation, variant, shape):
+def find(operation, rung, shape):
     """The Case of an operation; raises UserError, listing the rung's operations, if it has none of that name."""
     batch, *image = shape[:4]
     known = set()
@@ -67,12 +67,12 @@ def find(operation, variant, shape):
             network = networks.resolve("one", (*image[:2], 3), stack, stack[-1].name, "none")
         except UserError:   # images of 1x1 are not pooled
             continue
-        made = step_plan(network, variant, batch)
+        made = step_plan(network, rung, batch)
         found = {step.operation: number for number, step in enumerate(made.steps) if step.layer not in ("", "before")}
         known |= set(found)
         if operation in found:
             return Case(network, made, found[operation])
-    raise UserError(f"{variant} has no operation {operation} for the shape {' '.join(map(str, shape))}; it has "
+    raise UserError(f"{rung} has no operation {operation} for the shape {' '.join(map(str, shape))}; it has "
                     f"{', '.join(sorted(known))}")
 
 
@@ -96,9 +96,9 @@ def stacks(image, convolution):
     return [*found, (before, layers.dense("layer", filters))] if image[:2] == [1, 1] else found
 
 
-def step_plan(network, variant, batch, dtype="float32"):
+def step_plan(network, rung, batch, dtype="float32"):
     """Forward and backward without loss and updates; the caller fills in the gradient of the output."""
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, multipliers=plan.made_for(variant))
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, multipliers=plan.made_for(rung))
     build = Builder(settings, network.layers, dtype, training=True)
     frame.load_batch(build, plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
     build.lower()
@@ -110,10 +110,10 @@ def step_plan(network, variant, batch, dtype="float32"):
 
 def predicted(case):
     moved, step = roofline.step_bytes(case.plan, case.operation), case.operation
-    ceilings = roofline.H200[products(case.plan.variant)]
+    ceilings = roofline.H200[products(case.plan.rung)]
     seconds = roofline.step_seconds(case.plan, step, ceilings)
     bound = "FLOP" if step.flop / ceilings.flop >= moved / ceilings.bytes else "bytes"
-    return (f"{step.operation} of {case.plan.variant}: {step.flop / 1e9:.3g} GFLOP, {moved / 1e6:.3g} MB, "
+    return (f"{step.operation} of {case.plan.rung}: {step.flop / 1e9:.3g} GFLOP, {moved / 1e6:.3g} MB, "
             f"{step.flop / moved:.3g} FLOP/byte, {len(step.launches)} launches; predicted for an H200: "
             f"{1e6 * seconds:.1f} us, bound by {bound}")
 
@@ -215,7 +215,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operation", help="such as conv2d_forward or maxpool2d_backward; a wrong one lists the rung's")
     parser.add_argument("--rung", required=True,
-                        choices=[name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"])
+                        choices=[name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"])
     parser.add_argument("--shape", required=True, type=int, nargs="+", metavar="N",
                         help="batch height width channels [filters [kernel padding [stride]]]")
     parser.add_argument("--dry-run", action="store_true", help="print the plan's numbers and the prediction; measure nothing")

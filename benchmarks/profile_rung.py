@@ -16,7 +16,7 @@ import tempfile
 
 import tools
 from cases import gpu_rungs
-from ladder.rungs import variants
+from ladder.rungs import catalog
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Quantity -> metrics, the first that this GPU has: their names differ between architectures.
@@ -41,7 +41,7 @@ REFUSED = "ERR_NVGPUCTRPERM"
 
 def main(arguments=None):
     arguments = parse(arguments)
-    reason = variants.no_gpu()
+    reason = catalog.no_gpu()
     if reason:
         sys.exit(f"profiling {arguments.rung} {reason}")
     step = [sys.executable, str(HERE / "one_step.py"), arguments.rung, "--batch", str(arguments.batch)]

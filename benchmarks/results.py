@@ -59,9 +59,9 @@ def fastest(record, case, precision, torch):
     return min(rows, key=lambda one: one["median_us"], default=None)
 
 
-def deviations(record, case, variant):
+def deviations(record, case, rung):
     """{protocol: {"largest", "tolerance", ...}} of a rung's parity; {} where it is not measured."""
-    checked = result(record, parity_name(case, variant))
+    checked = result(record, parity_name(case, rung))
     return checked["parity"] if checked else {}
 
 

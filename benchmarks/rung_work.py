@@ -21,7 +21,7 @@ from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.network import networks, optimizers, weights
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs.catalog import RUNGS
 from ladder.training import measure_rungs, plan, training
 from ladder.training.inference import Inference
 from timing import roofline
@@ -34,7 +34,7 @@ CHECKED = 20         # steps that are made twice and must give the same bytes
 SVM_ROWS, SVM_TEST_ROWS, SVM_FEATURES, CLASSES = 50_000, 10_000, 8192, 10
 STREAMED = 100       # steps with images on the GPU, and with streamed ones
 
-_prepared = {}       # variant -> (executor, plan, arrays)
+_prepared = {}       # rung -> (executor, plan, arrays)
 
 
 class Unavailable(Exception):
@@ -61,49 +61,49 @@ def ceilings():
             "peak_flop_per_second": {name: found and found.flop for name, found in peaks.items()}}
 
 
-def check(case, variant):
+def check(case, rung):
     """Parity with the cpu rung and reproducibility of a rung: see measure_rungs.check."""
     case = Case.of(case)
-    made = _references(case.name, case.input_shape, case.options, VARIANTS[variant].precision)
-    return measure_rungs.check(case.network, variant, os.cpu_count(), made)
+    made = _references(case.name, case.input_shape, case.options, RUNGS[rung].precision)
+    return measure_rungs.check(case.network, rung, os.cpu_count(), made)
 
 
-def prepare(case, variant):
+def prepare(case, rung):
     """Make a rung ready for turns of training steps; the numbers of its plan, and the time of a step."""
     case = Case.of(case)
     steps = case.images // case.batch
-    first, finite = _trained(case, variant, min(CHECKED, steps))
-    if _trained(case, variant, min(CHECKED, steps))[0] != first:
+    first, finite = _trained(case, rung, min(CHECKED, steps))
+    if _trained(case, rung, min(CHECKED, steps))[0] != first:
         raise RuntimeError("two runs of the same steps end in different bytes")
     if not finite:
         raise RuntimeError("the weights are not finite")
-    executor = executors.create(variant, 1, "device")
-    made, arrays = _bind(executor, case, variant, steps)
-    _prepared[variant] = executor, made, arrays
+    executor = executors.create(rung, 1, "device")
+    made, arrays = _bind(executor, case, rung, steps)
+    _prepared[rung] = executor, made, arrays
     timing.laps(executor, made, arrays, min(WARM_UP, steps))
-    peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), products(variant))
-    return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(variant), "same_bytes_twice": True,
-            "step_us": statistics.median(turn(variant, min(WARM_UP, steps))["us"]),
+    peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), products(rung))
+    return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(rung), "same_bytes_twice": True,
+            "step_us": statistics.median(turn(rung, min(WARM_UP, steps))["us"]),
             "flop": made.flop, "bytes": roofline.plan_bytes(made), "launches": sum(len(step.launches) for step in made.steps),
             "floor_us": peak and 1e6 * roofline.floor(made.flop, 0, peak),
-            "predicted_h200_us": 1e6 * roofline.plan_seconds(made, roofline.H200[products(variant)]),
+            "predicted_h200_us": 1e6 * roofline.plan_seconds(made, roofline.H200[products(rung)]),
             "planned_bytes": sum(made.bytes_by_kind().values()), "driver_bytes": executor.device_bytes()}
 
 
-def turn(variant, steps):
+def turn(rung, steps):
     """{"us": microseconds of each of `steps` steps, "mhz"}, from the first image on."""
-    executor, made, arrays = _prepared[variant]
+    executor, made, arrays = _prepared[rung]
     executor.fill(arrays["counters"], 0)
     microseconds, mhz = timing.laps(executor, made, arrays, steps)
     return {"us": microseconds, "mhz": mhz}
 
 
-def epoch(case, variant):
+def epoch(case, rung):
     """Seconds of the second epoch on random images, as a run makes it: shuffled, with its last partial batch."""
     case = Case.of(case)
     network, images = case.network, _images(case.network, case.images)
-    settings = plan.Settings(network=network, variant=variant, batch_size=case.batch, optimizer=optimizers.Optimizer("adam"),
-                             multipliers=plan.made_for(variant),
+    settings = plan.Settings(network=network, variant=rung, batch_size=case.batch, optimizer=optimizers.Optimizer("adam"),
+                             multipliers=plan.made_for(rung),
                              learning_rate=1e-3, epochs=2)
     run = training.Training(settings, images, normalization.measure("unit", images), weights.initialize(network, 0), 1,
                             "device")
@@ -117,12 +117,12 @@ def epoch(case, variant):
             "losses": run.losses, "by_work": run.executor.seconds}
 
 
-def extraction(case, variant):
+def extraction(case, rung):
     """Seconds to compute the features of ROWS images in memory and to fetch them."""
     network = Case.of(case).network
     images = _images(network, ROWS)
-    encoder = Inference(network, variant, weights.initialize(network, 0), normalization.measure("unit", images), 1,
-                        until=network.features, multipliers=plan.made_for(variant))
+    encoder = Inference(network, rung, weights.initialize(network, 0), normalization.measure("unit", images), 1,
+                        until=network.features, multipliers=plan.made_for(rung))
     for _, values in encoder.batches(images[:256]):
         first = values   # compiles and loads
     started, total = time.perf_counter(), 0
@@ -134,7 +134,7 @@ def extraction(case, variant):
     return {"images": ROWS, "seconds": seconds}
 
 
-def streaming(case, variant):
+def streaming(case, rung):
     """How much of the copying of streamed images is hidden behind the computation.
 
     Steps with images on the GPU and with images copied batch by batch, in turns; copy_us, waited_us: of a copy, and of what a
@@ -145,8 +145,8 @@ def streaming(case, variant):
     steps = min(STREAMED, case.images // case.batch)
     bound, found = {}, {"device": [], "host": []}
     for residency in found:
-        executor = executors.create(variant, 1, residency)
-        bound[residency] = (executor, *_bind(executor, case, variant, steps))
+        executor = executors.create(rung, 1, residency)
+        bound[residency] = (executor, *_bind(executor, case, rung, steps))
     for number in range(6):
         for residency, (executor, made, arrays) in bound.items():
             executor.fill(arrays["counters"], 0)
@@ -203,18 +203,18 @@ def _references(name, input_shape, options, precision):
     return measure_rungs.references(networks.build(name, input_shape, **dict(options)), os.cpu_count(), precision)
 
 
-def _bind(executor, case, variant, steps):
+def _bind(executor, case, rung, steps):
     """(plan, arrays) of a training on the case's images."""
     chosen = multipliers.ByDirection.everywhere(multipliers.find(case.multiplier))
-    return timing.bind(executor, case.network, variant, case.batch, case.images, steps,
-                       multipliers=plan.made_for(variant) if chosen.exact else chosen,
+    return timing.bind(executor, case.network, rung, case.batch, case.images, steps,
+                       multipliers=plan.made_for(rung) if chosen.exact else chosen,
                        loss_scale=LOSS_SCALE if case.multiplier == "fp16" else 1)
 
 
-def _trained(case, variant, steps):
+def _trained(case, rung, steps):
     """(digest of the weights after `steps` steps, True if all are finite)."""
-    executor = executors.create(variant, 1, "device")
-    made, arrays = _bind(executor, case, variant, steps)
+    executor = executors.create(rung, 1, "device")
+    made, arrays = _bind(executor, case, rung, steps)
     for _ in range(steps):
         executor.run(made, arrays)
     values = {name: executor.fetch(arrays[name]) for name in weights.shapes(case.network)}

@@ -19,18 +19,18 @@ def sections(record, rungs, torch_python):
     """A Section for each tool and rung; none where compute-sanitizer is not installed."""
     program = tools.find("compute-sanitizer")
     for tool in TOOLS if program else ():
-        for variant in rungs:
-            yield Section(section_name(tool, variant), lambda session, seconds, tool=tool, variant=variant:
-                          check(program, tool, variant, seconds), SECONDS)
+        for rung in rungs:
+            yield Section(section_name(tool, rung), lambda session, seconds, tool=tool, rung=rung:
+                          check(program, tool, rung, seconds), SECONDS)
 
 
-def section_name(tool, variant):
-    return f"{tool}: {variant}"
+def section_name(tool, rung):
+    return f"{tool}: {rung}"
 
 
-def check(program, tool, variant, seconds):
+def check(program, tool, rung, seconds):
     """{"errors": their number, "first": the first one}; raises Failed where the tool could not run."""
-    step = [sys.executable, str(HERE / "one_step.py"), variant, "--batch", "3", "--warm-up", "1"]
+    step = [sys.executable, str(HERE / "one_step.py"), rung, "--batch", "3", "--warm-up", "1"]
     status, output = tools.run([program, "--tool", tool, "--error-exitcode", str(FOUND), *step], seconds)
     if status is None:
         raise Failed(f"was ended after {seconds:.0f} s", timed_out=True)

@@ -53,8 +53,8 @@ def sections(record, rungs, torch_python):
 
 
 def parity(case, rungs):
-    for variant in rungs:
-        yield single(parity_name(case, variant), "rungs", "check", dataclasses.asdict(case), variant, limit=240)
+    for rung in rungs:
+        yield single(parity_name(case, rung), "rungs", "check", dataclasses.asdict(case), rung, limit=240)
 
 
 def first_looks(record):
@@ -100,8 +100,8 @@ def race_name(case):
     return f"race: {case.label}"
 
 
-def parity_name(case, variant):
-    return f"parity: {case.name}, {variant}"
+def parity_name(case, rung):
+    return f"parity: {case.name}, {rung}"
 
 
 def look_name(contender):
@@ -110,11 +110,11 @@ def look_name(contender):
 
 def passed(record, case, rungs):
     """The rungs without a failed parity of the case's network, the lowest and slowest last."""
-    def is_wrong(variant):
-        name = parity_name(case, variant)
+    def is_wrong(rung):
+        name = parity_name(case, rung)
         return record.failure(name) or not (record.result(name) or {"passed": True})["passed"]
 
-    return [variant for variant in reversed(rungs) if not is_wrong(variant)]
+    return [rung for rung in reversed(rungs) if not is_wrong(rung)]
 
 
 def supported(record):

@@ -21,7 +21,7 @@ from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
-from ladder.rungs import counted, tiles, variants  # noqa: E402
+from ladder.rungs import catalog, counted, tiles  # noqa: E402
 from ladder.training import plan  # noqa: E402
 from sections import race_name  # noqa: E402
 
@@ -73,30 +73,30 @@ def table(record):
     """The table in Markdown, a note on the measurement, and the tables of other networks and multipliers in the record."""
     rows, counted_rows = [HEAD, tuple("---" for _ in HEAD)], [COUNTED_HEAD, tuple("---" for _ in COUNTED_HEAD)]
     counts = counted.read()["rungs"]
-    for variant in documented_rungs():
-        measured = results.row(record, CASE, variant), row_below(record, variant)
-        rows.append(row(variant, step_plan(variant, CASE.batch), counts.get(variant), measured, record))
-        counted_rows.append(counted_row(variant, counts.get(variant)))
+    for rung in documented_rungs():
+        measured = results.row(record, CASE, rung), row_below(record, rung)
+        rows.append(row(rung, step_plan(rung, CASE.batch), counts.get(rung), measured, record))
+        counted_rows.append(counted_row(rung, counts.get(rung)))
     return "\n".join([*markdown(rows), "", note(record), "", *markdown(counted_rows), "", *others(record), *multiplied(record)])
 
 
-def row_below(record, variant):
+def row_below(record, rung):
     """The results of the rung below, past lessons that were not measured."""
-    below = variants.VARIANTS[variant].below
+    below = catalog.RUNGS[rung].below
     measured = results.row(record, CASE, below) if below else None
-    return row_below(record, below) if measured is None and below and variants.VARIANTS[below].role == "lesson" else measured
+    return row_below(record, below) if measured is None and below and catalog.RUNGS[below].role == "lesson" else measured
 
 
 def documented_rungs():
     """The project's GPU rungs, without the user's own."""
-    return [name for name in gpu_rungs() if variants.VARIANTS[name].role != "own"]
+    return [name for name in gpu_rungs() if catalog.RUNGS[name].role != "own"]
 
 
-def counted_row(variant, counts):
+def counted_row(rung, counts):
     if counts is None:
-        return (variant, NOT_COUNTED, *("" for _ in COUNTED_HEAD[2:]))
+        return (rung, NOT_COUNTED, *("" for _ in COUNTED_HEAD[2:]))
     busiest, millions = counts["busiest"], {name: f"{counts[name] / 1e6:.1f} M" for name in ("wavefronts", "conflicts")}
-    return (variant, f"{counts['microseconds']:.0f}", percent(counts["coalesced"]), f"{counts['level_2_megabytes']:.0f}",
+    return (rung, f"{counts['microseconds']:.0f}", percent(counts["coalesced"]), f"{counts['level_2_megabytes']:.0f}",
             *millions.values(), percent(counts["products_of_issued"]), busiest["kernel"].replace(".cu ", ": "),
             str(busiest["registers"]), percent(busiest["occupancy"]),
             ", ".join(f"{waves:.2g}" for waves in busiest["waves"].values()))
@@ -185,39 +185,39 @@ def share(opponent, measured):
     return f"{100 * opponent['median_us'] / measured['median_us']:.0f}" if opponent else NOT_MEASURED
 
 
-def deviations(record, case, variant):
-    found = results.deviations(record, case, variant)
+def deviations(record, case, rung):
+    found = results.deviations(record, case, rung)
     return ", ".join(f"{one['largest']:.1e} / {one['tolerance']:.0e}" for one in found.values()) or NOT_MEASURED
 
 
-def step_plan(variant, batch):
+def step_plan(rung, batch):
     """One training step with Adam, in the tiles for an H200."""
-    settings = plan.Settings(network=networks.build(CASE.name), variant=variant, batch_size=batch,
-                             optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(variant),
+    settings = plan.Settings(network=networks.build(CASE.name), variant=rung, batch_size=batch,
+                             optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(rung),
                              multiprocessors=tiles.H200)
     return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 
-def row(variant, made, counts, measured, record):
+def row(rung, made, counts, measured, record):
     """counts: the rung's row of counts.json or None; measured: the results of the rung and of the one below, or None."""
     launches, moved = sum(len(step.launches) for step in made.steps), roofline.plan_bytes(made)
-    ceilings = roofline.H200[products(variant)]
-    cells = (variant, variants.VARIANTS[variant].technique, str(launches), f"{made.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
+    ceilings = roofline.H200[products(rung)]
+    cells = (rung, catalog.RUNGS[rung].technique, str(launches), f"{made.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
              f"{1e6 * roofline.plan_seconds(made, ceilings):.0f}",
              *((f"{counts['microseconds']:.0f}", counts["bound_by"]) if counts else (NOT_COUNTED, NOT_COUNTED)))
-    return cells + (measured_cells(variant, made, *measured, record) if measured[0] else (NOT_MEASURED,) * 7)
+    return cells + (measured_cells(rung, made, *measured, record) if measured[0] else (NOT_MEASURED,) * 7)
 
 
-def measured_cells(variant, made, measured, below, record):
+def measured_cells(rung, made, measured, below, record):
     seconds, ceilings = measured["median_us"] / 1e6, results.result(record, "ceilings")
     on_tensor_cores = results.result(record, "PyTorch's ceilings") or {}
     ceiling = roofline.rate({**on_tensor_cores, **({"fp32": ceilings["fp32_flop_per_second"]} if ceilings else {})},
-                            products(variant))
+                            products(rung))
     return (
         spread(measured), f"{measured['mhz']:.0f}", f"{made.flop / seconds / 1e12:.1f}",
         f"{100 * made.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
         share(results.fastest(record, CASE, measured["precision"], torch=True), measured),
-        f"{below['median_us'] / measured['median_us']:.2f}" if below else "", deviations(record, CASE, variant),
+        f"{below['median_us'] / measured['median_us']:.2f}" if below else "", deviations(record, CASE, rung),
     )
 
 

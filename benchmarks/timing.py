@@ -23,14 +23,14 @@ COPY_BYTES, COPIES = 512 << 20, 20
 ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: 1.13 TFLOP per launch
 
 
-def bind(executor, network, variant, batch, rows, steps, optimizer="adam", seed=0, **settings):
+def bind(executor, network, rung, batch, rows, steps, optimizer="adam", seed=0, **settings):
     """(plan, arrays) of `steps` training steps on random images: at least `rows`, and enough for a new batch in every step.
 
     settings: further fields of plan.Settings.
     """
     rows = max(rows, batch * steps)
     length = plan.Length(steps, steps)
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer(optimizer),
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=optimizers.Optimizer(optimizer),
                              **settings)
     made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
     return made, executor.allocate(made, executor.place({

@@ -19,7 +19,7 @@ import generate  # noqa: E402
 import count  # noqa: E402
 import counting  # noqa: E402
 import prediction  # noqa: E402
-from ladder.rungs import counted, variants  # noqa: E402
+from ladder.rungs import catalog, counted  # noqa: E402
 from table import NOT_COUNTED, markdown, percent  # noqa: E402
 
 PAGE = ROOT / "docs" / "climb.md"
@@ -90,7 +90,7 @@ def link(file, text):
 
 def counts(rung, record):
     """A table with a row of the rung below, if it is one for a GPU, and one of the rung."""
-    names = [name for name in (variants.VARIANTS[rung].below, rung) if name]
+    names = [name for name in (catalog.RUNGS[rung].below, rung) if name]
     rows = [HEAD, tuple("---" for _ in HEAD), *(counts_row(name, record) for name in names)]
     return "\n" + "\n".join(markdown(rows)) + "\n\n"
 

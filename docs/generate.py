@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 from ladder.network import layers  # noqa: E402  (after sys.path)
-from ladder.rungs import variants  # noqa: E402
+from ladder.rungs import catalog  # noqa: E402
 from ladder.workflow import settings, values  # noqa: E402
 
 PAGE, SCHEMA, CONFIG = ROOT / "docs/configuration.md", ROOT / "docs/config.schema.json", ROOT / "config.yaml"
@@ -49,7 +49,7 @@ that names it and the nearest right one.
 
 def rules():
     """The JSON schema of every key, without rungs of a person's own."""
-    own = {name for name, one in variants.VARIANTS.items() if one.role == "own"}
+    own = {name for name, entry in catalog.RUNGS.items() if entry.role == "own"}
     return {key: {**rule, "enum": [name for name in rule["enum"] if name not in own]} if "enum" in rule else rule
             for key, rule in settings.rules().items()}
 

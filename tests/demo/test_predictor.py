@@ -11,7 +11,7 @@ from ladder.demo.predictor import Neighbours, Predictor
 from ladder.errors import UserError
 from ladder.features import shifts
 from ladder.network import networks, weights
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import artifacts
 from ladder.training.inference import Inference
 
@@ -175,7 +175,7 @@ def test_a_damaged_artifact_is_named(tmp_path):
 
 
 def test_a_rung_that_cannot_run_here_is_refused(runs, monkeypatch):
-    monkeypatch.setattr(variants, "unavailable", lambda variant: f"variant {variant} needs another machine")
+    monkeypatch.setattr(catalog, "unavailable", lambda rung: f"variant {rung} needs another machine")
     with pytest.raises(UserError, match="variant cpu needs another machine"):
         Predictor(runs("autoencoder")[0], threads=1)
 

@@ -14,13 +14,13 @@ LENET, AUTOENCODER = networks.build("lenet_5", (28, 28, 1)), networks.build("aut
 NETWORKS = pytest.mark.parametrize("network", [LENET, AUTOENCODER], ids=lambda network: network.name)
 
 
-def settings(network, variant, **changes):
-    return plan.Settings(network=network, variant=variant, batch_size=4, **{"epochs": 3, **changes})
+def settings(network, rung, **changes):
+    return plan.Settings(network=network, variant=rung, batch_size=4, **{"epochs": 3, **changes})
 
 
-def start(network, variant="cpu", **changes):
+def start(network, rung="cpu", **changes):
     labels = np.arange(11, dtype=np.uint8) % 10 if network.classifies else None
-    return training.Training(settings(network, variant, **changes), IMAGES, normalization.measure("unit", IMAGES),
+    return training.Training(settings(network, rung, **changes), IMAGES, normalization.measure("unit", IMAGES),
                              weights.initialize(network, 1), 1, labels=labels)
 
 
@@ -31,9 +31,9 @@ def finish(run):
 
 
 @NETWORKS
-@pytest.mark.parametrize("variant", ["cpu", "gpu_basic", "gpu_opt_v2"])
-def test_the_steps_of_a_plan_are_passes_in_their_order(network, variant):
-    made = plan.training_plan(settings(network, variant, loss_scale=2), plan.Dataset(11, "uint8"), plan.Length(9, 3))
+@pytest.mark.parametrize("rung", ["cpu", "gpu_basic", "gpu_opt_v2"])
+def test_the_steps_of_a_plan_are_passes_in_their_order(network, rung):
+    made = plan.training_plan(settings(network, rung, loss_scale=2), plan.Dataset(11, "uint8"), plan.Length(9, 3))
     order = [PASSES.index(step.pass_) for step in made.steps]
     assert order == sorted(order) and set(order) == {0, 1, 2, 3}
     loss = next(number for number, step in enumerate(made.steps) if step.operation in ("mse", "cross_entropy"))

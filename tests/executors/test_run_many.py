@@ -9,13 +9,13 @@ from ladder.training import parity, plan
 from small_networks import PLAIN
 
 
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_many_runs_are_as_many_single_ones(variant):
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
+def test_many_runs_are_as_many_single_ones(rung):
     length, found = plan.Length(3, 3), []
-    made = plan.training_plan(plan.Settings(network=PLAIN, variant=variant, batch_size=2, optimizer=Optimizer("adam")),
+    made = plan.training_plan(plan.Settings(network=PLAIN, variant=rung, batch_size=2, optimizer=Optimizer("adam")),
                               plan.Dataset(6, "uint8"), length)
     for calls in ((1, 1, 1), (3,), (1, 2)):
-        executor = executors.create(variant, 1)
+        executor = executors.create(rung, 1)
         arrays = executor.allocate(made, executor.place({
             **parity.random_images(PLAIN, 6), **parity.initial(PLAIN), "learning_rates": learning_rates(1e-2, length)}))
         for count in calls:

@@ -19,7 +19,7 @@ from ladder.executors.cpu import executor as cpu_executor
 from ladder.executors.cpu import small
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda.launching import Bound
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.rungs.patterns import Gradient
 from operation_cases import Near
 from rung_checks import ORDERS, kernel_folder, made, run_launches
@@ -107,20 +107,20 @@ class Rung:
     """
 
     def __init__(self, name, arithmetic="rounded", tensor_sums="rounded", launches=None):
-        self.name, self.variant, module = name, variants.VARIANTS[name], variants.rung(name)
+        self.name, self.entry, module = name, catalog.RUNGS[name], catalog.module(name)
         self.launches, self.together = launches or module.LAUNCHES, getattr(module, "UPDATES_TOGETHER", False)
         self.arithmetic, self.tensor_sums = arithmetic, tensor_sums
         self.variation = "fused" if arithmetic == "fused" else "truncated" if tensor_sums == "truncated" else ""
-        self.rounded = ROUNDED[self.variant.precision]
+        self.rounded = ROUNDED[self.entry.precision]
 
     def has(self, case):
         """Whether it launches the operation otherwise than the rung below, with a fused ReLU if that is asked for."""
-        below = self.variant.below and variants.rung(self.variant.below)
+        below = self.entry.below and catalog.module(self.entry.below)
         if case.operation not in self.launches or below and self.launches[case.operation] is below.LAUNCHES.get(case.operation):
             return False
         if not case.products and self.tensor_sums != "rounded":
             return False
-        if self.variant.on_tensor_cores and any(np.isinf(array).any() for array in case.reads.values()):
+        if self.entry.on_tensor_cores and any(np.isinf(array).any() for array in case.reads.values()):
             return False   # the small part of an infinite operand is no number
         found = self.made(case)
         without = {**case.attributes, "relu": False}
@@ -152,7 +152,7 @@ class Rung:
             run_launches(launches, arrays, orders)
 
     def unit(self, case):
-        return ROUNDINGS * UNIT if self.variant.on_tensor_cores and case.products else UNIT
+        return ROUNDINGS * UNIT if self.entry.on_tensor_cores and case.products else UNIT
 
     def _operands(self, case, together):
         """(reads, writes, attributes) of the step."""
@@ -160,7 +160,7 @@ class Rung:
                  for role, array in case.reads.items()}
         writes, attributes = {role: array.copy() for role, array in case.writes.items()}, dict(case.attributes)
         if case.products and self.rounded:
-            attributes["multiplier"] = FORMATS[self.variant.precision]
+            attributes["multiplier"] = FORMATS[self.entry.precision]
         if self._is_split(case, together):
             return split(reads, writes, attributes)
         return reads, writes, attributes
@@ -209,20 +209,20 @@ def backends():
     """All of them, the rungs in the order of the ladder."""
     found = [Cpu(threads, pieces) for pieces in (False, True) for threads in (1, 2, 3)]
     found.append(Sequential())
-    for name, variant in variants.VARIANTS.items():
-        if variant.executor == "cuda":
-            found += of_rung(name, variant)
+    for name, entry in catalog.RUNGS.items():
+        if entry.executor == "cuda":
+            found += of_rung(name, entry)
     return found
 
 
-def of_rung(name, variant):
+def of_rung(name, entry):
     """In both arithmetics where its kernels are its own, and with both models of tensor cores where it uses them."""
     yield Rung(name)
-    if variant.on_tensor_cores:
+    if entry.on_tensor_cores:
         yield Rung(name, tensor_sums="truncated")
-    elif variant.role != "lesson" and kernel_folder(name) == name:
+    elif entry.role != "lesson" and kernel_folder(name) == name:
         yield Rung(name, arithmetic="fused")
-    if variants.unavailable(name) is None:
+    if catalog.unavailable(name) is None:
         yield OnGpu(name)
 
 

@@ -18,7 +18,7 @@ from ladder.pages import compare, curves, run_table
 from ladder.store import artifacts
 from page_text import addresses, text_of
 
-REASON = "the variant gpu_gemm needs an NVIDIA GPU, and none answers on this machine"
+REASON = "the rung gpu_gemm needs an NVIDIA GPU, and none answers on this machine"
 
 
 @pytest.fixture(scope="module")

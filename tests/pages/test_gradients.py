@@ -17,7 +17,7 @@ def summary(**wrong):
               {"layer": "conv", "kind": "conv2d", "own": ["conv.weight"], "through": [], "passed": tensors[0]["passed"]},
               {"layer": "conv_relu", "kind": "relu", "own": [], "through": ["conv.weight"], "passed": tensors[0]["passed"]},
               {"layer": "scores", "kind": "dense", "own": ["scores.weight"], "through": [], "passed": True}]
-    return {"network": "mine.yaml", "variant": "cpu", "precision": "float64", "images": 3, "tolerance": 1e-5,
+    return {"network": "mine.yaml", "rung": "cpu", "precision": "float64", "images": 3, "tolerance": 1e-5,
             "losses": [2.3, 2.3], "tensors": tensors, "layers": layers, "passed": not wrong}
 
 

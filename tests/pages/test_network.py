@@ -11,7 +11,7 @@ import zoo
 from ladder.network import layers, networks, optimizers
 from ladder.pages import network as network_page
 from ladder.pages.network import Edge
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import artifacts
 from ladder.training import plan
 from ladder.training.planning.data import PURPOSES
@@ -214,9 +214,9 @@ def test_the_page_names_no_other_file_and_gives_every_header_a_scope():
     assert len(page.encode()) < 300_000 and "None" not in page
 
 
-@pytest.mark.parametrize("variant", variants.VARIANTS)
-def test_every_rung_can_be_drawn_on_any_machine(variant):
+@pytest.mark.parametrize("rung", catalog.RUNGS)
+def test_every_rung_can_be_drawn_on_any_machine(rung):
     network = built("lenet_5")
-    context = network_page.context(network, variant, 8, "adam")
+    context = network_page.context(network, rung, 8, "adam")
     kernels = [row["kernel"] for row in context["parts"][0]["drawings"][0]["rows"] if row["span"] and row["kernel"]]
     assert len(kernels) == context["kernels"] and len(context["parts"][0]["rows"]) == len(network.layers) + 1

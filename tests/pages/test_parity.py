@@ -13,7 +13,7 @@ from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cpu import small
 from ladder.pages import parity as parity_page
 from ladder.pages import templates
-from ladder.rungs import counted, gpu_opt_v2, variants
+from ladder.rungs import catalog, counted, gpu_opt_v2
 from ladder.training.planning.data import Step
 from page_text import text_of
 
@@ -25,7 +25,7 @@ def summary():
 
 def test_the_page_names_every_rung_that_cannot_run_here(summary):
     needs = "needs an NVIDIA GPU and no driver answers here"
-    reasons = {**{variant: f"variant {variant} {needs}" for variant in ("gpu_basic", "gpu_fused")}, "other": "Numba is missing"}
+    reasons = {**{rung: f"variant {rung} {needs}" for rung in ("gpu_basic", "gpu_fused")}, "other": "Numba is missing"}
     text = text_of(parity_page.page({**summary, "unavailable": reasons}, "2026-01-31T12:34:56Z"))
     assert f"gpu_basic and gpu_fused: {needs}" in text and "other: Numba is missing" in text
     assert "and all results agree" in text and "2026-01-31 12:34" in text
@@ -33,7 +33,7 @@ def test_the_page_names_every_rung_that_cannot_run_here(summary):
 
 def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(summary):
     first = summary["rungs"][0]
-    rounded = {**first, "variant": "gpu_tf32", "precision": "tf32",
+    rounded = {**first, "name": "gpu_tf32", "precision": "tf32",
                "parity": {**first["parity"], "momentum": {**first["parity"]["momentum"], "tolerance": 1e-3}}}
     made = {**summary, "rungs": [*summary["rungs"], rounded], "fastest": {"float32": "cpu", "tf32": "gpu_tf32"}}
     text = text_of(parity_page.page(made, "2026-01-31T12:34:56Z"))
@@ -45,8 +45,8 @@ def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(
 
 def page(monkeypatch, rungs, host="a"):
     """The planned comparison of these rungs on a machine."""
-    monkeypatch.setattr(variants, "available", lambda: rungs)
-    monkeypatch.setattr(variants, "machine", lambda: {"host": host, "gpu": None})
+    monkeypatch.setattr(catalog, "available", lambda: rungs)
+    monkeypatch.setattr(catalog, "machine", lambda: {"host": host, "gpu": None})
     return planned.page("parity", planned.run(dataset="cifar10"))
 
 
@@ -89,7 +89,7 @@ SHOWN = """[...document.querySelectorAll("#kernels tbody tr")].map(row => [...ro
 @pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
 def test_the_page_is_readable_in_a_browser(summary, tmp_path):
     path = tmp_path / "parity.html"
-    many = [{**rung, "variant": f"{rung['variant']}_{number}"} for number in range(4) for rung in summary["rungs"]]
+    many = [{**rung, "name": f"{rung['name']}_{number}"} for number in range(4) for rung in summary["rungs"]]
     path.write_text(parity_page.page({**summary, "rungs": many}, "2026-01-31T12:34:56Z"))
     chromium = browser.Browser(browser.find())
     try:

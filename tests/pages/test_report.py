@@ -254,7 +254,7 @@ def test_every_setting_and_version_is_on_the_page(digits, digits_page):
 
 
 def test_work_without_a_time_of_its_own_is_said_to_be_inside_the_convolution(digits_page):
-    assert "This variant computes upsampling inside the convolution" in text_of(digits_page)
+    assert "This rung computes upsampling inside the convolution" in text_of(digits_page)
 
 
 def test_the_page_says_threads_machine_and_libraries(digits, digits_page):

@@ -1,5 +1,5 @@
 """Tests of every GPU rung: it trains as the cpu rung does, every GPU accepts its launches, its plans are consistent, and the
-ladder's claims hold. Kernels run in the emulator. A new rung is covered by its row in variants.VARIANTS.
+ladder's claims hold. Kernels run in the emulator. A new rung is covered by its row in catalog.RUNGS.
 """
 
 import concurrent.futures
@@ -25,16 +25,17 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks, optimizers
 from ladder.network.optimizers import Optimizer
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs import catalog
 from ladder.training import parity, plan
 from rung_checks import SMALL, kernel_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
-RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
-ON_TENSOR_CORES = [rung for rung in RUNGS if VARIANTS[rung].on_tensor_cores]   # slow in the emulator
-LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each with fewer launches and bytes
+RUNGS = [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda" and entry.role != "lesson"]
+ON_TENSOR_CORES = [rung for rung in RUNGS if catalog.RUNGS[rung].on_tensor_cores]   # slow in the emulator
+# Each with fewer launches and bytes.
+LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in catalog.RUNGS]
 NETWORK = networks.build("autoencoder")
 NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
 FORWARD = {**NETWORKS, **zoo.FITTED}   # networks with a forward pass
@@ -103,7 +104,7 @@ def keeping_arrays(executor):
     if network != "autoencoder" or rung not in ON_TENSOR_CORES])
 @pytest.mark.parametrize("name", parity.PROTOCOLS)   # last, so that the autoencoder's two, the longest by far, run side by side
 def test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it(rung, network, name):
-    precision = VARIANTS[rung].precision
+    precision = catalog.RUNGS[rung].precision
     protocol, (reference, _) = parity.protocols(NETWORKS[network], precision)[name], trained_by_cpu(network, name, precision)
     network, executor = NETWORKS[network], WithWrongGradients()
     trained = parity.train(network, rung, executor, protocol, follow=reference, multipliers=plan.made_for(rung))
@@ -120,7 +121,7 @@ def test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it
 @pytest.mark.parametrize("rung", RUNGS)
 def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(rung, network):
     """The order "forward" twice: two runs of one program. Losses and hits are those of the last update."""
-    protocol, precision = parity.protocols(NETWORKS[network])["momentum"], VARIANTS[rung].precision
+    protocol, precision = parity.protocols(NETWORKS[network])["momentum"], catalog.RUNGS[rung].precision
     reference, at_reference = trained_by_cpu(network, "momentum", precision, augmentation=AUGMENTED)
     network, found = NETWORKS[network], []
     for order in ("forward", "forward", "reverse", "random"):
@@ -140,7 +141,7 @@ def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(run
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_frozen_layers_keep_their_bytes_and_the_others_train_as_on_the_cpu(rung):
-    network, protocol, precision = zoo.ODD, parity.protocols(zoo.ODD)["momentum"], VARIANTS[rung].precision
+    network, protocol, precision = zoo.ODD, parity.protocols(zoo.ODD)["momentum"], catalog.RUNGS[rung].precision
     reference, _ = trained_by_cpu("odd", "momentum", precision, frozen=network.encoder)
     trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference, frozen=network.encoder,
                            multipliers=plan.made_for(rung))
@@ -165,8 +166,8 @@ def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
     for name in network.state:
         placed[name] = random.uniform(0.5, 1.5, placed[name].shape).astype(np.float32)
 
-    def values(executor, variant, until):
-        made = plan.inference_plan(network, variant, 2, plan.Dataset(2, "uint8"), until, flip, multipliers)
+    def values(executor, rung, until):
+        made = plan.inference_plan(network, rung, 2, plan.Dataset(2, "uint8"), until, flip, multipliers)
         arrays = executor.allocate(made, executor.place(placed))
         executor.run(made, arrays)
         return executor.fetch(arrays[made.output])
@@ -174,7 +175,7 @@ def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
     for until in (network.features, None):
         found = values(emulator_executor.Executor(), rung, until)
         expected = values(executors.create("cpu", 1), "cpu", until)
-        assert np.abs(found - expected).max() <= OUTPUT[VARIANTS[rung].precision] * np.abs(expected).max()
+        assert np.abs(found - expected).max() <= OUTPUT[catalog.RUNGS[rung].precision] * np.abs(expected).max()
 
 
 # ---- launches that every GPU accepts
@@ -229,7 +230,7 @@ def compiled_all(sources, architecture):
 @needs_nvrtc
 @pytest.mark.parametrize("rung, architecture", [
     (rung, architecture) for rung in RUNGS for architecture in nvrtc.ARCHITECTURES
-    if int(architecture.removeprefix("sm_")) >= VARIANTS[rung].oldest])
+    if int(architecture.removeprefix("sm_")) >= catalog.RUNGS[rung].oldest])
 def test_every_launch_of_every_plan_is_one_that_the_gpu_accepts(rung, architecture):
     launches = {launch: made for made in plans(rung) for launch in plan_checks.every_launch(made)}
     binaries = compiled_all(sorted({(launch.source, launch.defines) for launch in launches}), architecture)

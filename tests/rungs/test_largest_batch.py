@@ -17,12 +17,12 @@ import sparse_memory
 import zoo
 from ladder.errors import UserError
 from ladder.network.optimizers import Optimizer
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs import catalog
 from ladder.training import parity, plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 
-RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
+RUNGS = [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda" and entry.role != "lesson"]
 IMAGES = 3   # that hold values
 # Kernels whose results depend on the place in the batch, or its size.
 OF_THE_BATCH = {"dropout_forward", "sample_forward", "cross_entropy_rows", "batchnorm_input_grad", "lasting_images"}

@@ -16,14 +16,14 @@ from compiled import compiled
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.training import parity, plan
 from rung_checks import training_plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
-LESSONS = [name for name, variant in variants.VARIANTS.items() if variant.role == "lesson"]
+LESSONS = [name for name, entry in catalog.RUNGS.items() if entry.role == "lesson"]
 NETWORK = networks.build("autoencoder")
 SMALL = 5e-5   # largest deviation, as in test_ladder.py
 
@@ -96,18 +96,18 @@ def test_only_from_its_lesson_on_accesses_have_16_bytes():
 
 
 def test_a_lesson_builds_on_the_one_before_and_the_rungs_stay():
-    order = list(variants.VARIANTS)
+    order = list(catalog.RUNGS)
     assert LESSONS == order[order.index("gpu_basic") + 1:order.index("gpu_opt_v1")]
-    assert [variants.VARIANTS[name].below for name in [*LESSONS, "gpu_opt_v1"]] == ["gpu_basic", *LESSONS]
-    assert not any(map(variants.is_for_auto, LESSONS))
+    assert [catalog.RUNGS[name].below for name in [*LESSONS, "gpu_opt_v1"]] == ["gpu_basic", *LESSONS]
+    assert not any(map(catalog.is_for_auto, LESSONS))
 
 
 def test_an_inference_plan_of_a_lesson_computes_the_features_of_the_cpu_rung():
     network = zoo.FORKED
     placed = {**parity.random_images(network, 2), **parity.initial(network)}
 
-    def values(executor, variant):
-        made = plan.inference_plan(network, variant, 2, plan.Dataset(2, "uint8"))
+    def values(executor, rung):
+        made = plan.inference_plan(network, rung, 2, plan.Dataset(2, "uint8"))
         arrays = executor.allocate(made, executor.place(placed))
         executor.run(made, arrays)
         return executor.fetch(arrays[made.output])

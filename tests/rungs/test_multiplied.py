@@ -19,14 +19,14 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
 from ladder.network.optimizers import Optimizer
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs import catalog
 from ladder.training import parity, plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 # Those of tensor cores launch gpu_gemm's kernels for such products: tests/kernels/test_gpu_3xtf32.py.
-GPU_RUNGS = [name for name, variant in VARIANTS.items()
-             if variant.executor == "cuda" and variant.role != "lesson" and not variant.on_tensor_cores]
+GPU_RUNGS = [name for name, entry in catalog.RUNGS.items()
+             if entry.executor == "cuda" and entry.role != "lesson" and not entry.on_tensor_cores]
 RUNGS = ["cpu", "cpu_sequential", *GPU_RUNGS]
 TABLE = Table("random", references.random_table(7))   # asymmetric: the operands' order matters
 ALL = [*MULTIPLIERS.values(), *FORMATS.values(), TABLE]
@@ -37,7 +37,7 @@ ROUNDED = 5e-3   # largest deviation caused by operands rounded to 8 bits that d
 
 
 def executor(rung):
-    return emulator_executor.Executor() if VARIANTS[rung].executor == "cuda" else executors.create(rung, 2)
+    return emulator_executor.Executor() if catalog.RUNGS[rung].executor == "cuda" else executors.create(rung, 2)
 
 
 def step(rung, multiplier, image, batch):
@@ -117,7 +117,7 @@ def test_only_the_directions_asked_for_are_approximate(rung):
         made = plan.training_plan(settings, plan.Dataset(8, "uint8"), LENGTH)
         marked = {step.operation for step in made.steps if "multiplier" in step.attributes}
         assert marked and all(operation.endswith(direction) for operation in marked)
-        if VARIANTS[rung].executor == "cuda":
+        if catalog.RUNGS[rung].executor == "cuda":
             told = {step.operation for step in made.steps for launch in step.launches if "MULTIPLIER=am32" in launch.defines}
             assert told == marked
 

@@ -13,7 +13,7 @@ from ladder.classifiers import backends
 from ladder.data.facts import FACTS
 from ladder.machine import runtime
 from ladder.pages import paper
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import chains, config, planning, runs, settings
@@ -71,7 +71,7 @@ NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend",
 
 def documented():
     """(key, choice) of every key with choices; without those that resolve to another, need a GPU, or need a download."""
-    unavailable = {name for name in variants.VARIANTS if variants.unavailable(name)} | {
+    unavailable = {name for name in catalog.RUNGS if catalog.unavailable(name)} | {
         name for name in backends.BACKENDS if backends.unavailable(name)}
     others = {("dataset", name) for name in (*FACTS, "folder") if name != "digits"} | {("image_channels", 1)}   # of a folder
     left_out = others | {

@@ -2,13 +2,13 @@
 
 import explain_step
 import planned
-from ladder.rungs import variants
+from ladder.rungs import catalog
 
 
 def test_a_rung_of_a_gpu_is_explained_on_any_machine(monkeypatch):
-    monkeypatch.setattr(variants, "unavailable", lambda variant: "no GPU")
+    monkeypatch.setattr(catalog, "unavailable", lambda rung: "no GPU")
     (made,) = explain_step.plans_of(planned.run(variant="gpu_opt_v2", batch_size=48, augment_crop=2))
-    assert (made.variant, made.batch) == ("gpu_opt_v2", 48) and made.launches
+    assert (made.rung, made.batch) == ("gpu_opt_v2", 48) and made.launches
     assert "load_augmented_batch" in [step.operation for step in made.steps]
 
 

@@ -114,7 +114,7 @@ def test_another_rung_fits_nearly_the_same_weights(tmp_path):
     """Random filters: k-means may assign a patch between two clusters to either."""
     params = {**NORM, "patches_atoms": "random"}
     del params["patches_iterations"]
-    (network, here), (_, there) = (made(tmp_path / variant, {**params, "variant": variant}) for variant in
+    (network, here), (_, there) = (made(tmp_path / rung, {**params, "variant": rung}) for rung in
                                    ("cpu", "cpu_sequential"))
     here, there = values(network, here), values(network, there)
     assert all(np.abs(here[name] - there[name]).max() <= 1e-3 * np.abs(here[name]).max() for name in here)

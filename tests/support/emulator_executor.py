@@ -53,7 +53,7 @@ class Executor:
                 for name in sorted(plan.memory(launch.buffers)):
                     _check_guards(f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name])
         for name in plan.own:
-            _check_guards("a step that does not use the buffer", plan.variant, name, arrays[name])
+            _check_guards("a step that does not use the buffer", plan.rung, name, arrays[name])
 
     def launch(self, launch, arrays):
         arguments = [_argument(argument, arrays) for argument in launch.arguments]

@@ -26,7 +26,7 @@ import emulated
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
-from ladder.rungs import variants
+from ladder.rungs import catalog
 
 
 def install(monkeypatch, cache, **options):
@@ -34,7 +34,7 @@ def install(monkeypatch, cache, **options):
     gpu = Gpu(**options)
     monkeypatch.setitem(sys.modules, "cupy", gpu)
     monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=gpu.empty_pinned))
-    monkeypatch.setattr(variants, "no_gpu", lambda: None)
+    monkeypatch.setattr(catalog, "no_gpu", lambda: None)
     monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", gpu.total, 100 << 10))
     monkeypatch.setattr(driver, "cuda_version", lambda: (12, 4))
     monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))

@@ -5,8 +5,8 @@ import os
 import fake_faults
 
 
-def of_rung(params, variant, batch, threads):
-    return {"passed": True, "step": 1 / int(variant[-1]) if variant[-1].isdecimal() else 10, "process": os.getpid()}
+def of_rung(params, rung, batch, threads):
+    return {"passed": True, "step": 1 / int(rung[-1]) if rung[-1].isdecimal() else 10, "process": os.getpid()}
 
 
 globals().update(fake_faults.faulty({"of_rung": of_rung}))

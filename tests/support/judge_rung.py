@@ -34,7 +34,7 @@ from ladder.errors import UserError, excerpt, one_line
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import counted, variants
+from ladder.rungs import catalog, counted
 from ladder.training import parity, plan
 
 import numpy as np   # isort: skip (after ladder)
@@ -57,7 +57,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rung")
     rung = parser.parse_args().rung
-    gpu = list(filter(variants.uses_gpu, variants.VARIANTS))
+    gpu = list(filter(catalog.uses_gpu, catalog.RUNGS))
     if rung not in gpu:
         sys.exit(f"RUNG={excerpt(rung)}: say which rung, as in make check RUNG=gpu_basic; there are {', '.join(gpu)}")
     right = True
@@ -95,11 +95,11 @@ def compiles(rung):
             return Verdict(False, "wrong arguments", f"{launch.entry} of {launch.source}: {wrong[0]}")
     files = sorted({(launch.source, launch.defines) for launch in launches if is_own(launch, rung)})
     if not files:
-        below = variants.VARIANTS[rung].below
+        below = catalog.RUNGS[rung].below
         return Verdict(False, "nothing of its own", f"no network runs a kernel that {below} does not run")
     if not nvrtc.installed():
         return Verdict(True, "compiles", "not checked: NVRTC is not installed (envs/kernels.txt)")
-    architectures = [one for one in nvrtc.ARCHITECTURES if int(one.removeprefix("sm_")) >= variants.VARIANTS[rung].oldest]
+    architectures = [one for one in nvrtc.ARCHITECTURES if int(one.removeprefix("sm_")) >= catalog.RUNGS[rung].oldest]
     for architecture in architectures:
         for file in files:
             compiled = nvrtc.compile_file(nvrtc.KERNELS / file[0], architecture, file[1])
@@ -145,7 +145,7 @@ def runs(rung):
 
 def trains(rung):
     """The updates of small networks."""
-    worst, allowed = (0.0, "", ""), rung_checks.SMALL[variants.VARIANTS[rung].precision]
+    worst, allowed = (0.0, "", ""), rung_checks.SMALL[catalog.RUNGS[rung].precision]
     for name, network in zoo.NETWORKS.items():
         protocol, reference = parity.protocols(network)["momentum"], reference_of(name, plan.made_for(rung))
         trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference,
@@ -167,7 +167,7 @@ def counts(rung):
     known = counted.read()["launches"]
     _, found, row = count.of_rung(rung, known)
     text = (f"{row['microseconds']:.0f} us a step predicted for an H200, bound by {row['bound_by']}")
-    if (below := variants.VARIANTS[rung].below) is None:
+    if (below := catalog.RUNGS[rung].below) is None:
         return Verdict(True, "counts", text)
     _, _, other = count.of_rung(below, known | found)
     ratio = other["microseconds"] / row["microseconds"]
@@ -199,7 +199,7 @@ def is_own(launch, rung):
 
 @functools.cache
 def _of_below(rung):
-    below = variants.VARIANTS[rung].below
+    below = catalog.RUNGS[rung].below
     return {(launch.source, launch.defines) for made in (plans(below) if below else ())
             for launch in plan_checks.launches(made)}
 

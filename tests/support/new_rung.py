@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cuda_emula
 
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.sources import ROOT, SCRIPTS
 from rung_checks import training_plan
 
@@ -65,16 +65,16 @@ def main():
 def start(name, below, kernel=""):
     """Write the files of rung `name`; returns their paths. Raises UserError, having written nothing."""
     check_name(name)
-    if not variants.uses_gpu(below):
-        gpu = filter(variants.uses_gpu, variants.VARIANTS)
+    if not catalog.uses_gpu(below):
+        gpu = filter(catalog.uses_gpu, catalog.RUNGS)
         raise UserError(f"FROM={excerpt(below)} is no rung for a GPU{nearest(below, gpu)}")
     kernel = chosen(below, kernel)
     file = pathlib.Path(kernel).name
-    module = variants.rung(below)
+    module = catalog.module(below)
     names = [one for one in PASSED_ON if hasattr(module, one)]
     contents = {
         **{KERNELS / name / path.name: path.read_text() for path in with_own_headers(KERNELS / kernel)},
-        KERNELS / name / variants.ROW: ROW.format(below=below),
+        KERNELS / name / catalog.ROW: ROW.format(below=below),
         MODULES / f"{name}.py": MODULE.format(quotes='"' * 3, name=name, below=below, file=file, kernel=kernel,
                                               passed_on=", ".join(names),
                                               exported=", ".join(f'"{one}"' for one in ["LAUNCHES", *names])),
@@ -86,7 +86,7 @@ def start(name, below, kernel=""):
 def check_name(name):
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
         raise UserError(f"NAME={excerpt(name)}: a name has lower-case letters, digits and _, such as mine")
-    if name in variants.VARIANTS or (KERNELS / name).exists() or (MODULES / f"{name}.py").exists():
+    if name in catalog.RUNGS or (KERNELS / name).exists() or (MODULES / f"{name}.py").exists():
         raise UserError(f"NAME={name}: there is a rung, a folder below kernels/ or a module of that name already")
 
 

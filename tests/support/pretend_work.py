@@ -20,7 +20,7 @@ def ceilings():
     return {"fp32_flop_per_second": 5e13, "copy_bytes_per_second": 4e12, "bf16": 6e14}
 
 
-def check(case, variant):
+def check(case, rung):
     return {"parity": {"sgd": {"largest": 1e-4, "tensor": "w", "tolerance": 2e-3}}, "same_bytes": True, "passed": True}
 
 
@@ -56,7 +56,7 @@ def extraction(case, name):
     return {"images": 12, "seconds": 0.25}
 
 
-def streaming(case, variant):
+def streaming(case, rung):
     return {"device_us": 1000, "host_us": 1010, "copy_us": 100, "waited_us": 10, "hidden_share": 0.9}
 
 

@@ -89,10 +89,10 @@ def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=N
 def check_features(rung, network, until):
     """The output of layer `until`, extracted as features are, is that of the cpu rung."""
     dataset, found = plan.Dataset(4, "uint8"), {}
-    for variant, executor in (("cpu", executors.create("cpu", 2)), (rung, emulator_executor.Executor())):
-        made = plan.inference_plan(network, variant, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
+    for name, executor in (("cpu", executors.create("cpu", 2)), (rung, emulator_executor.Executor())):
+        made = plan.inference_plan(network, name, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
         arrays = executor.allocate(made, executor.place({**parity.random_images(network, 4), **parity.initial(network)}))
         executor.run(made, arrays)
-        found[variant] = executor.fetch(arrays[made.output])
+        found[name] = executor.fetch(arrays[made.output])
     assert np.abs(found["cpu"]).max() > 0
     assert np.abs(found[rung] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()

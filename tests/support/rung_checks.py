@@ -66,9 +66,9 @@ def passed(argument, arrays):
     return arrays[argument] if isinstance(argument, str) else argument
 
 
-def training_plan(variant, network, batch=64, multiprocessors=tiles.H200):
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch,
-                             multipliers=plan.made_for(variant), multiprocessors=multiprocessors)
+def training_plan(rung, network, batch=64, multiprocessors=tiles.H200):
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch,
+                             multipliers=plan.made_for(rung), multiprocessors=multiprocessors)
     return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
 
 

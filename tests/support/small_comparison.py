@@ -23,8 +23,8 @@ def brief():
 def compare(network, names):
     """measure_rungs.compare of these rungs, in this process, with batches of 4 images."""
     made = measure_rungs.references(network, 1)
-    return measure_rungs.compare(network, names, 4, lambda variant: (
-        measure_rungs.check(network, variant, 1, made) | measure_rungs.measure(network, variant, 4, 1)))
+    return measure_rungs.compare(network, names, 4, lambda rung: (
+        measure_rungs.check(network, rung, 1, made) | measure_rungs.measure(network, rung, 4, 1)))
 
 
 def summary():

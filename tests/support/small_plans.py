@@ -9,16 +9,16 @@ WTA = networks.build("wta_autoencoder", (16, 16, 3), filters=40, lifetime=0.3)
 IMAGES = plan.Dataset(20, "uint8")
 
 
-def training_plan(network=NETWORK, variant="cpu", batch=4, **settings):
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, **settings)
+def training_plan(network=NETWORK, rung="cpu", batch=4, **settings):
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, **settings)
     return plan.training_plan(settings, IMAGES, plan.Length(10, 5))
 
 
-def plans_of(network, variant):
+def plans_of(network, rung):
     """Of a training step, of the whole forward pass, and of the features."""
-    return [training_plan(network, variant, optimizer=Optimizer("adam"), augmentation=plan.Augmentation(crop=1)),
-            plan.inference_plan(network, variant, 4, IMAGES),
-            plan.inference_plan(network, variant, 4, IMAGES, network.features)]
+    return [training_plan(network, rung, optimizer=Optimizer("adam"), augmentation=plan.Augmentation(crop=1)),
+            plan.inference_plan(network, rung, 4, IMAGES),
+            plan.inference_plan(network, rung, 4, IMAGES, network.features)]
 
 
 def graph(*table, loss="mse", input_shape=(4, 4, 4)):

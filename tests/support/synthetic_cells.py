@@ -7,7 +7,7 @@ from ladder.arithmetic import multipliers
 from ladder.pages import report
 
 DIRECTIONS = ["forward", "input_grad", "weight_grad"]
-REASON = "the variant gpu_gemm needs an NVIDIA GPU, and none answers on this machine"
+REASON = "the rung gpu_gemm needs an NVIDIA GPU, and none answers on this machine"
 TESTED = 1000   # images, so that an accuracy may have three digits
 
 

@@ -36,7 +36,7 @@ def set_up(patch, folder, modules):
         patch.setattr(race, name, value)
     patch.setattr(gpu, "MODULES", modules)
     patch.setattr(gpu, "find_torch", lambda: sys.executable)
-    patch.setattr(gpu.variants, "no_gpu", lambda: None)
+    patch.setattr(gpu.catalog, "no_gpu", lambda: None)
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
     folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"
     patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in folders))

@@ -12,7 +12,7 @@ from ladder.errors import UserError
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -88,8 +88,8 @@ def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
 
 @pytest.mark.parametrize("below, products", [("gpu_gemm", "fp32"), ("gpu_3xtf32", "3xtf32"), ("gpu_bf16", "bf16")])
 def test_an_own_rung_makes_its_products_as_the_one_below(monkeypatch, below, products):
-    own = dataclasses.replace(variants.VARIANTS[below], below=below, role="own")
-    monkeypatch.setitem(variants.VARIANTS, "mine", own)
+    own = dataclasses.replace(catalog.RUNGS[below], below=below, role="own")
+    monkeypatch.setitem(catalog.RUNGS, "mine", own)
     assert cases.products("mine") == products
 
 
@@ -101,7 +101,7 @@ def test_what_is_not_known_of_a_gpu_sets_no_limit():
 
 
 def test_from_rung_to_rung_launches_and_bytes_fall():
-    plans = [table.step_plan(variant, 64) for variant in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2")]
+    plans = [table.step_plan(rung, 64) for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2")]
     for measure in (roofline.plan_bytes, lambda made: sum(len(step.launches) for step in made.steps)):
         values = [measure(made) for made in plans]
         assert values[0] > values[1] > values[2], values
@@ -163,14 +163,14 @@ def test_the_cache_is_flushed_before_each_timed_repetition(machine, monkeypatch)
 
 @pytest.mark.parametrize("shape, one", [([2, 8, 8, 4, 5], "conv2d_forward"), ([2, 8, 8, 4, 5, 3, 1, 2], "conv2d_forward"),
                                         ([2, 8, 8, 4], "global_avgpool_forward"), ([2, 1, 1, 4], "add_forward")], ids=str)
-@pytest.mark.parametrize("variant", table.gpu_rungs())
-def test_every_operation_of_a_rung_can_be_planned(variant, shape, one):
+@pytest.mark.parametrize("rung", table.gpu_rungs())
+def test_every_operation_of_a_rung_can_be_planned(rung, shape, one):
     with pytest.raises(UserError, match="has no operation nothing .* it has (.*)") as error:
-        kernel.find("nothing", variant, shape)
+        kernel.find("nothing", rung, shape)
     names = str(error.value).rpartition("it has ")[2].split(", ")
     assert one in names
     for name in names:
-        assert kernel.find(name, variant, shape).operation.operation == name
+        assert kernel.find(name, rung, shape).operation.operation == name
 
 
 def test_without_a_gpu_a_kernel_says_so_and_plans_all_the_same(capsys):

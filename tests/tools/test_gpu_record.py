@@ -259,9 +259,9 @@ def test_a_dry_run_prints_every_rung_and_measures_nothing(capsys):
     gpu.main(["--dry-run"])
     output = capsys.readouterr().out
     lines = [line.split()[:3] for line in output.splitlines()]
-    for variant in table.gpu_rungs():
+    for rung in table.gpu_rungs():
         for name, batch in (("autoencoder", "512"), ("lenet_5", "64"), ("resnet18", "128"), ("resnet50", "32")):
-            assert [name, variant, batch] in lines
+            assert [name, rung, batch] in lines
     assert "nothing here was measured" in output
 
 

@@ -47,7 +47,7 @@ def install(monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     monkeypatch.setattr(tools, "PLACES", ())
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setattr(profile_rung.variants, "no_gpu", lambda: None)
+    monkeypatch.setattr(profile_rung.catalog, "no_gpu", lambda: None)
 
     def install(name, script):
         path = tmp_path / "bin" / name
@@ -115,7 +115,7 @@ def test_without_ncu_nsys_prints_times(install, capsys):
 def test_without_a_profiler_or_a_gpu_there_is_one_line(install, monkeypatch):
     with pytest.raises(SystemExit, match="^neither ncu .* nor nsys .* is installed here"):
         profile_rung.main(["gpu_basic"])
-    monkeypatch.setattr(profile_rung.variants, "no_gpu", lambda: "needs an NVIDIA GPU and no driver answers here")
+    monkeypatch.setattr(profile_rung.catalog, "no_gpu", lambda: "needs an NVIDIA GPU and no driver answers here")
     with pytest.raises(SystemExit, match="^profiling gpu_basic needs an NVIDIA GPU"):
         profile_rung.main(["gpu_basic"])
 

@@ -32,9 +32,9 @@ def spoil(monkeypatch, updates, factor):
     """Multiply the weights of layer a that the rung returns after these updates."""
     right = parity.train
 
-    def train(network, variant, *arguments, **more):
-        trained = right(network, variant, *arguments, **more)
-        if variant == RUNG:
+    def train(network, rung, *arguments, **more):
+        trained = right(network, rung, *arguments, **more)
+        if rung == RUNG:
             trained["a.weight"][updates] *= np.float32(factor)
         return trained
 
@@ -55,14 +55,14 @@ def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_prec
     asked = []
     right = parity.train
 
-    def train(network, variant, *arguments, multipliers, **more):
-        asked.append((variant, multipliers))
-        return right(network, variant, *arguments, multipliers=multipliers, **more)
+    def train(network, rung, *arguments, multipliers, **more):
+        asked.append((rung, multipliers))
+        return right(network, rung, *arguments, multipliers=multipliers, **more)
 
     monkeypatch.setattr(parity, "train", train)
     found = check_rung.check(rung, first_use.described({"network": "small"}, 8), 1)
     assert found["passed"] and found["summary"].count("(at most 2e-03)") == 2
-    assert {variant for variant, _ in asked} == {"cpu", rung}
+    assert {rung for rung, _ in asked} == {"cpu", rung}
     assert {multipliers for _, multipliers in asked} == {plan.made_for(rung)} != {plan.made_for("cpu")}
 
 
@@ -97,7 +97,7 @@ def test_an_extraction_that_deviates_in_its_last_images_only_fails(gpu, monkeypa
 
     def batches(encoder, images, flip=False):
         for start, values in right(encoder, images, flip):
-            yield start, values * np.float32(1 + 1e-2 * (encoder.variant == RUNG and start == 4))
+            yield start, values * np.float32(1 + 1e-2 * (encoder.rung == RUNG and start == 4))
 
     monkeypatch.setattr(inference.Inference, "batches", batches)
     fault = check()["fault"]

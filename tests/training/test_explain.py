@@ -23,11 +23,11 @@ def rows(table):
     return [{name: line[start:end].strip() for name, (start, end) in zip(names, columns, strict=True)} for line in lines]
 
 
-@pytest.mark.parametrize("variant", ["gpu_basic", "gpu_opt_v2"])
-def test_each_launch_has_a_row_with_the_rung_whose_kernel_it_is(variant):
-    made = training_plan(variant=variant, optimizer=Optimizer("adam"))
+@pytest.mark.parametrize("rung", ["gpu_basic", "gpu_opt_v2"])
+def test_each_launch_has_a_row_with_the_rung_whose_kernel_it_is(rung):
+    made = training_plan(rung=rung, optimizer=Optimizer("adam"))
     (sums, _), steps, _ = tables(made)
-    assert sums.startswith(f"autoencoder by {variant}, 4 images: {len(made.steps)} steps, {len(made.launches)} launches, ")
+    assert sums.startswith(f"autoencoder by {rung}, 4 images: {len(made.steps)} steps, {len(made.launches)} launches, ")
     assert [row["computed by"] for row in steps] == [f"{launch.source} {launch.entry}" for launch in made.launches]
     assert [row["grid"] for row in steps] == ["x".join(map(str, launch.grid)) for launch in made.launches]
     heads = [row for row in steps if row["operation"]]
@@ -36,7 +36,7 @@ def test_each_launch_has_a_row_with_the_rung_whose_kernel_it_is(variant):
 
 
 def test_a_step_of_gpu_opt_v2_names_what_it_reads_and_writes():
-    _, steps, _ = tables(training_plan(variant="gpu_opt_v2"))
+    _, steps, _ = tables(training_plan(rung="gpu_opt_v2"))
     (row,) = [row for row in steps if (row["layer"], row["operation"]) == ("enc1", "conv2d_forward")]
     assert row == {"pass": "forward", "layer": "enc1", "operation": "conv2d_forward",
                    "MFLOP": f"{4 * 2 * NETWORK.layer('enc1').macs / 1e6:.1f}", "reads": "input, enc1.weight, enc1.bias",
@@ -48,12 +48,12 @@ def test_a_rung_of_the_cpu_computes_by_functions_and_its_update_names_no_more_bu
     made = training_plan(optimizer=Optimizer("adam"))
     _, steps, _ = tables(made)
     assert [row["computed by"] for row in steps] == [f"cpu {step.operation}" for step in made.steps]
-    together = [row for row in tables(training_plan(variant="gpu_opt_v2"))[1] if row["operation"] == "sgd_update"]
+    together = [row for row in tables(training_plan(rung="gpu_opt_v2"))[1] if row["operation"] == "sgd_update"]
     assert [row["writes"].endswith(" and 4 more") for row in together] == [True]   # of 10 parameters
 
 
 def test_steps_before_a_sequence_of_runs_come_first():
-    made = training_plan(variant="gpu_bf16", multipliers=PRECISIONS["bfloat16"])
+    made = training_plan(rung="gpu_bf16", multipliers=PRECISIONS["bfloat16"])
     _, steps, _ = tables(made)
     assert (steps[0]["pass"], steps[0]["operation"]) == ("prologue", "copy_weights")
     assert len(steps) == sum(len(step.launches) for step in (*made.prologue, *made.steps))

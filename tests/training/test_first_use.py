@@ -5,7 +5,7 @@ import pytest
 from ladder import caller, progress
 from ladder.errors import UserError
 from ladder.machine import driver
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import first_use as checks
 from ladder.training import first_use
 
@@ -24,7 +24,7 @@ def outcomes(monkeypatch):
                 "summary": ""} if makes else None
 
     made = []
-    monkeypatch.setattr(variants, "no_gpu", lambda: None)
+    monkeypatch.setattr(catalog, "no_gpu", lambda: None)
     monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", 1, 1))
     monkeypatch.setattr(checks, "outcome", outcome)
     monkeypatch.setattr(progress.log, "propagate", True)
@@ -48,15 +48,15 @@ def test_auto_takes_the_first_that_passes_and_says_which_it_passes_over(outcomes
 
 def test_auto_ends_at_the_cpu(outcomes, tmp_path):
     faults, _ = outcomes
-    faults |= {variant: "no" for variant in variants.VARIANTS if variants.uses_gpu(variant)}
+    faults |= {rung: "no" for rung in catalog.RUNGS if catalog.uses_gpu(rung)}
     assert first_use.choose("auto", "float32", PLAN, tmp_path)[0] == "cpu"
 
 
 def test_a_command_that_runs_nothing_trusts_a_rung_that_was_never_checked(outcomes, tmp_path, monkeypatch):
     _, made = outcomes
     monkeypatch.delenv(caller.VARIABLE)
-    variant, reason = first_use.choose("auto", "float32", PLAN, tmp_path)
-    assert variant == "gpu_opt_v2" and reason.endswith("; it is checked before its first use")
+    rung, reason = first_use.choose("auto", "float32", PLAN, tmp_path)
+    assert rung == "gpu_opt_v2" and reason.endswith("; it is checked before its first use")
     assert made == [("gpu_opt_v2", False)]
 
 

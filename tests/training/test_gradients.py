@@ -44,9 +44,9 @@ def broken(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["forked", "sparse", "drawn", "attentive", "alexnet", "preactivation"])
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, variant):
-    found = gradients.check(zoo.NETWORKS[name], variant, 2)
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
+def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, rung):
+    found = gradients.check(zoo.NETWORKS[name], rung, 2)
     assert found["passed"] and found["losses"][0] == pytest.approx(found["losses"][1], rel=1e-12)
     assert max(one["deviation"] for one in found["tensors"]) < 1e-6
     assert {one["tensor"] for one in found["tensors"]} == zoo.NETWORKS[name].parameters.keys()
@@ -54,8 +54,8 @@ def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, varian
 
 def test_a_rung_of_a_gpu_agrees_in_single_precision(monkeypatch):
     create = executors.create
-    monkeypatch.setattr(executors, "create", lambda variant, threads: emulator_executor.Executor("forward")
-                        if variant == "gpu_basic" else create(variant, threads))
+    monkeypatch.setattr(executors, "create", lambda rung, threads: emulator_executor.Executor("forward")
+                        if rung == "gpu_basic" else create(rung, threads))
     found = gradients.check(NETWORK, "gpu_basic", 1)
     assert found["passed"] and found["precision"] == "float32"
     assert 1e-9 < max(one["deviation"] for one in found["tensors"]) < 1e-3

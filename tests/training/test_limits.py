@@ -7,19 +7,19 @@ import pytest
 
 from ladder.errors import UserError
 from ladder.network import layers, networks
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs.catalog import RUNGS
 from ladder.training import plan
 
 NETWORK = networks.build("autoencoder")
 IMAGES = plan.Dataset(20, "uint8")
 
 
-def training_plan(network, variant, batch):
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch)
+def training_plan(network, rung, batch):
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch)
     return plan.training_plan(settings, IMAGES, plan.Length(10, 5))
 
 
-ON_GPU = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+ON_GPU = [name for name, entry in RUNGS.items() if entry.executor == "cuda"]
 # (network, rungs, batch that is refused, the buffer that is too large, largest batch): a layer, which gpu_opt_v2 never writes;
 # the images, larger than any layer; a rung's workspace.
 TOO_LARGE = [
@@ -33,17 +33,17 @@ TOO_LARGE = [
 ]
 
 
-@pytest.mark.parametrize("network, variant, batch, buffer, most", [
-    (network, variant, batch, buffer, most) for network, variants, batch, buffer, most in TOO_LARGE for variant in variants],
+@pytest.mark.parametrize("network, rung, batch, buffer, most", [
+    (network, rung, batch, buffer, most) for network, rungs, batch, buffer, most in TOO_LARGE for rung in rungs],
     ids=lambda value: value if isinstance(value, str) else "")
-def test_a_batch_too_large_for_32_bit_indices_is_refused_on_a_gpu(network, variant, batch, buffer, most):
-    for made in (training_plan, lambda network, variant, batch: plan.inference_plan(network, variant, batch, IMAGES)):
-        buffers = made(network, variant, most).buffers.values()
+def test_a_batch_too_large_for_32_bit_indices_is_refused_on_a_gpu(network, rung, batch, buffer, most):
+    for made in (training_plan, lambda network, rung, batch: plan.inference_plan(network, rung, batch, IMAGES)):
+        buffers = made(network, rung, most).buffers.values()
         assert max(math.prod(each.shape) for each in buffers if each.kind not in ("dataset", "control")) < 2**31
         for refused in (most + 1, batch):
-            with pytest.raises(UserError, match=f"^batch_size {refused} gives {buffer} more numbers than {variant} can index; "
+            with pytest.raises(UserError, match=f"^batch_size {refused} gives {buffer} more numbers than {rung} can index; "
                                                 f"set batch_size to {most} or less$"):
-                made(network, variant, refused)
+                made(network, rung, refused)
 
 
 def test_weights_too_large_for_32_bit_indices_are_refused_with_any_batch():

@@ -17,7 +17,7 @@ from ladder.executors import sequential as numba_executor
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.network.optimizers import Optimizer
 from ladder.pages import parity as parity_page
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.training import measure_rungs, parity, plan
 from ladder.training.planning.data import PURPOSES, WORK
@@ -44,11 +44,11 @@ def gpu(monkeypatch, tmp_path):
 
 
 def test_the_rungs_of_the_cpu_pass_and_one_is_fastest(summary):
-    assert [rung["variant"] for rung in summary["rungs"]] == ["cpu", "cpu_sequential"]
+    assert [rung["name"] for rung in summary["rungs"]] == ["cpu", "cpu_sequential"]
     assert all(rung["passed"] and rung["same_bytes"] for rung in summary["rungs"])
     assert summary["rungs"][0]["parity"]["sgd"]["largest"] == 0 < summary["rungs"][1]["parity"]["sgd"]["largest"]
-    assert summary["fastest"] == {"float32": min(summary["rungs"], key=lambda rung: rung["step"])["variant"]}
-    assert summary["machine"] == variants.machine()
+    assert summary["fastest"] == {"float32": min(summary["rungs"], key=lambda rung: rung["step"])["name"]}
+    assert summary["machine"] == catalog.machine()
 
 
 def test_the_time_of_a_step_is_divided_into_kinds_of_work(summary):
@@ -68,7 +68,7 @@ def test_a_step_takes_the_mean_time_of_those_that_were_begun_in_the_time_for_the
             self.seconds = {"update": self.seconds.get("update", 0) + 0.125}
 
     monkeypatch.setattr(measure_rungs, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(measure_rungs.executors, "create", lambda variant, threads: Slow(threads))
+    monkeypatch.setattr(measure_rungs.executors, "create", lambda rung, threads: Slow(threads))
     monkeypatch.setattr(measure_rungs, "SECONDS", 1)
     monkeypatch.setattr(measure_rungs, "STEPS", 10)
     measured = measure_rungs.measure(NETWORK, "cpu_sequential", 4, 1)

@@ -5,15 +5,15 @@ import pytest
 import zoo
 from ladder.errors import UserError
 from ladder.network.optimizers import Optimizer
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs.catalog import RUNGS
 from ladder.training import plan
 from small_plans import IMAGES, NETWORK, WTA, plans_of, training_plan
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("network", [NETWORK, *zoo.NETWORKS.values()], ids=lambda network: network.name)
-def test_every_buffer_that_a_step_reads_is_an_input_or_was_written_before(network, variant):
-    for made in plans_of(network, variant):
+def test_every_buffer_that_a_step_reads_is_an_input_or_was_written_before(network, rung):
+    for made in plans_of(network, rung):
         given = {name for name, buffer in made.buffers.items()
                  if buffer.kind in ("dataset", "control", "parameter", "state", "optimizer")}
         for step in made.steps:
@@ -23,10 +23,10 @@ def test_every_buffer_that_a_step_reads_is_an_input_or_was_written_before(networ
         assert given | inside == set(made.buffers)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("network", [NETWORK, *zoo.NETWORKS.values()], ids=lambda network: network.name)
-def test_every_parameter_is_updated_once_and_each_gradient_written_once(network, variant):
-    made, *_ = plans_of(network, variant)
+def test_every_parameter_is_updated_once_and_each_gradient_written_once(network, rung):
+    made, *_ = plans_of(network, rung)
     written = [name for step in made.steps for name in step.writes.values()]
     for name in network.parameters:
         assert written.count(name) == 1
@@ -34,9 +34,9 @@ def test_every_parameter_is_updated_once_and_each_gradient_written_once(network,
     assert len(gradients) == len(set(gradients))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_frozen_layers_get_no_gradient_and_no_update(variant):
-    made = training_plan(variant=variant, optimizer=Optimizer("adam"), frozen=NETWORK.encoder)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_frozen_layers_get_no_gradient_and_no_update(rung):
+    made = training_plan(rung=rung, optimizer=Optimizer("adam"), frozen=NETWORK.encoder)
     learns = {f"dec{number}.{role}" for number in (1, 2, 3) for role in ("weight", "bias")}
     assert plan.learning(NETWORK, NETWORK.encoder).keys() == learns
     written = {name for step in made.steps for name in step.writes.values()}
@@ -53,8 +53,8 @@ def test_a_network_with_a_layer_without_gradient_is_not_trained():
 
 
 def test_inference_omits_dropout_and_only_reads_running_statistics():
-    for variant in VARIANTS:
-        _, made, _ = plans_of(zoo.ZOO, variant)
+    for rung in RUNGS:
+        _, made, _ = plans_of(zoo.ZOO, rung)
         assert not any("dropout" in step.operation or "flatten" in step.operation and step.layer != "flat"
                        for step in made.steps)
         assert {name for step in made.steps for name in step.writes.values()}.isdisjoint(zoo.ZOO.state)
@@ -70,9 +70,9 @@ def test_features_need_only_the_layers_that_they_depend_on():
     assert made.output == "units_relu"
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_training_leaves_out_what_only_features_read(variant):
-    made = training_plan(WTA, variant=variant)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_training_leaves_out_what_only_features_read(rung):
+    made = training_plan(WTA, rung=rung)
     covered = {layer for group, _ in made.kernels for layer in group}
     assert covered == {layer.name for layer in WTA.layers} - {"contrast"} and made.output == "decoder"
     assert "contrast" not in made.buffers
@@ -80,7 +80,7 @@ def test_training_leaves_out_what_only_features_read(variant):
 
 @pytest.mark.parametrize("batch, images", [(10, 3), (11, 4), (1, 1), (20, 6)])
 def test_the_share_of_images_that_keep_their_winners_is_rounded_up_in_training_and_all_keep_them_afterwards(batch, images):
-    (step,) = [step for step in training_plan(WTA, variant="cpu_sequential", batch=batch).steps
+    (step,) = [step for step in training_plan(WTA, rung="cpu_sequential", batch=batch).steps
                if step.operation == "winner_take_all_forward"]
     assert step.attributes["images"] == images
     after = plan.inference_plan(WTA, "cpu_sequential", batch, plan.Dataset(batch, "uint8"))

@@ -23,9 +23,9 @@ RECORD = pytorch_truth.record()
 
 
 @pytest.mark.parametrize("title", pytorch_truth.CASES)
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_losses_and_weights_of_ten_steps_are_those_of_pytorch(variant, title, tmp_path):
-    losses, deviations = beside_pytorch(variant, title, tmp_path)
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
+def test_losses_and_weights_of_ten_steps_are_those_of_pytorch(rung, title, tmp_path):
+    losses, deviations = beside_pytorch(rung, title, tmp_path)
     assert losses == pytest.approx(RECORD[title]["losses"], rel=LOSS)
     assert not too_large(deviations)
 
@@ -52,22 +52,22 @@ def test_a_gradient_wrong_by_one_percent_in_one_tensor_deviates(title, tensor, t
     assert tensor in too_large(deviations)
 
 
-def beside_pytorch(variant, title, folder):
+def beside_pytorch(rung, title, folder):
     """(losses, {tensor: its deviation from PyTorch's}) of the case's training; folder: for weights files."""
     case, movements = pytorch_truth.CASES[title], RECORD[title]["movements"]
     network = case.build()
     start = parity.initial(network)
-    run = train(case, network, variant, start)
+    run = train(case, network, rung, start)
     before, after = (pytorch_truth.in_file(network, values, folder / "weights") for values in (start, run.values))
     assert movements.keys() == after.keys()
     return run.history["losses"], {name: pytorch_truth.deviation(before[name], after[name], movements[name]) for name in after}
 
 
-def train(case, network, variant, start):
+def train(case, network, rung, start):
     """The finished training.Training."""
     images, labels = pytorch_truth.dataset(case)
     settings = plan.Settings(
-        network=network, variant=variant, batch_size=pytorch_truth.BATCH, epochs=pytorch_truth.EPOCHS,
+        network=network, variant=rung, batch_size=pytorch_truth.BATCH, epochs=pytorch_truth.EPOCHS,
         optimizer=case.optimizer, learning_rate=case.learning_rate, gradient_scale=case.gradient_scale, seed=pytorch_truth.SEED)
     by_255 = Statistics(np.full(case.image[2], 1 / 255, np.float32), np.zeros(case.image[2], np.float32))
     run = training.Training(settings, images, by_255, start, 2, labels=labels if network.classifies else None)

@@ -9,7 +9,7 @@ import emulator_executor
 import zoo
 from ladder.executors import create as executors
 from ladder.network import layers, networks
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs.catalog import RUNGS
 from ladder.training import parity, plan, recompute
 from ladder.training.planning.data import SHARED
 
@@ -24,10 +24,10 @@ POOLED = networks.resolve("pooled", (16, 12, 3), (
     layers.flatten("flat"), layers.dense("scores", 10)), "both", "cross_entropy")
 
 
-def executor_of(variant):
+def executor_of(rung):
     """An executor for CPUs or the emulator, whose shared memory holds NaN before the first step."""
-    executor = (emulator_executor.Executor() if VARIANTS[variant].executor == "cuda" else
-                executors.create(variant, os.cpu_count()))
+    executor = (emulator_executor.Executor() if RUNGS[rung].executor == "cuda" else
+                executors.create(rung, os.cpu_count()))
     allocate = executor.allocate
 
     def poisoned(made, placed):
@@ -41,17 +41,17 @@ def executor_of(variant):
 
 
 @pytest.mark.parametrize("network", [POOLED, *zoo.NETWORKS.values()], ids=lambda network: network.name)
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential", "gpu_basic"])
-def test_the_weights_are_those_of_a_training_that_keeps_everything_to_the_bit(monkeypatch, network, variant):
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential", "gpu_basic"])
+def test_the_weights_are_those_of_a_training_that_keeps_everything_to_the_bit(monkeypatch, network, rung):
     monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)   # also where that saves nothing
     protocol, settings = parity.protocols(network)["momentum"], {"augmentation": plan.Augmentation(flip=True, crop=1)}
-    kept = parity.train(network, variant, executor_of(variant), protocol, **settings)
-    again = parity.train(network, variant, executor_of(variant), protocol, recompute=True, **settings)
+    kept = parity.train(network, rung, executor_of(rung), protocol, **settings)
+    again = parity.train(network, rung, executor_of(rung), protocol, recompute=True, **settings)
     assert kept.keys() == again.keys() and all(kept[name].tobytes() == again[name].tobytes() for name in kept)
 
 
-def recomputed(network, variant="cpu_sequential", batch=64):
-    return plan.one_step(network, variant, batch, "adam", recompute=True)
+def recomputed(network, rung="cpu_sequential", batch=64):
+    return plan.one_step(network, rung, batch, "adam", recompute=True)
 
 
 def test_each_part_is_made_again_right_before_its_backward_pass():
@@ -64,12 +64,12 @@ def test_each_part_is_made_again_right_before_its_backward_pass():
         "enc2", "enc2_relu", "enc1", "enc1_relu"]   # not the decoder, which is after the last pooling
 
 
-@pytest.mark.parametrize("variant, kept, shared, taken", [
+@pytest.mark.parametrize("rung, kept, shared, taken", [
     ("cpu", 393_626_784, 269_791_352, 232_036_984), ("cpu_sequential", 399_273_888, 227_994_488, 216_623_480),
     ("gpu_basic", 407_728_544, 227_994_488, 216_623_480)])   # whose scratch memory shares the places of others
-def test_a_step_of_vgg11_takes_less_memory(variant, kept, shared, taken):
-    made = plan.one_step(VGG, variant, 64, "adam")
-    assert (made.bytes, recompute.shared(made).bytes, recomputed(VGG, variant).bytes) == (kept, shared, taken)
+def test_a_step_of_vgg11_takes_less_memory(rung, kept, shared, taken):
+    made = plan.one_step(VGG, rung, 64, "adam")
+    assert (made.bytes, recompute.shared(made).bytes, recomputed(VGG, rung).bytes) == (kept, shared, taken)
 
 
 @pytest.mark.parametrize("network", [VGG, POOLED, zoo.ZOO], ids=lambda network: network.name)
@@ -100,6 +100,6 @@ def test_between_the_passes_only_what_poolings_put_out_and_others_read_is_in_use
 
 
 def test_where_no_pooling_leaves_anything_to_make_again_memory_is_shared_alone():
-    for network, variant in ((networks.build("resnet18"), "cpu"), (networks.build("autoencoder"), "cpu")):
-        made = recomputed(network, variant)
-        assert made.steps == plan.one_step(network, variant, 64, "adam").steps and made.places
+    for network, rung in ((networks.build("resnet18"), "cpu"), (networks.build("autoencoder"), "cpu")):
+        made = recomputed(network, rung)
+        assert made.steps == plan.one_step(network, rung, 64, "adam").steps and made.places

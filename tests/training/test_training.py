@@ -267,13 +267,13 @@ def test_a_run_resumed_from_its_checkpoint_ends_in_the_bytes_of_an_uninterrupted
     assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
 
 
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_a_run_with_residual_blocks_and_attention_resumes_in_the_same_bytes(tmp_path, variant):
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
+def test_a_run_with_residual_blocks_and_attention_resumes_in_the_same_bytes(tmp_path, rung):
     network = networks.build("autoencoder", (12, 8, 1), filters=(1, 4), residual=True, attentive=True)
-    whole, before = (start(network=network, variant=variant, optimizer=Optimizer("momentum")) for _ in range(2))
+    whole, before = (start(network=network, variant=rung, optimizer=Optimizer("momentum")) for _ in range(2))
     before.run_epoch()
     before.save(tmp_path / "checkpoint")
-    after = start(threads=3, network=network, variant=variant, optimizer=Optimizer("momentum"))
+    after = start(threads=3, network=network, variant=rung, optimizer=Optimizer("momentum"))
     assert after.restore(tmp_path / "checkpoint")
     assert bytes_of(finish(after)) == bytes_of(finish(whole))
     assert whole.losses[-1] < whole.losses[0]
@@ -343,8 +343,8 @@ CLASSIFIER = networks.resolve("classifier", (12, 8, 1), (
 LABELS = np.random.default_rng(1).integers(0, 3, len(IMAGES)).astype(np.uint8)
 
 
-def start_classifier(variant="cpu", **changes):
-    settings = dataclasses.replace(SETTINGS, network=CLASSIFIER, variant=variant, epochs=None, steps=8,
+def start_classifier(rung="cpu", **changes):
+    settings = dataclasses.replace(SETTINGS, network=CLASSIFIER, variant=rung, epochs=None, steps=8,
                                    augmentation=plan.Augmentation(flip=True, crop=2), **changes)
     values = {**weights.initialize(CLASSIFIER, 1), **weights.initial_state(CLASSIFIER)}
     return training.Training(settings, IMAGES, STATISTICS, values, 2, labels=LABELS)
@@ -365,26 +365,26 @@ def test_accuracy_and_running_statistics_are_those_of_the_images_trained_on():
     assert (run.values["a_bn.running_var"] != 1).all() and run.values["a_bn.running_mean"].any()
 
 
-def start_drawn(variant="cpu", beta=2.0, **changes):
+def start_drawn(rung="cpu", beta=2.0, **changes):
     network = networks.build("autoencoder", (12, 8, 1), filters=(5,), variational=True, beta=beta)
-    settings = dataclasses.replace(SETTINGS, network=network, variant=variant, **{"epochs": None, "steps": 8, **changes})
+    settings = dataclasses.replace(SETTINGS, network=network, variant=rung, **{"epochs": None, "steps": 8, **changes})
     return training.Training(settings, IMAGES, STATISTICS, weights.initialize(network, 1), 2)
 
 
-def start_rounded(variant="cpu"):
+def start_rounded(rung="cpu"):
     """At bfloat16, where the taps behind both upsamplings are collapsed."""
-    run = start(variant=variant, multipliers=PRECISIONS["bfloat16"])
+    run = start(variant=rung, multipliers=PRECISIONS["bfloat16"])
     assert sum(step.operation == "collapsed_conv2d_forward" for step in run.plan.steps) == 2
     return run
 
 
 @pytest.mark.parametrize("begin", [start_classifier, start_drawn, start_rounded], ids=["classifier", "drawn", "rounded"])
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, begin, variant, monkeypatch):
-    whole = finish(begin(variant))
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
+def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, begin, rung, monkeypatch):
+    whole = finish(begin(rung))
     monkeypatch.setattr(training, "LOOK_EVERY", 1)
     monkeypatch.setattr(training, "SAVE_AFTER", -1)
-    killed, save = begin(variant), training.Training.save
+    killed, save = begin(rung), training.Training.save
 
     def save_and_die(run, path):
         save(run, path)
@@ -395,7 +395,7 @@ def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, begin,
     with pytest.raises(KeyboardInterrupt):
         while True:
             killed.run_epoch(tmp_path / "checkpoint")
-    after = begin(variant)
+    after = begin(rung)
     assert after.restore(tmp_path / "checkpoint") and after.step == 5
     finish(after)
     assert all(after.values[name].tobytes() == value.tobytes() for name, value in whole.values.items())
@@ -427,9 +427,9 @@ def test_draws_differ_from_step_to_step_and_by_the_seed():
     assert np.ptp(first.history["divergences"]) < 1e-5 * first.divergences[0]
 
 
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_the_cpu_rungs_draw_alike(variant):
-    one, other = (finish(start_drawn(variant, optimizer=Optimizer("sgd"))) for variant in (variant, "cpu_sequential"))
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
+def test_the_cpu_rungs_draw_alike(rung):
+    one, other = (finish(start_drawn(rung, optimizer=Optimizer("sgd"))) for rung in (rung, "cpu_sequential"))
     for name in one.history:
         np.testing.assert_allclose(one.history[name], other.history[name], rtol=1e-5)
 

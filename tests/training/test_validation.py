@@ -58,9 +58,9 @@ def measure(monkeypatch, losses):
 
 
 @NETWORKS
-@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_looking_changes_no_byte_of_the_weights_and_no_loss(network, variant):
-    blind, looking = start(network, variant=variant), start(network, 0, variant=variant)
+@pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
+def test_looking_changes_no_byte_of_the_weights_and_no_loss(network, rung):
+    blind, looking = start(network, variant=rung), start(network, 0, variant=rung)
     finish(blind)
     finish(looking, monitor=2)
     assert bytes_of(looking.values) == bytes_of(blind.values) == bytes_of(looking.kept)
@@ -167,7 +167,7 @@ def test_the_time_of_measuring_is_not_that_of_the_training(monkeypatch):
 
 def test_the_forward_pass_is_that_of_the_rung(monkeypatch):
     made, create = [], executors.create
-    monkeypatch.setattr(inference.executors, "create", lambda variant, *more: made.append(variant) or create("cpu", 1))
+    monkeypatch.setattr(inference.executors, "create", lambda rung, *more: made.append(rung) or create("cpu", 1))
     settings = plan.Settings(network=AUTOENCODER, variant="gpu_basic", batch_size=4)
     validation.Validation(settings, OTHERS, STATISTICS, 1)
     assert made == ["gpu_basic"]

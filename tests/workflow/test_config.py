@@ -13,7 +13,7 @@ from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.network import networks
 from ladder.pages import paper
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import cache
 from ladder.workflow import array_libraries, config, lists, runs, settings
@@ -55,7 +55,7 @@ def test_keys_of_different_mappings_are_no_repetition(tmp_path, text, value):
     assert config.read_file(tmp_path / "over.yaml") == value
 
 
-VARIANTS = "variant", "features_variant", "reference_variant"   # whose choices kernels/README.md describes
+OF_A_RUNG = "variant", "features_variant", "reference_variant"   # whose choices kernels/README.md describes
 
 
 def test_every_key_and_every_choice_of_it_is_described():
@@ -63,7 +63,7 @@ def test_every_key_and_every_choice_of_it_is_described():
         text = rule["description"]
         assert text.endswith(".") and text[0] not in " -", name
         for choice in rule.get("enum", rule.get("items", {}).get("enum", rule.get("anyOf", [{}])[0].get("enum", []))):
-            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name in VARIANTS, (name, choice)
+            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name in OF_A_RUNG, (name, choice)
         for inner, part in rule.get("properties", {}).items():
             described(inner, part)
 
@@ -73,9 +73,9 @@ def test_every_key_and_every_choice_of_it_is_described():
 
 def test_the_schema_lists_the_available_choices():
     properties = settings.rules()
-    assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
-    assert properties["features_variant"]["enum"] == ["same", *variants.VARIANTS]
-    assert properties["reference_variant"]["enum"] == ["none", *variants.VARIANTS]
+    assert properties["variant"]["enum"] == ["auto", *catalog.RUNGS]
+    assert properties["features_variant"]["enum"] == ["same", *catalog.RUNGS]
+    assert properties["reference_variant"]["enum"] == ["none", *catalog.RUNGS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
     assert properties["network"]["anyOf"][0]["enum"] == list(networks.NETWORKS)
@@ -360,15 +360,15 @@ def test_a_lower_precision_and_a_multiplier_exclude_each_other(raw, key, name):
     planned.loaded(raw | {"precision": "tf32", "test_multiplier": "exact"})
 
 
-@pytest.mark.parametrize("variant", variants.VARIANTS)
-def test_a_rung_runs_at_the_precision_that_it_is_made_for_and_one_of_float32_at_any(raw, variant):
-    made_for = variants.VARIANTS[variant].precision
+@pytest.mark.parametrize("rung", catalog.RUNGS)
+def test_a_rung_runs_at_the_precision_that_it_is_made_for_and_one_of_float32_at_any(raw, rung):
+    made_for = catalog.RUNGS[rung].precision
     for precision in multipliers.PRECISIONS:
         if made_for in ("float32", precision):
-            planned.loaded(raw | {"variant": variant, "precision": precision})
+            planned.loaded(raw | {"variant": rung, "precision": precision})
         else:
             with pytest.raises(UserError, match=f"set precision to {made_for}, or variant to auto"):
-                planned.loaded(raw | {"variant": variant, "precision": precision})
+                planned.loaded(raw | {"variant": rung, "precision": precision})
 
 
 def test_options_of_the_features_apply_one_after_another(raw):
@@ -405,7 +405,7 @@ def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkey
 
 def test_no_auto_is_left_after_resolving(raw):
     run = runs.of(config.load(raw))
-    assert run.settings.variant in variants.VARIANTS and run.settings.svm_backend in ("cuml", "sklearnex", "sklearn")
+    assert run.settings.variant in catalog.RUNGS and run.settings.svm_backend in ("cuml", "sklearnex", "sklearn")
     assert run.settings.threads >= 1 and run.features_layer == "latent"
 
 

@@ -9,7 +9,7 @@ import pytest
 import manifest_files
 from ladder import caller
 from ladder.errors import UserError
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.workflow import jobs, plans
 from ladder.workflow.commands import Command
 
@@ -97,7 +97,7 @@ def test_a_run_that_has_failed_in_a_list_repeats_its_reason_when_it_is_asked_for
 
 
 def test_a_job_that_cannot_run_here_is_refused_and_an_artifact_of_elsewhere_is_taken(monkeypatch):
-    monkeypatch.setattr(variants, "no_gpu", lambda: "needs an NVIDIA GPU")
+    monkeypatch.setattr(catalog, "no_gpu", lambda: "needs an NVIDIA GPU")
     plan = plans.of(RAW | {"variant": "gpu_basic"})
     with pytest.raises(UserError, match="variant gpu_basic needs an NVIDIA GPU"):
         jobs_of(plan).inputs(plan.chain["train"].version)

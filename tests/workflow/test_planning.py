@@ -5,7 +5,7 @@ import pytest
 import planned
 from ladder import sources
 from ladder.machine import libraries
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.workflow import planning, reasons
 from ladder.workflow.stages import STAGES
 
@@ -34,9 +34,9 @@ def test_the_sources_of_a_stage_are_the_imports_of_its_script():
 
 
 def test_an_edited_gpu_rung_leaves_results_of_the_cpu_rungs_as_they_are():
-    for variant in ("cpu", "cpu_sequential"):
-        counted = planning.stage_sources(STAGES["train"], {"variant": variant})
-        assert not [path for path in counted if "gpu_" in path or path.startswith("kernels/") or "cuda" in path], variant
+    for rung in ("cpu", "cpu_sequential"):
+        counted = planning.stage_sources(STAGES["train"], {"variant": rung})
+        assert not [path for path in counted if "gpu_" in path or path.startswith("kernels/") or "cuda" in path], rung
     assert "kernels/gpu_basic/conv2d.cu" in planning.stage_sources(STAGES["train"], {"variant": "gpu_basic"})
 
 
@@ -51,4 +51,4 @@ def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not():
     ({}, False), ({"variant": "cpu", "array_library": "numpy"}, False), ({"backend": "sklearn"}, False),
     ({"variant": "gpu_basic"}, True), ({"backend": "cuml"}, True), ({"variant": "cpu", "array_library": "cupy"}, True)])
 def test_a_stage_that_computes_on_a_gpu_asks_for_one(params, on_gpu):
-    assert variants.computes_on_gpu(params) == on_gpu
+    assert catalog.computes_on_gpu(params) == on_gpu

@@ -29,7 +29,7 @@ import yaml
 import manifest_files
 import once
 import snakemake_server
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import shorter
 from ladder.workflow import settings
@@ -795,7 +795,7 @@ def test_the_rungs_are_compared_on_request(project):
 
 
 def test_auto_selects_the_fastest_rung_of_this_machine_and_says_so(project):
-    record = {"machine": variants.machine(), "fastest": {"float32": "cpu_sequential"}}
+    record = {"machine": catalog.machine(), "fastest": {"float32": "cpu_sequential"}}
     (project.folder / "results/parity.json").write_text(json.dumps(record))
     assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (output := project.snakemake("-n"))
     assert reasons(output)["train"].startswith("variant cpu -> cpu_sequential")
@@ -804,7 +804,7 @@ def test_auto_selects_the_fastest_rung_of_this_machine_and_says_so(project):
     assert "results/parity.html` finds the fastest" in output
 
 
-@pytest.mark.skipif(variants.no_gpu() is None, reason="there is a GPU here")
+@pytest.mark.skipif(catalog.no_gpu() is None, reason="there is a GPU here")
 def test_a_gpu_rung_is_refused_in_one_line_before_any_work_where_there_is_no_gpu(fresh):
     output = fresh.snakemake("--config", "variant=gpu_basic")
     assert fresh.status != 0 and fresh.ran() == []
@@ -814,7 +814,7 @@ def test_a_gpu_rung_is_refused_in_one_line_before_any_work_where_there_is_no_gpu
 @pytest.fixture
 def with_gpu(fresh, tmp_path, monkeypatch):
     """A project without results on a machine with a made-up GPU, where checks before the first use are fake_check's."""
-    fresh.edit("workflow/scripts/ladder/rungs/variants.py", "\n\ndef no_gpu():\n    return None\n")
+    fresh.edit("workflow/scripts/ladder/rungs/catalog.py", "\n\ndef no_gpu():\n    return None\n")
     fresh.edit("workflow/scripts/ladder/machine/driver.py",
                "\n\ndef gpu():\n    return Gpu('Fake', 'sm_80', 1 << 34, 100 << 10)\n")
     shutil.copy(ROOT / "tests/support/fake_check.py", fresh.folder / "workflow/scripts/ladder/training/check_rung.py")
@@ -978,7 +978,7 @@ def test_only_missing_runs_of_the_compare_list_are_made(project):
     assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 exist
     entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
     assert [entry["overrides"] for entry in entries] == [{"epochs": 10}, {"epochs": 3}, {"variant": "gpu_basic"}]
-    if variants.no_gpu():
+    if catalog.no_gpu():
         assert [bool(entry["reason"]) for entry in entries] == [False, False, True]
     project.snakemake(*compare)
     assert project.ran() == []

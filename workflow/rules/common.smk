@@ -13,7 +13,7 @@ import ladder
 from ladder import caller
 from ladder.errors import UserError
 from ladder.machine import readers
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.workflow import (
     commands,
     config as configuration,
@@ -143,7 +143,7 @@ def stage_threads(wildcards, threads):
 
 
 def gpus(wildcards):
-    return int(variants.computes_on_gpu(of("spec")(wildcards)["params"]))
+    return int(catalog.computes_on_gpu(of("spec")(wildcards)["params"]))
 
 
 def draw_runs(wildcards):

@@ -1,6 +1,6 @@
 """Stage `gradients`: the backward pass of a rung, compared with finite differences, for every layer of the network.
 
-params: network with its options, image, classes if it classifies, variant (the rung), variants (that of the reference).
+params: network with its options, image, classes if it classifies, variant (the rung), rungs (that of the reference).
 Writes gradients.html, and gradients.json with its numbers.
 """
 

@@ -1,6 +1,6 @@
 """Stage `parity`: a comparison of all rungs that this machine can run with the cpu rung, in results, time and memory.
 
-params: network, batch_size, variants (the rungs), machine (host and GPU, so that each machine has its own artifact),
+params: network, batch_size, rungs, machine (host and GPU, so that each machine has its own artifact),
 predictions (rungs/counted.py).
 Writes parity.html, and parity.json, from which `variant: auto` selects the fastest rung that passed.
 """
@@ -16,14 +16,14 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     batch = params["batch_size"]
     with measure_rungs.apart(params, batch, work.threads) as run:
-        summary = measure_rungs.compare(networks.from_params(params), params["variants"], batch, run)
+        summary = measure_rungs.compare(networks.from_params(params), params["rungs"], batch, run)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     timestamp = progress.utc()
     work.write_json("parity.json", {**summary, "made": timestamp})
     work.write_bytes("parity.html", parity.page(summary, timestamp, params["predictions"]).encode())
     work.metrics = {"fastest": summary["fastest"],
-                    "passed": {rung["variant"]: rung.get("passed", False) for rung in summary["rungs"]}}
+                    "passed": {rung["name"]: rung.get("passed", False) for rung in summary["rungs"]}}
 
 
 if __name__ == "__main__":

@@ -53,14 +53,14 @@ def make(work, inputs, params, options):
 
 
 class Maps:
-    """The output of layer `source`, computed by the variant, or the network's input.
+    """The output of layer `source`, computed by the rung, or the network's input.
 
     seconds: category -> time of the previous layers; device: description of the device.
     """
 
-    def __init__(self, network, source, variant, values, statistics, threads, data_residency):
+    def __init__(self, network, source, rung, values, statistics, threads, data_residency):
         self.statistics, self.seconds = statistics, {}
-        self.encoder = Inference(network, variant, values, statistics, threads, None if source == networks.INPUT else source,
+        self.encoder = Inference(network, rung, values, statistics, threads, None if source == networks.INPUT else source,
                                  data_residency)
         self.device = self.encoder.executor.device()
 
@@ -74,10 +74,10 @@ class Maps:
         self.seconds = self.encoder.executor.seconds
 
 
-def metrics(network, variant, before, after):
+def metrics(network, rung, before, after):
     """Metrics of the network for the report."""
     return {"parameters": network.parameter_count, "layer_movement": weights.movement(before, after), "network": network.table,
-            "kernels": plan.inference_plan(network, variant, 1, plan.Dataset(1, "uint8")).kernel_table}
+            "kernels": plan.inference_plan(network, rung, 1, plan.Dataset(1, "uint8")).kernel_table}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from ladder.executors.cuda import clock, nvrtc, streaming
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.rungs.patterns import Launch, Table
 from ladder.training import inference as inference_module
 from ladder.training import parity, plan, recompute, training
@@ -40,7 +40,7 @@ def pretend(monkeypatch, tmp_path):
     cuda_executor._cupy.cache_clear()
 
 
-def train(executor, epochs=2, images=IMAGES, variant="gpu_basic", network=SMALL, **settings):
+def train(executor, epochs=2, images=IMAGES, rung="gpu_basic", network=SMALL, **settings):
     """(parameters and running statistics, losses and hits) of epochs, the images shuffled, the last batch a partial one."""
     length, values = plan.Length(epochs * len(BATCHES), len(BATCHES)), parity.initial(network)
     counts = {name: np.zeros(len(BATCHES)) for name in (("losses", "hits") if network.classifies else ("losses",))}
@@ -49,7 +49,7 @@ def train(executor, epochs=2, images=IMAGES, variant="gpu_basic", network=SMALL,
         "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
         "learning_rates": optimizers.learning_rates(0.05, length), **counts, **values})
     plans = {batch: plan.training_plan(
-        plan.Settings(network=network, variant=variant, batch_size=batch, **settings),
+        plan.Settings(network=network, variant=rung, batch_size=batch, **settings),
         plan.Dataset(len(images), images.dtype.name), length) for batch in sorted(set(BATCHES), reverse=True)}
     bound = {batch: executor.allocate(one, placed) for batch, one in plans.items()}
     counted = []
@@ -122,12 +122,12 @@ def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_ot
     assert not np.array_equal(counted, drawn[1])
 
 
-@pytest.mark.parametrize("variant", [name for name, one in variants.VARIANTS.items() if one.executor == "cuda"][1:])
-def test_every_rung_runs_on_streamed_images(pretend, variant):
+@pytest.mark.parametrize("rung", [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"][1:])
+def test_every_rung_runs_on_streamed_images(pretend, rung):
     pretend()
-    device, host = (train(cuda_executor.Executor(1, residency), variant=variant) for residency in ("device", "host"))
+    device, host = (train(cuda_executor.Executor(1, residency), rung=rung) for residency in ("device", "host"))
     assert_same(host, device)
-    assert_same(host, train(emulator_executor.Executor(), variant=variant))
+    assert_same(host, train(emulator_executor.Executor(), rung=rung))
 
 
 def test_float32_images_are_streamed_too(pretend):
@@ -587,7 +587,7 @@ def test_a_kernel_is_allowed_the_shared_memory_it_asks_for(pretend):
 
 def test_without_a_gpu_the_reason_is_one_line(pretend, monkeypatch):
     pretend()
-    monkeypatch.setattr(variants, "no_gpu", lambda: "needs an NVIDIA GPU and no driver answers here")
+    monkeypatch.setattr(catalog, "no_gpu", lambda: "needs an NVIDIA GPU and no driver answers here")
     with pytest.raises(UserError, match="^a GPU rung needs an NVIDIA GPU and no driver answers here, or set variant to cpu$"):
         cuda_executor.Executor(1)
 

@@ -16,7 +16,7 @@ from ladder.executors.cuda import clock, launching
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import compiling
 from ladder.network import layers, networks, optimizers, weights
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.training import parity, plan, training
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
@@ -90,12 +90,12 @@ def test_replayed_steps_give_the_bytes_of_launches_one_by_one(pretend, residency
     assert gpu.replayed
 
 
-@pytest.mark.parametrize("variant", [name for name, one in variants.VARIANTS.items() if one.executor == "cuda"])
-def test_every_rung_replays_its_steps(pretend, variant):
+@pytest.mark.parametrize("rung", [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"])
+def test_every_rung_replays_its_steps(pretend, rung):
     pretend()
     for settings in ({}, {"optimizer": optimizers.Optimizer("adam")}):
-        wanted = trained(one_by_one(), variant=variant, **settings)
-        assert trained(cuda_executor.Executor(1), variant=variant, **settings) == wanted
+        wanted = trained(one_by_one(), variant=rung, **settings)
+        assert trained(cuda_executor.Executor(1), variant=rung, **settings) == wanted
 
 
 @pytest.mark.parametrize("seed", range(3))

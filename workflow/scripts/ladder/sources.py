@@ -13,14 +13,14 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 
 # The frame around the work: none of these files can change a byte of an artifact's data. A download is verified by its
-# checksum; executors, variants and backends choose modules, which count themselves; a check before the first use decides only
-# whether a rung runs; the record of scores is not part of an artifact; a training that goes on from a shorter one ends in the
-# bytes of one that does not; a file that a user names is read whole or refused.
+# checksum; executors, the catalog of rungs and backends choose modules, which count themselves; a check before the first use
+# decides only whether a rung runs; the record of scores is not part of an artifact; a training that goes on from a shorter one
+# ends in the bytes of one that does not; a file that a user names is read whole or refused.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
     "caller", "classifiers/backends", "command", "data/download", "errors", "executors/create", "files",
     "machine/compiling", "machine/driver", "machine/gpu_errors", "machine/gpus", "machine/libraries",
     "machine/processes", "machine/program", "machine/readers", "machine/runtime", "machine/worker", "progress",
-    "rungs/counted", "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",
+    "rungs/catalog", "rungs/counted", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",
     "store/manifests", "store/programs", "store/scores", "store/shorter", "training/first_use",
     "workflow/stage_script"))
 

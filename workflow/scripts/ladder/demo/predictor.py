@@ -12,7 +12,7 @@ from ladder.errors import UserError
 from ladder.features import features, mirrored, shifts
 from ladder.network import networks
 from ladder.progress import log
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import lineage
 from ladder.training.inference import Inference
 
@@ -121,7 +121,7 @@ class Predictor:
 
     def _model(self, params, artifact, statistics, until=None):
         """The Inference for the parameters of a stage, with the weights of an artifact."""
-        if reason := variants.unavailable(params["variant"]):
+        if reason := catalog.unavailable(params["variant"]):
             raise UserError(reason)
         return Inference.load(params, artifact, statistics, self._threads, self._options, until)
 

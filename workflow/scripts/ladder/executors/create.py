@@ -27,7 +27,7 @@ import pathlib
 from typing import Any
 
 from ladder.machine import compiling
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs.catalog import RUNGS
 from ladder.sources import ROOT, SCRIPTS, closure
 
 COPIES, WAITING = "copies", "waiting for copies"   # categories of `seconds`
@@ -36,9 +36,9 @@ EXECUTORS = {"numpy": "ladder.executors.cpu.executor", "numba": "ladder.executor
              "cuda": "ladder.executors.cuda.executor"}
 
 
-def create(variant: str, threads: int, data_residency: str = "auto") -> Any:
-    """An executor for the variant; threads: number of CPU threads; data_residency: see cuda/executor.py."""
-    kind = VARIANTS[variant].executor
+def create(rung: str, threads: int, data_residency: str = "auto") -> Any:
+    """An executor for the rung; threads: number of CPU threads; data_residency: see cuda/executor.py."""
+    kind = RUNGS[rung].executor
     module = importlib.import_module(EXECUTORS[kind])
     if kind == "cuda":
         return module.Executor(threads, data_residency)
@@ -47,10 +47,10 @@ def create(variant: str, threads: int, data_residency: str = "auto") -> Any:
 
 
 @functools.cache
-def sources(variant: str) -> frozenset[str]:
+def sources(rung: str) -> frozenset[str]:
     """The files of a rung: its module and those it builds on, its executor, and the kernels of all these rungs."""
-    executor = VARIANTS[variant].executor
-    modules = closure(SCRIPTS / f"ladder/rungs/{variant}.py") | closure(SCRIPTS / f"{EXECUTORS[executor].replace('.', '/')}.py")
+    executor = RUNGS[rung].executor
+    modules = closure(SCRIPTS / f"ladder/rungs/{rung}.py") | closure(SCRIPTS / f"{EXECUTORS[executor].replace('.', '/')}.py")
     folders = [ROOT / "kernels/common", *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules)]
     kernels = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*") if executor == "cuda"}
     return frozenset(modules | kernels)

@@ -16,19 +16,19 @@ ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in 1/16 re
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
 
 
-def page(network, variant, batch, optimizer, recompute=False):
+def page(network, rung, batch, optimizer, recompute=False):
     """The page of a networks.Network as one HTML text.
 
-    variant: the rung whose kernels and memory are shown; optimizer: its name; recompute: see training/recompute.py. Raises
+    rung: whose kernels and memory are shown; optimizer: its name; recompute: see training/recompute.py. Raises
     UserError if the batch is too large for the rung.
     """
-    return templates.render("network.html", context(network, variant, batch, optimizer, recompute))
+    return templates.render("network.html", context(network, rung, batch, optimizer, recompute))
 
 
-def context(network, variant, batch, optimizer, recompute=False):
+def context(network, rung, batch, optimizer, recompute=False):
     """All variables of the template."""
-    step = plan_of(network, variant, batch, optimizer)
-    less = plan.one_step(network, variant, batch, optimizer, recompute=True) if recompute and network.trains else None
+    step = plan_of(network, rung, batch, optimizer)
+    less = plan.one_step(network, rung, batch, optimizer, recompute=True) if recompute and network.trains else None
     rows = layer_rows(network, step)
     parts = [_part(stage, [row for row in rows if row["name"] in names]) for stage, names in
              templates.in_stages([row["name"] for row in rows])]
@@ -38,7 +38,7 @@ def context(network, variant, batch, optimizer, recompute=False):
         part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
     memory = (less or step).bytes_by_purpose()
     return {
-        "network": network, "title": templates.network_title(network.name), "variant": variant, "batch": batch,
+        "network": network, "title": templates.network_title(network.name), "rung": rung, "batch": batch,
         "optimizer": optimizer, "image": templates.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
         "flop": step.flop, "kernels": len(step.kernels), "parts": parts,
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
@@ -48,11 +48,11 @@ def context(network, variant, batch, optimizer, recompute=False):
     }
 
 
-def plan_of(network, variant, batch, optimizer):
+def plan_of(network, rung, batch, optimizer):
     """The plan of a training step or, for a network that can only be fitted, of the forward pass of a batch."""
     if not network.trains:
-        return plan.inference_plan(network, variant, batch, plan.Dataset(batch, "uint8"))
-    return plan.one_step(network, variant, batch, optimizer)
+        return plan.inference_plan(network, rung, batch, plan.Dataset(batch, "uint8"))
+    return plan.one_step(network, rung, batch, optimizer)
 
 
 def layer_rows(network, step):

@@ -15,12 +15,12 @@ def context(summary, timestamp, predictions):
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
     return {
         "summary": summary, "made": timestamp, "ran": ran,
-        "faults": {rung["variant"]: rung["fault"] for rung in summary["rungs"] if "fault" in rung},
-        "failed": [rung["variant"] for rung in ran if not rung["passed"]],
+        "faults": {rung["name"]: rung["fault"] for rung in summary["rungs"] if "fault" in rung},
+        "failed": [rung["name"] for rung in ran if not rung["passed"]],
         "devices": sorted({rung["device"] for rung in ran}),
         "protocols": ran[0]["parity"] if ran else {},
         "checks": [_check_row(rung, ran[0]) for rung in ran],
-        "rounded": [rung["variant"] for rung in ran if rung["precision"] != "float32"],
+        "rounded": [rung["name"] for rung in ran if rung["precision"] != "float32"],
         "times": _step_bars(ran),
         "work": _work_table(ran),
         "memory": _memory_table(ran),
@@ -31,14 +31,14 @@ def context(summary, timestamp, predictions):
 
 
 def _elsewhere(unavailable):
-    """Reason -> the variants that it keeps from running here; reasons of rungs/variants.py begin with the variant's name.
+    """Reason -> the rungs that it keeps from running here; reasons of rungs/catalog.py begin with the key and the rung.
 
-    A variant without a reason could run here and was not asked for.
+    A rung without a reason could run here and was not asked for.
     """
     by_reason = {}
-    for variant, reason in unavailable.items():
+    for rung, reason in unavailable.items():
         if reason:
-            by_reason.setdefault(reason.removeprefix(f"variant {variant} "), []).append(variant)
+            by_reason.setdefault(reason.removeprefix(f"variant {rung} "), []).append(rung)
     return by_reason
 
 
@@ -47,15 +47,15 @@ def _check_row(rung, first):
     cells = [{"text": f"{check['largest']:.1e}", "share": check["largest"] / check["tolerance"], "tensor": check["tensor"],
               "limit": f"at most {check['tolerance']:.0e}" if check["tolerance"] != first["parity"][name]["tolerance"] else ""}
              for name, check in rung["parity"].items()]
-    return {"variant": rung["variant"], "reference": rung["variant"] == REFERENCE, "cells": cells,
+    return {"name": rung["name"], "reference": rung["name"] == REFERENCE, "cells": cells,
             "same_bytes": rung["same_bytes"], "passed": rung["passed"]}
 
 
 def _step_bars(ran):
     """Bars of the time of a step, with notes of the speed relative to the cpu rung."""
     slowest = max((rung["step"] for rung in ran), default=1)
-    reference = next((rung["step"] for rung in ran if rung["variant"] == REFERENCE), None)
-    return [{"name": rung["variant"], "value": rung["step"], "length": round(100 * rung["step"] / slowest, 2),
+    reference = next((rung["step"] for rung in ran if rung["name"] == REFERENCE), None)
+    return [{"name": rung["name"], "value": rung["step"], "length": round(100 * rung["step"] / slowest, 2),
              "text": milliseconds(rung["step"]),
              "note": f"{_times(reference / rung['step'])}× {REFERENCE}" if reference else ""} for rung in ran]
 
@@ -95,7 +95,7 @@ def _kernel_table(ran):
     of: the rung of its kernels if it is not the column's rung.
     """
     columns = [{group["layers"][0]: {"operation": group["operation"], "rows": len(group["layers"]),
-                                     "of": group["rung"] if group["rung"] != rung["variant"] else ""}
+                                     "of": group["rung"] if group["rung"] != rung["name"] else ""}
                 for group in rung["kernels"]} for rung in ran]
     layers = [layer for group in ran[0]["kernels"] for layer in group["layers"]] if ran else []
     return [{"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers]
@@ -104,9 +104,9 @@ def _kernel_table(ran):
 def _predicted_table(summary, ran, predictions):
     """Rows by rung: the prediction, and the time that was measured of the same step here, "" if none was."""
     same_step = (summary["network"], summary["batch"]) == CASE
-    measured = {rung["variant"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
-    return [{"variant": variant, "text": milliseconds(microseconds / 1000), "bound": bound,
-             "measured": measured.get(variant, "")} for variant, (microseconds, bound) in predictions.items()]
+    measured = {rung["name"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
+    return [{"name": rung, "text": milliseconds(microseconds / 1000), "bound": bound,
+             "measured": measured.get(rung, "")} for rung, (microseconds, bound) in predictions.items()]
 
 
 def milliseconds(value):

@@ -15,7 +15,7 @@ from ladder.errors import one_line
 from ladder.executors import create as executors
 from ladder.machine import gpu_errors, gpus, runtime
 from ladder.network import networks, optimizers
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs.catalog import RUNGS
 from ladder.training import inference, measure_rungs, parity, plan
 
 UPDATES = 3       # of each batch size
@@ -27,38 +27,38 @@ TAIL = 5          # images of the last batch of an extraction
 TOLERANCE = 1e-4
 
 
-def check(variant, described, threads):
+def check(rung, described, threads):
     """The outcome as store/first_use.py takes it; described: text of first_use.described."""
     runtime.set_threads(threads)
     gpus.claim()
     try:
         (pairs, batch_size) = json.loads(described)
         network = networks.from_params(dict(pairs))
-        return _outcome(variant, _measured(network, variant, batch_size, threads))
+        return _outcome(rung, _measured(network, rung, batch_size, threads))
     except Exception as error:   # whatever the GPU does wrong
         known = gpu_errors.explained(error)
         fault = known or one_line(f"{type(error).__name__}: {error}")
-        return {"passed": False, "fault": f"variant {variant} does not run here: {fault}",
+        return {"passed": False, "fault": f"variant {rung} does not run here: {fault}",
                 "passing": bool(known and known.passing), "report": known is None, "summary": ""}
 
 
-def _measured(network, variant, batch_size, threads):
-    results = {"device": executors.create(variant, threads).device(), "extraction": extraction(network, variant, threads)}
+def _measured(network, rung, batch_size, threads):
+    results = {"device": executors.create(rung, threads).device(), "extraction": extraction(network, rung, threads)}
     if network.trains:
         batches = batches_of(network, batch_size)
-        references = measure_rungs.references(network, threads, VARIANTS[variant].precision, batches)
-        results |= {"batches": list(batches), "same_replayed": same_replayed(network, variant, batches[0], threads)}
-        results |= measure_rungs.check(network, variant, threads, references, batches)
+        references = measure_rungs.references(network, threads, RUNGS[rung].precision, batches)
+        results |= {"batches": list(batches), "same_replayed": same_replayed(network, rung, batches[0], threads)}
+        results |= measure_rungs.check(network, rung, threads, references, batches)
     return results
 
 
-def _outcome(variant, results):
+def _outcome(rung, results):
     wrong = faults(results)
     largest = [f"{name} {worst['largest']:.1e} in {worst['tensor']} (at most {worst['tolerance']:.0e})"
                for name, worst in results.get("parity", {}).items()]
     largest += [f"output of {name} {value:.1e} (at most {TOLERANCE:.0e})" for name, value in results["extraction"].items()]
     return {**results, "passed": not wrong, "passing": False, "report": bool(wrong), "summary": ", ".join(largest),
-            "fault": f"variant {variant} computes other numbers than the cpu rung on {results['device']}: {'; '.join(wrong)}"
+            "fault": f"variant {rung} computes other numbers than the cpu rung on {results['device']}: {'; '.join(wrong)}"
             if wrong else ""}
 
 
@@ -83,14 +83,14 @@ def batches_of(network, batch_size):
     return (batch,) * UPDATES + (batch // 2 + 1,) * UPDATES
 
 
-def same_replayed(network, variant, batch, threads):
+def same_replayed(network, rung, batch, threads):
     """Whether run_many, which a GPU records and replays, gives the bytes of single steps."""
     length, digests = plan.Length(REPLAYED, REPLAYED), []
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer("adam"),
-                             multipliers=plan.made_for(variant))
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=optimizers.Optimizer("adam"),
+                             multipliers=plan.made_for(rung))
     step_plan = plan.training_plan(settings, plan.Dataset(batch * REPLAYED, "uint8"), length)
     for together in (1, REPLAYED):
-        executor = executors.create(variant, threads)
+        executor = executors.create(rung, threads)
         placed = executor.place({**parity.random_images(network, batch * REPLAYED), **parity.initial(network),
                                  "learning_rates": optimizers.learning_rates(1e-3, length)})
         arrays = executor.allocate(step_plan, placed)
@@ -100,15 +100,15 @@ def same_replayed(network, variant, batch, threads):
     return digests[0] == digests[1]
 
 
-def extraction(network, variant, threads):
+def extraction(network, rung, threads):
     """Layer -> |x - x_cpu| / |x_cpu| of its output for random images: of the last layer and of the features' layer."""
     images = parity.random_images(network, inference.BATCH + TAIL)["images"]
     statistics = normalization.measure("unit", images)
     deviations = {}
     for layer in dict.fromkeys((network.layers[-1].name, network.features)):
         mine, right = (np.concatenate([values.astype(np.float64) for _, values in inference.Inference(
-            network, rung, parity.initial(network), statistics, threads, layer,
-            multipliers=plan.made_for(variant)).batches(images)])
-            for rung in (variant, measure_rungs.REFERENCE))
+            network, name, parity.initial(network), statistics, threads, layer,
+            multipliers=plan.made_for(rung)).batches(images)])
+            for name in (rung, measure_rungs.REFERENCE))
         deviations[layer] = float(np.linalg.norm(mine - right) / np.linalg.norm(right))
     return deviations

@@ -19,7 +19,7 @@ def text(plan):
                 f"shared, at {plan.places[buffer.name]:,}" if buffer.name in plan.places else "its own")
                for buffer in plan.buffers.values()]
     return "\n\n".join([
-        f"{plan.network.name} by {plan.variant}, {plan.batch} images: {len(plan.steps)} steps, {len(plan.launches)} launches, "
+        f"{plan.network.name} by {plan.rung}, {plan.batch} images: {len(plan.steps)} steps, {len(plan.launches)} launches, "
         f"{plan.flop / 1e6:,.1f} MFLOP", _table(STEPS, steps),
         f"{len(buffers)} buffers, {size(plan.bytes)} without the data set and the counters", _table(BUFFERS, buffers)])
 
@@ -27,7 +27,7 @@ def text(plan):
 def _rows(plan, step, pass_):
     """The row of a step, and one for each launch after the first."""
     launches = [(f"{launch.source} {launch.entry}", _sizes(launch.grid), _sizes(launch.block)) for launch in step.launches]
-    first, *others = launches or [(f"{plan.variant} {step.operation}", "", "")]
+    first, *others = launches or [(f"{plan.rung} {step.operation}", "", "")]
     head = pass_, step.layer, step.operation, f"{step.flop / 1e6:.1f}" if step.flop else ""
     return [(*head, *first, _named(step.reads), _named(step.writes)), *(("", "", "", "", *other, "", "") for other in others)]
 

@@ -14,7 +14,7 @@ from ladder import caller
 from ladder.executors import create
 from ladder.machine import runtime
 from ladder.progress import log
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import first_use
 
 CHECK = "ladder.training.check_rung"
@@ -27,7 +27,7 @@ def described(network: Mapping[str, Any], batch_size: int) -> str:
 
 
 def choose(name: str, precision: str, plan: str, results: str | os.PathLike[str] = "results") -> tuple[str, str]:
-    """(variant, reason): `name` itself, or for 'auto' the first of variants.candidates that passes; plan: `described`.
+    """(rung, reason): `name` itself, or for 'auto' the first of catalog.candidates that passes; plan: `described`.
 
     Only a command that runs jobs makes checks that were never made: caller.told("checks"). Others trust the rung.
     """
@@ -36,29 +36,29 @@ def choose(name: str, precision: str, plan: str, results: str | os.PathLike[str]
 
 @functools.cache
 def _choose(precision: str, plan: str, results: str) -> tuple[str, str]:
-    for variant, reason in variants.candidates(precision, results).items():
-        if not variants.uses_gpu(variant):
-            return variant, reason
-        check = _check(variant, plan)
+    for rung, reason in catalog.candidates(precision, results).items():
+        if not catalog.uses_gpu(rung):
+            return rung, reason
+        check = _check(rung, plan)
         outcome = first_use.outcome(check, makes=bool(caller.told("checks")))
         if outcome is None:
-            return variant, f"{reason}; it is checked before its first use"
+            return rung, f"{reason}; it is checked before its first use"
         if outcome["passed"]:
-            return variant, reason
-        log.warning("variant %s is passed over: %s", variant, first_use.refusal(check, outcome))
+            return rung, reason
+        log.warning("variant %s is passed over: %s", rung, first_use.refusal(check, outcome))
     raise ValueError("the cpu rung is always a candidate")
 
 
-def require(variant: str | None, plan: str) -> dict[str, Any]:
+def require(rung: str | None, plan: str) -> dict[str, Any]:
     """The notes of a stage on the check of the rung that it runs, {} for one that needs none; raises UserError if it fails."""
-    if not variants.uses_gpu(variant) or variants.unavailable(variant):   # the executor gives the reason
+    if not catalog.uses_gpu(rung) or catalog.unavailable(rung):   # the executor gives the reason
         return {}
-    return first_use.require(_check(variant, plan), "variant=auto takes a rung that passes, variant=cpu needs no GPU")
+    return first_use.require(_check(rung, plan), "variant=auto takes a rung that passes, variant=cpu needs no GPU")
 
 
-def _check(variant: str, plan: str) -> first_use.Check:
+def _check(rung: str, plan: str) -> first_use.Check:
     how = (f"a few training steps and an extraction are compared with the cpu rung, once for this GPU, driver, "
            f"program and network; at most {first_use.SECONDS // 60} minutes")
-    key = {"variant": variant, "plan": json.loads(plan), "code": first_use.code(CHECK, create.sources(variant)),
+    key = {"rung": rung, "plan": json.loads(plan), "code": first_use.code(CHECK, create.sources(rung)),
            **first_use.machine(["cupy"])}
-    return first_use.Check(variant, how, CHECK, "check", (variant, plan, runtime.available_cores()), key)
+    return first_use.Check(rung, how, CHECK, "check", (rung, plan, runtime.available_cores()), key)

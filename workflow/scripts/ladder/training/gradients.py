@@ -26,7 +26,7 @@ from ladder.arithmetic import randomness
 from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.progress import log
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.training import parity, plan
 
 REFERENCE = "cpu_sequential"
@@ -45,26 +45,26 @@ PENALTIES = {
 }
 
 
-def check(network, variant, threads):
+def check(network, rung, threads):
     """What the page of gradients shows, JSON-able, by name.
 
-    network, variant, precision, images, tolerance, passed; tensors: rows of `compare`; layers: rows of `layers`; losses: of the
+    network, rung, precision, images, tolerance, passed; tensors: rows of `compare`; layers: rows of `layers`; losses: of the
     reference and of the rung, without penalties. Raises UserError for a network that is not trained by gradient descent.
     """
     if not network.trains:
         raise UserError(f"network {network.name} is fitted to patches, without gradients; there is no backward pass to check")
-    if reason := variants.unavailable(REFERENCE):
+    if reason := catalog.unavailable(REFERENCE):
         raise UserError(f"the reference of the check is cpu_sequential: {reason}")
     values = start(network)
     reference = Reference(network, values)
-    rung = Rung(network, variant, threads, values)
+    backward = BackwardPass(network, rung, threads, values)
     random, tensors = randomness.generator(parity.SEED, randomness.INITIAL_WEIGHTS, len(network.layers)), []
     trained = [layer for layer in plan.trained_layers(network) if layer.parameters]
     for number, layer in enumerate(trained, 1):
         log.info("%d of %d: %s", number, len(trained), layer.name)
-        tensors += [compare(reference, rung, layer, name, random) for name in layer.parameters]
-    return {"network": network.name, "variant": variant, "precision": rung.precision, "images": reference.plan.batch,
-            "tolerance": TOLERANCES[rung.precision], "losses": [reference.fitted, rung.loss], "tensors": tensors,
+        tensors += [compare(reference, backward, layer, name, random) for name in layer.parameters]
+    return {"network": network.name, "rung": rung, "precision": backward.precision, "images": reference.plan.batch,
+            "tolerance": TOLERANCES[backward.precision], "losses": [reference.fitted, backward.loss], "tensors": tensors,
             "layers": layers(network, tensors), "passed": all(row["passed"] for row in tensors)}
 
 
@@ -78,13 +78,13 @@ def start(network):
     return values
 
 
-def compare(reference, rung, layer, name, random):
+def compare(reference, backward, layer, name, random):
     """The row of a parameter: layer, tensor, elements, norm of the gradient, difference, product, deviation, passed.
 
     difference and product are q and <g, d> of the direction with the larger deviation.
     """
-    gradient = rung.gradient(name)
-    tolerance, deviations = TOLERANCES[rung.precision], []
+    gradient = backward.gradient(name)
+    tolerance, deviations = TOLERANCES[backward.precision], []
     for _ in range(DIRECTIONS):
         direction = random.standard_normal(gradient.shape)
         direction /= np.linalg.norm(direction)
@@ -174,14 +174,14 @@ class Reference:
         return self.arrays[name]
 
 
-class Rung:
+class BackwardPass:
     """The gradients of a rung's backward pass; precision: key of TOLERANCES; loss: of its forward pass, without penalties."""
 
-    def __init__(self, network, variant, threads, values):
-        on_gpu = variants.uses_gpu(variant)
-        self.precision = variants.VARIANTS[variant].precision if on_gpu else "float64"
-        self.executor = executors.create(variant, threads)
-        step_plan, self.arrays = _placed(self.executor, network, variant, values, "float32" if on_gpu else "float64")
+    def __init__(self, network, rung, threads, values):
+        on_gpu = catalog.uses_gpu(rung)
+        self.precision = catalog.RUNGS[rung].precision if on_gpu else "float64"
+        self.executor = executors.create(rung, threads)
+        step_plan, self.arrays = _placed(self.executor, network, rung, values, "float32" if on_gpu else "float64")
         self.executor.run(step_plan, self.arrays)
         self.loss = float(self.executor.fetch(self.arrays["losses"])[0])
 
@@ -191,11 +191,11 @@ class Rung:
         return np.nan_to_num(gradient, nan=MOST, posinf=MOST, neginf=-MOST)
 
 
-def _placed(executor, network, variant, values, dtype):
+def _placed(executor, network, rung, values, dtype):
     """(the plan of a step up to its gradients, its arrays with the values and the parity protocol's random images)."""
     batch = parity.batch_size(network)
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, seed=parity.SEED,
-                             multipliers=plan.made_for(variant))
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, seed=parity.SEED,
+                             multipliers=plan.made_for(rung))
     step_plan = plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1), dtype, fuse_update=False)
     step_plan = dataclasses.replace(step_plan, steps=tuple(step for step in step_plan.steps
                                                  if not re.search("_update$|^advance$", step.operation)))

@@ -17,11 +17,11 @@ class Inference:
     multipliers.ByDirection. The batch size is always BATCH, so features of the untrained network do not depend on the training.
     """
 
-    def __init__(self, network, variant, values, statistics, threads, until=None, data_residency="auto",
+    def __init__(self, network, rung, values, statistics, threads, until=None, data_residency="auto",
                  multipliers=multipliers.EXACT):
-        self.network, self.variant, self.until, self.multipliers = network, variant, until, multipliers
+        self.network, self.rung, self.until, self.multipliers = network, rung, until, multipliers
         self._bound = {**values, "scale": statistics.scale, "offset": statistics.offset}
-        self.executor = executors.create(variant, threads, data_residency)
+        self.executor = executors.create(rung, threads, data_residency)
 
     @classmethod
     def load(cls, params, artifact, statistics, threads, options, until=None):
@@ -51,7 +51,7 @@ class Inference:
         for batch in (BATCH, len(images) % BATCH):
             if not batch or start + batch > len(images):
                 continue
-            steps = plan.inference_plan(self.network, self.variant, batch, dataset, self.until, flip, self.multipliers)
+            steps = plan.inference_plan(self.network, self.rung, batch, dataset, self.until, flip, self.multipliers)
             arrays = self.executor.allocate(steps, placed)
             while start + batch <= len(images):
                 self.executor.run(steps, arrays)

@@ -29,7 +29,7 @@ def check_indices(name: str, shape: Shape, batch: int) -> None:
         raise TooLarge(name, MOST_INDEXED // (count // batch) if batch in shape else 0)
 
 
-def within_indices(plan_of: Callable[[int], Plan], batch: int, variant: str) -> Plan:
+def within_indices(plan_of: Callable[[int], Plan], batch: int, rung: str) -> Plan:
     """plan_of(batch); UserError naming the largest possible batch if that raises TooLarge."""
     try:
         return plan_of(batch)
@@ -42,12 +42,12 @@ def within_indices(plan_of: Callable[[int], Plan], batch: int, variant: str) -> 
         except TooLarge as error:
             most = min(most - 1, error.most)
     hint = f"set batch_size to {most} or less" if most > 0 else "no batch_size is small enough"
-    raise UserError(f"batch_size {batch} gives {name} more numbers than {variant} can index; {hint}")
+    raise UserError(f"batch_size {batch} gives {name} more numbers than {rung} can index; {hint}")
 
 
-def check_grids(launches: Iterable[Launch], layer: str, variant: str) -> None:
+def check_grids(launches: Iterable[Launch], layer: str, rung: str) -> None:
     """UserError if a launch of the layer has more blocks than any GPU takes."""
     for launch in launches:
         if any(blocks > most for blocks, most in zip(launch.grid, MOST_BLOCKS, strict=False)):
-            raise UserError(f"layer {layer} is too large for {variant}, whose {launch.entry} would need a grid of "
+            raise UserError(f"layer {layer} is too large for {rung}, whose {launch.entry} would need a grid of "
                             f"{' x '.join(map(str, launch.grid))} blocks; make the layer smaller or set variant to cpu")

@@ -23,7 +23,7 @@ from ladder.machine.worker import Failed, Worker
 from ladder.network import networks
 from ladder.network.optimizers import Optimizer, learning_rates
 from ladder.progress import log
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.sources import SCRIPTS
 from ladder.training import parity, plan
 from ladder.training.planning.data import EXECUTOR, PURPOSES
@@ -38,29 +38,29 @@ PARTS = (*dict.fromkeys(PURPOSES.values()), EXECUTOR, "images and counters")   #
 
 
 def compare(network, names, batch, run):
-    """The results of the variants in `names` for the protocols, and their time for a training step of `batch` images.
+    """The results of the rungs in `names` for the protocols, and their time for a training step of `batch` images.
 
-    run: (variant) -> its results, as of_rung returns them. Returns {"machine", "network", "batch", "rungs": [...],
-    "unavailable": {variant: reason}, "fastest": {precision: variant, where one passed}}, JSON-able; times are in milliseconds
+    run: (rung) -> its results, as of_rung returns them. Returns {"machine", "network", "batch", "rungs": [...],
+    "unavailable": {rung: reason}, "fastest": {precision: rung, where one passed}}, JSON-able; times are in milliseconds
     per step, memory in bytes. A rung that raises an exception has only a "fault".
     """
     rungs = []
-    for variant in names:
-        log.info("%s", variant)
-        row = variants.VARIANTS[variant]
-        rung = {"variant": variant, "technique": row.technique, "precision": row.precision}
+    for name in names:
+        log.info("%s", name)
+        entry = catalog.RUNGS[name]
+        row = {"name": name, "technique": entry.technique, "precision": entry.precision}
         try:
-            rung |= run(variant)
+            row |= run(name)
         except Exception as error:   # of CuPy, the driver, ... : the other rungs are compared all the same
-            rung["fault"] = _fault(error)
-            log.info("%s: %s", variant, rung["fault"])
-        rungs.append(rung)
-    passed = [rung for rung in rungs if rung.get("passed") and variants.is_for_auto(rung["variant"])]
-    passed.sort(key=lambda rung: rung["step"], reverse=True)   # of a precision, the fastest is the last
+            row["fault"] = _fault(error)
+            log.info("%s: %s", name, row["fault"])
+        rungs.append(row)
+    passed = [row for row in rungs if row.get("passed") and catalog.is_for_auto(row["name"])]
+    passed.sort(key=lambda row: row["step"], reverse=True)   # of a precision, the fastest is the last
     return {
-        "machine": variants.machine(), "network": network.name, "batch": batch, "rungs": rungs,
-        "unavailable": {name: variants.unavailable(name) for name in variants.VARIANTS if name not in names},
-        "fastest": {rung["precision"]: rung["variant"] for rung in passed},
+        "machine": catalog.machine(), "network": network.name, "batch": batch, "rungs": rungs,
+        "unavailable": {name: catalog.unavailable(name) for name in catalog.RUNGS if name not in names},
+        "fastest": {row["precision"]: row["name"] for row in passed},
     }
 
 
@@ -79,12 +79,12 @@ def apart(params, batch, threads):
     """
     workers = []
 
-    def run(variant):
+    def run(rung):
         if not workers:
             workers.append(Worker(sys.executable, __name__, SCRIPTS, pathlib.Path(folder, "output.txt")))
         try:
-            limit = GPU_SECONDS if variants.uses_gpu(variant) else None
-            return workers[0].call("of_rung", params, variant, batch, threads, limit=limit)
+            limit = GPU_SECONDS if catalog.uses_gpu(rung) else None
+            return workers[0].call("of_rung", params, rung, batch, threads, limit=limit)
         except Failed:
             workers.clear()
             raise
@@ -97,12 +97,12 @@ def apart(params, batch, threads):
                 worker.stop()
 
 
-def of_rung(params, variant, batch, threads):
+def of_rung(params, rung, batch, threads):
     """The results of one rung: `check`, and `measure` with batches of `batch` images; params: of networks.from_params."""
     runtime.set_threads(threads)
-    network, references = _references(json.dumps(params), threads, variants.VARIANTS[variant].precision)
+    network, references = _references(json.dumps(params), threads, catalog.RUNGS[rung].precision)
     try:
-        return check(network, variant, threads, references) | measure(network, variant, batch, threads)
+        return check(network, rung, threads, references) | measure(network, rung, batch, threads)
     except Exception as error:
         raise gpu_errors.explained(error) or error   # noqa: B904 (the worker prints both)
 
@@ -120,22 +120,22 @@ def references(network, threads, precision="float32", batches=None):
             for name, protocol in parity.protocols(network, precision).items()}
 
 
-def check(network, variant, threads, references, batches=None):
-    """The parity of a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}.
+def check(network, rung, threads, references, batches=None):
+    """The parity of a rung: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}.
 
-    references, batches: of the same updates, the references with the variant's precision.
+    references, batches: of the same updates, the references with the rung's precision.
     """
-    results, same, precision = {}, True, variants.VARIANTS[variant].precision
+    results, same, precision = {}, True, catalog.RUNGS[rung].precision
     for name, protocol in parity.protocols(network, precision).items():
-        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name], batches=batches,
-                                  multipliers=plan.made_for(variant))
-        trained = train(executor=executors.create(variant, threads))
+        train = functools.partial(parity.train, network, rung, protocol=protocol, follow=references[name], batches=batches,
+                                  multipliers=plan.made_for(rung))
+        trained = train(executor=executors.create(rung, threads))
         deviations = parity.deviations(network, trained, references[name], batches)
         tensor = max(deviations, key=lambda candidate: (not np.isfinite(deviations[candidate]), deviations[candidate]))
         results[name] = {"largest": deviations[tensor], "tensor": tensor, "tolerance": protocol.tolerance}
         first = digests(trained)
         del trained   # gigabytes for a deep network
-        same = same and digests(train(executor=executors.create(variant, threads))) == first
+        same = same and digests(train(executor=executors.create(rung, threads))) == first
     within = all(result["largest"] <= result["tolerance"] for result in results.values())   # False for NaN
     return {"parity": results, "same_bytes": same, "passed": bool(within and same)}
 
@@ -145,13 +145,13 @@ def digests(trained):
     return {name: hashlib.sha256(value).hexdigest() for name, value in trained.items()}
 
 
-def measure(network, variant, batch, threads):
-    """The time and memory of a training step of the variant with Adam on random images."""
-    executor = executors.create(variant, threads)
+def measure(network, rung, batch, threads):
+    """The time and memory of a training step of the rung with Adam on random images."""
+    executor = executors.create(rung, threads)
     most = WARM_UP + 2 * STEPS
     length = plan.Length(most, most)
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer("adam"),
-                             multipliers=plan.made_for(variant))
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=Optimizer("adam"),
+                             multipliers=plan.made_for(rung))
     step_plan = plan.training_plan(settings, plan.Dataset(batch * most, "uint8"), length)
     arrays = executor.allocate(step_plan, executor.place({
         **parity.random_images(network, batch * most), **parity.initial(network),
@@ -188,6 +188,6 @@ def kernels(step_plan):
     groups = []
     for layers, operation in step_plan.kernels:
         step = next(step for step in step_plan.steps if (step.layer, step.operation) == (layers[0], operation))
-        rung = step.launches[-1].source.partition("/")[0] if step.launches else step_plan.variant
+        rung = step.launches[-1].source.partition("/")[0] if step.launches else step_plan.rung
         groups.append({"layers": list(layers), "operation": operation, "rung": rung})
     return groups

@@ -57,7 +57,7 @@ def protocols(network, precision="float32"):
             for name, protocol in (CLASSIFYING if network.classifies else PROTOCOLS).items()}
 
 
-def train(network, variant, executor, protocol, dtype="float32", follow=None, batches=None, **settings):
+def train(network, rung, executor, protocol, dtype="float32", follow=None, batches=None, **settings):
     """Name -> array (updates, ...): parameters, running statistics and the optimizer's averages after each update.
 
     follow: result of the training whose state each update but the first starts from; batches: the number of random images of
@@ -65,7 +65,7 @@ def train(network, variant, executor, protocol, dtype="float32", follow=None, ba
     """
     batches = batches or (batch_size(network),) * UPDATES
     length, images = plan.Length(len(batches), len(batches)), sum(batches)
-    settings = functools.partial(plan.Settings, network=network, variant=variant, optimizer=protocol.optimizer,
+    settings = functools.partial(plan.Settings, network=network, variant=rung, optimizer=protocol.optimizer,
                                  gradient_scale=protocol.gradient_scale, **settings)
     plans = {batch: plan.training_plan(settings(batch_size=batch), plan.Dataset(images, "uint8"), length, dtype)
              for batch in sorted(set(batches), reverse=True)}

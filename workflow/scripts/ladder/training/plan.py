@@ -12,7 +12,7 @@ from ladder.errors import UserError
 from ladder.network.layers import KINDS, Layer
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
-from ladder.rungs.variants import VARIANTS
+from ladder.rungs.catalog import RUNGS
 from ladder.training import limits, recompute
 from ladder.training.planning import frame
 from ladder.training.planning.builder import Builder
@@ -23,9 +23,9 @@ __all__ = ["Augmentation", "Dataset", "Length", "Settings", "inference_plan", "l
            "trained_layers", "training_plan"]
 
 
-def made_for(variant: str) -> ByDirection:
+def made_for(rung: str) -> ByDirection:
     """The ByDirection of the precision that a rung is made for: what measurements and checks of the rung let it multiply."""
-    return PRECISIONS[VARIANTS[variant].precision]
+    return PRECISIONS[RUNGS[rung].precision]
 
 
 def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: str = "float32",
@@ -35,8 +35,8 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
     Layers that the output does not depend on, which only features read, are left out.
 
     fuse_update: let a rung with GRADIENTS_IN_PARTS leave gradients in parts, which its update adds; otherwise every gradient
-    has a buffer of its own. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a trained
-    one, UserError if the network cannot be trained or the batch is too large for the variant.
+    has a buffer of its own. Raises ValueError if the rung has no operation for a layer or a frozen layer reads a trained
+    one, UserError if the network cannot be trained or the batch is too large for the rung.
     """
     network, trained = settings.network, trained_layers(settings.network)
     for layer in trained:
@@ -46,7 +46,7 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
 
     def plan_of(batch: int) -> Plan:
         build = Builder(dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True)
-        build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.rung, "GRADIENTS_IN_PARTS", False)
+        build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.module, "GRADIENTS_IN_PARTS", False)
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
         build.lower()
         frame.loss(build, dataset, settings.gradient_scale, length)
@@ -61,9 +61,9 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
     return recompute.recomputed(plan) if settings.recompute else plan
 
 
-def one_step(network: Network, variant: str, batch: int, optimizer: str, recompute: bool = False) -> Plan:
+def one_step(network: Network, rung: str, batch: int, optimizer: str, recompute: bool = False) -> Plan:
     """The plan of a training step of `batch` images, which are all; optimizer: its name."""
-    settings = Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer(optimizer), recompute=recompute)
+    settings = Settings(network=network, variant=rung, batch_size=batch, optimizer=Optimizer(optimizer), recompute=recompute)
     return training_plan(settings, Dataset(batch, "uint8"), Length(1, 1))
 
 
@@ -77,18 +77,18 @@ def learning(network: Network, frozen: Collection[str] = ()) -> dict[str, Shape]
     return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
 
 
-def inference_plan(network: Network, variant: str, batch: int, dataset: Dataset, until: str | None = None, flip: bool = False,
+def inference_plan(network: Network, rung: str, batch: int, dataset: Dataset, until: str | None = None, flip: bool = False,
                    multipliers: ByDirection = EXACT) -> Plan:
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last.
 
-    Raises UserError if the batch is too large for the variant.
+    Raises UserError if the batch is too large for the rung.
     """
     def plan_of(batch: int) -> Plan:
-        settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
+        settings = Settings(network=network, variant=rung, batch_size=batch, multipliers=multipliers)
         build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
         frame.load_batch(build, dataset, flip)
         build.lower()
         frame.advance(build)
         return build.plan()
 
-    return limits.within_indices(plan_of, batch, variant)
+    return limits.within_indices(plan_of, batch, rung)

@@ -1,6 +1,6 @@
 """The array library that computes kernel ridge, nearest neighbours, PCA and k-means on this machine. Standard library only."""
 
-from ladder.rungs import variants
+from ladder.rungs import catalog
 
 LIBRARIES = ("cupy", "numpy")   # in the order of preference of `auto`
 
@@ -12,5 +12,5 @@ def resolve(name: str) -> str:
 
 def unavailable(name: str) -> str | None:
     """The reason why this machine cannot run the library `name`, in one line with the alternative; None if it can."""
-    reason = variants.no_gpu() if name == "cupy" else None
+    reason = catalog.no_gpu() if name == "cupy" else None
     return reason and f"array_library cupy {reason}; set array_library to auto or numpy"

@@ -10,7 +10,7 @@ from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.network.networks import Network
 from ladder.pages import paper
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import targets
 from ladder.workflow import network_files
 from ladder.workflow.settings import Settings
@@ -189,7 +189,7 @@ def _check_precision(settings: Settings) -> None:
         if precision != "float32" and getattr(settings, key) not in ("exact", "same"):
             raise UserError(f"config: precision is {precision}, but {key} is {excerpt(getattr(settings, key))}, which says "
                             f"what products are too; set precision to float32, or {key} to exact")
-    made_for = variants.VARIANTS[variant].precision if variant != "auto" else "float32"
+    made_for = catalog.RUNGS[variant].precision if variant != "auto" else "float32"
     if made_for not in ("float32", precision):
         raise UserError(f"config: variant {variant} multiplies {made_for}, but precision is {precision}; set precision to "
                         f"{made_for}, or variant to auto")

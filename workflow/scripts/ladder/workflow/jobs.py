@@ -15,7 +15,7 @@ from ladder.classifiers import backends
 from ladder.data import pictures
 from ladder.errors import UserError
 from ladder.machine import runtime
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import manifests, shorter
 from ladder.store.versions import canonical
 from ladder.workflow import array_libraries, copies, places, reasons
@@ -183,7 +183,7 @@ def check_runnable(artifact: PlannedArtifact) -> None:
     params: dict[str, Any] = artifact.spec["params"]
     if STAGES[artifact.stage].anywhere or runtime.jobs_run_elsewhere():
         return
-    for key, module in (("backend", backends), ("array_library", array_libraries), ("variant", variants)):
+    for key, module in (("backend", backends), ("array_library", array_libraries), ("variant", catalog)):
         if reason := module.unavailable(params[key]) if key in params else None:
             raise UserError(reason)
 

@@ -103,9 +103,9 @@ def stage_sources(stage: Stage, params: dict[str, Any]) -> list[str]:
     include the pages' templates, all templates.
     """
     imported = _imported(stage.script)
-    variants = [*params.get("variants", []), *([params["variant"]] if "variant" in params else [])]
-    rungs = [sources.that_count(create.sources(variant)) for variant in variants if PLAN in imported]
-    return sorted(imported.union(*rungs, _templates() if TEMPLATES in imported else ()))
+    rungs = [*params.get("rungs", []), *([params["variant"]] if "variant" in params else [])]
+    modules = [sources.that_count(create.sources(rung)) for rung in rungs if PLAN in imported]
+    return sorted(imported.union(*modules, _templates() if TEMPLATES in imported else ()))
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from ladder.errors import UserError
 from ladder.machine import driver, runtime
 from ladder.network.networks import Network
 from ladder.progress import size
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.training import first_use, plan
 from ladder.workflow import array_libraries, checks, config, lists, network_files, settings, values
 from ladder.workflow.settings import Settings
@@ -102,11 +102,11 @@ def of(given: Settings) -> Run:
     """The Run of loaded settings; raises UserError with one line where keys do not go together, or with this machine."""
     basis = checks.check(given)
     described, layer = first_use.described(basis.params, given.batch_size), checks.features_layer(given, basis.network)
-    variant, why = first_use.choose(given.variant, given.precision, described)
-    _check_memory(given, basis.network, variant)
+    rung, why = first_use.choose(given.variant, given.precision, described)
+    _check_memory(given, basis.network, rung)
     resolved = given.model_copy(update={
-        "variant": variant,
-        "features_variant": variant if given.features_variant == "same" else given.features_variant,
+        "variant": rung,
+        "features_variant": rung if given.features_variant == "same" else given.features_variant,
         "svm_backend": backends.resolve_backend(given.svm_backend),
         "array_library": array_libraries.resolve(given.array_library),
         "threads": runtime.available_cores() if given.threads == "all" else given.threads,
@@ -135,7 +135,7 @@ def entry(given: Settings, overrides: dict[str, Any], within: dict[str, Any] | N
     run = of(config.changed(given, {**(within or {}), **overrides}))
     chosen = run.settings
     reason = "" if runtime.jobs_run_elsewhere() else (
-        variants.unavailable(chosen.variant) or variants.unavailable(chosen.features_variant)
+        catalog.unavailable(chosen.variant) or catalog.unavailable(chosen.features_variant)
         or backends.unavailable(chosen.svm_backend) or array_libraries.unavailable(chosen.array_library) or "")
     return Entry({key: values.read(key, value, settings.adapter(key)) for key, value in overrides.items()}, run, reason)
 
@@ -224,15 +224,15 @@ def data_params(run: Run) -> dict[str, Any]:
 
 # What settings stand for on this machine.
 
-def _check_memory(given: Settings, network: Network, variant: str) -> None:
+def _check_memory(given: Settings, network: Network, rung: str) -> None:
     """Check that a training step of a person's own network fits this machine, before anything runs."""
-    if not network_files.is_file(given.network) or runtime.jobs_run_elsewhere() or variants.unavailable(variant):
+    if not network_files.is_file(given.network) or runtime.jobs_run_elsewhere() or catalog.unavailable(rung):
         return
-    batch, on_gpu = given.batch_size, variants.uses_gpu(variant)
+    batch, on_gpu = given.batch_size, catalog.uses_gpu(rung)
     most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
 
     def needed(images: int, recompute: bool = given.recompute) -> int:
-        return plan.one_step(network, variant, images, given.optimizer, recompute).bytes
+        return plan.one_step(network, rung, images, given.optimizer, recompute).bytes
 
     if needed(batch) <= most:
         return

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict  # with Python 3.11 pydantic takes no other
 
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.workflow.values import (
     INTEGER,
     LISTED,
@@ -56,7 +56,7 @@ class RungOr:
         self.word = word
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        return core_schema.literal_schema([self.word, *variants.VARIANTS])
+        return core_schema.literal_schema([self.word, *catalog.RUNGS])
 
 
 def _distinct(values: list[T]) -> list[T]:

@@ -35,7 +35,7 @@ from ladder.classifiers import backends
 from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import gpu_errors, gpus, libraries, runtime
 from ladder.progress import log
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.store import artifacts, manifests, programs, shorter
 from ladder.training import first_use
 
@@ -79,7 +79,7 @@ def _make(make: Make, arguments: argparse.Namespace, takes_failed: bool) -> None
     installed = _check_plan(arguments.spec)
     runtime.set_threads(arguments.threads)
     params = arguments.spec["params"]
-    if variants.computes_on_gpu(params):
+    if catalog.computes_on_gpu(params):
         gpus.claim()
     with artifacts.making(arguments.output, arguments.spec, _is_asked_for_again(arguments.output)) as work:
         if not work.complete:

@@ -6,7 +6,7 @@ To plan such a page is to say what it is made from: its parameters and parents, 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ladder.rungs import counted, variants
+from ladder.rungs import catalog, counted
 from ladder.store.roles import Role
 from ladder.workflow import chains, parameters
 from ladder.workflow.planning import Parents, PlannedArtifact, Stage, planned
@@ -73,12 +73,12 @@ def _network(config: Configuration) -> dict[str, Any]:
 
 
 def _gradients(config: Configuration) -> dict[str, Any]:
-    return {**config.run.network_params, **config.run.pick("variant"), "variants": ["cpu_sequential"]}   # of the reference
+    return {**config.run.network_params, **config.run.pick("variant"), "rungs": ["cpu_sequential"]}   # of the reference
 
 
 def _parity(config: Configuration) -> dict[str, Any]:
-    return {**config.run.network_params, **config.run.pick("batch_size"), "variants": variants.available(),
-            "machine": variants.machine(), "predictions": counted.predictions()}
+    return {**config.run.network_params, **config.run.pick("batch_size"), "rungs": catalog.available(),
+            "machine": catalog.machine(), "predictions": counted.predictions()}
 
 
 OF_RUNS = (

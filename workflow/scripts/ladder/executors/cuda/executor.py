@@ -26,7 +26,7 @@ from ladder.executors.cuda.launching import Bound, BoundLaunch, BoundStep, Launc
 from ladder.executors.cuda.streaming import Feed
 from ladder.machine import compiling, driver
 from ladder.progress import size
-from ladder.rungs import variants
+from ladder.rungs import catalog
 from ladder.rungs.patterns import Table
 from ladder.store import cache
 
@@ -268,7 +268,7 @@ def cubin(source, architecture, defines):
 @functools.cache
 def _cupy():
     """The cupy module; raises UserError without a GPU that can run the kernels."""
-    reason = variants.no_gpu()
+    reason = catalog.no_gpu()
     if reason:
         raise UserError(f"a GPU rung {reason}, or set variant to cpu")
     compiler, newest = nvrtc.version(), driver.cuda_version()

@@ -25,7 +25,7 @@ class Builder(Gradients):
         self._backward: list[Callable[[], None] | None] = []   # function of each group, in order
 
     def lower(self) -> None:
-        """Cover the layers with the variant's patterns, always with the first (longest) that matches."""
+        """Cover the layers with the rung's patterns, always with the first (longest) that matches."""
         self.pass_ = "forward"
         left = self.layers
         while left:
@@ -38,14 +38,14 @@ class Builder(Gradients):
 
     def _pattern(self, layers: tuple[Layer, ...]) -> Pattern:
         collapses = self.collapses(layers[:2])
-        for pattern in cast(Iterable[Pattern], self.rung.PATTERNS):
+        for pattern in cast(Iterable[Pattern], self.module.PATTERNS):
             group = layers[:len(pattern.kinds)]
             if pattern.collapses != collapses:
                 continue
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
             if fits and (self.multipliers.exact or not pattern.exact_only) and pattern.fits(self, group):
                 return pattern
-        raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
+        raise ValueError(f"rung {self.rung} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
     def collapses(self, group: tuple[Layer, ...]) -> bool:
         """Whether an upsampling and a convolution multiply sums of taps, each rounded once, on every rung.
@@ -72,7 +72,7 @@ class Builder(Gradients):
                 backward()
 
     def plan(self) -> Plan:
-        return Plan(self.network, self.variant, self.batch, self.buffers, self.launched(self.steps), tuple(self.kernels),
+        return Plan(self.network, self.rung, self.batch, self.buffers, self.launched(self.steps), tuple(self.kernels),
                     self.output, self.launched(self._prologue()))
 
     def _prologue(self) -> list[Step]:

@@ -85,7 +85,7 @@ class Plan:
     """
 
     network: Network
-    variant: str
+    rung: str
     batch: int
     buffers: Mapping[str, Buffer]
     steps: tuple[Step, ...]

@@ -63,7 +63,7 @@ def update(build: Builder, names: Collection[str], optimizer: Optimizer, length:
     schedule = {"counters": build.counters(),
                 "learning_rates": build.buffer("learning_rates", (length.steps,), "float64", "control")}
     operation, attributes = f"{optimizer.name}_update", optimizers.attributes(optimizer)
-    if not getattr(build.rung, "UPDATES_TOGETHER", False):
+    if not getattr(build.module, "UPDATES_TOGETHER", False):
         for name, gradient in gradients.items():
             build.append(operation, name.rpartition(".")[0], {"gradient": gradient.buffer, **schedule},
                          {"parameter": name, **averages[name]}, **attributes)

@@ -23,7 +23,7 @@ class Steps(Values):
 
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
-        self.variant, self.seed, self.multipliers = settings.variant, settings.seed, settings.multipliers
+        self.seed, self.multipliers = settings.seed, settings.multipliers
         self.multiprocessors: int | Any = settings.multiprocessors or (self.launches and tiles.multiprocessors())
         self.steps: list[Step] = []
         self.pass_ = "load"
@@ -48,7 +48,7 @@ class Steps(Values):
 
     def _launches_of(self, step: Step) -> tuple[Launch, ...]:
         launches = self.launches[step.operation](step, self)
-        limits.check_grids(launches, step.layer, self.variant)
+        limits.check_grids(launches, step.layer, self.rung)
         if "multiplier" not in step.attributes:
             return launches
         defines = kernel_defines(step.attributes["multiplier"])

@@ -6,8 +6,8 @@ from typing import Any
 
 from ladder.network.layers import Layer
 from ladder.network.networks import INPUT
+from ladder.rungs import catalog
 from ladder.rungs.patterns import Launch
-from ladder.rungs.variants import rung
 from ladder.training import limits
 from ladder.training.planning.data import Buffer, Shape, Step
 from ladder.training.planning.settings import Settings
@@ -23,9 +23,9 @@ class Values:
 
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
         self.network, self.batch, self.layers, self.dtype = settings.network, settings.batch_size, layers, dtype
-        self.rung = rung(settings.variant)
+        self.rung, self.module = settings.variant, catalog.module(settings.variant)
         # Any stands for the None of a rung of the CPU, which reads no launches.
-        self.launches: Mapping[str, Callable[[Step, Any], tuple[Launch, ...]]] | Any = getattr(self.rung, "LAUNCHES", None)
+        self.launches: Mapping[str, Callable[[Step, Any], tuple[Launch, ...]]] | Any = getattr(self.module, "LAUNCHES", None)
         for layer in layers:   # also one that a fused group never writes: kernels count its pixels
             self._check_indices(layer.name, (self.batch, *layer.output_shape))
         self.buffers: dict[str, Buffer] = {}

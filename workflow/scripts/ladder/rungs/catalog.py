@@ -3,7 +3,7 @@
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
 results/parity.json for each precision. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that
 fails its check before the first use (training/first_use.py) is passed over for the next one: the rungs that run on any GPU,
-from the top of the ladder, then cpu. None has a lower precision than is asked for, and only a rung of VARIANTS with role "rung"
+from the top of the ladder, then cpu. None has a lower precision than is asked for, and only a rung of RUNGS with role "rung"
 is taken: a lesson is there to be read, and an own rung has to be named.
 """
 
@@ -35,7 +35,7 @@ ROW = "rung.toml"         # of an own rung, in its folder below kernels/
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Rung:
     """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates.
 
     below: the rung that it builds on; role: "rung", "lesson" (one step between two rungs) or "own" (of the user: _own_rungs).
@@ -57,46 +57,46 @@ class Variant:
         return self.oldest >= TENSOR_CORES
 
 
-VARIANTS = {
-    "cpu": Variant("numpy", "im2col and BLAS on blocks of images that fit the cache, one block per thread; ReLU and pooling "
-                            "fused into the convolution; upsample+conv as one transposed convolution (2.25x less work)"),
-    "cpu_sequential": Variant("numba", "one thread, plain loops, one operation per layer: what the algorithm costs as written"),
-    "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
-    "gpu_shared": Variant("cuda", "tiles of convolutions in shared memory", below="gpu_basic", role="lesson"),
-    "gpu_registers": Variant("cuda", "4x4 results in the registers of each thread", below="gpu_shared", role="lesson"),
-    "gpu_wide": Variant("cuda", "accesses of 16 bytes to global and shared memory", below="gpu_registers", role="lesson"),
-    "gpu_split_k": Variant("cuda", "weight gradients summed in parts by blocks (split-K)", below="gpu_wide", role="lesson"),
-    "gpu_fused": Variant("cuda", "the ReLU behind a convolution as part of it", below="gpu_split_k", role="lesson"),
-    "gpu_opt_v1": Variant("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
-                                  "weight gradient split over blocks (split-K), losses added by trees, one launch for all "
-                                  "updates", below="gpu_fused"),
-    "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, the parts of all weight "
-                                  "gradients added by the update, up to 8x8 products per thread", below="gpu_opt_v1"),
-    "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
-                                "with 8x8 of them per thread", below="gpu_opt_v1"),
-    "gpu_3xtf32": Variant("cuda", "products on tensor cores: three of TF32 operands for one of float32", below="gpu_gemm",
-                          oldest=TENSOR_CORES),
-    "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32",
-                        oldest=TENSOR_CORES, precision="tf32"),
-    "gpu_bf16": Variant("cuda", "bfloat16 operands, rounded once to copies of 2 bytes each by the launch that makes them, "
-                                "which reach shared memory without passing registers (cp.async), a pixel once for all taps; "
-                                "for precision bfloat16",
-                        below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
-    "gpu_bf16_sm90": Variant("cuda", "for Hopper alone: whole tiles copied by the copy engine (TMA) for a thread that does "
-                                     "nothing else, products of 128 threads that read shared memory themselves (wgmma)",
-                             below="gpu_bf16", oldest=HOPPER, newest=HOPPER, precision="bfloat16"),
+RUNGS = {
+    "cpu": Rung("numpy", "im2col and BLAS on blocks of images that fit the cache, one block per thread; ReLU and pooling "
+                         "fused into the convolution; upsample+conv as one transposed convolution (2.25x less work)"),
+    "cpu_sequential": Rung("numba", "one thread, plain loops, one operation per layer: what the algorithm costs as written"),
+    "gpu_basic": Rung("cuda", "one thread per output element, global memory only, one kernel per operation"),
+    "gpu_shared": Rung("cuda", "tiles of convolutions in shared memory", below="gpu_basic", role="lesson"),
+    "gpu_registers": Rung("cuda", "4x4 results in the registers of each thread", below="gpu_shared", role="lesson"),
+    "gpu_wide": Rung("cuda", "accesses of 16 bytes to global and shared memory", below="gpu_registers", role="lesson"),
+    "gpu_split_k": Rung("cuda", "weight gradients summed in parts by blocks (split-K)", below="gpu_wide", role="lesson"),
+    "gpu_fused": Rung("cuda", "the ReLU behind a convolution as part of it", below="gpu_split_k", role="lesson"),
+    "gpu_opt_v1": Rung("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
+                               "weight gradient split over blocks (split-K), losses added by trees, one launch for all "
+                               "updates", below="gpu_fused"),
+    "gpu_opt_v2": Rung("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, the parts of all weight "
+                               "gradients added by the update, up to 8x8 products per thread", below="gpu_opt_v1"),
+    "gpu_gemm": Rung("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
+                             "with 8x8 of them per thread", below="gpu_opt_v1"),
+    "gpu_3xtf32": Rung("cuda", "products on tensor cores: three of TF32 operands for one of float32", below="gpu_gemm",
+                       oldest=TENSOR_CORES),
+    "gpu_tf32": Rung("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32",
+                     oldest=TENSOR_CORES, precision="tf32"),
+    "gpu_bf16": Rung("cuda", "bfloat16 operands, rounded once to copies of 2 bytes each by the launch that makes them, "
+                             "which reach shared memory without passing registers (cp.async), a pixel once for all taps; "
+                             "for precision bfloat16",
+                     below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
+    "gpu_bf16_sm90": Rung("cuda", "for Hopper alone: whole tiles copied by the copy engine (TMA) for a thread that does "
+                                  "nothing else, products of 128 threads that read shared memory themselves (wgmma)",
+                          below="gpu_bf16", oldest=HOPPER, newest=HOPPER, precision="bfloat16"),
 }
 
 
-def _own_rungs(kernels: pathlib.Path = ROOT / "kernels") -> dict[str, Variant]:
-    """Name -> Variant of the rungs with a file kernels/NAME/rung.toml, which has `technique` and `below`; by name.
+def _own_rungs(kernels: pathlib.Path = ROOT / "kernels") -> dict[str, Rung]:
+    """Name -> Rung of the rungs with a file kernels/NAME/rung.toml, which has `technique` and `below`; by name.
 
     `make rung` writes it, so that a rung of one's own changes no file of the project.
     """
     return {path.parent.name: _own_rung(path) for path in sorted(kernels.glob(f"*/{ROW}"))}
 
 
-def _own_rung(path: pathlib.Path) -> Variant:
+def _own_rung(path: pathlib.Path) -> Rung:
     place = f"kernels/{path.parent.name}/{ROW}"
     try:
         row = tomllib.loads(read(path, 10_000).decode())
@@ -104,11 +104,11 @@ def _own_rung(path: pathlib.Path) -> Variant:
         raise UserError(f"{place}: {one_line(error, 150)}") from error
     if row.keys() != {"technique", "below"} or not all(isinstance(value, str) for value in row.values()):
         raise UserError(f"{place}: it must have the texts technique and below, and nothing else")
-    made_for = VARIANTS.get(row["below"], Variant("cuda", ""))
+    made_for = RUNGS.get(row["below"], Rung("cuda", ""))
     return dataclasses.replace(made_for, technique=row["technique"], below=row["below"], role="own")
 
 
-VARIANTS |= _own_rungs()
+RUNGS |= _own_rungs()
 
 
 def computes_on_gpu(params: Mapping[str, Any]) -> bool:
@@ -117,36 +117,36 @@ def computes_on_gpu(params: Mapping[str, Any]) -> bool:
     return on_gpu or uses_gpu(params.get("variant"))
 
 
-def uses_gpu(variant: str | None) -> TypeGuard[str]:
-    return variant in VARIANTS and VARIANTS[variant].executor == "cuda"
+def uses_gpu(rung: str | None) -> TypeGuard[str]:
+    return rung in RUNGS and RUNGS[rung].executor == "cuda"
 
 
-def is_for_auto(variant: str) -> bool:
+def is_for_auto(rung: str) -> bool:
     """Whether `auto` may take this rung."""
-    return VARIANTS[variant].role == "rung"
+    return RUNGS[rung].role == "rung"
 
 
-def rung(variant: str) -> types.ModuleType:
-    """The module rungs/<variant>.py, imported by name so that a variant's version depends on its own rung only."""
-    return importlib.import_module(f"ladder.rungs.{variant}")
+def module(rung: str) -> types.ModuleType:
+    """The module rungs/<rung>.py, imported by name so that a version depends on the module of its own rung only."""
+    return importlib.import_module(f"ladder.rungs.{rung}")
 
 
 def candidates(precision: str, results: str | pathlib.Path = "results") -> dict[str, str]:
-    """Variant -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
+    """Rung -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
     fastest = _recorded(pathlib.Path(results, RECORD), precision)
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
     measured = {fastest: "the fastest that passed on this machine"} if fastest else {}
-    rungs = [DEFAULT_ON_GPU[precision], *filter(_runs_on_any_gpu, reversed(VARIANTS))] if no_gpu() is None else []
-    return measured | {variant: advice for variant in [*rungs, "cpu"] if variant not in measured and not _unfit(variant)}
+    rungs = [DEFAULT_ON_GPU[precision], *filter(_runs_on_any_gpu, reversed(RUNGS))] if no_gpu() is None else []
+    return measured | {rung: advice for rung in [*rungs, "cpu"] if rung not in measured and not _unfit(rung)}
 
 
-def _runs_on_any_gpu(variant: str) -> bool:
+def _runs_on_any_gpu(rung: str) -> bool:
     """Whether `auto` tries it before anything was measured: which GPU gains by tensor cores, only a measurement tells."""
-    return is_for_auto(variant) and uses_gpu(variant) and VARIANTS[variant].oldest == OLDEST_GPU
+    return is_for_auto(rung) and uses_gpu(rung) and RUNGS[rung].oldest == OLDEST_GPU
 
 
-def _fits(variant: str, precision: str) -> bool:
-    return VARIANTS[variant].precision in ("float32", precision)
+def _fits(rung: str, precision: str) -> bool:
+    return RUNGS[rung].precision in ("float32", precision)
 
 
 def machine() -> dict[str, str | None]:
@@ -156,18 +156,18 @@ def machine() -> dict[str, str | None]:
 
 
 def available() -> list[str]:
-    """The variants that this machine can run, in ladder order."""
-    return [variant for variant in VARIANTS if unavailable(variant) is None]
+    """The rungs that this machine can run, in ladder order."""
+    return [rung for rung in RUNGS if unavailable(rung) is None]
 
 
-def unavailable(variant: str) -> str | None:
-    """One line: why this machine cannot run the variant, and the alternatives; None if it can."""
-    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)() or _unfit(variant)
+def unavailable(rung: str) -> str | None:
+    """One line: why this machine cannot run the rung, and the alternatives; None if it can."""
+    reason = {"cuda": no_gpu, "numba": _no_numba}.get(RUNGS[rung].executor, lambda: None)() or _unfit(rung)
     if reason is None:
         return None
-    others = [name for name, other in VARIANTS.items() if other.executor in ("numpy", "numba") and name != variant
+    others = [name for name, other in RUNGS.items() if other.executor in ("numpy", "numba") and name != rung
               and (other.executor != "numba" or _no_numba() is None)]
-    return f"variant {variant} {reason}; set variant to {', '.join(['auto', *others[:-1]])} or {others[-1]}"
+    return f"variant {rung} {reason}; set variant to {', '.join(['auto', *others[:-1]])} or {others[-1]}"
 
 
 def no_gpu() -> str | None:
@@ -184,9 +184,9 @@ def no_gpu() -> str | None:
     return _outside(OLDEST_GPU)
 
 
-def _unfit(variant: str) -> str | None:
-    """Why the GPU here is none for the variant, as the end of a sentence; None if it is one."""
-    entry = VARIANTS[variant]
+def _unfit(rung: str) -> str | None:
+    """Why the GPU here is none for the rung, as the end of a sentence; None if it is one."""
+    entry = RUNGS[rung]
     return _outside(entry.oldest, entry.newest) if entry.executor == "cuda" else None
 
 
@@ -211,7 +211,7 @@ def _cupy_toolkit() -> int | None:
 
 
 def _recorded(path: pathlib.Path, precision: str) -> str | None:
-    """The fastest variant of this precision recorded for this machine if it can run now, else None."""
+    """The fastest rung of this precision recorded for this machine if it can run now, else None."""
     try:
         record = json.loads(path.read_text("utf-8"))
         fastest = record["fastest"][precision]

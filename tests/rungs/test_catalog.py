@@ -8,7 +8,7 @@ import pytest
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.machine import driver
-from ladder.rungs import variants
+from ladder.rungs import catalog
 
 TURING = driver.Gpu("Tesla T4", "sm_75", 15 << 30, 64 << 10)
 H200 = driver.Gpu("NVIDIA H200", "sm_90", 140 << 30, 227 << 10)
@@ -21,28 +21,28 @@ def machine(monkeypatch):
         monkeypatch.setattr(driver, "gpu", lambda: gpu)
         monkeypatch.setattr(driver, "gpu_count", lambda: 1 if gpu else 0)
         monkeypatch.setattr(driver, "cuda_version", lambda: cuda)
-        monkeypatch.setattr(variants, "_cupy_toolkit", lambda: cupy if "cupy" in installed else None)
-        monkeypatch.setattr(variants, "_installed", lambda package: package in installed)
+        monkeypatch.setattr(catalog, "_cupy_toolkit", lambda: cupy if "cupy" in installed else None)
+        monkeypatch.setattr(catalog, "_installed", lambda package: package in installed)
 
-    default = {**variants.DEFAULT_ON_GPU, "float32": "gpu_basic"}   # for any set of rungs
-    monkeypatch.setattr(variants, "DEFAULT_ON_GPU", default)
+    default = {**catalog.DEFAULT_ON_GPU, "float32": "gpu_basic"}   # for any set of rungs
+    monkeypatch.setattr(catalog, "DEFAULT_ON_GPU", default)
     return pretend
 
 
 def first(folder):
-    """(variant, reason) of the first choice."""
-    return next(iter(variants.candidates("float32", folder).items()))
+    """(rung, reason) of the first choice."""
+    return next(iter(catalog.candidates("float32", folder).items()))
 
 
 def record(folder, fastest, precision="float32", **changes):
-    made = {"machine": variants.machine() | changes, "fastest": {precision: fastest}}
-    (folder / variants.RECORD).write_text(json.dumps(made))
+    made = {"machine": catalog.machine() | changes, "fastest": {precision: fastest}}
+    (folder / catalog.RECORD).write_text(json.dumps(made))
 
 
 def test_the_default_rungs_exist_and_have_no_lower_precision_than_they_are_for():
-    assert set(variants.DEFAULT_ON_GPU) == set(multipliers.PRECISIONS)
-    for precision, variant in variants.DEFAULT_ON_GPU.items():
-        row = variants.VARIANTS[variant]
+    assert set(catalog.DEFAULT_ON_GPU) == set(multipliers.PRECISIONS)
+    for precision, rung in catalog.DEFAULT_ON_GPU.items():
+        row = catalog.RUNGS[rung]
         assert row.executor == "cuda" and row.precision in ("float32", precision)
 
 
@@ -81,7 +81,7 @@ def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
                                   b'{"machine": {}, "fastest": {"float32": []}}'], ids=range(11))
 def test_a_damaged_record_is_no_record(machine, tmp_path, data):
     machine(None)
-    (tmp_path / variants.RECORD).write_bytes(data)
+    (tmp_path / catalog.RECORD).write_bytes(data)
     assert first(tmp_path)[0] == "cpu"
 
 
@@ -93,39 +93,39 @@ def test_a_record_of_a_rung_that_is_gone_is_no_record(machine, tmp_path):
 
 def test_after_the_first_choice_come_the_other_rungs_of_the_gpu_from_the_top_then_the_cpu(machine, tmp_path):
     machine(H200, "cupy")
-    assert list(variants.candidates("float32", tmp_path)) == ["gpu_basic", "gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "cpu"]
+    assert list(catalog.candidates("float32", tmp_path)) == ["gpu_basic", "gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "cpu"]
     record(tmp_path, "gpu_opt_v1")
-    assert list(variants.candidates("float32", tmp_path)) == ["gpu_opt_v1", "gpu_basic", "gpu_gemm", "gpu_opt_v2", "cpu"]
+    assert list(catalog.candidates("float32", tmp_path)) == ["gpu_opt_v1", "gpu_basic", "gpu_gemm", "gpu_opt_v2", "cpu"]
     machine(None, "cupy")
-    assert list(variants.candidates("float32", tmp_path)) == ["cpu"]
+    assert list(catalog.candidates("float32", tmp_path)) == ["cpu"]
 
 
 @pytest.mark.parametrize("fastest", ["gpu_opt_v1", "gpu_tf32", "gpu_3xtf32", "cpu"])
 def test_auto_never_takes_a_lower_precision_than_is_asked_for(machine, tmp_path, fastest):
     machine(H200, "cupy")
-    for recorded, asked in itertools.product(variants.DEFAULT_ON_GPU, variants.DEFAULT_ON_GPU):
+    for recorded, asked in itertools.product(catalog.DEFAULT_ON_GPU, catalog.DEFAULT_ON_GPU):
         record(tmp_path, fastest, recorded)
-        taken = variants.candidates(asked, tmp_path)
-        assert {variants.VARIANTS[variant].precision for variant in taken} <= {"float32", asked}
+        taken = catalog.candidates(asked, tmp_path)
+        assert {catalog.RUNGS[rung].precision for rung in taken} <= {"float32", asked}
         assert (next(iter(taken)) == fastest) == (
-            recorded == asked and variants.VARIANTS[fastest].precision in ("float32", asked)
-            or fastest == variants.DEFAULT_ON_GPU[asked])
+            recorded == asked and catalog.RUNGS[fastest].precision in ("float32", asked)
+            or fastest == catalog.DEFAULT_ON_GPU[asked])
 
 
 def test_auto_takes_tensor_cores_for_a_lower_precision_on_a_gpu_that_has_them(machine, tmp_path):
     machine(H200, "cupy")
     others = ["gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "gpu_basic", "cpu"]
-    assert list(variants.candidates("tf32", tmp_path)) == ["gpu_tf32", *others]
+    assert list(catalog.candidates("tf32", tmp_path)) == ["gpu_tf32", *others]
     machine(TURING, "cupy")
-    assert list(variants.candidates("tf32", tmp_path)) == others
+    assert list(catalog.candidates("tf32", tmp_path)) == others
 
 
 def test_a_gpu_without_tensor_cores_for_a_rung_gets_one_line_and_runs_the_others(machine):
     machine(TURING, "cupy", "numba")
-    assert variants.unavailable("gpu_tf32") == (
+    assert catalog.unavailable("gpu_tf32") == (
         "variant gpu_tf32 needs a GPU of sm_80 or newer, and the Tesla T4 here is sm_75; set variant to auto, cpu or "
         "cpu_sequential")
-    assert variants.unavailable("gpu_gemm") is None
+    assert catalog.unavailable("gpu_gemm") is None
 
 
 BLACKWELL = driver.Gpu("NVIDIA B200", "sm_100", 180 << 30, 227 << 10)
@@ -134,15 +134,15 @@ BLACKWELL = driver.Gpu("NVIDIA B200", "sm_100", 180 << 30, 227 << 10)
 @pytest.mark.parametrize("gpu", [BLACKWELL, driver.Gpu("NVIDIA A100", "sm_80", 80 << 30, 163 << 10)], ids=lambda gpu: gpu.name)
 def test_hoppers_rung_is_of_no_use_to_older_and_newer_gpus(machine, tmp_path, gpu):
     machine(gpu, "cupy", "numba")
-    assert variants.unavailable("gpu_bf16_sm90") == (
+    assert catalog.unavailable("gpu_bf16_sm90") == (
         f"variant gpu_bf16_sm90 needs a GPU of sm_90, and the {gpu.name} here is {gpu.architecture}; set variant to auto, cpu "
         "or cpu_sequential")
     record(tmp_path, "gpu_bf16_sm90", "bfloat16")
-    assert next(iter(variants.candidates("bfloat16", tmp_path))) == "gpu_bf16"
+    assert next(iter(catalog.candidates("bfloat16", tmp_path))) == "gpu_bf16"
     machine(H200, "cupy", "numba")
-    assert variants.unavailable("gpu_bf16_sm90") is None
+    assert catalog.unavailable("gpu_bf16_sm90") is None
     record(tmp_path, "gpu_bf16_sm90", "bfloat16")
-    assert next(iter(variants.candidates("bfloat16", tmp_path))) == "gpu_bf16_sm90"
+    assert next(iter(catalog.candidates("bfloat16", tmp_path))) == "gpu_bf16_sm90"
 
 
 @pytest.mark.parametrize("gpu, installed, cuda, cupy, words", [
@@ -154,21 +154,21 @@ def test_hoppers_rung_is_of_no_use_to_older_and_newer_gpus(machine, tmp_path, gp
 ])
 def test_the_reason_is_one_line_that_says_what_can_run(machine, gpu, installed, cuda, cupy, words):
     machine(gpu, *installed, cuda=cuda, cupy=cupy)
-    reason = variants.unavailable("gpu_basic")
+    reason = catalog.unavailable("gpu_basic")
     assert reason.startswith("variant gpu_basic needs ") and "\n" not in reason
     assert words + "set variant to auto, cpu or cpu_sequential" in reason
 
 
 def test_a_machine_that_has_all_it_needs_has_no_reason(machine):
     machine(H200, "cupy", "numba", cuda=(13, 0), cupy=12)   # a newer driver runs older CUDA
-    assert variants.available() == list(variants.VARIANTS)
+    assert catalog.available() == list(catalog.RUNGS)
 
 
 def test_without_numba_the_sequential_rung_is_not_offered(machine):
     machine(None)
-    assert variants.unavailable("cpu_sequential") == (
+    assert catalog.unavailable("cpu_sequential") == (
         "variant cpu_sequential needs Numba, not installed here (pip install -r envs/cpu.txt); set variant to auto or cpu")
-    assert "auto or cpu" in variants.unavailable("gpu_basic")
+    assert "auto or cpu" in catalog.unavailable("gpu_basic")
 
 
 def test_a_row_in_a_folder_of_kernels_is_an_own_rung(tmp_path):
@@ -176,9 +176,9 @@ def test_a_row_in_a_folder_of_kernels_is_an_own_rung(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "mine/rung.toml").write_text('technique = "less"\nbelow = "gpu_basic"\n')
     (tmp_path / "another/rung.toml").write_text('below = "mine"\ntechnique = "more"\n')
-    found = variants._own_rungs(tmp_path)
-    assert list(found.items()) == [("another", variants.Variant("cuda", "more", "mine", "own")),
-                                   ("mine", variants.Variant("cuda", "less", "gpu_basic", "own"))]
+    found = catalog._own_rungs(tmp_path)
+    assert list(found.items()) == [("another", catalog.Rung("cuda", "more", "mine", "own")),
+                                   ("mine", catalog.Rung("cuda", "less", "gpu_basic", "own"))]
 
 
 @pytest.mark.parametrize("row, fault", [
@@ -191,7 +191,7 @@ def test_a_row_that_cannot_be_read_is_named_in_one_line(tmp_path, row, fault):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/rung.toml").write_bytes(row)
     with pytest.raises(UserError) as refused:
-        variants._own_rungs(tmp_path)
+        catalog._own_rungs(tmp_path)
     text = str(refused.value)
     assert "mine/rung.toml" in text and fault in text and "\n" not in text and len(text) < 300
 
@@ -199,8 +199,8 @@ def test_a_row_that_cannot_be_read_is_named_in_one_line(tmp_path, row, fault):
 @pytest.mark.parametrize("role", ["lesson", "own"])
 def test_auto_takes_neither_a_lesson_nor_an_own_rung(machine, tmp_path, monkeypatch, role):
     machine(H200, "cupy")
-    monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic", role))
+    monkeypatch.setitem(catalog.RUNGS, "other", catalog.Rung("cuda", "", "gpu_basic", role))
     record(tmp_path, "other")
-    assert variants.uses_gpu("other") and "other" not in variants.candidates("float32", tmp_path)
-    monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic"))
-    assert next(iter(variants.candidates("float32", tmp_path))) == "other"
+    assert catalog.uses_gpu("other") and "other" not in catalog.candidates("float32", tmp_path)
+    monkeypatch.setitem(catalog.RUNGS, "other", catalog.Rung("cuda", "", "gpu_basic"))
+    assert next(iter(catalog.candidates("float32", tmp_path))) == "other"

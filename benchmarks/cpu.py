@@ -123,7 +123,7 @@ def time_steps(case, threads):
     settings = plan.Settings(network=network, variant="cpu", batch_size=case.batch, optimizer=optimizers.Optimizer("adam"))
     made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
     executor = executors.create("cpu", threads)
-    arrays = executor.allocate(made, executor.place({
+    arrays = executor.allocate(made, executor.upload({
         **weights.initialize(network, 0), **{name: np.ones(shape, np.float32) for name, shape in network.state.items()},
         "images": random.integers(0, 256, (rows, *case.input_shape), dtype=np.uint8),
         "labels": random.integers(0, 10, rows, dtype=np.uint8), "permutation": np.arange(rows),

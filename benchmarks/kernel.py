@@ -122,8 +122,8 @@ def measure(case, arguments):
     """The measurement as a dict for JSON; raises RuntimeError for a wrong result or an impossible time."""
     executor = executors.create(arguments.rung, 1, "device")
     ceilings = timing.ceilings(executor)
-    placed = inputs(case)
-    arrays = executor.allocate(case.plan, executor.place(placed))
+    uploaded = inputs(case)
+    arrays = executor.allocate(case.plan, executor.upload(uploaded))
     flush, clock, output = timing.flusher(executor), timing.Clock(executor), f"{case.plan.output}.gradient"
     gradients = [np.random.default_rng(number).standard_normal(case.plan.buffers[output].shape, np.float32)
                  for number in range(3)]
@@ -132,7 +132,7 @@ def measure(case, arguments):
         executor.fill(arrays[output], gradient)
         run_once(executor, case, arrays, clock if number >= WARM_UP else None, flush)
     times = timing.spread(clock.microseconds(), clock.mhz)
-    error = largest_error(case, executor, arrays, placed, gradient)
+    error = largest_error(case, executor, arrays, uploaded, gradient)
     step, seconds = case.operation, times["median_us"] / 1e6
     if error is not None and not error <= ERROR_BOUND:
         raise RuntimeError(f"{step.operation} is wrong: relative error {error:.2g}, at most {ERROR_BOUND:g} is allowed")
@@ -178,7 +178,7 @@ def run_once(executor, case, arrays, clock, flush):
             work()
 
 
-def largest_error(case, executor, arrays, placed, gradient):
+def largest_error(case, executor, arrays, uploaded, gradient):
     """The largest relative L2 error of the operation's last float32 outputs, compared with the sequential program.
 
     None without a comparable output, e.g. for transformed weights. Running statistics, which depend on all repetitions, do not
@@ -187,17 +187,17 @@ def largest_error(case, executor, arrays, placed, gradient):
     batch = case.plan.batch
     reference = step_plan(case.network, "cpu_sequential", batch, "float64")
     sequential = executors.create("cpu_sequential", 1)
-    placed = {name: value.astype(np.float64) if name in weights.shapes(case.network) else value
-              for name, value in placed.items()}
+    uploaded = {name: value.astype(np.float64) if name in weights.shapes(case.network) else value
+              for name, value in uploaded.items()}
     last = WARM_UP + REPETITIONS - 1
     counters = np.array([last, batch * last, last])
-    wanted = sequential.allocate(reference, sequential.place({**placed, "counters": counters}))
+    wanted = sequential.allocate(reference, sequential.upload({**uploaded, "counters": counters}))
     wanted[f"{reference.output}.gradient"][...] = gradient
     sequential.run(reference, wanted)
     errors = []
     for name in case.operation.writes.values():
         if name in wanted and name not in case.network.state and case.plan.buffers[name].dtype == "float32":
-            found = executor.fetch(arrays[name]).astype(np.float64)
+            found = executor.download(arrays[name]).astype(np.float64)
             errors.append(float(np.linalg.norm(found - wanted[name]) / np.linalg.norm(wanted[name])))
     return max(errors, default=None)
 

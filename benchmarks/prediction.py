@@ -9,7 +9,7 @@ import math
 WARP, WARPGROUP, LINE, SECTOR = 32, 128, 128, 32
 REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given whole units
 RESERVED_SHARED = 1024                  # bytes of shared memory that the system takes of each block
-ISSUED = 4                              # instructions that a multiprocessor issues in a clock
+ISSUED = 4                              # instructions that a multiprocessor issues in a cycle
 FFMA_CYCLES = 4                         # from a product to one that adds to its result
 # Clocks until a load arrives, about, from shared memory, level 1, level 2 and memory: rounded from Luo et al., Benchmarking and
 # Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024.
@@ -21,8 +21,8 @@ class Gpu:
     """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part of level 1.
 
     bytes: per second from and to memory; matrices: products of 16x8x16 bfloat16 or 16x8x8 TF32 numbers (4,096 or 2,048 FLOP)
-    that a multiprocessor's tensor cores make in a clock, by NVIDIA's dense peaks (roofline.FLOP_PER_CLOCK); level_2_bytes: per
-    clock from level 2, as NVIDIA states for the A100.
+    that a multiprocessor's tensor cores make in a cycle, by NVIDIA's dense peaks (roofline.FLOP_PER_CYCLE); level_2_bytes: per
+    cycle from level 2, as NVIDIA states for the A100.
     """
 
     name: str

@@ -4,7 +4,7 @@
 
 Nsight Compute prints for each kernel: microseconds; the tensor pipe's or the FMA pipe's share of its peak, whichever is
 busier; the shares of level-2 cache and DRAM; the shared-memory pipe's share, and how many of its wavefronts are bank conflicts;
-achieved occupancy. The clocks stay as they are.
+achieved occupancy. The clock rates stay as they are.
 """
 
 import argparse

@@ -120,8 +120,8 @@ class Contest:
 
 def row_of(name, case, numbers, turns):
     times = spread.percentiles(list(itertools.chain.from_iterable(turn["us"] for turn in turns)))
-    clocks = [turn["mhz"] for turn in turns if turn.get("mhz")]
+    rates = [turn["mhz"] for turn in turns if turn.get("mhz")]
     row = {"name": name, **numbers, **times, "turns_us": [statistics.median(turn["us"]) for turn in turns],
-           "mhz": statistics.median(clocks) if clocks else 0,
+           "mhz": statistics.median(rates) if rates else 0,
            "scaled_epoch_seconds": -(-case.images // case.batch) * times["median_us"] / 1e6}
     return row | ({"tflop_per_second": numbers["flop"] / times["median_us"] / 1e6} if "flop" in numbers else {})

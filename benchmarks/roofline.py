@@ -25,8 +25,8 @@ H200 = {name: Ceilings(f"H200, {name}", flop, 4.3e12)
         for name, flop in {"fp32": 67e12, THREE_PRODUCTS: 494e12 / 3, "tf32": 494e12, "bf16": 989e12}.items()}
 MARGIN = 1.1   # factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
 
-# FLOP of a multiprocessor in a clock, with float32 sums and without sparsity; of chips of one architecture the fastest.
-FLOP_PER_CLOCK = {
+# FLOP of a multiprocessor in a cycle, with float32 sums and without sparsity; of chips of one architecture the fastest.
+FLOP_PER_CYCLE = {
     "sm_75": {"fp32": 128},
     "sm_80": {"fp32": 128, "tf32": 1024, "bf16": 2048},
     "sm_86": {"fp32": 256, "tf32": 512, "bf16": 1024},    # GeForce has half as many in tf32 and bf16
@@ -40,15 +40,15 @@ FLOP_PER_CLOCK = {
 
 
 def peak(architecture, size, products):
-    """The Ceilings that the clocks and the number of multiprocessors of a GPU (driver.Size) allow, which nothing can beat.
+    """The Ceilings that the clock rates and the number of multiprocessors of a GPU (driver.Size) allow, which nothing can beat.
 
-    products: key of H200. None for an architecture or products that FLOP_PER_CLOCK does not know, or where the driver does not
+    products: key of H200. None for an architecture or products that FLOP_PER_CYCLE does not know, or where the driver does not
     tell the clock.
     """
-    per_clock = rate(FLOP_PER_CLOCK.get(architecture, {}), products)
+    per_clock = rate(FLOP_PER_CYCLE.get(architecture, {}), products)
     if per_clock is None or not size.hertz:
         return None
-    moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf   # two transfers in a clock
+    moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf   # two transfers in a cycle
     return Ceilings(f"{architecture}, {products}", per_clock * size.multiprocessors * size.hertz, moved)
 
 

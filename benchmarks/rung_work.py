@@ -53,7 +53,7 @@ def machine():
 
 
 def ceilings():
-    """What this GPU was measured to do at most, and what its clocks allow: by precision, None where that is unknown."""
+    """What this GPU was measured to do at most, and what its clock rates allow: by precision, None where that is unknown."""
     executor, gpu = executors.create("gpu_basic", 1), driver.gpu()
     measured = timing.ceilings(executor)
     peaks = {name: roofline.peak(gpu.architecture, driver.gpu_size(), name) for name in roofline.H200}
@@ -118,7 +118,7 @@ def epoch(case, rung):
 
 
 def extraction(case, rung):
-    """Seconds to compute the features of ROWS images in memory and to fetch them."""
+    """Seconds to compute the features of ROWS images in memory and to download them."""
     network = Case.of(case).network
     images = _images(network, ROWS)
     encoder = Inference(network, rung, weights.initialize(network, 0), normalization.measure("unit", images), 1,
@@ -217,7 +217,7 @@ def _trained(case, rung, steps):
     made, arrays = _bind(executor, case, rung, steps)
     for _ in range(steps):
         executor.run(made, arrays)
-    values = {name: executor.fetch(arrays[name]) for name in weights.shapes(case.network)}
+    values = {name: executor.download(arrays[name]) for name in weights.shapes(case.network)}
     digest = hashlib.sha256(b"".join(value.tobytes() for value in values.values())).hexdigest()
     return digest, all(bool(np.isfinite(value).all()) for value in values.values())
 

@@ -33,7 +33,7 @@ def bind(executor, network, rung, batch, rows, steps, optimizer="adam", seed=0, 
     settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=optimizers.Optimizer(optimizer),
                              **settings)
     made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
-    return made, executor.allocate(made, executor.place({
+    return made, executor.allocate(made, executor.upload({
         **parity.random_images(network, rows), "permutation": np.random.default_rng(seed).permutation(rows),
         "counters": np.zeros(3, np.int64), "learning_rates": optimizers.learning_rates(1e-3, length),
         **weights.initialize(network, seed), **weights.initial_state(network)}))
@@ -117,6 +117,6 @@ def multiply_adds(executor):
     for _ in range(LOOPS):
         clock.time(lambda: function((BLOCKS,), (256,), arguments, 0, executor.stream))
     seconds = statistics.median(clock.microseconds()) / 1e6
-    if not np.isfinite(executor.fetch(out)).all():
+    if not np.isfinite(executor.download(out)).all():
         raise RuntimeError("the result of the multiply-add kernel is not finite")
     return 2 * 16 * 8 * ROUNDS * threads / seconds

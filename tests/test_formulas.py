@@ -53,8 +53,8 @@ def test_winograd(draw):
     np.testing.assert_allclose(transformed.reshape(6, 6), g_ @ filters @ g_.T, atol=1e-12)
 
 
-def test_the_collapsed_convolution(draw):
-    taps = printed("Upsampling and a 3x3 convolution, collapsed to 4x4")["T"]
+def test_the_phase_decomposition(draw):
+    taps = printed("Upsampling and a 3x3 convolution: phase decomposition")["T"]
     np.testing.assert_array_equal(taps, convolution._taps(np.float64)[0])
     x, weight = draw((5, 6)), draw((3, 3))
     direct = references.conv2d(references.upsample2d(x[None, ..., None]), weight[None, ..., None], np.zeros(1), 1)[0, ..., 0]

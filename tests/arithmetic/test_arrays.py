@@ -35,13 +35,14 @@ def test_both_libraries_factor_solve_and_sort_alike(gpu):
     matrix, values = positive(), RANDOM.standard_normal((40, 3)).astype(np.float32)
     found = []
     for library in (arrays.NumPy(), arrays.CuPy()):
-        factor = library.cholesky(library.place(matrix.copy()))
-        half = library.solve_triangular(factor, library.place(values))
+        factor = library.cholesky(library.upload(matrix.copy()))
+        half = library.solve_triangular(factor, library.upload(values))
         solved = library.solve_triangular(factor, half, transposed=True)
-        eigen = library.largest_eigenvectors(library.place(matrix.copy()), 4)
-        best = np.sort(library.fetch(library.smallest(library.place(values.T), 7)), axis=1)
-        found.append([library.fetch(factor), library.fetch(solved), library.fetch(eigen[0]), np.abs(library.fetch(eigen[1])),
-                      best, library.multiplier(values)(matrix), np.triu(library.fetch(library.gram(values)))])
+        eigen = library.largest_eigenvectors(library.upload(matrix.copy()), 4)
+        best = np.sort(library.download(library.smallest(library.upload(values.T), 7)), axis=1)
+        eigenvalues, vectors = map(library.download, eigen)
+        found.append([library.download(factor), library.download(solved), eigenvalues, np.abs(vectors), best,
+                      library.multiplier(values)(matrix), np.triu(library.download(library.gram(values)))])
     for here, there in zip(*found, strict=True):
         assert isinstance(there, np.ndarray) and here.dtype == there.dtype
         np.testing.assert_allclose(here, there, rtol=1e-3, atol=1e-3)
@@ -52,7 +53,7 @@ def test_both_libraries_factor_solve_and_sort_alike(gpu):
 def test_a_matrix_that_is_not_positive_definite_fails_in_one_line(gpu, name):
     library = arrays.library(name, 1)
     with pytest.raises(RunFailed, match="not positive definite in float32"):
-        library.cholesky(library.place(np.full((3, 3), -1, np.float32)))
+        library.cholesky(library.upload(np.full((3, 3), -1, np.float32)))
 
 
 def test_tf32_is_switched_off_before_cupy_is_loaded(gpu):

@@ -231,7 +231,7 @@ def test_a_gpu_gives_the_classes_of_the_cpu(monkeypatch, count, side, rows):
 
 
 def test_rows_that_a_gpu_cannot_keep_give_the_same_coefficients(monkeypatch):
-    """Tiles of the factor take 4 (N^2 + N side) / 2 bytes; the rows, which are wide, are placed part by part."""
+    """Tiles of the factor take 4 (N^2 + N side) / 2 bytes; the rows, which are wide, are uploaded part by part."""
     features, labels, others = problem(500, width=3000)
     found = []
     for memory in (1 << 30, 6 << 20):

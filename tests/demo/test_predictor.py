@@ -24,12 +24,12 @@ RUNS = {
     "joined": {"joined": "enc1_pool", "features_pca": 20, "features_fit_rows": 80, "seed": 1},
     "whitened": {"normalization": "zca"}, "by channel": {"normalization": "standardize"},
     "cheap products": {"multiplier": "mit16"}, "classifier with cheap products": {"network": "lenet_5", "multiplier": "mit16"},
-    "ridge": {"judge": "ridge"}, "ridge of joined": {"judge": "ridge", "joined": "enc1_pool"},
-    "ridge of both halves": {"judge": "ridge", "joined": "enc1_pool", "features_flip": "apart", "features_standardize": True,
-                             "features_pca": 20, "features_fit_rows": 80, "seed": 1},
+    "ridge": {"primary_classifier": "ridge"}, "ridge of joined": {"primary_classifier": "ridge", "joined": "enc1_pool"},
+    "ridge of both halves": {"primary_classifier": "ridge", "joined": "enc1_pool", "features_flip": "apart",
+                             "features_standardize": True, "features_pca": 20, "features_fit_rows": 80, "seed": 1},
     "average of both halves": {"features_flip": "apart", "features_standardize": True},
     "shifted": {"shifted": 1}, "shifted and whitened": {"shifted": 3, "normalization": "zca", "features_pool": 4},
-    "ridge of shifted halves": {"judge": "ridge", "shifted": 2, "joined": "enc1_pool", "features_flip": "apart",
+    "ridge of shifted halves": {"primary_classifier": "ridge", "shifted": 2, "joined": "enc1_pool", "features_flip": "apart",
                                 "features_standardize": True},
     "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
 }
@@ -56,7 +56,7 @@ def images(inputs, part):
 @pytest.mark.parametrize("name", RUNS)
 def test_test_images_get_the_class_that_the_run_gave_them(runs, name):
     inputs, of = runs(name)
-    expected = of.judge.array("predictions.npy")
+    expected = of.answering.array("predictions.npy")
     assert len(set(expected.tolist())) > 1
     np.testing.assert_array_equal(of.answer(images(inputs, "test")).classes, expected)
 

@@ -144,7 +144,7 @@ class OneStep:
         made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), plan.Length(2, 2), "float64")
         self.plan, self.parameters = made, self._random_parameters(rng)
         channels = network.input_shape[2]
-        self.arrays = self.executor.allocate(made, self.executor.place({
+        self.arrays = self.executor.allocate(made, self.executor.upload({
             "images": rng.integers(0, 256, (rows, *network.input_shape), np.uint8), "permutation": rng.permutation(rows),
             "labels": rng.integers(0, 5, rows).astype(np.uint8), "learning_rates": np.zeros(2),
             "scale": np.full(channels, 1 / 64, np.float32), "offset": np.full(channels, -2, np.float32),

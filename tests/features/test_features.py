@@ -10,7 +10,7 @@ from ladder.arithmetic import arrays
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features
-from ladder.features.features import Recipe
+from ladder.features.features import FeatureTransform
 from ladder.network import networks, weights
 from ladder.store import artifacts
 from ladder.training import inference
@@ -40,9 +40,9 @@ def latent(parameters):
 
 def extract(parameters, images=IMAGES, layer="latent", **options):
     encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until=layer)
-    recipe = Recipe(**options)
-    out = np.full((len(images), np.prod(recipe.pooled_shape(NETWORK.layer(layer).output_shape))), np.nan, np.float32)
-    features.extract(encoder, images, recipe, [out], "")
+    transform = FeatureTransform(**options)
+    out = np.full((len(images), np.prod(transform.pooled_shape(NETWORK.layer(layer).output_shape))), np.nan, np.float32)
+    features.extract(encoder, images, transform, [out], "")
     return out
 
 
@@ -67,8 +67,8 @@ def test_flip_averages_with_the_mirror_image_so_both_get_the_same_features(param
 def test_apart_keeps_half_the_difference_which_mirroring_turns_round(parameters):
     found, mirrored = np.empty((2, 2, 5, 8192), np.float32)
     encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until="latent")
-    features.extract(encoder, IMAGES, Recipe(flip="apart"), found, "")
-    features.extract(encoder, np.ascontiguousarray(IMAGES[:, :, ::-1]), Recipe(flip="apart"), mirrored, "")
+    features.extract(encoder, IMAGES, FeatureTransform(flip="apart"), found, "")
+    features.extract(encoder, np.ascontiguousarray(IMAGES[:, :, ::-1]), FeatureTransform(flip="apart"), mirrored, "")
     assert np.array_equal(found[0], extract(parameters, flip=True)) and np.abs(found[1]).max() > 0.01
     assert np.allclose(found[1], (extract(parameters) - extract(parameters, IMAGES[:, :, ::-1])) / 2, atol=1e-6)
     assert np.allclose(mirrored[0], found[0], atol=1e-6) and np.allclose(mirrored[1], -found[1], atol=1e-6)
@@ -79,24 +79,24 @@ def test_the_odd_part_takes_the_even_ones_deviations_and_no_mean():
     even, odd = random.normal(5, 3, (40, 4)).astype(np.float32), random.normal(2, 1, (40, 4)).astype(np.float32)
     mean, scale = features.moments(even)
     wanted = (even - mean) * scale, odd * scale
-    features.standardize(Recipe(mean=mean, scale=scale, flip="apart"), [even, odd])
+    features.standardize(FeatureTransform(mean=mean, scale=scale, flip="apart"), [even, odd])
     assert np.array_equal(even, wanted[0]) and np.array_equal(odd, wanted[1])
 
 
 def test_the_odd_part_has_principal_directions_of_its_own(parameters):
     images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
-    plain = Recipe(flip="apart", grid=4)
+    plain = FeatureTransform(flip="apart", grid=4)
     whole = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, plain)])
-    recipe, _ = features.fit_components(PIXELS, images, plain, 6, True)
-    even, odd = whole[:, :48] * recipe.scale, whole[:, 48:] * recipe.scale
+    transform, _ = features.fit_components(PIXELS, images, plain, 6, True)
+    even, odd = whole[:, :48] * transform.scale, whole[:, 48:] * transform.scale
     assert np.allclose(even.std(axis=0), 1, atol=1e-3)
-    found = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, recipe)])
+    found = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, transform)])
     assert found.shape == (40, 12)
     for part, rows in ((found[:, 6:], odd), (found[:, :6], even - even.mean(axis=0))):
         left = np.linalg.svd(rows.astype(np.float64))[1][:6]
         assert np.allclose(np.linalg.norm(part, axis=0), left, rtol=1e-3)
-    average, _ = features.fit_components(PIXELS, images, Recipe(flip=True, grid=4), 6, True)
-    assert np.array_equal(average.components, recipe.components)
+    average, _ = features.fit_components(PIXELS, images, FeatureTransform(flip=True, grid=4), 6, True)
+    assert np.array_equal(average.components, transform.components)
 
 
 def test_a_grid_that_does_not_divide_the_map_is_refused():
@@ -113,7 +113,7 @@ def test_standardise_uses_only_training_rows_and_zeroes_constant_features():
     mean, deviation = (statistic(train[:, varying].astype(np.float64), axis=0) for statistic in (np.mean, np.std))
     expected = [(rows[:, varying] - mean) / deviation for rows in (train, test)]
     mean, scale = features.moments(train)
-    features.standardize(Recipe(mean=mean, scale=scale), [train], [test])
+    features.standardize(FeatureTransform(mean=mean, scale=scale), [train], [test])
     for rows, wanted in zip((train, test), expected, strict=True):
         assert np.allclose(rows[:, varying], wanted, atol=1e-5)
         assert not rows[:, 1].any()
@@ -121,13 +121,13 @@ def test_standardise_uses_only_training_rows_and_zeroes_constant_features():
 
 def test_pixels_are_the_normalized_images_in_chw_order():
     out = np.full((5, 3072), np.nan, np.float32)
-    features.extract(PIXELS, IMAGES, Recipe(), [out], "")
+    features.extract(PIXELS, IMAGES, FeatureTransform(), [out], "")
     assert np.allclose(out, IMAGES.transpose(0, 3, 1, 2).reshape(5, -1) / 255)
 
 
 def test_pixels_take_the_flip_too():
     out = np.full((5, 3072), np.nan, np.float32)
-    features.extract(PIXELS, IMAGES, Recipe(flip=True), [out], "")
+    features.extract(PIXELS, IMAGES, FeatureTransform(flip=True), [out], "")
     both = (IMAGES / 255 + IMAGES[:, :, ::-1] / 255) / 2
     assert np.allclose(out, both.transpose(0, 3, 1, 2).reshape(5, -1))
 
@@ -165,12 +165,12 @@ def test_the_threshold_of_a_scaled_polarity_is_in_standard_deviations_of_the_cha
     scaled = (z - z.mean(axis=(0, 1, 2))) / z.std(axis=(0, 1, 2))
     expected = np.concatenate([np.maximum(scaled - 0.25, 0), np.maximum(-scaled - 0.25, 0)], axis=3)
     encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until="enc1")
-    recipe = features.fit_channels(encoder, IMAGES, Recipe(threshold=0.25, grid=4))
-    (_, found), = features.blocks(encoder, IMAGES, recipe)
+    transform = features.fit_channels(encoder, IMAGES, FeatureTransform(threshold=0.25, grid=4))
+    (_, found), = features.blocks(encoder, IMAGES, transform)
     assert np.allclose(found, features.average_pool(expected, 4).transpose(0, 3, 1, 2).reshape(5, -1), atol=1e-4)
 
 
-# Fitted recipes.
+# Fitted transforms.
 
 class Maps:
     """An encoder with given rows as activations; images (N, 1, 1, 1) hold the row numbers."""
@@ -198,13 +198,13 @@ def test_pca_is_scikit_learns_with_every_sign_fixed(count, width, standardize):
     rows = encoder.values.astype(np.float64)
     wanted = (rows - rows.mean(axis=0)) / (rows.std(axis=0) if standardize else 1)
     reference = PCA(8, svd_solver="full").fit(wanted)
-    recipe, share = features.fit_components(encoder, images, Recipe(), 8, standardize)
-    largest = np.abs(recipe.components).argmax(axis=0)
-    assert (recipe.components[largest, range(8)] > 0).all()
+    transform, share = features.fit_components(encoder, images, FeatureTransform(), 8, standardize)
+    largest = np.abs(transform.components).argmax(axis=0)
+    assert (transform.components[largest, range(8)] > 0).all()
     signs = np.sign(reference.components_.T[largest, range(8)])
-    assert np.allclose(recipe.components, reference.components_.T * signs, atol=2e-4)
+    assert np.allclose(transform.components, reference.components_.T * signs, atol=2e-4)
     assert share == pytest.approx(reference.explained_variance_ratio_.sum(), abs=1e-5)
-    (_, found), = features.blocks(encoder, images, recipe)
+    (_, found), = features.blocks(encoder, images, transform)
     assert np.allclose(found, reference.transform(wanted) * signs, atol=2e-2)
 
 
@@ -213,10 +213,10 @@ def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads(flip):
     encoder, images = maps(3000, 700, rank=40)
     found = []
     for threads in (1, 2, 3):
-        recipe, _ = features.fit_components(encoder, images, Recipe(flip=flip), 30, True, arrays.NumPy(threads))
-        blocks = features.blocks(encoder, images, recipe, arrays.NumPy(threads))
+        transform, _ = features.fit_components(encoder, images, FeatureTransform(flip=flip), 30, True, arrays.NumPy(threads))
+        blocks = features.blocks(encoder, images, transform, arrays.NumPy(threads))
         rows = np.concatenate([rows.copy() for _, rows in blocks])
-        found.append((recipe.components.tobytes(), rows.tobytes()))
+        found.append((transform.components.tobytes(), rows.tobytes()))
     assert len(set(found)) == 1
 
 
@@ -227,9 +227,9 @@ def test_a_gpu_gives_the_components_of_the_cpu(monkeypatch, count, width):
     encoder, images = maps(count, width, rank=12)
     found = []
     for library in (arrays.NumPy(), arrays.CuPy()):
-        recipe, share = features.fit_components(encoder, images, Recipe(), 8, True, library)
-        rows = np.concatenate([rows.copy() for _, rows in features.blocks(encoder, images, recipe, library)])
-        found.append((recipe.components, share, rows))
+        transform, share = features.fit_components(encoder, images, FeatureTransform(), 8, True, library)
+        rows = np.concatenate([rows.copy() for _, rows in features.blocks(encoder, images, transform, library)])
+        found.append((transform.components, share, rows))
     (here, share, rows), (there, its_share, its_rows) = found
     assert here.dtype == there.dtype and np.allclose(here, there, atol=5e-4) and share == pytest.approx(its_share, abs=1e-5)
     assert np.allclose(rows, its_rows, atol=2e-2) and gpu.moved["back"] >= 3
@@ -239,15 +239,15 @@ def test_directions_without_variance_are_zeros():
     encoder, images = maps(100, 20, rank=3)
     encoder.values[:, 5:] = 1
     encoder.values[:, :5] = encoder.values[:, :1] * np.arange(1, 6)
-    recipe, share = features.fit_components(encoder, images, Recipe(), 4, True)
-    assert share == pytest.approx(1) and not recipe.components[:, 1:].any() and recipe.components[:, 0].any()
+    transform, share = features.fit_components(encoder, images, FeatureTransform(), 4, True)
+    assert share == pytest.approx(1) and not transform.components[:, 1:].any() and transform.components[:, 0].any()
 
 
 def test_features_that_are_not_finite_are_refused_with_advice():
     encoder, images = maps(100, 20, rank=3)
     encoder.values[7, 3] = np.nan
     with pytest.raises(UserError, match="lower learning_rate"):
-        features.fit_components(encoder, images, Recipe(), 4, True)
+        features.fit_components(encoder, images, FeatureTransform(), 4, True)
 
 
 def test_a_block_does_not_depend_on_other_images(parameters, monkeypatch):
@@ -270,10 +270,10 @@ def test_a_recipe_is_restored_from_params_and_the_saved_arrays(tmp_path):
     encoder, images = maps(100, 20, rank=3)
     params = {"features_two_polarity": 0.5, "features_polarity_scale": "channel", "features_pool": "none",
               "features_flip": True, "features_pca": 4}
-    recipe = features.fit_channels(encoder, images, Recipe.of(params))
-    recipe, _ = features.fit_components(encoder, images, recipe, 4, True)
-    artifacts.save_tensors(tmp_path / features.FILE, recipe.tensors())
-    again = Recipe.of(params, artifacts.load_tensors(tmp_path / features.FILE))
+    transform = features.fit_channels(encoder, images, FeatureTransform.of(params))
+    transform, _ = features.fit_components(encoder, images, transform, 4, True)
+    artifacts.save_tensors(tmp_path / features.FILE, transform.tensors())
+    again = FeatureTransform.of(params, artifacts.load_tensors(tmp_path / features.FILE))
     assert (again.threshold, again.grid, again.flip) == (0.5, 0, True)
-    ((_, rows),), ((_, same),) = (list(features.blocks(encoder, images, one)) for one in (recipe, again))
+    ((_, rows),), ((_, same),) = (list(features.blocks(encoder, images, one)) for one in (transform, again))
     assert np.array_equal(rows, same) and rows.shape == (100, 4)

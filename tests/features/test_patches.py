@@ -19,10 +19,10 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (12, 9, 8, 2)).astype(np.floa
 
 
 @pytest.fixture(params=[1, 3], ids=lambda threads: f"{threads} threads")
-def pieces(request, monkeypatch):
+def fitter(request, monkeypatch):
     monkeypatch.setattr(patches, "ROWS", 64)   # several pieces
     with threadpoolctl.threadpool_limits(1):
-        yield patches.Pieces(arrays.NumPy(request.param))
+        yield patches.PatchFitter(arrays.NumPy(request.param))
 
 
 def correlated(count=500, numbers=12, seed=0):
@@ -88,13 +88,13 @@ def test_normalised_patches_have_mean_zero_and_with_contrast_similar_variances(c
 # ---- whitening
 
 @pytest.mark.parametrize("kind, components", [("zca", None), ("pca", 12), ("pca", 5)])
-def test_whitened_patches_have_the_identity_as_covariance_on_the_pca_components(kind, components, pieces):
+def test_whitened_patches_have_the_identity_as_covariance_on_the_pca_components(kind, components, fitter):
     found = correlated()
-    whitening = patches.Whitening.measure(found, kind, components, 0.0, pieces)
+    whitening = patches.Whitening.measure(found, kind, components, 0.0, fitter)
     white = (found - whitening.mean) @ whitening.matrix.T
     np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-4)
     np.testing.assert_allclose(white.T @ white / len(white), np.eye(components or 12), atol=2e-3)
-    np.testing.assert_allclose(whitening.apply(found, pieces), white, atol=1e-3)
+    np.testing.assert_allclose(whitening.apply(found, fitter), white, atol=1e-3)
     assert whitening.explained == pytest.approx(explained(found, components or 12), rel=1e-5)
 
 
@@ -103,63 +103,63 @@ def explained(found, components):
     return values[:components].sum() / values.sum()
 
 
-def test_zca_changes_patches_less_than_other_whitenings_and_has_an_inverse(pieces):
+def test_zca_changes_patches_less_than_other_whitenings_and_has_an_inverse(fitter):
     found = correlated()
-    zca, pca = (patches.Whitening.measure(found, kind, 12, 0.0, pieces) for kind in ("zca", "pca"))
+    zca, pca = (patches.Whitening.measure(found, kind, 12, 0.0, fitter) for kind in ("zca", "pca"))
     assert np.allclose(zca.matrix, zca.matrix.T)
     for whitening in (zca, pca):
         centred = found - whitening.mean
         np.testing.assert_allclose(centred @ whitening.matrix.T @ whitening.inverse, centred, atol=1e-4)
 
 
-def test_a_rotation_keeps_variances_and_the_largest_pca_components(pieces):
+def test_a_rotation_keeps_variances_and_the_largest_pca_components(fitter):
     found = correlated()
-    rotation = patches.Whitening.measure(found, "rotation", 4, 0.05, pieces)
+    rotation = patches.Whitening.measure(found, "rotation", 4, 0.05, fitter)
     turned = (found - rotation.mean) @ rotation.matrix.T
     values = np.sort(np.linalg.eigvalsh(np.cov(found.astype(np.float64).T, bias=True)))[::-1]
     np.testing.assert_allclose(turned.T @ turned / len(turned), np.diag(values[:4]), rtol=1e-4, atol=1e-3 * values[0])
 
 
-def test_the_regularisation_of_variances_is_in_units_of_their_mean(pieces):
+def test_the_regularisation_of_variances_is_in_units_of_their_mean(fitter):
     """So patches on another scale get the same filters."""
-    small, large = (patches.Whitening.measure(size * correlated(), "zca", None, 0.1, pieces) for size in (1, 255))
+    small, large = (patches.Whitening.measure(size * correlated(), "zca", None, 0.1, fitter) for size in (1, 255))
     np.testing.assert_allclose(small.matrix, 255 * large.matrix, rtol=1e-3, atol=1e-5)
     values, vectors = np.linalg.eigh(np.cov(correlated().astype(np.float64).T, bias=True))
     wanted = (vectors / np.sqrt(values + 0.1 * values.mean())) @ vectors.T
     np.testing.assert_allclose(small.matrix, wanted, atol=1e-4)
 
 
-def test_directions_without_variance_cannot_be_whitened_without_regularisation(pieces):
+def test_directions_without_variance_cannot_be_whitened_without_regularisation(fitter):
     flat = np.ones((100, 4), np.float32)
     flat[:, 0] = np.arange(100)
     with pytest.raises(UserError, match="cannot be whitened; set patches_whitening above 0"):
-        patches.Whitening.measure(flat, "pca", 4, 0.0, pieces)
+        patches.Whitening.measure(flat, "pca", 4, 0.0, fitter)
 
 
 # ---- k-means
 
-def test_kmeans_has_unit_filters_and_its_objective_never_decreases(pieces):
+def test_kmeans_has_unit_filters_and_its_objective_never_decreases(fitter):
     points = correlated() - 3
     start = patches.unit_rows(points[:6].astype(np.float64))
-    atoms, objective = patches.kmeans(points, start, 12, pieces)
+    atoms, objective = patches.kmeans(points, start, 12, fitter)
     np.testing.assert_allclose(np.linalg.norm(atoms, axis=1), 1, rtol=1e-12)
     assert objective[0] == pytest.approx(np.abs(points @ start.T).max(axis=1).mean(), rel=1e-5)
     assert (np.diff(objective) >= -1e-6 * objective[0]).all() and objective[-1] > 1.02 * objective[0]
     assert np.abs(points @ atoms.T).max(axis=1).mean() >= objective[-1] * (1 - 1e-6)
 
 
-def test_kmeans_finds_directions_of_either_sign(pieces):
+def test_kmeans_finds_directions_of_either_sign(fitter):
     random = np.random.default_rng(3)
     axes = np.eye(5)[:3]
     points = (random.choice([-1, 1], (300, 1)) * axes[random.integers(0, 3, 300)]
               + 0.05 * random.standard_normal((300, 5))).astype(np.float32)
-    atoms, _ = patches.kmeans(points, patches.unit_rows(axes + 0.4 * random.standard_normal((3, 5))), 10, pieces)
+    atoms, _ = patches.kmeans(points, patches.unit_rows(axes + 0.4 * random.standard_normal((3, 5))), 10, fitter)
     np.testing.assert_allclose(np.abs(atoms @ axes.T).max(axis=0), 1, atol=0.01)
 
 
-def test_a_filter_without_points_does_not_change(pieces):
+def test_a_filter_without_points_does_not_change(fitter):
     points = np.tile(np.array([[1, 0.1, 0]], np.float32), (70, 1))
-    atoms, _ = patches.kmeans(points, np.eye(3), 2, pieces)
+    atoms, _ = patches.kmeans(points, np.eye(3), 2, fitter)
     np.testing.assert_allclose(atoms[1:], np.eye(3)[1:])
     np.testing.assert_allclose(atoms[0], points[0] / np.linalg.norm(points[0]), rtol=1e-6)
 
@@ -170,14 +170,14 @@ def test_a_filter_without_points_does_not_change(pieces):
 @pytest.mark.parametrize("spec", [
     Fit("conv", "zca", centred=True, bias=-0.25), Fit("conv", "pca", components=7), Fit("conv", "none"),
     Fit("conv", "pca", atoms=False), Fit("conv", "rotation", atoms=False)], ids=lambda spec: f"{spec.whitening}-{spec.atoms}")
-def test_the_convolution_is_whitening_then_filters_of_every_patch(spec, atoms, pieces):
+def test_the_convolution_is_whitening_then_filters_of_every_patch(spec, atoms, fitter):
     layer, settings = one_layer(padding=0), dataclasses.replace(SETTINGS, atoms=atoms)
-    fitted = patches.fit(layer, spec, drawn(layer), settings, 0, pieces)
+    fitted = patches.fit(layer, spec, drawn(layer), settings, 0, fitter)
     seen, found = windows(layer), drawn(layer).astype(np.float64)
     if spec.centred:
         seen, found = (some - some.mean(axis=-1, keepdims=True) for some in (seen, found))
     components = None if spec.whitening == "zca" else spec.components or 5
-    whitening = patches.Whitening.measure(found.astype(np.float32), spec.whitening, components, 0.05, pieces)
+    whitening = patches.Whitening.measure(found.astype(np.float32), spec.whitening, components, 0.05, fitter)
     white, white_found = ((some - whitening.mean) @ whitening.matrix.T for some in (seen, found))
     wanted = white
     if spec.atoms:
@@ -191,9 +191,9 @@ def test_the_convolution_is_whitening_then_filters_of_every_patch(spec, atoms, p
     assert len(fitted.facts["objective"]) == (4 if spec.atoms and atoms == "kmeans" else 0)
 
 
-def test_with_local_contrast_the_convolution_is_that_of_contrast_normalised_patches(pieces):
+def test_with_local_contrast_the_convolution_is_that_of_contrast_normalised_patches(fitter):
     layer, contrast = one_layer(padding=0, bias=False), 0.3
-    fitted = patches.fit(layer, Fit("conv", "zca", centred=True, contrast=contrast), drawn(layer), SETTINGS, 0, pieces)
+    fitted = patches.fit(layer, Fit("conv", "zca", centred=True, contrast=contrast), drawn(layer), SETTINGS, 0, fitter)
     assert fitted.bias is None
     made = references.local_contrast(references.conv2d(IMAGES, fitted.weight, 0, padding=0), IMAGES, 3, contrast)
     seen = windows(layer)
@@ -205,9 +205,9 @@ def test_with_local_contrast_the_convolution_is_that_of_contrast_normalised_patc
     np.testing.assert_allclose(answers.std(axis=0), 1, rtol=1e-3)
 
 
-def test_pictures_are_the_filters_before_whitening(pieces):
+def test_pictures_are_the_filters_before_whitening(fitter):
     layer = one_layer()
-    fitted = patches.fit(layer, Fit("conv", "zca", centred=True), drawn(layer), SETTINGS, 0, pieces)
+    fitted = patches.fit(layer, Fit("conv", "zca", centred=True), drawn(layer), SETTINGS, 0, fitter)
     shown = fitted.pictures.reshape(5, -1).astype(np.float64)
     answers = shown @ fitted.weight.reshape(5, -1).T.astype(np.float64)
     assert fitted.pictures.shape == fitted.weight.shape
@@ -219,16 +219,16 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(monkeypatch):
     layer, found = one_layer(), set()
     for threads in (1, 2, 5):
         with threadpoolctl.threadpool_limits(1):
-            pieces = patches.Pieces(arrays.NumPy(threads))
-            fitted = patches.fit(layer, Fit("conv", "pca", components=7), drawn(layer), SETTINGS, 0, pieces)
+            fitter = patches.PatchFitter(arrays.NumPy(threads))
+            fitted = patches.fit(layer, Fit("conv", "pca", components=7), drawn(layer), SETTINGS, 0, fitter)
         found.add(fitted.weight.tobytes() + fitted.bias.tobytes())
     assert len(found) == 1
 
 
-def test_more_filters_than_patches_is_one_line_with_advice(pieces):
+def test_more_filters_than_patches_is_one_line_with_advice(fitter):
     layer = one_layer(filters=40)
     with pytest.raises(UserError, match="layer conv has 40 filters and 20 patches .*; raise patches_samples"):
-        patches.fit(layer, Fit("conv", "zca"), drawn(layer, 20)[:20], SETTINGS, 0, pieces)
+        patches.fit(layer, Fit("conv", "zca"), drawn(layer, 20)[:20], SETTINGS, 0, fitter)
 
 
 def test_the_last_hyperparameter_applies_to_all_further_layers():
@@ -240,6 +240,6 @@ def test_a_gpu_gives_the_same_numbers(monkeypatch):
     gpu = numpy_cupy.install(monkeypatch)
     layer, spec = one_layer(), Fit("conv", "zca", centred=True)
     with threadpoolctl.threadpool_limits(1):
-        here, there = (patches.fit(layer, spec, drawn(layer), SETTINGS, 0, patches.Pieces(library))
+        here, there = (patches.fit(layer, spec, drawn(layer), SETTINGS, 0, patches.PatchFitter(library))
                        for library in (arrays.NumPy(), arrays.CuPy()))
     assert np.array_equal(here.weight, there.weight) and gpu.moved["there"] and gpu.moved["back"]

@@ -197,12 +197,12 @@ class OnGpu(Rung):
 
     def run(self, launches, arrays, orders):
         executor = cuda_executor.Executor(1, "device")
-        placed = Bound(executor.place(arrays), None)
+        uploaded = Bound(executor.upload(arrays), None)
         for launch in launches:
-            arguments = executor._arguments(launch, placed)[0]
+            arguments = executor._arguments(launch, uploaded)[0]
             executor._kernel(launch)(launch.grid, launch.block, arguments, launch.shared_bytes, executor.stream)
-        for name, array in placed.items():
-            arrays[name][...] = executor.fetch(array)
+        for name, array in uploaded.items():
+            arrays[name][...] = executor.download(array)
 
 
 def backends():

@@ -74,7 +74,7 @@ def test_the_json_says_what_answered_and_what_was_skipped(answered):
     predictor, found = answered
     summary = json.loads(json.dumps(predictions.summary(predictor, found, SKIPPED), allow_nan=False))
     assert summary["model"]["versions"] == {role: one.version for role, one in predictor.inputs.items()}
-    assert summary["model"]["test_accuracy"] == predictor.judge.metrics["accuracy"]
+    assert summary["model"]["test_accuracy"] == predictor.answering.metrics["accuracy"]
     assert len(summary["pictures"]) == 5 and not [key for key in summary["pictures"][0] if key.startswith("_")]
     assert summary["skipped"] == [{"name": "my pictures/<torn>.png", "reason": "damaged or cut short"}]
 

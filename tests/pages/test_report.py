@@ -155,7 +155,7 @@ def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
 
 def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
     page = page_of(lenet)
-    head, svm = page.split('<section id="judge"')
+    head, svm = page.split('<section id="classifier"')
     assert "SVM" not in text_of(head).partition("The run")[0]
     text = text_of(svm)
     for role, who in (("evaluate", "The network itself"), ("svm", "SVM, trained network"),
@@ -170,7 +170,7 @@ def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
     assert "SVM" not in text and "reconstruct" not in text and "None" not in text
     for section in SECTIONS:
         assert f'<section id="{section}"' in page and f'href="#{section}"' in page
-    assert 'id="judge"' not in page and 'id="reconstructions"' not in page
+    assert 'id="classifier"' not in page and 'id="reconstructions"' not in page
 
 
 def test_a_part_of_an_epoch_is_called_that(resnet):
@@ -420,9 +420,9 @@ def test_the_divergence_and_pictures_from_the_prior_are_shown_where_latent_value
     text = text_of(page)
     assert f"with the weight 0.25. It was {numbers['divergence'][-1]:.4g} nats per image in the last epoch" in text
     assert "KL divergence, nats per image" in page and f"{numbers['divergence'][0]:.6g}" in text
-    assert '<section id="drawn"' in page and 'href="#drawn"' in page and "32 pictures that no image went into" in text
+    assert '<section id="samples"' in page and 'href="#samples"' in page and "32 pictures that no image went into" in text
     assert report.summary(digits, "r0123456789e")["divergence"] is None
-    assert 'id="drawn"' not in digits_page and "divergence" not in digits_page
+    assert 'id="samples"' not in digits_page and "divergence" not in digits_page
 
 
 def test_the_time_of_each_pass_is_told_by_epoch(digits):

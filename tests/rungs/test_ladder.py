@@ -57,9 +57,9 @@ class WithWrongGradients(emulator_executor.Executor):
     wrong: name -> parameter after each update so far.
     """
 
-    def allocate(self, plan, placed):
+    def allocate(self, plan, uploaded):
         self.buffers, self.wrong = plan.buffers, {}
-        return super().allocate(plan, placed)
+        return super().allocate(plan, uploaded)
 
     def run(self, plan, arrays):
         self.copies = {name: arrays[name].copy() for name, buffer in self.buffers.items()
@@ -162,15 +162,15 @@ def test_frozen_layers_keep_their_bytes_and_the_others_train_as_on_the_cpu(rung)
 def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
     network, multipliers = FORWARD[network], plan.made_for(rung)
     random = np.random.default_rng(0)
-    placed = {**parity.random_images(network, 2), **parity.initial(network)}
+    uploaded = {**parity.random_images(network, 2), **parity.initial(network)}
     for name in network.state:
-        placed[name] = random.uniform(0.5, 1.5, placed[name].shape).astype(np.float32)
+        uploaded[name] = random.uniform(0.5, 1.5, uploaded[name].shape).astype(np.float32)
 
     def values(executor, rung, until):
         made = plan.inference_plan(network, rung, 2, plan.Dataset(2, "uint8"), until, flip, multipliers)
-        arrays = executor.allocate(made, executor.place(placed))
+        arrays = executor.allocate(made, executor.upload(uploaded))
         executor.run(made, arrays)
-        return executor.fetch(arrays[made.output])
+        return executor.download(arrays[made.output])
 
     for until in (network.features, None):
         found = values(emulator_executor.Executor(), rung, until)

@@ -85,7 +85,7 @@ def test_the_last_blocks_of_every_launch_of_the_largest_batch(rung, network):
     network = {**zoo.NETWORKS, "wide": zoo.WIDE, "deep": zoo.DEEP, "rising": zoo.RISING}[network]
     made, small = largest(network, rung), made_for(network, rung, IMAGES)
     executor = emulator_executor.Executor()
-    arrays = executor.allocate(small, executor.place({**parity.random_images(network, IMAGES), **parity.initial(network)}))
+    arrays = executor.allocate(small, executor.upload({**parity.random_images(network, IMAGES), **parity.initial(network)}))
     compared = {}
     for launch, small_launch in zip(*(launches(each) for each in (made, small)), strict=True):
         kind = launch.source, launch.entry

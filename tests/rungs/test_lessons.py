@@ -104,13 +104,13 @@ def test_a_lesson_builds_on_the_one_before_and_the_rungs_stay():
 
 def test_an_inference_plan_of_a_lesson_computes_the_features_of_the_cpu_rung():
     network = zoo.FORKED
-    placed = {**parity.random_images(network, 2), **parity.initial(network)}
+    uploaded = {**parity.random_images(network, 2), **parity.initial(network)}
 
     def values(executor, rung):
         made = plan.inference_plan(network, rung, 2, plan.Dataset(2, "uint8"))
-        arrays = executor.allocate(made, executor.place(placed))
+        arrays = executor.allocate(made, executor.upload(uploaded))
         executor.run(made, arrays)
-        return executor.fetch(arrays[made.output])
+        return executor.download(arrays[made.output])
 
     expected = values(executors.create("cpu", 1), "cpu")
     assert np.abs(values(emulator_executor.Executor(), "gpu_fused") - expected).max() <= 1e-5 * np.abs(expected).max()

@@ -57,11 +57,11 @@ def one_step(rung, made):
     random = np.random.default_rng(3)
     initial = {name: random.normal(size=shape).astype(np.float32) for name, shape in made.network.parameters.items()}
     machine = executor(rung)
-    placed = machine.place({**initial, "images": random.normal(size=(batch, *image)).astype(np.float32),
+    uploaded = machine.upload({**initial, "images": random.normal(size=(batch, *image)).astype(np.float32),
                             "scale": np.ones(image[2], np.float32), "offset": np.zeros(image[2], np.float32),
                             "permutation": np.arange(batch), "counters": np.zeros(3, np.int64), "losses": np.zeros(5),
                             "learning_rates": np.zeros(10)})
-    arrays = machine.allocate(made, placed)
+    arrays = machine.allocate(made, uploaded)
     machine.run(made, arrays)
     return arrays
 

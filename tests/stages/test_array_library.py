@@ -47,11 +47,11 @@ def test_a_stage_computes_the_same_on_a_gpu_and_says_so(inputs, tmp_path, monkey
     script, params, file = STAGES[stage]
     gpu, found = numpy_cupy.install(monkeypatch), []
     for library in ("numpy", "cupy"):
-        placed = gpu.moved["there"]
+        uploaded = gpu.moved["there"]
         with artifacts.making(tmp_path / f"made {library}", manifest_files.spec(stage, params)) as work:
             options = ({},) if stage == "features" else ()
             script.make(work, inputs, {**params, "array_library": library}, *options)
-        assert (gpu.moved["there"] > placed) == (library == "cupy")
+        assert (gpu.moved["there"] > uploaded) == (library == "cupy")
         made = artifacts.Artifact(tmp_path / f"made {library}")
         assert made.metrics.get("gpu") == ("Fake, driver 550.54.14, CuPy 0.0" if library == "cupy" else None)
         found.append(made.array(file))

@@ -80,9 +80,9 @@ def test_the_second_layer_is_fitted_to_the_output_of_the_first(tmp_path):
 def test_the_features_of_a_fitted_patch_network_are_its_definition(tmp_path, kernel, window):
     """In float64, of the images that the network reads as they are: bytes over 255."""
     network, artifact = made(tmp_path, {**PATCH_NET, "patch_net_kernel": kernel, "image": [26, 27, 3]})
-    found, placed = values(network, artifact), parity.random_images(network, 2)
+    found, uploaded = values(network, artifact), parity.random_images(network, 2)
     assert found["conv1.weight"].shape == artifact.array("atoms.npy").shape == (5, kernel, kernel, 3)
-    images = placed["images"] * placed["scale"].astype(np.float64)
+    images = uploaded["images"] * uploaded["scale"].astype(np.float64)
 
     def conv(name, x):
         return references.conv2d(x, found[f"{name}.weight"], found.get(f"{name}.bias", 0), padding=0)
@@ -92,9 +92,9 @@ def test_the_features_of_a_fitted_patch_network_are_its_definition(tmp_path, ker
     maps, _ = references.position_norm(conv("whiten", maps), 1e-6)
     expected = references.avgpool2d(references.soft_threshold(conv("conv2", maps), 0.25), window, 3)
     executor, steps = executors.create("cpu", 1), plan.inference_plan(network, "cpu", 2, plan.Dataset(2, "uint8"))
-    arrays = executor.allocate(steps, executor.place({**placed, **found}))
+    arrays = executor.allocate(steps, executor.upload({**uploaded, **found}))
     executor.run(steps, arrays)
-    features = executor.fetch(arrays[steps.output])
+    features = executor.download(arrays[steps.output])
     assert features.shape == expected.shape == (2, 2, 2, 16) and expected.max() > 0
     assert np.abs(features - expected).max() <= 1e-4 * np.abs(expected).max()
 

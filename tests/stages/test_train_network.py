@@ -116,14 +116,14 @@ def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that
     errors = [np.square(values - statistics.apply(images[start:start + len(values)]), dtype=np.float64).mean(axis=(1, 2, 3))
               for start, values in model.batches(images)]
     assert made.metrics["reconstruction_loss"] == pytest.approx(np.concatenate(errors).mean(), rel=1e-12)
-    assert made.metrics["divergence"] is None and "drawn.npy" not in made.manifest["files"]
+    assert made.metrics["divergence"] is None and "samples.npy" not in made.manifest["files"]
 
 
-def test_pictures_are_decoded_from_draws_of_the_prior_by_the_seed(train):
+def test_pictures_are_decoded_from_samples_of_the_prior_by_the_seed(train):
     made, again, other = (train(name, {**DRAWN, "epochs": 1, "seed": seed}) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
-    pictures = made.array("drawn.npy")
+    pictures = made.array("samples.npy")
     assert pictures.shape == (32, 8, 8, 3) and pictures.dtype == np.uint8 and len(np.unique(pictures, axis=0)) == 32
-    assert np.array_equal(again.array("drawn.npy"), pictures) and not np.array_equal(other.array("drawn.npy"), pictures)
+    assert np.array_equal(again.array("samples.npy"), pictures) and not np.array_equal(other.array("samples.npy"), pictures)
     network, drawn = networks.from_params(DRAWN), randomness.normal(1, randomness.PRIOR, 0, 0, 32 * 12).reshape(32, 2, 2, 3)
     values, unit = weights.of_artifact(made, network), Statistics(np.ones(3, np.float32), np.zeros(3, np.float32))
     ((_, decoded),) = Inference(networks.decoder(network), "cpu_sequential", values, unit, 1).batches(drawn)

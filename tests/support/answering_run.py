@@ -15,16 +15,16 @@ from ladder.store import artifacts, versions
 
 TRAIN, TEST = 100, 30
 FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
-JUDGES = {"svm": (fit_svm.make, {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}),
+CLASSIFIERS = {"svm": (fit_svm.make, {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}),
           "ridge": (fit_ridge.make, {"seed": 1, "array_library": "numpy"})}
 
 
 def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,
-         side=32, judge="svm", shifted=None, **features):
+         side=32, primary_classifier="svm", shifted=None, **features):
     """{role: artifacts.Artifact} of chains.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
     features_layer: for features if the network classifies; joined: a layer whose features are appended, times 0.5; side: of
-    an autoencoder's images; judge: the classifier of its features, svm or ridge; shifted: classify_shifts, None for none;
+    an autoencoder's images; primary_classifier: of its features, svm or ridge; shifted: classify_shifts, None for none;
     features: other values of FEATURES. With `shifted`, {shifted1, shifted2} are there too.
     """
     classifies = network != "autoencoder"
@@ -48,14 +48,14 @@ def make(results, network="autoencoder", normalization="unit", features_layer=No
     if classifies:
         run["evaluate"] = _made(results, "evaluate", tested, evaluate_network.make, read | {"data": run["data"]}, options)
     else:
-        fit, settings = JUDGES[judge]
+        fit, settings = CLASSIFIERS[primary_classifier]
         copies, told = {}, {"classify_shifts": shifted} if shifted else {}
         for number, part in enumerate(("features", "features_part2") if shifted else (), 1):
             if part in run:
                 copies[f"shifted{number}"] = _made(results, "shifted", told, shift_features.make,
                                                    {"features": run[part], **read}, options)
         read = {"features": classified, "data": run["data"], **copies}
-        run |= {**copies, judge: _made(results, judge, {**settings, **told}, fit, read)}
+        run |= {**copies, primary_classifier: _made(results, primary_classifier, {**settings, **told}, fit, read)}
     return run
 
 

@@ -31,15 +31,16 @@ class Executor:
         self.order = order
         self.seconds, self.passes = {}, {}
 
-    def place(self, arrays):
+    def upload(self, arrays):
         return {name: _guarded(np.asarray(array)) for name, array in arrays.items()}
 
-    def allocate(self, plan, placed):
+    def allocate(self, plan, uploaded):
         """New buffers hold NaN, or for integers 0x55 in every byte: reads of unwritten data show."""
         modules = {_module(launch) for step in (*plan.prologue, *plan.steps) for launch in step.launches}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda module: module.plain, modules))   # compiles
-        arrays = {name: placed[name] if name in placed else _guarded(_poisoned(buffer)) for name, buffer in plan.own.items()}
+        arrays = {name: uploaded[name] if name in uploaded else _guarded(_poisoned(buffer))
+                  for name, buffer in plan.own.items()}
         return arrays | plan.views(arrays)
 
     def run(self, plan, arrays):
@@ -62,7 +63,7 @@ class Executor:
     def fill(self, array, values):
         array[...] = values
 
-    def fetch(self, array):
+    def download(self, array):
         return array
 
     def synchronize(self):

@@ -49,7 +49,7 @@ class CUDARuntimeError(RuntimeError):
 class Gpu:
     """The module `cupy` of one made-up GPU with `memory` bytes.
 
-    tf32: products round their factors to 11 bits. moved: arrays placed and fetched; most: bytes that were in use at a time.
+    tf32: products round their factors to 11 bits. moved: arrays uploaded and downloaded; most: bytes in use at a time.
     """
 
     __version__ = "0.0"

@@ -91,8 +91,8 @@ def check_features(rung, network, until):
     dataset, found = plan.Dataset(4, "uint8"), {}
     for name, executor in (("cpu", executors.create("cpu", 2)), (rung, emulator_executor.Executor())):
         made = plan.inference_plan(network, name, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
-        arrays = executor.allocate(made, executor.place({**parity.random_images(network, 4), **parity.initial(network)}))
+        arrays = executor.allocate(made, executor.upload({**parity.random_images(network, 4), **parity.initial(network)}))
         executor.run(made, arrays)
-        found[name] = executor.fetch(arrays[made.output])
+        found[name] = executor.download(arrays[made.output])
     assert np.abs(found["cpu"]).max() > 0
     assert np.abs(found[rung] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()

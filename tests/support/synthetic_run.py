@@ -222,7 +222,7 @@ def _train(results, data, network, network_params, settings, random):
         noisy = softened + random.normal(0, 6, originals.shape)
         work.write_array("reconstructions.npy", np.clip(noisy, 0, 255).astype(np.uint8))
     if settings.drawn:
-        work.write_array("drawn.npy", random.integers(0, 256, (32, *network.input_shape), dtype=np.uint8))
+        work.write_array("samples.npy", random.integers(0, 256, (32, *network.input_shape), dtype=np.uint8))
     work.metrics = _training_metrics(network, images, batch, history, sizes)
     if settings.validation:
         work.metrics["validation_curve"] = _validation_metrics(history, settings)

@@ -26,7 +26,7 @@ def run(entry="", change=lambda arguments: arguments):
             dataclasses.replace(each, arguments=change(each.arguments)) if each is launch else each for each in step.launches))
 
     made, executor = dataclasses.replace(MADE, steps=tuple(changed(step) for step in MADE.steps)), Executor()
-    arrays = executor.allocate(made, executor.place({**parity.random_images(NETWORK, 2), **parity.initial(NETWORK)}))
+    arrays = executor.allocate(made, executor.upload({**parity.random_images(NETWORK, 2), **parity.initial(NETWORK)}))
     executor.run(made, arrays)
     return arrays
 
@@ -52,7 +52,7 @@ def test_a_launch_that_writes_before_its_buffer_is_named():
     made = plan.training_plan(plan.Settings(network=NETWORK, variant="gpu_basic", batch_size=2), plan.Dataset(2, "uint8"),
                               plan.Length(1, 1))
     executor = Executor()
-    arrays = executor.allocate(made, executor.place({**parity.random_images(NETWORK, 2), **parity.initial(NETWORK),
+    arrays = executor.allocate(made, executor.upload({**parity.random_images(NETWORK, 2), **parity.initial(NETWORK),
                                                      "counters": np.array([0, 0, -1]), "learning_rates": np.zeros(1)}))
     with pytest.raises(KernelFault, match="mse_total: out of bounds: mse of layer  wrote [1-8] bytes before buffer losses$"):
         executor.run(made, arrays)
@@ -76,6 +76,6 @@ def test_every_guard_is_checked_when_the_plan_ends():
                 arrays["a"].base[-300] += 1   # at most 256 bytes before the end belong to no guard
 
     executor = Straying()
-    arrays = executor.allocate(MADE, executor.place({**parity.random_images(NETWORK, 2), **parity.initial(NETWORK)}))
+    arrays = executor.allocate(MADE, executor.upload({**parity.random_images(NETWORK, 2), **parity.initial(NETWORK)}))
     with pytest.raises(KernelFault, match="a step that does not use the buffer wrote 1 bytes behind buffer a$"):
         executor.run(MADE, arrays)

@@ -77,12 +77,12 @@ def trained(rung, images, values):
                              multipliers=plan.made_for(rung))
     made = plan.training_plan(settings, plan.Dataset(len(images), "uint8"), plan.Length(1, 1))
     executor = emulator_executor.Executor()
-    placed = executor.place({**values, "images": images, "permutation": np.arange(len(images)),
+    uploaded = executor.upload({**values, "images": images, "permutation": np.arange(len(images)),
                              "scale": np.ones(3, np.float32), "learning_rates": np.array([RATE])})
-    arrays = executor.allocate(made, placed)
+    arrays = executor.allocate(made, uploaded)
     executor.run(made, arrays)
     check_copies(made, executor, arrays)
-    return {name: executor.fetch(placed[name]) for name in values}
+    return {name: executor.download(uploaded[name]) for name in values}
 
 
 def check_copies(made, executor, arrays):

@@ -136,7 +136,7 @@ def test_each_resource_takes_its_time():
 
 
 def test_products_of_matrices_take_the_time_of_a_tensor_core_and_copies_pass_beside_them():
-    """10 iterations of 8 products: two blocks of 4 warps on four tensor cores, a product in 4 clocks each."""
+    """10 iterations of 8 products: two blocks of 4 warps on four tensor cores, a product in 4 cycles each."""
     clock, body = 1 / H200.hertz, {**launch()["body"], "matrices": 8}
     times = prediction.seconds_by_resource(H200, launch(body=body))
     assert times["tensor cores"] == pytest.approx(8 * 80 * clock) and times["latency"] == pytest.approx((10 * 40 + 320) * clock)

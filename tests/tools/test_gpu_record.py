@@ -232,13 +232,13 @@ def test_steps_that_are_not_reproducible_have_no_time(monkeypatch, tmp_path):
     if shutil.which("g++") is None:
         pytest.skip("no g++ (Debian package: g++)")
     fake_cupy.install(monkeypatch, tmp_path)
-    fetch, calls = cuda_executor.Executor.fetch, []
+    download, calls = cuda_executor.Executor.download, []
 
     def noisy(self, array):
         calls.append(array)
-        return fetch(self, array) + np.float32(len(calls))
+        return download(self, array) + np.float32(len(calls))
 
-    monkeypatch.setattr(cuda_executor.Executor, "fetch", noisy)
+    monkeypatch.setattr(cuda_executor.Executor, "download", noisy)
     monkeypatch.setattr(cases.networks, "build", small_networks.build)
     with pytest.raises(RuntimeError, match="two runs of the same steps end in different bytes"):
         rung_work.prepare(dataclasses.asdict(synthetic_gpu.SMALL["HEADLINES"][0]), "gpu_basic")

@@ -30,8 +30,8 @@ def executor_of(rung):
                 executors.create(rung, os.cpu_count()))
     allocate = executor.allocate
 
-    def poisoned(made, placed):
-        arrays = allocate(made, placed)
+    def poisoned(made, uploaded):
+        arrays = allocate(made, uploaded)
         if SHARED in arrays:
             arrays[SHARED][...] = 0xff
         return arrays

@@ -7,9 +7,10 @@ features_polarity_scale, features_max_pool, features_pca, and with it array_libr
 features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
-Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of features.Recipe; with
-features_flip apart also their odd part, train_odd.npy and test_odd.npy of the same shapes. Of an autoencoder whose weights are
-those of a file, the metric reconstruction_loss is the mean squared error of the test images, which no training has measured.
+Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of
+features.FeatureTransform; with features_flip apart also their odd part, train_odd.npy and test_odd.npy of the same shapes. Of
+an autoencoder whose weights are those of a file, the metric reconstruction_loss is the mean squared error of the test images,
+which no training has measured.
 """
 
 import contextlib
@@ -34,10 +35,10 @@ def make(work, inputs, params, options):
     train, test = (inputs["normalized"].array(name) for name in ("train.npy", "test.npy"))
     encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options)
     library = arrays.library(params.get("array_library"), work.threads)
-    recipe, share = fit(encoder, train, params, library)
-    values = int(np.prod(recipe.pooled_shape(shape)))
-    dimensions = values if recipe.components is None else recipe.components.shape[1]
-    parts = ("", "_odd") if recipe.flip == "apart" else ("",)
+    transform, share = fit(encoder, train, params, library)
+    values = int(np.prod(transform.pooled_shape(shape)))
+    dimensions = values if transform.components is None else transform.components.shape[1]
+    parts = ("", "_odd") if transform.flip == "apart" else ("",)
     count, odd = len(train) + len(test), dimensions * (len(parts) - 1)
     written = dimensions + odd
     log.info("%d feature vectors of %d values: %s on disk", count, written, progress.size(4 * count * written))
@@ -46,16 +47,16 @@ def make(work, inputs, params, options):
         train_out, test_out = ([stack.enter_context(work.new_array(f"{name}{part}.npy", (len(images), dimensions), np.float32))
                                 for part in parts] for name, images in (("train", train), ("test", test)))
         for images in (train, test):
-            features.prepare(encoder, images, recipe, library)
+            features.prepare(encoder, images, transform, library)
         started = time.monotonic()
-        features.extract(encoder, train, recipe, train_out, "features of training images", library)
-        features.extract(encoder, test, recipe, test_out, "features of test images", library)
+        features.extract(encoder, train, transform, train_out, "features of training images", library)
+        features.extract(encoder, test, transform, test_out, "features of test images", library)
         seconds = time.monotonic() - started
-        if params.get("features_standardize") and recipe.mean is None:
+        if params.get("features_standardize") and transform.mean is None:
             mean, scale = features.moments(train_out[0])
-            recipe = dataclasses.replace(recipe, mean=mean, scale=scale)
-            features.standardize(recipe, train_out, test_out)
-    work.write_tensors(features.FILE, recipe.tensors())
+            transform = dataclasses.replace(transform, mean=mean, scale=scale)
+            features.standardize(transform, train_out, test_out)
+    work.write_tensors(features.FILE, transform.tensors())
     work.metrics = {"dimensions": dimensions, **({"odd_dimensions": odd} if odd else {}),
                     "images_per_second": count / seconds, **library.facts(),
                     **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share}),
@@ -63,16 +64,16 @@ def make(work, inputs, params, options):
 
 
 def fit(encoder, images, params, library):
-    """(features.Recipe fitted to a sample of the images, explained share of the variance of PCA or None)."""
-    recipe, share = features.Recipe.of(params), None
+    """(features.FeatureTransform fitted to a sample of the images, explained share of the variance of PCA or None)."""
+    transform, share = features.FeatureTransform.of(params), None
     if "features_fit_rows" in params:
         images = images[features.sample(len(images), params["features_fit_rows"], params["seed"])]
     if "features_polarity_scale" in params:
-        recipe = features.fit_channels(encoder, images, recipe)
+        transform = features.fit_channels(encoder, images, transform)
     if "features_pca" in params:
-        recipe, share = features.fit_components(encoder, images, recipe, params["features_pca"],
+        transform, share = features.fit_components(encoder, images, transform, params["features_pca"],
                                                 params.get("features_standardize", False), library)
-    return recipe, share
+    return transform, share
 
 
 def network_encoder(inputs, params, threads, options):

@@ -27,32 +27,33 @@ def make(work, inputs, params, options):
     settings = patches.Settings(params["patches_atoms"], tuple(params["patches_samples"]), params.get("patches_iterations", 0),
                                 tuple(params["patches_whitening"]), params["seed"])
     library = arrays.library(params["array_library"], work.threads)
-    pieces = patches.Pieces(library)
+    fitter = patches.PatchFitter(library)
     values, facts, pictures, seconds = dict(initial), [], [], {}
 
     for number, spec in enumerate(network.fits):
         layer = network.layer(spec.layer)
-        maps = Maps(network, layer.inputs[0], params["variant"], values, statistics, work.threads, options["data_residency"])
+        outputs = LayerOutputs(network, layer.inputs[0], params["variant"], values, statistics, work.threads,
+                               options["data_residency"])
         with runtime.thread_pools().limit(limits=1):
-            sampled = patches.sample(layer, images, settings.of_layer(number)[0], maps.batches, settings.seed, number)
-            fitted = patches.fit(layer, spec, sampled, settings, number, pieces)
+            sampled = patches.sample(layer, images, settings.of_layer(number)[0], outputs.batches, settings.seed, number)
+            fitted = patches.fit(layer, spec, sampled, settings, number, fitter)
         patches.log_facts(fitted.facts)
         values[f"{layer.name}.weight"] = fitted.weight
         if fitted.bias is not None:
             values[f"{layer.name}.bias"] = fitted.bias
         facts.append(fitted.facts)
         pictures.append(fitted.pictures)
-        for name, spent in {**maps.seconds, f"fit of {layer.name}": fitted.facts["seconds"]}.items():
+        for name, spent in {**outputs.seconds, f"fit of {layer.name}": fitted.facts["seconds"]}.items():
             seconds[name] = seconds.get(name, 0.0) + spent
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_array("atoms.npy", pictures[0])
     work.metrics = metrics(network, params["variant"], initial, values) | {
-        "layers": facts, "seconds_by_operation": seconds, "device": maps.device,
+        "layers": facts, "seconds_by_operation": seconds, "device": outputs.device,
         **library.facts()}
 
 
-class Maps:
+class LayerOutputs:
     """The output of layer `source`, computed by the rung, or the network's input.
 
     seconds: category -> time of the previous layers; device: description of the device.

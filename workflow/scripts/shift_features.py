@@ -1,7 +1,7 @@
 """Stage `shifted`: the feature vectors of the shifted copies of all test images (or of the validation set).
 
 params: classify_shifts, the distance in pixels; and of the features' parameters variant and array_library, as far as they have
-them, for checks of the machine. The recipe and its other options are those of the artifact of features.
+them, for checks of the machine. The transform and its other options are those of the artifact of features.
 inputs: features; normalized, and for a network weights: those that the features were made from.
 options: data_residency, multiplier: a name or the file of a table.
 Writes shifted.npy, float32 (4, N, dimensions), in the order of shifts.DIAGONALS; of features with an odd part also
@@ -26,20 +26,20 @@ def make(work, inputs, params, options):
     fitted_params = fitted.manifest["spec"]["params"]
     encoder, _ = ENCODERS[fitted_params["encoder"]](inputs, fitted_params, work.threads, options)
     library = arrays.library(fitted_params.get("array_library"), work.threads)
-    recipe = features.Recipe.of(fitted_params, fitted.tensors(features.FILE))
-    names = shifts.NAMES if recipe.flip == "apart" else shifts.NAMES[:1]
+    transform = features.FeatureTransform.of(fitted_params, fitted.tensors(features.FILE))
+    names = shifts.NAMES if transform.flip == "apart" else shifts.NAMES[:1]
     offsets, dimensions = shifts.offsets(params["classify_shifts"]), fitted.metrics["dimensions"]
     count, written = len(offsets) * len(images), len(names) * dimensions
     log.info("%d feature vectors of %d values of shifted images: %s on disk", count, written,
              progress.size(4 * count * written))
 
-    features.prepare(encoder, shifts.Shifted(images, offsets[0]), recipe, library)
+    features.prepare(encoder, shifts.Shifted(images, offsets[0]), transform, library)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         outs = [stack.enter_context(work.new_array(name, (len(offsets), len(images), dimensions), np.float32))
                 for name in names]
         for number, offset in enumerate(offsets):
-            features.extract(encoder, shifts.Shifted(images, offset), recipe, [out[number] for out in outs],
+            features.extract(encoder, shifts.Shifted(images, offset), transform, [out[number] for out in outs],
                              "features of images shifted {} down, {} right".format(*offset), library)
     work.metrics = {"dimensions": dimensions, "images_per_second": count / (time.monotonic() - started), **library.facts()}
 

@@ -14,9 +14,9 @@ Writes the weights, weights.bin or weights.safetensors; history.safetensors: flo
 classifies, `hits`: correct predictions in the batch, if it draws latent values, `divergences`: nats per image, and with a
 validation set of each epoch int64 `validation_steps`, the steps made by then, float64 `validation_losses` and int64
 `validation_hits`; reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or validation) images;
-drawn.npy if it draws latent values: uint8 (32, H, W, C), decoded from draws of the prior by the seed. Where a longer training
-could go on from this one, state.safetensors: the optimizer's running averages, and the weights after the last step if other
-ones are kept. After an interruption it resumes from the last checkpoint, with bit-identical results.
+samples.npy if it draws latent values: uint8 (32, H, W, C), decoded from samples of the prior by the seed. Where a longer
+training could go on from this one, state.safetensors: the optimizer's running averages, and the weights after the last step if
+other ones are kept. After an interruption it resumes from the last checkpoint, with bit-identical results.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ from ladder.training.inference import Inference
 from ladder.training.validation import Validation
 from ladder.workflow import stage_script
 
-SAMPLES, DRAWN = 16, 32
+RECONSTRUCTED, SAMPLES = 16, 32
 OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"   # metrics of the last part alone
 
 
@@ -79,10 +79,10 @@ def make(work, inputs, params, options):
     work.metrics = joined([measured for _, measured in parts])
     if not network.classifies:
         images = inputs["normalized"].array("test.npy")
-        work.write_array("reconstructions.npy", reconstruct(part, values, images[:SAMPLES], statistics, work.threads))
+        work.write_array("reconstructions.npy", reconstruct(part, values, images[:RECONSTRUCTED], statistics, work.threads))
         work.metrics["reconstruction_loss"] = Validation(part, images, *common).measure(values)[0]
     if decoder := networks.decoder(network):
-        work.write_array("drawn.npy", draw(part, decoder, values, statistics, work.threads))
+        work.write_array("samples.npy", sample(part, decoder, values, statistics, work.threads))
     work.metrics |= {
         "misfits": misfits, "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count,
         "network": network.table}
@@ -136,16 +136,16 @@ def scores(kind, losses, accuracies):
     return f"  {kind}loss {losses[-1]:.5f}" + (f"  accuracy {accuracies[-1]:.2%}" if accuracies else "")
 
 
-def reconstruct(settings, values, samples, statistics, threads):
-    return pictures(settings, settings.network, values, samples, statistics, statistics, threads)
+def reconstruct(settings, values, images, statistics, threads):
+    return pictures(settings, settings.network, values, images, statistics, statistics, threads)
 
 
-def draw(settings, decoder, values, statistics, threads):
-    """Pictures decoded from draws of the prior, a standard normal distribution."""
+def sample(settings, decoder, values, statistics, threads):
+    """Pictures decoded from samples of the prior, a standard normal distribution."""
     shape = decoder.input_shape
-    drawn = randomness.normal(settings.seed, randomness.PRIOR, 0, 0, DRAWN * math.prod(shape)).reshape(DRAWN, *shape)
+    latent = randomness.normal(settings.seed, randomness.PRIOR, 0, 0, SAMPLES * math.prod(shape)).reshape(SAMPLES, *shape)
     unchanged = Statistics(np.ones(shape[2], np.float32), np.zeros(shape[2], np.float32))
-    return pictures(settings, decoder, values, drawn, unchanged, statistics, threads)
+    return pictures(settings, decoder, values, latent, unchanged, statistics, threads)
 
 
 def pictures(settings, network, values, inputs, of_inputs, of_outputs, threads):

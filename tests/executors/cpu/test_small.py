@@ -20,7 +20,7 @@ class Training:
         settings = plan.Settings(network=self.network, variant="cpu", batch_size=BATCH, optimizer=optimizers.Optimizer("adam"))
         self.plan = plan.training_plan(settings, plan.Dataset(count, "uint8"), length)
         self.executor = executors.create("cpu", threads)
-        self.arrays = self.executor.allocate(self.plan, self.executor.place({
+        self.arrays = self.executor.allocate(self.plan, self.executor.upload({
             **weights.initialize(self.network, 0), "images": random.integers(0, 256, (count, *shape), dtype=np.uint8),
             "labels": random.integers(0, 10, count, dtype=np.uint8), "permutation": np.arange(count),
             "scale": np.full(shape[2], 1 / 255, np.float32), "learning_rates": optimizers.learning_rates(1e-3, length)}))

@@ -44,22 +44,22 @@ def train(executor, epochs=2, images=IMAGES, rung="gpu_basic", network=SMALL, **
     """(parameters and running statistics, losses and hits) of epochs, the images shuffled, the last batch a partial one."""
     length, values = plan.Length(epochs * len(BATCHES), len(BATCHES)), parity.initial(network)
     counts = {name: np.zeros(len(BATCHES)) for name in (("losses", "hits") if network.classifies else ("losses",))}
-    placed = executor.place({
+    uploaded = executor.upload({
         "images": images, "labels": LABELS, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
         "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
         "learning_rates": optimizers.learning_rates(0.05, length), **counts, **values})
     plans = {batch: plan.training_plan(
         plan.Settings(network=network, variant=rung, batch_size=batch, **settings),
         plan.Dataset(len(images), images.dtype.name), length) for batch in sorted(set(BATCHES), reverse=True)}
-    bound = {batch: executor.allocate(one, placed) for batch, one in plans.items()}
+    bound = {batch: executor.allocate(one, uploaded) for batch, one in plans.items()}
     counted = []
     for epoch in range(epochs):
-        executor.fill(placed["permutation"], np.random.default_rng(epoch).permutation(len(images)))
-        executor.fill(placed["counters"], [epoch * len(BATCHES), 0, 0])
+        executor.fill(uploaded["permutation"], np.random.default_rng(epoch).permutation(len(images)))
+        executor.fill(uploaded["counters"], [epoch * len(BATCHES), 0, 0])
         for batch in BATCHES:
             executor.run(plans[batch], bound[batch])
-        counted.append([executor.fetch(placed[name]).copy() for name in counts])
-    return {name: executor.fetch(placed[name]) for name in values}, np.array(counted)
+        counted.append([executor.download(uploaded[name]).copy() for name in counts])
+    return {name: executor.download(uploaded[name]) for name in values}, np.array(counted)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_ot
         if launch.entry != entry:
             return right(self, launch, arrays)
         return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
-                     for slot in arrays.feed.substitutes)
+                     for slot in arrays.batches.substitutes)
 
     monkeypatch.setattr(cuda_executor.Executor, "_arguments", wrong)
     _, counted = train(cuda_executor.Executor(1, "host"), **DRAWN)
@@ -145,41 +145,41 @@ def test_float32_images_are_streamed_too(pretend):
 def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, monkeypatch, name, broken):
     """Without the wait for the copy, or with a single buffer, bytes must differ: else the tests above prove nothing."""
     pretend()
-    monkeypatch.setattr(streaming.Feed, name, broken)
+    monkeypatch.setattr(streaming.HostBatchStream, name, broken)
     parameters, losses = train(cuda_executor.Executor(1, "host"))
     assert not np.array_equal(losses, expected[1])
 
 
 def outputs(executor, *actions):
-    """Outputs of a network after each batch; actions: batches, or functions of (executor, placed) in between."""
-    placed = executor.place({"images": IMAGES, "permutation": np.arange(13), "counters": np.zeros(3, np.int64),
+    """Outputs of a network after each batch; actions: batches, or functions of (executor, uploaded) in between."""
+    uploaded = executor.upload({"images": IMAGES, "permutation": np.arange(13), "counters": np.zeros(3, np.int64),
                              "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
                              **parity.initial(SMALL)})
     plans = {batch: inference(batch) for batch in sorted((each for each in actions if isinstance(each, int)), reverse=True)}
-    bound, found = {batch: executor.allocate(made, placed) for batch, made in plans.items()}, []
+    bound, found = {batch: executor.allocate(made, uploaded) for batch, made in plans.items()}, []
     for action in actions:
         if isinstance(action, int):
             executor.run(plans[action], bound[action])
-            found.append(executor.fetch(bound[action][plans[action].output]).copy())
+            found.append(executor.download(bound[action][plans[action].output]).copy())
         else:
-            action(executor, placed)
+            action(executor, uploaded)
     return found
 
 
-def reorder(executor, placed):
-    executor.fill(placed["permutation"], np.arange(13)[::-1])
+def reorder(executor, uploaded):
+    executor.fill(uploaded["permutation"], np.arange(13)[::-1])
 
 
-def reorder_and_forget(executor, placed):
+def reorder_and_forget(executor, uploaded):
     """The caller's array changes after it was filled in."""
     order = np.arange(13)[::-1].copy()
-    executor.fill(placed["permutation"], order)
+    executor.fill(uploaded["permutation"], order)
     order[...] = 0
 
 
-def move_and_forget(executor, placed):
+def move_and_forget(executor, uploaded):
     counters = np.array([0, 7, 0])
-    executor.fill(placed["counters"], counters)
+    executor.fill(uploaded["counters"], counters)
     counters[...] = 0
 
 
@@ -216,33 +216,33 @@ def test_the_next_batch_is_copied_while_one_is_computed(pretend):
 
 
 def on_one_stream(monkeypatch):
-    made = streaming.Feed.__init__
+    made = streaming.HostBatchStream.__init__
 
     def made_late(self, cupy, *arguments):
         made(self, cupy, *arguments)
         self._stream = cupy.streams[0]
 
-    monkeypatch.setattr(streaming.Feed, "__init__", made_late)
+    monkeypatch.setattr(streaming.HostBatchStream, "__init__", made_late)
 
 
 def waiting_for_the_batch(monkeypatch):
-    stage = streaming.Feed._stage
+    stage = streaming.HostBatchStream._stage
 
     def staged(self, slot, *batch):
         self._stream.wait_event(self._read[1 - slot])
         stage(self, slot, *batch)
 
-    monkeypatch.setattr(streaming.Feed, "_stage", staged)
+    monkeypatch.setattr(streaming.HostBatchStream, "_stage", staged)
 
 
 def waiting_on_the_host(monkeypatch):
-    release = streaming.Feed.release
+    release = streaming.HostBatchStream.release
 
     def released(self, stream, batch):
         stream.synchronize()
         release(self, stream, batch)
 
-    monkeypatch.setattr(streaming.Feed, "release", released)
+    monkeypatch.setattr(streaming.HostBatchStream, "release", released)
 
 
 def when_it_is_needed(monkeypatch):
@@ -251,7 +251,7 @@ def when_it_is_needed(monkeypatch):
         self._staged[self._slot] = None
         self._slot, self._offset = 1 - self._slot, self._offset + batch
 
-    monkeypatch.setattr(streaming.Feed, "release", released)
+    monkeypatch.setattr(streaming.HostBatchStream, "release", released)
 
 
 @pytest.mark.parametrize("broken", [on_one_stream, waiting_for_the_batch, waiting_on_the_host, when_it_is_needed])
@@ -280,10 +280,10 @@ def test_a_streamed_run_counts_its_copies_and_its_buffers(pretend):
 def test_the_buffers_of_a_feed_are_made_for_the_largest_batch_first(pretend):
     pretend()
     executor = cuda_executor.Executor(1, "host")
-    placed = executor.place({"images": IMAGES, "permutation": np.arange(13)})
-    executor.allocate(inference(1), placed)
+    uploaded = executor.upload({"images": IMAGES, "permutation": np.arange(13)})
+    executor.allocate(inference(1), uploaded)
     with pytest.raises(RuntimeError, match="largest batch first"):
-        executor.allocate(inference(4), placed)
+        executor.allocate(inference(4), uploaded)
 
 
 def inference(batch):
@@ -309,7 +309,7 @@ def test_a_run_allocates_nothing_more(pretend):
     gpu = pretend()
     executor = cuda_executor.Executor(1)
     made = inference(3)
-    arrays = executor.allocate(made, executor.place({"images": IMAGES, "permutation": np.arange(13)}))
+    arrays = executor.allocate(made, executor.upload({"images": IMAGES, "permutation": np.arange(13)}))
     before = gpu.used
     executor.run(made, arrays)
     assert gpu.used == before
@@ -355,7 +355,7 @@ def test_memory_that_holds_not_even_one_image_says_so(pretend):
 def test_images_that_do_not_fit_may_be_streamed(pretend):
     pretend(memory=500)
     with pytest.raises(UserError, match="need .* of GPU memory and 500 B are free; set data_residency to host"):
-        cuda_executor.Executor(1, "device").place({"images": IMAGES, "permutation": np.arange(13)})
+        cuda_executor.Executor(1, "device").upload({"images": IMAGES, "permutation": np.arange(13)})
 
 
 # ---- streams
@@ -522,7 +522,7 @@ def test_images_on_the_device_are_neither_copied_nor_waited_for(pretend):
 def test_too_few_steps_are_not_measured(pretend):
     pretend()
     executor = cuda_executor.Executor(1)
-    arrays = executor.allocate(made := inference(2), executor.place({"images": IMAGES, "permutation": np.arange(13)}))
+    arrays = executor.allocate(made := inference(2), executor.upload({"images": IMAGES, "permutation": np.arange(13)}))
     executor.run(made, arrays)
     assert executor.seconds == {}
 

@@ -42,27 +42,27 @@ def pretend(monkeypatch, tmp_path):
 
 
 def bound(executor, network=SMALL, variant="gpu_basic", changed=lambda made: made, **settings):
-    """(placed arrays, plan, its arrays) of two epochs."""
+    """(uploaded arrays, plan, its arrays) of two epochs."""
     length = plan.Length(2 * STEPS, STEPS)
     made = changed(plan.training_plan(plan.Settings(network=network, variant=variant, batch_size=BATCH, **settings),
                                       plan.Dataset(ROWS, "uint8"), length))
-    placed = executor.place({
+    uploaded = executor.upload({
         "images": IMAGES, "labels": LABELS, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
         "permutation": np.arange(ROWS), "counters": np.zeros(3, np.int64), "losses": np.zeros(STEPS), "hits": np.zeros(STEPS),
         "learning_rates": optimizers.learning_rates(0.05, length), **parity.initial(network)})
-    return placed, made, executor.allocate(made, placed)
+    return uploaded, made, executor.allocate(made, uploaded)
 
 
 def trained(executor, calls=(STEPS,), network=SMALL, **settings):
     """{name: bytes} of weights, losses and hits after two epochs, each in calls of run_many of so many steps."""
-    placed, made, arrays = bound(executor, network, **settings)
+    uploaded, made, arrays = bound(executor, network, **settings)
     found = {}
     for epoch in range(2):
-        executor.fill(placed["permutation"], np.random.default_rng(epoch).permutation(ROWS))
-        executor.fill(placed["counters"], [epoch * STEPS, 0, 0])
+        executor.fill(uploaded["permutation"], np.random.default_rng(epoch).permutation(ROWS))
+        executor.fill(uploaded["counters"], [epoch * STEPS, 0, 0])
         for count in calls:
             executor.run_many(made, arrays, count)
-        found |= {f"{name} {epoch}": executor.fetch(placed[name]).tobytes()
+        found |= {f"{name} {epoch}": executor.download(uploaded[name]).tobytes()
                   for name in ("losses", "hits", *parity.initial(network))}
     return found
 
@@ -235,12 +235,12 @@ def rounded(array):
     return (to_bfloat16(array).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def assert_copied(executor, placed, arrays):
+def assert_copied(executor, uploaded, arrays):
     for name in ("b.weight", "c.weight"):
-        weight = rounded(executor.fetch(placed[name]))
-        assert np.array_equal(executor.fetch(arrays[f"{name}.bfloat16"]), weight), name
+        weight = rounded(executor.download(uploaded[name]))
+        assert np.array_equal(executor.download(arrays[f"{name}.bfloat16"]), weight), name
         flipped = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
-        assert np.array_equal(executor.fetch(arrays[f"{name}.flipped"])[..., :len(weight)], flipped), name
+        assert np.array_equal(executor.download(arrays[f"{name}.flipped"])[..., :len(weight)], flipped), name
 
 
 def test_the_copies_of_weights_are_those_of_the_weights_before_each_step(pretend):
@@ -254,17 +254,17 @@ def test_the_copies_of_weights_are_those_of_the_weights_before_each_step(pretend
 def test_copies_follow_weights_that_are_given(pretend):
     pretend()
     executor, given = cuda_executor.Executor(1), parity.initial(COPIED)
-    placed, made, arrays = bound(executor, **ROUNDED)
+    uploaded, made, arrays = bound(executor, **ROUNDED)
     after = []
     for _ in range(2):
         executor.run_many(made, arrays, 7)
-        assert_copied(executor, placed, arrays)
-        after.append({name: executor.fetch(placed[name]).tobytes() for name in given})
+        assert_copied(executor, uploaded, arrays)
+        after.append({name: executor.download(uploaded[name]).tobytes() for name in given})
         for name, value in {**given, "counters": [0, 0, 0]}.items():
-            executor.fill(placed[name], value)
+            executor.fill(uploaded[name], value)
     assert after[0] == after[1]
     executor.run_many(made, arrays, 0)
-    assert_copied(executor, placed, arrays)
+    assert_copied(executor, uploaded, arrays)
 
 
 def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(pretend, tmp_path):
@@ -287,15 +287,16 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
 
     executor = whole.executor
     for values in (whole.values, weights.initialize(COPIED, 1)):
-        placed = executor.place({**values, "images": IMAGES, "permutation": np.arange(ROWS), "counters": np.zeros(3, np.int64),
-                                 "scale": np.ones(2, np.float32), "offset": np.zeros(2, np.float32)})
+        uploaded = executor.upload({**values, "images": IMAGES, "permutation": np.arange(ROWS),
+                                    "counters": np.zeros(3, np.int64), "scale": np.ones(2, np.float32),
+                                    "offset": np.zeros(2, np.float32)})
         steps = plan.inference_plan(COPIED, "gpu_bf16", BATCH, plan.Dataset(ROWS, "uint8"),
                                     multipliers=PRECISIONS["bfloat16"])
-        arrays = executor.allocate(steps, placed)
+        arrays = executor.allocate(steps, uploaded)
         executor.run(steps, arrays)
-        executor.fill(placed["b.weight"], values["b.weight"] + 1)
+        executor.fill(uploaded["b.weight"], values["b.weight"] + 1)
         executor.run(steps, arrays)
-        assert np.array_equal(executor.fetch(arrays["b.weight.bfloat16"]), rounded(values["b.weight"] + 1))
+        assert np.array_equal(executor.download(arrays["b.weight.bfloat16"]), rounded(values["b.weight"] + 1))
 
 
 def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(pretend, monkeypatch, tmp_path):
@@ -311,7 +312,7 @@ def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the
     def finish(run):
         while not run.done:
             run.run_epoch()
-        copies = {name: run.executor.fetch(run._arrays[name]) for name, buffer in run.plan.buffers.items()
+        copies = {name: run.executor.download(run._arrays[name]) for name, buffer in run.plan.buffers.items()
                   if buffer.kind == "copy"}
         return {name: value.tobytes() for name, value in {**run.values, **run.averages, **run.history, **copies}.items()}
 

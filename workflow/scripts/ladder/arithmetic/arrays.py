@@ -1,8 +1,9 @@
 """The array libraries: NumPy on CPU threads and CuPy on the GPU, behind the operations in which they differ.
 
-CuPy converts no array by itself: `place` gives the library's own, `fetch` NumPy's. Sums and products are cut into blocks whose
-size depends on shapes alone, unless the GPU has too little memory left for them, so the same GPU gives the same bytes again.
-float32 is multiplied as float32: TF32, with factors of 11 bits, is off in all of CUDA's libraries, and a product is looked at.
+CuPy converts no array by itself: `upload` gives the library's own, `download` NumPy's. Sums and products are cut into blocks
+whose size depends on shapes alone, unless the GPU has too little memory left for them, so the same GPU gives the same bytes
+again. float32 is multiplied as float32: TF32, with factors of 11 bits, is off in all of CUDA's libraries, and a product is
+looked at.
 """
 
 import functools
@@ -30,10 +31,10 @@ class NumPy:
     def __init__(self, threads=1):
         self.threads = threads
 
-    def place(self, values):
+    def upload(self, values):
         return values
 
-    def fetch(self, values):
+    def download(self, values):
         return values
 
     def keep(self, rows, beside=0):
@@ -96,14 +97,14 @@ class CuPy:
     def __init__(self):
         self.xp = _cupy()
 
-    def place(self, values):
+    def upload(self, values):
         return values if isinstance(values, self.xp.ndarray) else self.xp.asarray(np.asarray(values))
 
-    def fetch(self, values):
+    def download(self, values):
         return self.xp.asnumpy(values)
 
     def keep(self, rows, beside=0):
-        return self.place(rows) if rows.nbytes <= SHARE * (self._free() - beside) else rows
+        return self.upload(rows) if rows.nbytes <= SHARE * (self._free() - beside) else rows
 
     def blocks(self, known, row_bytes, value_bytes):
         rows, room = self.rows, SHARE * self._free()
@@ -115,18 +116,18 @@ class CuPy:
         return [work(item) for item in (bar(items, label, unit, total=len(items)) if label else items)]
 
     def multiplier(self, matrix):
-        matrix = self.place(matrix)
+        matrix = self.upload(matrix)
 
         def product(rows):
             blocks = [slice(start, start + self.rows) for start in range(0, len(rows), self.rows)]
-            return np.concatenate([self.fetch(self.place(rows[block]) @ matrix) for block in blocks])
+            return np.concatenate([self.download(self.upload(rows[block]) @ matrix) for block in blocks])
 
         return product
 
     def gram(self, columns):
         total = self.xp.zeros((columns.shape[1],) * 2, np.float32)
         for start in range(0, len(columns), self.rows):
-            block = self.place(columns[start:start + self.rows])
+            block = self.upload(columns[start:start + self.rows])
             total += block.T @ block
         return total
 

@@ -130,17 +130,17 @@ def weighted_sums(kernel, rows, known, weights, center, library, label):
     """
     xp, wide = library.xp, np.dtype(weights.dtype).itemsize
     side, part_side = library.blocks(len(known), 3 * 4 * known.shape[1], 4 + 4 + wide)
-    known, placed, middle = library.keep(known), library.place(weights), library.place(center)
+    known, uploaded, middle = library.keep(known), library.upload(weights), library.upload(center)
     parts = [slice(start, start + part_side) for start in range(0, len(known), part_side)]
-    norms = [squared_norms(library.place(known[part]), xp) for part in parts]
+    norms = [squared_norms(library.upload(known[part]), xp) for part in parts]
 
     def sums(start):
-        centred = library.place(np.asarray(rows[start:start + side], np.float32)) - middle
+        centred = library.upload(np.asarray(rows[start:start + side], np.float32)) - middle
         lengths, total = squared_norms(centred, xp), 0.0
         for part, part_norms in zip(parts, norms, strict=True):
-            values = kernel.block(centred, lengths, library.place(known[part]), part_norms, xp=xp)
-            total = total + values.astype(placed.dtype, copy=False) @ placed[part]
-        return library.fetch(total).astype(np.float64)
+            values = kernel.block(centred, lengths, library.upload(known[part]), part_norms, xp=xp)
+            total = total + values.astype(uploaded.dtype, copy=False) @ uploaded[part]
+        return library.download(total).astype(np.float64)
 
     return np.concatenate(library.each(sums, range(0, len(rows), side), label, "block"))
 

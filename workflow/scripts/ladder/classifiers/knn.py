@@ -27,14 +27,14 @@ def predict(train, labels, rows, k, distance, library=ON_CPU, shifted=()):
     side, part = library.blocks(len(known), 2 * 4 * train.shape[1] + SORTING * k, SORTING)
     parts = [slice(start, start + part) for start in range(0, len(known), part)]
     known = library.keep(known)
-    offsets, codes = library.place(offsets), library.place(codes)
+    offsets, codes = library.upload(offsets), library.upload(codes)
 
     def block(start):
         votes = sum(votes_of(features[start:start + side]) for features in (rows, *shifted))
-        return classes[library.fetch(votes.argmax(axis=1))]
+        return classes[library.download(votes.argmax(axis=1))]
 
     def votes_of(queries):
-        voters = _nearest(library.place(_prepared(queries, center, distance)), known, offsets, parts, k, library)
+        voters = _nearest(library.upload(_prepared(queries, center, distance)), known, offsets, parts, k, library)
         return library.xp.stack([(codes[voters] == code).sum(axis=1) for code in range(len(classes))], axis=1)
 
     return np.concatenate(library.each(block, range(0, len(rows), side), "nearest neighbours", "block"))
@@ -47,7 +47,7 @@ def _nearest(queries, known, offsets, parts, k, library):
     """
     xp, apart, numbers = library.xp, None, None
     for part in parts:
-        distances = queries @ library.place(known[part]).T
+        distances = queries @ library.upload(known[part]).T
         distances *= -2
         distances += offsets[part]
         which = xp.broadcast_to(xp.arange(part.start, part.start + distances.shape[1]), distances.shape)

@@ -135,8 +135,8 @@ def _validate(rows, codes, targets, scaled, seed, library):
     count = min(TRIED, len(rows) // 2)
     left_out, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
     mean = targets[fitted].mean(axis=0)
-    wanted = library.place((targets[fitted] - mean).astype(np.float32))
-    chosen = [library.place(rows[indices]) for indices in (fitted, left_out)]
+    wanted = library.upload((targets[fitted] - mean).astype(np.float32))
+    chosen = [library.upload(rows[indices]) for indices in (fitted, left_out)]
     norms = [squared_norms(part, xp) for part in chosen]
 
     def losses(width):
@@ -149,7 +149,7 @@ def _validate(rows, codes, targets, scaled, seed, library):
             _set_diagonal(within, own + np.float32(strength), xp)
             factor = library.cholesky(within.copy())
             coefficients = library.solve_triangular(factor, library.solve_triangular(factor, wanted), transposed=True)
-            scores = library.fetch(across @ coefficients) + mean
+            scores = library.download(across @ coefficients) + mean
             logarithms = metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[left_out]]
             by_setting[width, strength] = -float(logarithms.mean())
         return by_setting
@@ -163,13 +163,13 @@ def _solve(rows, targets, kernel, strength, library):
     xp, side = library.xp, library.side
     parts = [slice(start, start + side) for start in range(0, len(rows), side)]
     rows = library.keep(rows, beside=_factor_bytes(len(rows), rows.shape[1], side))
-    norms = [squared_norms(library.place(rows[part]), xp) for part in parts]
+    norms = [squared_norms(library.upload(rows[part]), xp) for part in parts]
     tiles = {}
 
     def tile(i, j):
         """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j."""
-        block = library.place(rows[parts[i]])
-        values = kernel.block(block, norms[i], library.place(rows[parts[j]]), norms[j], xp=xp)
+        block = library.upload(rows[parts[i]])
+        values = kernel.block(block, norms[i], library.upload(rows[parts[j]]), norms[j], xp=xp)
         if i == j:
             _set_diagonal(values, kernel.own(block, xp) + np.float32(strength), xp)
         for before in range(j):
@@ -185,7 +185,7 @@ def _solve(rows, targets, kernel, strength, library):
             tiles[i, j] = library.solve_triangular(corner, tiles[i, j].T).T
 
         library.each(divide, below[1:])
-    return library.fetch(_substitute(tiles, parts, library.place(targets.astype(np.float32)), library))
+    return library.download(_substitute(tiles, parts, library.upload(targets.astype(np.float32)), library))
 
 
 def _factor_bytes(count, width, side):

@@ -45,7 +45,7 @@ class Answers:
         return len(self.classes)
 
 
-class SvmJudge:
+class SvmClassifier:
     """The class, scores and margins by the SVM of an artifact."""
 
     def __init__(self, artifact, training):
@@ -63,7 +63,7 @@ class SvmJudge:
         return votes, svm.margins(self.machine, decisions, np.argmax(votes, axis=1))
 
 
-class RidgeJudge:
+class RidgeClassifier:
     """The class, scores and margins by the kernel ridge regression of an artifact, fitted to `training` (N, D + odd)."""
 
     votes = None
@@ -73,20 +73,20 @@ class RidgeJudge:
         self.classes = self.model.classes
 
     def scores_and_margins(self, encoded, threads):
-        """(mean scores, the highest one minus each) (M, k) for `encoded`, as SvmJudge takes it."""
+        """(mean scores, the highest one minus each) (M, k) for `encoded`, as SvmClassifier takes it."""
         rows, *shifted = (np.concatenate(parts, axis=1) for parts in encoded)
         scores = ridge.scores(self.model, rows, arrays.NumPy(threads), shifted)
         return scores, scores.max(axis=1, keepdims=True) - scores
 
 
-JUDGES = {"svm": SvmJudge, "ridge": RidgeJudge}
+CLASSIFIERS = {"svm": SvmClassifier, "ridge": RidgeClassifier}
 ABSENT = {"svm": 0, "ridge": -1}   # the score of a class without training images
 
 
 class Predictor:
     """inputs: role -> artifacts.Artifact, for chains.prediction_roles of a chain; multiplier: the run's test_multiplier.
 
-    network: networks.Network; classes: their names; judge: the artifact with the test accuracy; answered_by: its stage,
+    network: networks.Network; classes: their names; answering: the artifact with the test accuracy; answered_by: its stage,
     evaluate, ridge or svm; layer: the layer whose output the distances compare; compared: number of training images compared
     with.
     Raises UserError if this machine cannot run the run's variant, and for damaged artifacts.
@@ -100,14 +100,15 @@ class Predictor:
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
         self.classes = inputs["data"].metrics["classes"]
         self.answered_by = lineage.answering(inputs)
-        self.judge = inputs[self.answered_by]
-        self._offsets = shifts.offsets(self.judge.manifest["spec"]["params"].get("classify_shifts", "none"))
+        self.answering = inputs[self.answered_by]
+        self._offsets = shifts.offsets(self.answering.manifest["spec"]["params"].get("classify_shifts", "none"))
         self._statistics = Statistics.load(inputs["normalized"])
-        self._tested = (self.judge if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
+        self._tested = (self.answering if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
         self._whole = self._model(self._tested, self._trained, self._statistics) if self.network.trains else None
         if "features" in inputs:
-            judged = inputs.get("joined", inputs["features"])
-            self._encode, training, odd = self._encoder(judged), judged.array("train.npy"), mirrored.odd_part(judged, "train")
+            encoded = inputs.get("joined", inputs["features"])
+            self._encode, training = self._encoder(encoded), encoded.array("train.npy")
+            odd = mirrored.odd_part(encoded, "train")
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = self.network.features, inputs["data"].array("train_images.npy")[:COMPARED]
@@ -115,7 +116,7 @@ class Predictor:
             log.info("features of %d training images, to find the nearest among them", len(images))
             training, odd = self._encode(images)
         whole = np.concatenate([training, odd], axis=1) if odd.shape[1] else training
-        self._judge = None if self.network.classifies else JUDGES[self.answered_by](self.judge, whole)
+        self._primary_classifier = None if self.network.classifies else CLASSIFIERS[self.answered_by](self.answering, whole)
         self.compared = len(training)
         self._neighbours = Neighbours(training)
 
@@ -141,11 +142,11 @@ class Predictor:
             return join
         statistics = Statistics.load(artifacts[spec["parents"]["normalized"]])
         encoder = self._model(params, artifacts[spec["parents"]["weights"]], statistics, params["features_layer"])
-        recipe = features.Recipe.of(params, artifact.tensors(features.FILE))
+        transform = features.FeatureTransform.of(params, artifact.tensors(features.FILE))
 
         def encode(images, offset=(0, 0)):
             rows = shifts.Shifted(stored(images, statistics), offset)
-            blocks = features.blocks(encoder, rows, recipe, arrays.NumPy(self._threads))
+            blocks = features.blocks(encoder, rows, transform, arrays.NumPy(self._threads))
             rows, width = np.concatenate([block.copy() for _, block in blocks]), artifact.metrics["dimensions"]
             return rows[:, :width], rows[:, width:]
 
@@ -173,19 +174,19 @@ class Predictor:
     @property
     def votes(self):
         """The maximum number of votes of the SVM for a class; None if another classifier answers."""
-        return self._judge and self._judge.votes
+        return self._primary_classifier and self._primary_classifier.votes
 
     def answer(self, images):
         """Answers for uint8 images (N, H, W, C) of the dataset's shape; N at least 1."""
         vectors, odd = self._encode(images)
         nearest = self._neighbours.nearest(vectors, NEAREST)
         if self._whole is None:
-            return Answers(*self._judged(images, vectors, odd), None, *nearest)
+            return Answers(*self._classified(images, vectors, odd), None, *nearest)
         output = self._outputs(self._whole, images)
         if self.network.classifies:
             scores = metrics.softmax(output.reshape(len(images), -1))
             return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)
-        return Answers(*self._judged(images, vectors, odd), self._statistics.to_pixels(output), *nearest)
+        return Answers(*self._classified(images, vectors, odd), self._statistics.to_pixels(output), *nearest)
 
     @functools.cached_property
     def _first(self):
@@ -200,14 +201,14 @@ class Predictor:
         """(layer, maps): what the first layer with weights makes of uint8 images, float32 (N, h, w, maps); None if dense."""
         return self._first and (self._first[0], self._first[1](images))
 
-    def _judged(self, images, vectors, odd):
-        """(classes, scores, margins) of the judge for images, their feature vectors and the odd part of these."""
-        judge, shape = self._judge, (len(vectors), len(self.classes))
+    def _classified(self, images, vectors, odd):
+        """(classes, scores, margins) of the primary classifier for images, their feature vectors and the odd part of these."""
+        classifier, shape = self._primary_classifier, (len(vectors), len(self.classes))
         shifted = (self._encode(images, offset) for offset in self._offsets)
-        judged, gaps = judge.scores_and_margins([(vectors, odd), *shifted], self._threads)
+        summed, gaps = classifier.scores_and_margins([(vectors, odd), *shifted], self._threads)
         scores, margins = np.full(shape, float(ABSENT[self.answered_by])), np.full(shape, np.nan)
-        scores[:, judge.classes], margins[:, judge.classes] = judged, gaps
-        classes = judge.classes[np.argmax(judged, axis=1)].astype(np.int64)
+        scores[:, classifier.classes], margins[:, classifier.classes] = summed, gaps
+        classes = classifier.classes[np.argmax(summed, axis=1)].astype(np.int64)
         margins[np.arange(len(vectors)), classes] = np.nan
         return classes, scores, margins
 

@@ -16,22 +16,22 @@ class HostExecutor:
     def __init__(self, threads):
         self.threads, self.seconds, self.passes = threads, {}, {}
 
-    def place(self, arrays):
+    def upload(self, arrays):
         """C-contiguous arrays, which the compiled loops require."""
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
-    def allocate(self, plan, placed):
-        for name, array in placed.items():
+    def allocate(self, plan, uploaded):
+        for name, array in uploaded.items():
             if name in plan.buffers and plan.buffers[name].shape != array.shape:
                 raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {array.shape}")
-        arrays = {name: placed[name] if name in placed else zeros(buffer.shape, buffer.dtype)
+        arrays = {name: uploaded[name] if name in uploaded else zeros(buffer.shape, buffer.dtype)
                   for name, buffer in plan.own.items()}
         return arrays | plan.views(arrays)
 
     def fill(self, array, values):
         array[...] = values
 
-    def fetch(self, array):
+    def download(self, array):
         return array
 
     def prepare(self, plan, arrays):

@@ -36,7 +36,7 @@ CONSTANT = 1e-6  # a standard deviation below this share of the mean is a roundi
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class FeatureTransform:
     """The options of the features and the fitted arrays. D: values per image before PCA, C: channels.
 
     threshold: a, None for one polarity; max_pool: side of the window, 1 for none; grid: cells per side, 0 for none.
@@ -57,7 +57,7 @@ class Recipe:
 
     @classmethod
     def of(cls, params, fitted=None):
-        """The recipe of a features stage's params; fitted: the tensors of its FILE, {} or None before the fit."""
+        """The transform of a features stage's params; fitted: the tensors of its FILE, {} or None before the fit."""
         threshold, grid = (params.get(key, "none") for key in ("features_two_polarity", "features_pool"))
         return cls(threshold=None if threshold == "none" else threshold, max_pool=params.get("features_max_pool", 1),
                    grid=0 if grid == "none" else grid, flip=params.get("features_flip", False), **(fitted or {}))
@@ -87,7 +87,7 @@ class Recipe:
     def finish(self, rows, project=None):
         """float32 features of rows (N, D), with the odd part (N, 2D), which may be overwritten: all operations after the flip.
 
-        project: of the recipe's components, needed if it has some (projection).
+        project: of the transform's components, needed if it has some (projection).
         """
         if self.mean is not None:
             width = len(self.mean)
@@ -108,45 +108,45 @@ class Recipe:
         return lambda rows: np.concatenate([even(rows[:, :width]), odd(rows[:, width:])], axis=1)
 
 
-def blocks(encoder, images, recipe, library=ON_CPU):
+def blocks(encoder, images, transform, library=ON_CPU):
     """Yield (start, float32 rows (n, D) or (n, components)): the features of images (N, H, W, C), block by block.
 
     With `flip` apart, rows have twice the columns, the even part's and then the odd one's.
 
     encoder: batches(images, mirrored) yields (start, activations), like inference.Inference. The array is reused for the next
-    block. The demo's predictor uses this too, with the recipe in a features artifact (Recipe.of).
+    block. The demo's predictor uses this too, with the transform in a features artifact (FeatureTransform.of).
     """
-    rows, project, parts = None, recipe.projection(library), 2 if recipe.flip == "apart" else 1
+    rows, project, parts = None, transform.projection(library), 2 if transform.flip == "apart" else 1
     for start in range(0, len(images), ROWS):
         block = images[start:start + ROWS]
         for at, values in encoder.batches(block, False):
-            flat = recipe.flat(values, library)
+            flat = transform.flat(values, library)
             width = flat.shape[1]
             rows = np.empty((min(ROWS, len(images)), parts * width), np.float32) if rows is None else rows
             rows[at:at + len(flat)] = np.tile(flat, parts)
-        if recipe.flip:
+        if transform.flip:
             for at, values in encoder.batches(block, True):
-                mirrored, here = recipe.flat(values, library), rows[at:at + len(values)]
+                mirrored, here = transform.flat(values, library), rows[at:at + len(values)]
                 here[:, :width] += mirrored
                 if parts == 2:
                     here[:, width:] -= mirrored
             rows[:len(block)] *= np.float32(0.5)
-        yield start, recipe.finish(rows[:len(block)], project)
+        yield start, transform.finish(rows[:len(block)], project)
 
 
-def extract(encoder, images, recipe, outs, label, library=ON_CPU):
+def extract(encoder, images, transform, outs, label, library=ON_CPU):
     """Fill outs, one array (N, D or components) float32 or one and one for the odd part, with the features of images."""
     with progress.bar(total=len(images), label=label, unit=" images") as bar:
-        for start, rows in blocks(encoder, images, recipe, library):
+        for start, rows in blocks(encoder, images, transform, library):
             _put(outs, slice(start, start + len(rows)), rows)
             bar.update(len(rows))
 
 
-def prepare(encoder, images, recipe, library=ON_CPU):
+def prepare(encoder, images, transform, library=ON_CPU):
     """Compile what `extract` of these images needs, before a clock starts."""
     with compiling.shown():
         for start in {0, len(images) // BATCH * BATCH} - {len(images)}:
-            next(blocks(encoder, images[start:start + BATCH], recipe, library))
+            next(blocks(encoder, images[start:start + BATCH], transform, library))
 
 
 def _put(outs, block, rows):
@@ -214,8 +214,8 @@ def sample(count, most, seed):
     return np.sort(drawn)
 
 
-def fit_channels(encoder, images, recipe):
-    """The recipe with mean and scale of every channel, fitted to the activations of these images."""
+def fit_channels(encoder, images, transform):
+    """The transform with mean and scale of every channel, fitted to the activations of these images."""
     total = squares = count = 0
     with progress.bar(total=len(images), label="statistics of the channels", unit=" images") as bar:
         for start in range(0, len(images), ROWS):
@@ -225,32 +225,33 @@ def fit_channels(encoder, images, recipe):
                 bar.update(len(values))
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
-    return dataclasses.replace(recipe, channel_mean=mean.astype(np.float32), channel_scale=_inverse(deviation, mean))
+    return dataclasses.replace(transform, channel_mean=mean.astype(np.float32), channel_scale=_inverse(deviation, mean))
 
 
-def fit_components(encoder, images, recipe, count, standardize, library=ON_CPU):
-    """(recipe with mean, scale and `count` PCA components fitted to these images, explained share of the variance in [0, 1]).
+def fit_components(encoder, images, transform, count, standardize, library=ON_CPU):
+    """(transform with mean, scale and `count` PCA components fitted to these images, explained share of the variance in
+    [0, 1]).
 
-    The library (arrays.py) computes the components.     Raises UserError for too few images.
+    The library (arrays.py) computes the components. Raises UserError for too few images.
     """
     if count >= len(images):
         raise UserError(f"features_pca is {count}, but there are {len(images)} training images to fit it to; at most "
                         f"{len(images) - 1}")
     rows = None
     with progress.bar(total=len(images), label="features to fit PCA", unit=" images") as bar:
-        for start, block in blocks(encoder, images, recipe, library):
+        for start, block in blocks(encoder, images, transform, library):
             rows = np.empty((len(images), block.shape[1]), np.float32) if rows is None else rows
             rows[start:start + len(block)] = block
             bar.update(len(block))
-    width = rows.shape[1] // (2 if recipe.flip == "apart" else 1)
+    width = rows.shape[1] // (2 if transform.flip == "apart" else 1)
     mean, scale = moments(rows[:, :width])
-    recipe = dataclasses.replace(recipe, mean=mean, scale=scale if standardize else np.ones_like(scale))
-    rows = recipe.finish(rows)
+    transform = dataclasses.replace(transform, mean=mean, scale=scale if standardize else np.ones_like(scale))
+    rows = transform.finish(rows)
     progress.log.info("PCA by %s: %d components of %d values of %d images", library.name, count, width, len(rows))
     # One thread computes the eigenvectors of a part, so on a CPU the two parts' take as long as one's.
-    parts = [rows[:, :width], rows[:, width:]] if recipe.flip == "apart" else [rows]
+    parts = [rows[:, :width], rows[:, width:]] if transform.flip == "apart" else [rows]
     (components, share), *odd = library.each(lambda part: principal_components(part, count, library), parts)
-    return dataclasses.replace(recipe, components=components, odd_components=odd[0][0] if odd else None), share
+    return dataclasses.replace(transform, components=components, odd_components=odd[0][0] if odd else None), share
 
 
 def moments(rows):
@@ -273,12 +274,12 @@ def _inverse(deviation, mean):
     return np.divide(1, deviation, out=np.zeros_like(deviation), where=varies).astype(np.float32)
 
 
-def standardize(recipe, *sets):
-    """Standardise the rows of each set, arrays as `outs` of extract, in place with the recipe's mean and scale."""
+def standardize(transform, *sets):
+    """Standardise the rows of each set, arrays as `outs` of extract, in place with the transform's mean and scale."""
     for outs in sets:
         for start in range(0, len(outs[0]), ROWS):
             block = slice(start, start + ROWS)
-            _put(outs, block, recipe.finish(np.concatenate([out[block] for out in outs], axis=1)))
+            _put(outs, block, transform.finish(np.concatenate([out[block] for out in outs], axis=1)))
 
 
 def principal_components(rows, count, library=ON_CPU):
@@ -290,10 +291,10 @@ def principal_components(rows, count, library=ON_CPU):
     """
     tall = len(rows) >= rows.shape[1]
     gram = library.gram(rows if tall else rows.T)
-    total = float(library.fetch(gram.trace(dtype=np.float64)))
+    total = float(library.download(gram.trace(dtype=np.float64)))
     if not np.isfinite(total):
         raise RunFailed(NOT_FINITE.format(""))
-    values, vectors = map(library.fetch, library.largest_eigenvectors(gram, count))
+    values, vectors = map(library.download, library.largest_eigenvectors(gram, count))
     values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
     significant = values > 1e-6 * values[0]
     if not tall:

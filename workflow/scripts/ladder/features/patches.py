@@ -62,19 +62,19 @@ class Fitted:
     facts: dict
 
 
-class Pieces:
+class PatchFitter:
     """Work on many rows in fixed-size pieces by a library (arrays.py)."""
 
     def __init__(self, library):
-        self.library, self.xp, self.place = library, library.xp, library.place
+        self.library, self.xp, self.upload = library, library.xp, library.upload
 
     def each(self, rows, work):
         """The results of work(piece of `rows` as an array of xp), a list of NumPy arrays for each piece, in order."""
         library, pieces = self.library, [rows[start:start + ROWS] for start in range(0, len(rows), ROWS)]
-        return library.each(lambda piece: [library.fetch(result) for result in work(library.place(piece))], pieces)
+        return library.each(lambda piece: [library.download(result) for result in work(library.upload(piece))], pieces)
 
 
-def fit(layer, spec, patches, settings, number, pieces):
+def fit(layer, spec, patches, settings, number, fitter):
     """The Fitted of convolution `layer` (layers.Layer) by `spec` (networks.Fit).
 
     patches: float32 (n, D), overwritten; number: index of the layer among those fitted. Raises UserError for too few patches.
@@ -87,19 +87,19 @@ def fit(layer, spec, patches, settings, number, pieces):
     if spec.centred:
         even_out(patches, spec.contrast)
     components = (spec.components or count) if spec.whitening in ("pca", "rotation") else None
-    whitening = Whitening.measure(patches, spec.whitening, components, settings.of_layer(number)[1], pieces,
+    whitening = Whitening.measure(patches, spec.whitening, components, settings.of_layer(number)[1], fitter,
                                   about_zero=spec.contrast is not None)
     facts = {"layer": layer.name, "patches": len(patches), "numbers": patches.shape[1], "whitening": spec.whitening,
              "components": len(whitening.matrix), "explained": whitening.explained, "atoms": None, "objective": []}
     matrix, offset, pictures = whitening.matrix, 0.0, None
     if spec.atoms:
-        points = whitening.apply(patches, pieces)
+        points = whitening.apply(patches, fitter)
         filters = unit_rows(points[generator.choice(len(points), count, replace=False)].astype(np.float64))
         if settings.atoms == "kmeans":
-            filters, facts["objective"] = kmeans(points, filters, settings.iterations, pieces)
+            filters, facts["objective"] = kmeans(points, filters, settings.iterations, fitter)
         facts["atoms"] = settings.atoms
         pictures = (filters @ whitening.inverse).reshape(layer.parameters[f"{layer.name}.weight"]).astype(np.float32)
-        matrix = filters / deviations(points, filters, pieces)[:, None] @ matrix
+        matrix = filters / deviations(points, filters, fitter)[:, None] @ matrix
         offset = spec.bias
     if spec.centred:
         matrix = matrix - matrix.mean(axis=1, keepdims=True)
@@ -157,12 +157,12 @@ class Whitening:
     explained: float
 
     @classmethod
-    def measure(cls, patches, kind, components, regularisation, pieces, about_zero=False):
+    def measure(cls, patches, kind, components, regularisation, fitter, about_zero=False):
         """The Whitening fitted to patches (n, D). kind: as networks.Fit.whitening; about_zero: assume a mean of 0."""
         numbers = patches.shape[1]
         if kind == "none":
             return cls(np.eye(numbers), np.zeros(numbers), np.eye(numbers), 1.0)
-        mean, covariance = mean_and_covariance(patches, pieces, about_zero)
+        mean, covariance = mean_and_covariance(patches, fitter, about_zero)
         values, vectors = np.linalg.eigh(covariance)
         values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
         leading = slice(0, components)
@@ -175,46 +175,46 @@ class Whitening:
             matrix, inverse = vectors @ matrix, vectors @ inverse
         return cls(matrix, mean, inverse, float(values[leading].sum() / values.sum()))
 
-    def apply(self, patches, pieces):
+    def apply(self, patches, fitter):
         """float32 (n, components) of patches (n, D)."""
-        matrix = pieces.place(self.matrix.T.astype(np.float32))
-        mean = pieces.place(self.mean.astype(np.float32))
-        return np.concatenate([piece for piece, in pieces.each(patches, lambda rows: [(rows - mean) @ matrix])])
+        matrix = fitter.upload(self.matrix.T.astype(np.float32))
+        mean = fitter.upload(self.mean.astype(np.float32))
+        return np.concatenate([piece for piece, in fitter.each(patches, lambda rows: [(rows - mean) @ matrix])])
 
 
-def mean_and_covariance(patches, pieces, about_zero=False):
+def mean_and_covariance(patches, fitter, about_zero=False):
     """float64 mean (D,) and population covariance (D, D) of patches (n, D); about_zero: the mean is 0."""
     numbers = patches.shape[1]
     if about_zero:
         mean = np.zeros(numbers)
     else:
-        mean = sum(total for total, in pieces.each(patches, lambda rows: [rows.sum(axis=0, dtype=np.float64)])) / len(patches)
-    shift, covariance = pieces.place(mean.astype(np.float32)), np.zeros((numbers, numbers))
+        mean = sum(total for total, in fitter.each(patches, lambda rows: [rows.sum(axis=0, dtype=np.float64)])) / len(patches)
+    shift, covariance = fitter.upload(mean.astype(np.float32)), np.zeros((numbers, numbers))
 
     def squares(rows):
         centred = rows - shift
         return [centred.T @ centred]
 
-    for product, in pieces.each(patches, squares):
+    for product, in fitter.each(patches, squares):
         covariance += product
     return mean, covariance / len(patches)
 
 
 # Filters.
 
-def kmeans(points, centroids, iterations, pieces):
+def kmeans(points, centroids, iterations, fitter):
     """Spherical k-means from `centroids` on: (unit rows float64 (K, d), mean of max |centroid . point| before each iteration).
 
     Each point is assigned to the centroid with the largest |centroid . point|; each centroid becomes the unit vector along the
     sum of its points, negated if their product with it is negative. Both steps increase the mean. A centroid without points
     stays.
     """
-    xp, objective = pieces.xp, []
+    xp, objective = fitter.xp, []
     for _ in progress.bar(range(iterations), "k-means"):
-        placed = pieces.place(centroids.T.astype(np.float32))
+        uploaded = fitter.upload(centroids.T.astype(np.float32))
 
-        def assign(rows, placed=placed):
-            dots = rows @ placed
+        def assign(rows, uploaded=uploaded):
+            dots = rows @ uploaded
             at = xp.arange(len(rows)), xp.abs(dots).argmax(axis=1)
             best = dots[at]
             dots[...] = 0
@@ -222,7 +222,7 @@ def kmeans(points, centroids, iterations, pieces):
             return [dots.T @ rows, xp.abs(best).sum(dtype=np.float64)]
 
         sums, total = np.zeros(centroids.shape), 0.0
-        for part, gained in pieces.each(points, assign):
+        for part, gained in fitter.each(points, assign):
             sums += part
             total += float(gained)
         objective.append(total / len(points))
@@ -237,15 +237,15 @@ def unit_rows(rows):
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
-def deviations(points, filters, pieces):
+def deviations(points, filters, fitter):
     """float64 (K,): the standard deviation of filter . point over all points; 1 instead of 0."""
-    placed = pieces.place(filters.T.astype(np.float32))
+    uploaded = fitter.upload(filters.T.astype(np.float32))
 
     def moments(rows):
-        answers = rows @ placed
-        return [answers.sum(axis=0, dtype=np.float64), pieces.xp.square(answers).sum(axis=0, dtype=np.float64)]
+        answers = rows @ uploaded
+        return [answers.sum(axis=0, dtype=np.float64), fitter.xp.square(answers).sum(axis=0, dtype=np.float64)]
 
-    total, squares = (sum(parts) for parts in zip(*pieces.each(points, moments), strict=True))
+    total, squares = (sum(parts) for parts in zip(*fitter.each(points, moments), strict=True))
     spread = np.sqrt(np.maximum(squares / len(points) - np.square(total / len(points)), 0))
     return np.where(spread > 0, spread, 1)
 

@@ -1,7 +1,7 @@
 """Shifted images and their features: classifiers can decide by the mean over an image and its copies shifted by some pixels.
 
 A copy is the normalised image, moved along one of the two diagonals; the values at its edges are repeated. Only images that are
-classified are shifted, not those that a classifier or the features' recipe is fitted to.
+classified are shifted, not those that a classifier or the features' transform is fitted to.
 """
 
 import dataclasses

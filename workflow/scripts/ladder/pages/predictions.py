@@ -59,7 +59,7 @@ def facts(predictor):
         "dataset": predictor.dataset, "network": predictor.network.name, "classes": list(predictor.classes),
         "answered_by": predictor.answered_by, "scores": SCORES[predictor.answered_by],
         "images_per_decision": predictor.images_per_decision,
-        "test_accuracy": predictor.judge.metrics["accuracy"],
+        "test_accuracy": predictor.answering.metrics["accuracy"],
         "nearest": {"layer": predictor.layer, "training_images": predictor.compared},
         "fitted": pictures.rule(predictor.dataset, predictor.network.input_shape),
         "versions": {role: artifact.version for role, artifact in predictor.inputs.items()},

@@ -150,9 +150,9 @@ def _rows(first: np.ndarray, last: np.ndarray) -> int:
 
 def _split_of(x: Shape, filters: int, kernel: int, stride: int) -> tuple[int, int]:
     """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are; x: the packed shape."""
-    slabs, *image, _ = x
+    channel_blocks, *image, _ = x
     steps = blocks(math.prod(_output(image, kernel, stride)), STEP)
-    parallel = kernel * slabs * blocks(filters, filters_together(filters, kernel))   # blocks of a split
+    parallel = kernel * channel_blocks * blocks(filters, filters_together(filters, kernel))   # blocks of a split
     size = blocks(steps, max(1, min(BLOCKS // parallel, SPLITS)))
     return blocks(steps, size), size
 
@@ -251,40 +251,41 @@ def _convolution(build: Any, epilogue: Epilogue, filters: int, image: Sequence[i
                  tile: Tile | None) -> tuple[Launch, ...]:
     """image: the padded one's (batch, height, width)."""
     x, weight, *_ = epilogue.arrays
-    slabs, kernel, _, stored, _ = build.shape(weight)
+    channel_blocks, kernel, _, stored, _ = build.shape(weight)
     grid = _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile)
-    tile, sizes = grid.tile, (grid.pixels, elements(build, x) // slabs // SLAB, grid.rows, grid.together)
+    tile, sizes = grid.tile, (grid.pixels, elements(build, x) // channel_blocks // SLAB, grid.rows, grid.together)
     shared = grid.shared_bytes if epilogue.entry == "conv2d" else max(grid.shared_bytes, sums_bytes(tile))
     defines = *tile.defines, *(f"{name}={int(value)}" for name, value in epilogue.defines.items())
     return (Launch(f"gpu_bf16_sm90/{epilogue.entry}.cu", epilogue.entry, (grid.down * (stored // tile.n),), (tile.threads,),
-                   (*epilogue.arrays, *integers(*image[1:], slabs, filters, stored, kernel, stride, *sizes, *epilogue.numbers)),
+                   (*epilogue.arrays,
+                    *integers(*image[1:], channel_blocks, filters, stored, kernel, stride, *sizes, *epilogue.numbers)),
                    shared, defines),)
 
 
 def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
-    x, slabs = step.reads["x"], step.writes["rounded"]
+    x, channel_blocks = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
-    chunks = elements(build, slabs) // (SLAB // CHUNKS)
+    chunks = elements(build, channel_blocks) // (SLAB // CHUNKS)
     return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_image", (blocks(chunks, 256),), (256,),
-                   (x, slabs, *integers(chunks // CHUNKS // build.shape(slabs)[0], height, width, channels,
-                                        step.attributes["padding"]))),)
+                   (x, channel_blocks, *integers(chunks // CHUNKS // build.shape(channel_blocks)[0], height, width, channels,
+                                                 step.attributes["padding"]))),)
 
 
 def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
-    slabs, steps = both_gradients(step.writes)
+    channel_blocks, steps = both_gradients(step.writes)
     batch, height, width, channels = build.shape(dy)
     padding = step.attributes["padding"]
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
     sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, build.shape(steps)[1])
     return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", (build.shape(bias_partials)[0], blocks(channels, SLAB)),
-                   (256,), (dy, slabs, steps, bias_partials, *sizes)),)
+                   (256,), (dy, channel_blocks, steps, bias_partials, *sizes)),)
 
 
 def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
-    stride, kernel, (slabs, *image, _) = step.attributes["stride"], step.attributes["kernel"], build.shape(x)
+    stride, kernel, (channel_blocks, *image, _) = step.attributes["stride"], step.attributes["kernel"], build.shape(x)
     batch, height, width = image
     tile, output = filters_together(filters, kernel), _output(image, kernel, stride)
     splits, per_split = _split_of(build.shape(x), filters, kernel, stride)
@@ -294,7 +295,7 @@ def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     sizes = integers(height, width, channels, filters, stride, math.prod(output), batch * height * width, build.shape(dy)[1],
                      per_split, rows)
     product = Launch(
-        "gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * slabs, blocks(filters, tile), splits),
+        "gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * channel_blocks, blocks(filters, tile), splits),
         (128 * kernel + 128,), (x, dy, parts, *sizes), weight_grad_bytes(tile, rows),
         (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % output[2] == 0)}"))
     return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, channels))

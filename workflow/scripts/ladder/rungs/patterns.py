@@ -25,7 +25,7 @@ class Pattern:
     appends the backward steps, or None if there are none; accepts(group): True if it covers layers with these attributes;
     fits(build, group): True if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
     multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd); collapses: for an
-    upsampling and the convolution behind it where the plan asks for sums of taps (Builder.collapses), and nowhere else.
+    upsampling and the convolution behind it where the plan asks for phase weights (Builder.collapses), and nowhere else.
     """
 
     kinds: tuple[str, ...]
@@ -62,7 +62,7 @@ Argument = str | np.generic | Table
 class Gradient:
     """Where a parameter's gradient is: whole in `buffer`, or the sum of its rows (parts), from `start` in each one on.
 
-    collapsed: the parts are those of collapsed taps (kernels/gpu_opt_v2/weight_update.cu).
+    collapsed: the parts are those of phase weights (kernels/gpu_opt_v2/weight_update.cu).
     """
 
     buffer: str
@@ -296,7 +296,7 @@ def local_contrast(build: Any, group: Group) -> None:
 
 
 def collapsed_block(build: Any, group: Group, applies_relu: AppliesRelu = lambda network, x: False) -> Backward:
-    """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and 4x4 sums of taps.
+    """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and 4x4 phase weights.
 
     applies_relu(network, x): whether the gradient of x is to be that of the input of the ReLU that made x.
     """

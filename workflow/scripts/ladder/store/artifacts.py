@@ -77,7 +77,7 @@ class Artifact:
         return json.loads(self.path(name).read_text("utf-8"))
 
 
-class Making:
+class ArtifactWriter:
     """An artifact being written. `metrics` (results) and `notes` (circumstances) go into its manifest.
 
     complete: another run has already made this artifact; nothing is left to do.
@@ -156,18 +156,18 @@ class Making:
 
 
 @contextlib.contextmanager
-def making(folder: str | pathlib.Path, spec: dict[str, Any], remake: bool = False) -> Iterator[Making]:
+def making(folder: str | pathlib.Path, spec: dict[str, Any], remake: bool = False) -> Iterator[ArtifactWriter]:
     """Make the artifact `folder` under its lock; the manifest is written last, and only if the block raises nothing.
 
-    If another process is making it, log that, wait, and take its result (`Making.complete`). With `remake`, the artifact
-    is made again from its inputs alone, after everything in the folder, checkpoints included, was removed. A finished artifact
-    keeps only the files of its manifest.
+    If another process is making it, log that, wait, and take its result (`ArtifactWriter.complete`). With `remake`, the
+    artifact is made again from its inputs alone, after everything in the folder, checkpoints included, was removed. A finished
+    artifact keeps only the files of its manifest.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     _remove_folders(folder)
     with locked(folder / LOCK, f"another process is making {folder}"):
-        work = Making(folder, spec)
+        work = ArtifactWriter(folder, spec)
         if not remake and (manifest := _finished(folder, spec)):
             log.info("%s is there already, made by another run", folder)
             publish(folder, manifest)

@@ -17,7 +17,7 @@ NAME = "test_scores.csv"   # in results/
 COLUMNS = ("when", "stage", "version", "weights", "dataset", "data", "rows")   # rows: test or validation
 
 
-def record(work: artifacts.Making, inputs: Mapping[str, artifacts.Artifact]) -> None:
+def record(work: artifacts.ArtifactWriter, inputs: Mapping[str, artifacts.Artifact]) -> None:
     """Append a line for the artifact `work`; inputs: its parents, among them data, and features or weights."""
     results = work.folder.parent.parent
     line = (progress.utc(), work.spec["stage"], work.folder.name,

@@ -91,12 +91,12 @@ def same_replayed(network, rung, batch, threads):
     step_plan = plan.training_plan(settings, plan.Dataset(batch * REPLAYED, "uint8"), length)
     for together in (1, REPLAYED):
         executor = executors.create(rung, threads)
-        placed = executor.place({**parity.random_images(network, batch * REPLAYED), **parity.initial(network),
+        uploaded = executor.upload({**parity.random_images(network, batch * REPLAYED), **parity.initial(network),
                                  "learning_rates": optimizers.learning_rates(1e-3, length)})
-        arrays = executor.allocate(step_plan, placed)
+        arrays = executor.allocate(step_plan, uploaded)
         for _ in range(REPLAYED // together):
             executor.run_many(step_plan, arrays, together)
-        digests.append(measure_rungs.digests({name: executor.fetch(placed[name]) for name in parity.initial(network)}))
+        digests.append(measure_rungs.digests({name: executor.download(uploaded[name]) for name in parity.initial(network)}))
     return digests[0] == digests[1]
 
 

@@ -138,7 +138,7 @@ class Reference:
 
     def __init__(self, network, values):
         self.executor, self.network = executors.create(REFERENCE, 1), network
-        self.plan, self.arrays = _placed(self.executor, network, REFERENCE, values, "float64")
+        self.plan, self.arrays = _uploaded(self.executor, network, REFERENCE, values, "float64")
         end = next(at for at, step in enumerate(self.plan.steps) if step.operation in ("mse", "cross_entropy"))
         self.forward = dataclasses.replace(self.plan, steps=self.plan.steps[:end + 1])
         self.base = self.loss()
@@ -181,17 +181,17 @@ class BackwardPass:
         on_gpu = catalog.uses_gpu(rung)
         self.precision = catalog.RUNGS[rung].precision if on_gpu else "float64"
         self.executor = executors.create(rung, threads)
-        step_plan, self.arrays = _placed(self.executor, network, rung, values, "float32" if on_gpu else "float64")
+        step_plan, self.arrays = _uploaded(self.executor, network, rung, values, "float32" if on_gpu else "float64")
         self.executor.run(step_plan, self.arrays)
-        self.loss = float(self.executor.fetch(self.arrays["losses"])[0])
+        self.loss = float(self.executor.download(self.arrays["losses"])[0])
 
     def gradient(self, name):
         """In float64; what is not finite, as infinite slopes would be no JSON, is MOST."""
-        gradient = np.asarray(self.executor.fetch(self.arrays[f"{name}.gradient"]), np.float64)
+        gradient = np.asarray(self.executor.download(self.arrays[f"{name}.gradient"]), np.float64)
         return np.nan_to_num(gradient, nan=MOST, posinf=MOST, neginf=-MOST)
 
 
-def _placed(executor, network, rung, values, dtype):
+def _uploaded(executor, network, rung, values, dtype):
     """(the plan of a step up to its gradients, its arrays with the values and the parity protocol's random images)."""
     batch = parity.batch_size(network)
     settings = plan.Settings(network=network, variant=rung, batch_size=batch, seed=parity.SEED,
@@ -199,6 +199,6 @@ def _placed(executor, network, rung, values, dtype):
     step_plan = plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1), dtype, fuse_update=False)
     step_plan = dataclasses.replace(step_plan, steps=tuple(step for step in step_plan.steps
                                                  if not re.search("_update$|^advance$", step.operation)))
-    placed = executor.place({**parity.random_images(network, batch), "counters": np.zeros(3, np.int64),
+    uploaded = executor.upload({**parity.random_images(network, batch), "counters": np.zeros(3, np.int64),
                              **{name: value.astype(dtype) for name, value in values.items()}})
-    return step_plan, executor.allocate(step_plan, placed)
+    return step_plan, executor.allocate(step_plan, uploaded)

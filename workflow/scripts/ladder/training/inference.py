@@ -45,15 +45,15 @@ class Inference:
         The array may be a buffer of the executor, overwritten by the next batch.
         """
         dataset = plan.Dataset(len(images), images.dtype.name)
-        placed = self.executor.place({
+        uploaded = self.executor.upload({
             **self._bound, "images": images, "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64)})
         start = 0
         for batch in (BATCH, len(images) % BATCH):
             if not batch or start + batch > len(images):
                 continue
             steps = plan.inference_plan(self.network, self.rung, batch, dataset, self.until, flip, self.multipliers)
-            arrays = self.executor.allocate(steps, placed)
+            arrays = self.executor.allocate(steps, uploaded)
             while start + batch <= len(images):
                 self.executor.run(steps, arrays)
-                yield start, self.executor.fetch(arrays[steps.output])
+                yield start, self.executor.download(arrays[steps.output])
                 start += batch

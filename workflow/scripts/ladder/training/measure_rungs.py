@@ -153,7 +153,7 @@ def measure(network, rung, batch, threads):
     settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=Optimizer("adam"),
                              multipliers=plan.made_for(rung))
     step_plan = plan.training_plan(settings, plan.Dataset(batch * most, "uint8"), length)
-    arrays = executor.allocate(step_plan, executor.place({
+    arrays = executor.allocate(step_plan, executor.upload({
         **parity.random_images(network, batch * most), **parity.initial(network),
         "learning_rates": learning_rates(1e-3, length)}))
 

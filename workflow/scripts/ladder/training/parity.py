@@ -72,17 +72,17 @@ def train(network, rung, executor, protocol, dtype="float32", follow=None, batch
     averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings(batch_size=1).frozen))
     start = {name: value.astype(dtype) for name, value in initial(network).items()}
     start |= {name: np.zeros(shape, dtype) for name, shape in averages.items()}
-    placed = executor.place({**random_images(network, images), **start, "counters": np.zeros(3, np.int64),
+    uploaded = executor.upload({**random_images(network, images), **start, "counters": np.zeros(3, np.int64),
                              "learning_rates": optimizers.learning_rates(protocol.learning_rate, length)})
-    arrays = {batch: executor.allocate(step_plan, placed) for batch, step_plan in plans.items()}
+    arrays = {batch: executor.allocate(step_plan, uploaded) for batch, step_plan in plans.items()}
     after = {name: np.empty((len(batches), *value.shape), dtype) for name, value in start.items()}
     for update, batch in enumerate(batches):
         if follow is not None and update > 0:
             for name in start:
-                executor.fill(placed[name], follow[name][update - 1])
+                executor.fill(uploaded[name], follow[name][update - 1])
         executor.run(plans[batch], arrays[batch])
         for name in start:
-            after[name][update] = executor.fetch(placed[name])
+            after[name][update] = executor.download(uploaded[name])
     return after
 
 

@@ -48,7 +48,7 @@ class Training:
         self._values, self._state = list(values), list(state)   # _state: what a checkpoint must hold besides `step`
         labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
         drawn = {"divergences": np.zeros(steps_per_epoch)} if settings.network.draws else {}
-        self._shared = self.executor.place({
+        self._shared = self.executor.upload({
             "images": images, "scale": statistics.scale, "offset": statistics.offset, "learning_rates": self.rates,
             "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
             "losses": np.zeros(steps_per_epoch), **labelled, **drawn, **state})
@@ -64,12 +64,12 @@ class Training:
     @property
     def values(self):
         """Name -> float32 array with the current value of all tensors of the network's weights file."""
-        return self._fetch(self._values)
+        return self._download(self._values)
 
     @property
     def averages(self):
         """Name -> float32 array with the optimizer's running averages."""
-        return self._fetch(self._state[len(self._values):])
+        return self._download(self._state[len(self._values):])
 
     @property
     def kept(self):
@@ -158,7 +158,7 @@ class Training:
 
     def prepare(self):
         """Run each plan once and put back what that changed: after that no step compiles anything or touches new memory."""
-        state = {name: np.array(values) for name, values in self._fetch(self._state).items()}
+        state = {name: np.array(values) for name, values in self._download(self._state).items()}
         seconds, passes = dict(self.executor.seconds), dict(self.executor.passes)
         for bound in filter(None, ((self.plan, self._arrays), self._tail)):
             self.executor.fill(self._shared["counters"], np.zeros(3, np.int64))
@@ -169,7 +169,7 @@ class Training:
 
     def save(self, path):
         """Write a checkpoint to `path` (safetensors), atomically."""
-        tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
+        tensors = {**self._download(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
         tensors |= self.validation.tensors() if self.validation else {}
         state = json.dumps({"of": _owner(path), "step": self.step, "seconds": self.seconds,
                             "by_operation": self.executor.seconds, "by_pass": self.seconds_by_pass})
@@ -237,8 +237,8 @@ class Training:
     def _planned(self, settings):
         return plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
 
-    def _fetch(self, names):
-        return {name: self.executor.fetch(self._shared[name]) for name in names}
+    def _download(self, names):
+        return {name: self.executor.download(self._shared[name]) for name in names}
 
     def _sizes(self, steps):
         """Batch size of each of the steps."""
@@ -257,7 +257,7 @@ class Training:
         new = slice(self.step, done)
         first = self.step % self.length.steps_per_epoch
         for name, values in self.history.items():
-            values[new] = self.executor.fetch(self._shared[name])[first:first + done - self.step]
+            values[new] = self.executor.download(self._shared[name])[first:first + done - self.step]
         losses = self.history["losses"][new]
         broken = np.flatnonzero(~np.isfinite(losses))
         if len(broken):

@@ -211,11 +211,11 @@ class Network(Section):
     """Make `autoencoder` a variational one: its encoder gives a mean and a log-variance for each latent value, by a
     1x1 convolution each, and in training the decoder reads a draw from that normal distribution. Evaluation and
     features use the mean (layer `mean`). The report has the divergence beside the loss, and pictures decoded from
-    draws of the prior. Needs `training: gradient`."""
+    samples of the prior. Needs `training: gradient`."""
     variational_beta: Annotated[float, Field(le=MOST, gt=0), expected("a number above 0 and at most 1e9"), NUMBER] = 0.1
     """With `variational`: weight of the Kullback-Leibler divergence of an image's latent distribution from the
     standard normal distribution, in nats, which is added to the sum of its squared errors. The larger it is, the
-    more pictures drawn from the prior look like images, and the less of an image the latent values tell."""
+    more samples of the prior look like images, and the less of an image the latent values tell."""
     head_units: Width = 128
     """Number of units of the first dense layer of the head of `autoencoder_classifier`."""
     wta_filters: Width = 8
@@ -327,8 +327,9 @@ class Arithmetic(Section):
     """What convolutions and dense layers multiply, in all passes, the test and the features: `float32` numbers, or
     numbers rounded to the 10 bits of mantissa of `tf32` or to the 7 of `bfloat16`, as tensor cores take them. Sums,
     weights and everything else are float32. Every rung rounds at the same places: in bfloat16 a 3x3 convolution
-    behind an upsampling multiplies sums of taps, each rounded once. `variant: auto` takes a rung that multiplies
-    with tensor cores only where this key asks for its precision or where the rung is as accurate as float32."""
+    behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each rounded once. `variant: auto`
+    takes a rung that multiplies with tensor cores only where this key asks for its precision or where the rung is as
+    accurate as float32."""
     multiplier: Annotated[str, PATH, expected("the name of a multiplier or the path of a table"), TEXT] = "exact"
     """The multiplier that computes the products of convolutions and dense layers; sums are always float32. `exact`
     is float32. `acc16` truncates the operands to bfloat16. `am32` and `am16` are the minimally biased multipliers,

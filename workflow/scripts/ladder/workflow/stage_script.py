@@ -12,9 +12,9 @@ A script is called by a rule as
     train_network.py --job logs/train/VERSION.json --output results/train/VERSION --threads 2 --log logs/train/VERSION.log \\
              [--option NAME=VALUE]
 
-and calls make(work, inputs, params[, options]): `work` is the artifact being written (artifacts.Making), `inputs` are its
-parents by name (artifacts.Artifact), `params` the spec's parameters, the only settings that may change its bytes, `options`
-the settings that may not (e.g. download addresses; passed if make takes four arguments).
+and calls make(work, inputs, params[, options]): `work` is the artifact being written (artifacts.ArtifactWriter), `inputs` are
+its parents by name (artifacts.Artifact), `params` the spec's parameters, the only settings that may change its bytes,
+`options` the settings that may not (e.g. download addresses; passed if make takes four arguments).
 """
 
 import argparse
@@ -121,14 +121,14 @@ def _check_plan(spec: dict[str, Any]) -> dict[str, str]:
     return installed
 
 
-def _check_first_use(work: artifacts.Making, params: dict[str, Any], options: dict[str, str]) -> None:
+def _check_first_use(work: artifacts.ArtifactWriter, params: dict[str, Any], options: dict[str, str]) -> None:
     """Check what the stage will compute with on a GPU, and note how; raises UserError where that has to stop."""
     if first_use.OPTION in options:
         work.notes |= first_use.require(params.get("variant"), options[first_use.OPTION])
     work.notes |= backends.require(params.get("backend"))
 
 
-def _work(make: Make, work: artifacts.Making, arguments: argparse.Namespace, takes_failed: bool) -> None:
+def _work(make: Make, work: artifacts.ArtifactWriter, arguments: argparse.Namespace, takes_failed: bool) -> None:
     inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.inputs.items()}
     if not takes_failed:
         for failed in filter(None, (artifact.failed for artifact in inputs.values())):
@@ -151,7 +151,7 @@ def _gpu_explained(file: pathlib.Path | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _failure_kept(work: artifacts.Making) -> Iterator[None]:
+def _failure_kept(work: artifacts.ArtifactWriter) -> Iterator[None]:
     try:
         yield
     except RunFailed as failure:

@@ -23,7 +23,7 @@ from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 from ladder.executors.cuda.clock import Clock
 from ladder.executors.cuda.launching import Bound, BoundLaunch, BoundStep, Launcher, waits_between_streams
-from ladder.executors.cuda.streaming import Feed
+from ladder.executors.cuda.streaming import HostBatchStream
 from ladder.machine import compiling, driver
 from ladder.progress import size
 from ladder.rungs import catalog
@@ -51,33 +51,34 @@ class Executor:
         self._launcher = Launcher(self._cupy)
         self._free_at_start = self._free()
         self._kernels = {}
-        self._feed = None
+        self._batches = None
         self._clock = Clock(self._cupy)
         self.measures_every_step = False
 
-    def place(self, arrays):
-        placed, resident = {}, dict(arrays)
+    def upload(self, arrays):
+        uploaded, resident = {}, dict(arrays)
         if "images" in resident and self._streams_images(resident["images"]):
-            placed["images"] = self._feed = Feed(self._cupy, resident.pop("images"), resident)
+            uploaded["images"] = self._batches = HostBatchStream(self._cupy, resident.pop("images"), resident)
         else:
-            self._feed = None
+            self._batches = None
         resident = {name: np.asarray(array) for name, array in resident.items()}
-        placed |= self._arrays({name: (array.shape, array.dtype) for name, array in resident.items()}, "the images and weights")
+        sizes = {name: (array.shape, array.dtype) for name, array in resident.items()}
+        uploaded |= self._arrays(sizes, "the images and weights")
         for name, array in resident.items():
-            self.fill(placed[name], array)
-        return placed
+            self.fill(uploaded[name], array)
+        return uploaded
 
-    def allocate(self, plan, placed):
-        new = {name: buffer for name, buffer in plan.own.items() if name not in placed}
+    def allocate(self, plan, uploaded):
+        new = {name: buffer for name, buffer in plan.own.items() if name not in uploaded}
         needed, free = sum(aligned(buffer.bytes) for buffer in new.values()), self._free()
         if needed > free:
             raise UserError(f"batch_size {plan.batch} needs {size(needed)} of GPU memory and {size(free)} are free; "
                             f"{_what_fits(plan, new.values(), free)}")
-        for name in placed.keys() & plan.buffers.keys():
-            if plan.buffers[name].shape != placed[name].shape:
-                raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {placed[name].shape}")
-        feed = placed.get("images")
-        arrays = Bound(placed, feed if isinstance(feed, Feed) else None)
+        for name in uploaded.keys() & plan.buffers.keys():
+            if plan.buffers[name].shape != uploaded[name].shape:
+                raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {uploaded[name].shape}")
+        batches = uploaded.get("images")
+        arrays = Bound(uploaded, batches if isinstance(batches, HostBatchStream) else None)
         arrays |= self._arrays({name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan")
         arrays |= plan.views(arrays, self._view)
         arrays.prologue, arrays.steps = self._bind(plan, arrays)
@@ -100,10 +101,10 @@ class Executor:
         values = np.ascontiguousarray(np.broadcast_to(np.asarray(values, array.dtype), array.shape))
         array.set(values, stream=self.stream)
         self.stream.synchronize()
-        if self._feed:
-            self._feed.follow(array, values)
+        if self._batches:
+            self._batches.follow(array, values)
 
-    def fetch(self, array):
+    def download(self, array):
         values = np.empty(array.shape, array.dtype)
         array.get(stream=self.stream, out=values)
         self.stream.synchronize()
@@ -137,7 +138,7 @@ class Executor:
 
     def workspace_bytes(self):
         """Bytes of GPU memory beyond the plan's buffers: the buffers of streamed images."""
-        return self._feed.bytes if self._feed else 0
+        return self._batches.bytes if self._batches else 0
 
     def device_bytes(self):
         """GPU memory that all processes have taken since this executor was made, according to the driver."""
@@ -188,8 +189,8 @@ class Executor:
         waits = waits_between_streams(plan)
         awaited = {number for numbers in waits for number in numbers}
         events = {number: self._cupy.cuda.Event(disable_timing=True) for number in awaited}
-        if arrays.feed:
-            arrays.feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
+        if arrays.batches:
+            arrays.batches.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
         bound = (self._bound(launch, arrays, tuple(events[other] for other in waits[number]), events.get(number))
                  for number, launch in enumerate(plan.launches))
         prologue = tuple(_bound_step(step, [self._bound(launch, arrays) for launch in step.launches]) for step in plan.prologue)
@@ -203,7 +204,7 @@ class Executor:
     def _arguments(self, launch, arrays):
         """A launch's arguments for each of the two slots of streamed images."""
         arguments = [self._table(each, arrays) if isinstance(each, Table) else each for each in launch.arguments]
-        slots = arrays.feed.substitutes if arrays.feed and "images" in launch.buffers else ({}, {})
+        slots = arrays.batches.substitutes if arrays.batches and "images" in launch.buffers else ({}, {})
         return tuple(tuple(slot.get(each, arrays[each]) if isinstance(each, str) else each for each in arguments)
                      for slot in slots)
 
@@ -215,17 +216,17 @@ class Executor:
 
     def _run_some(self, plan, arrays, most):
         """Run the plan at least once and at most `most` times; how often. One step in SAMPLE_EVERY is measured."""
-        feed, main = arrays.feed, self.stream
+        batches, main = arrays.batches, self.stream
         unmeasured = 0 if self.measures_every_step else self._clock.until_sample()
-        slot, copied = feed.take(plan.batch, main, not unmeasured) if feed else (0, [])
+        slot, copied = batches.take(plan.batch, main, not unmeasured) if batches else (0, [])
         if unmeasured:
-            steps = self._launcher.run(arrays, slot, 1 if feed else min(most, unmeasured))
+            steps = self._launcher.run(arrays, slot, 1 if batches else min(most, unmeasured))
         else:
             self._clock.keep([*copied, *self._launcher.measure(arrays, slot)], plan.batch)
             steps = 1
         self._clock.count(steps, steps * plan.batch)
-        if feed:
-            feed.release(main, plan.batch)
+        if batches:
+            batches.release(main, plan.batch)
         return steps
 
     def _kernel(self, launch):

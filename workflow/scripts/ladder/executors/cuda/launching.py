@@ -18,14 +18,14 @@ RECORDED = 10   # steps of a graph; what is left of a call is made by graphs of 
 class Bound(dict):
     """{name: array} of a plan.
 
-    prologue, steps: its BoundSteps, those before a sequence of runs and those of each run; feed: the streaming.Feed of its
-    images, or None; ran: False until the first run, which loads the kernels; graphs: {(steps, slot of streamed images):
-    cupy.cuda.Graph}.
+    prologue, steps: its BoundSteps, those before a sequence of runs and those of each run; batches: the
+    streaming.HostBatchStream of its images, or None; ran: False until the first run, which loads the kernels; graphs:
+    {(steps, slot of streamed images): cupy.cuda.Graph}.
     """
 
-    def __init__(self, arrays, feed):
+    def __init__(self, arrays, batches):
         super().__init__(arrays)
-        self.feed, self.prologue, self.steps, self.ran, self.graphs = feed, (), (), False, {}
+        self.batches, self.prologue, self.steps, self.ran, self.graphs = batches, (), (), False, {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Launcher:
 
     def record(self, bound):
         """Record all graphs of a plan before they are needed."""
-        for steps, slot in ((1, 0), (1, 1)) if bound.feed else ((1, 0), (RECORDED, 0)):
+        for steps, slot in ((1, 0), (1, 1)) if bound.batches else ((1, 0), (RECORDED, 0)):
             if not self.refused:
                 self._graph(bound, slot, steps)
 

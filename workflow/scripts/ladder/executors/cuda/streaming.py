@@ -5,7 +5,7 @@ import numpy as np
 from ladder.executors.create import COPIES, WAITING
 
 
-class Feed:
+class HostBatchStream:
     """Images on the host, copied to the GPU batch by batch, one batch ahead.
 
     Kernels that read images receive the batch instead, with the identity permutation and zero counters; all other kernels

@@ -30,9 +30,9 @@ def reconstructions(inputs, numbers):
 
 def samples(inputs, numbers):
     """The pictures decoded from samples of the prior, in one picture: {"count", "columns", "image"}; None without any."""
-    if "train" not in inputs or "drawn.npy" not in inputs["train"].manifest["files"]:
+    if "train" not in inputs or "samples.npy" not in inputs["train"].manifest["files"]:
         return None
-    pictures = np.asarray(inputs["train"].array("drawn.npy"))
+    pictures = np.asarray(inputs["train"].array("samples.npy"))
     return {"count": len(pictures), "columns": SAMPLE_COLUMNS,
             "image": figures.png_uri(figures.tiles(pictures, SAMPLE_COLUMNS, gap=2))}
 

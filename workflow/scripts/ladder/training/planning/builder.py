@@ -48,7 +48,7 @@ class Builder(Gradients):
         raise ValueError(f"rung {self.rung} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
     def collapses(self, group: tuple[Layer, ...]) -> bool:
-        """Whether an upsampling and a convolution multiply sums of taps, each rounded once, on every rung.
+        """Whether an upsampling and a convolution multiply phase weights, each rounded once, on every rung.
 
         In bfloat16 a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the network reads the larger
         image, whether this plan has it or not: the precision includes what is rounded.

@@ -521,7 +521,8 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project,
 
     backends = project.folder / "workflow/scripts/ladder/classifiers/backends.py"
     here = backends.read_text()
-    name = "def unavailable(name):\n"
+    name = "def unavailable(name: str) -> str | None:\n"
+    assert name in here
     backends.write_text(here.replace(name, f"{name}    if os.environ.get('ELSEWHERE'):\n        return None\n").replace(
         "import importlib.util", "import importlib.util\nimport os"))
     (backends.parent / "check_backend.py").write_text(

@@ -14,6 +14,7 @@
 # make docs                 docs/configuration.md and tables of docs/networks.md and docs/climb.md, from the source
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases, with the hashes of their files, into envs/*.txt
+# make dist                 the packages of a release, a wheel and its sources: dist/
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
@@ -30,7 +31,7 @@ MINUTES ?= 10
 # Tests start hundreds of processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins clean environment gpu-environment test-environment pytorch
+.PHONY: report demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -120,13 +121,19 @@ docs:
 pictures: environment
 	.venv/bin/python docs/pictures.py $(if $(CONFIG),--config $(CONFIG))
 
-pins:
-	@test -x .venv-pins/bin/python || $(PYTHON) -m venv .venv-pins
-	@.venv-pins/bin/python envs/bring.py pins
+pins: pins-environment
 	.venv-pins/bin/python envs/pins.py cpu pins
 	.venv-pins/bin/python envs/pins.py test gpu demo figures cluster kernels benchmark
 	.venv-pins/bin/python envs/pins.py slurm
 
+pins-environment:
+	@test -x .venv-pins/bin/python || $(PYTHON) -m venv .venv-pins
+	@.venv-pins/bin/python envs/bring.py pins
+
+dist: pins-environment
+	rm -rf dist
+	.venv-pins/bin/python -m hatchling build
+
 clean:
-	rm -rf results logs .snakemake .pytest_cache .ruff_cache .mypy_cache
+	rm -rf results logs dist .snakemake .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -exec rm -rf {} +

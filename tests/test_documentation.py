@@ -16,7 +16,8 @@ from ladder.training import plan
 from ladder.workflow import config, settings
 from ladder.workflow.stages import STAGES
 
-PAGES = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md", "config/README.md")),
+PAGES = [*(ROOT / page for page in (
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/README.md", "config/README.md")),
          *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)"   # names of files that need not be there
 

@@ -5,13 +5,14 @@ from ladder.sources import ROOT
 BUDGET = {
     "scripts": 1920, "ladder": 310, "arithmetic": 1330, "classifiers": 1380, "data": 1920, "demo": 470, "executors": 5580,
     "features": 730, "machine": 800, "network": 1130, "pages": 5280, "rungs": 3470, "store": 1620, "training": 2380,
-    "workflow": 4010,
+    "workflow": 4010, "package": 60,
 }
 
 
 def test_no_part_of_the_program_has_more_lines_than_its_budget():
-    scripts = ROOT / "workflow/scripts"
+    scripts, package = ROOT / "workflow/scripts", ROOT / "package"
     lines = dict.fromkeys(BUDGET, 0)
+    lines["package"] = sum(path.read_text("utf-8").count("\n") for path in package.rglob("*.py"))
     for path in scripts.rglob("*.py"):
         folder, *packages = path.relative_to(scripts).parts[:-1] or ("scripts",)
         lines[packages[0] if packages else folder] += path.read_text("utf-8").count("\n")

@@ -8,7 +8,7 @@ scores of other runs (see sections/comparisons.py). Results that a stage has mea
 
 import collections
 
-from ladder import sources
+from ladder import __version__, sources
 from ladder.machine import program
 from ladder.network import weights
 from ladder.pages import facts, intervals, paper, reproduce, templates, verdicts
@@ -125,7 +125,7 @@ def summary(inputs, version, params=None):
         "seeds": comparisons.seeds(inputs, settings["seed"]),
         "ablation": comparisons.ablation(inputs, params.get("ablation", ())),
         "test_scores": comparisons.test_scores(inputs),
-        "program": program.state(sources.ROOT),
+        "program": {"version": __version__, **(program.state(sources.ROOT) or {})},
         "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
                       "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
                       "network_file": reproduce.network_file(params)},

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
-from ladder import progress
+from ladder import __version__, progress
 from ladder.errors import UserError
 from ladder.machine import compiling, runtime
 from ladder.progress import log
@@ -140,6 +140,7 @@ class ArtifactWriter:
     def _manifest(self) -> dict[str, Any]:
         return {
             "version": self.folder.name,
+            "program": __version__,
             "spec": self.spec,
             "files": {name: {**manifests.facts(self.folder / name), **facts} for name, facts in sorted(self._files.items())},
             "metrics": self.metrics,

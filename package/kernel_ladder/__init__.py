@@ -1,0 +1,36 @@
+"""The command `kernel-ladder`: Snakemake's own, with the workflow that lies beside this file, in the folder where it runs."""
+
+import os
+import pathlib
+import sys
+
+HOME = pathlib.Path(__file__).parent
+CORES = ("-c", "--cores", "--profile", "--workflow-profile")   # the beginnings of words that say how many cores
+HELP = """\
+Kernel Ladder {version}: image features without labels, and the kernels that train them.
+
+  kernel-ladder report                                the whole chain on digits that come with it
+  kernel-ladder report -n --config batch_size=32      what would run, and why; without -n it runs
+  kernel-ladder report --configfile {presets}/cifar10_wta.yaml
+  kernel-ladder results/compare.html --config 'compare=[{{optimizer: [adam, sgd]}}]'
+  kernel-ladder all_settings                          every key and its value; explain: a training step; gc: what is left over
+
+Stages are targets too: data, normalized, patches, train, evaluate, features, svm. Results, logs and config.yaml are in this
+folder. Every other option is Snakemake's, with --cores all where none is given: kernel-ladder report --help
+"""
+
+
+def main() -> None:
+    """Become Snakemake with the words of the command line; without any, or with --help alone, print what there is to type."""
+    words = sys.argv[1:]
+    if words in ([], ["-h"], ["--help"]):
+        from ladder import __version__
+        print(HELP.format(version=__version__, presets=HOME / "presets"), end="")
+        return
+    # What Numba compiles would lie beside the modules, where nothing would ever take it away.
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(cache, "kernel-ladder", "numba")))
+    given = "SNAKEMAKE_PROFILE" in os.environ or any(word.startswith(CORES) for word in words)
+    cores = [] if given else ["--cores", "all"]
+    # -P: a file of this folder, such as yaml.py, is not taken for a module of Snakemake's.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "snakemake", "-s", f"{HOME}/Snakefile", *cores, *words])

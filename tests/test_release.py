@@ -19,7 +19,8 @@ from ladder.sources import ROOT
 from ladder.workflow import plans
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-BUILD = PROJECT["tool"]["hatch"]["build"]
+SOURCES, WHEEL = (PROJECT["tool"]["hatch"]["build"]["targets"][kind] for kind in ("sdist", "wheel"))
+PLACES = WHEEL["force-include"]   # path -> that in the wheel
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
 
 
@@ -58,10 +59,11 @@ def test_the_packages_are_built_by_what_make_dist_installs_by_its_hashes():
     assert f"\n{backend} \\\n" in (ROOT / "envs/pins.txt").read_text("utf-8")
 
 
-def test_a_wheel_has_what_the_images_have_but_for_the_pins_and_no_tests():
+def test_a_wheel_has_what_the_images_have_but_for_the_pins_and_its_sources_have_the_same():
     images = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text("utf-8"), re.M)
-    assert set(images) - {"LICENSE", "envs"} <= set(BUILD["only-include"])
-    assert all((ROOT / path).exists() for path in BUILD["only-include"]) and "tests" not in BUILD["only-include"]
+    assert set(images) - {"LICENSE", "envs"} <= PLACES.keys()
+    assert sorted(SOURCES["only-include"]) == sorted([*PLACES, *WHEEL["only-include"]]) and "tests" not in PLACES
+    assert PLACES == {path: f"kernel_ladder/{path}" for path in PLACES}
 
 
 # As it is installed.
@@ -71,14 +73,13 @@ def test_a_wheel_has_what_the_images_have_but_for_the_pins_and_no_tests():
 def site(tmp_path_factory):
     """A folder of packages with what a wheel has, where nobody may write."""
     site = tmp_path_factory.mktemp("site")
-    for path in BUILD["only-include"]:
-        sources = BUILD["targets"]["wheel"]["sources"]
-        target = site if sources.get(path) == "" else site / sources[""] / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+    copying = {"ignore": shutil.ignore_patterns("__pycache__"), "dirs_exist_ok": True}
+    for path, place in {WHEEL["sources"][0]: "", **PLACES}.items():
+        (site / place).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / path).is_dir():
-            shutil.copytree(ROOT / path, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+            shutil.copytree(ROOT / path, site / place, **copying)
         else:
-            shutil.copy(ROOT / path, target)
+            shutil.copy(ROOT / path, site / place)
     subprocess.run(["chmod", "-R", "a-w", site], check=True)
     yield site
     subprocess.run(["chmod", "-R", "u+w", site], check=True)
@@ -105,6 +106,7 @@ def test_the_installed_command_plans_the_versions_of_the_repository_in_any_folde
     while waiting:
         artifact = waiting.pop()
         versions.add(artifact.version)
+        assert "workflow/scripts/ladder/__init__.py" not in artifact.spec["sources"]   # the program's version
         waiting += artifact.parents.values()
     assert set(re.findall(r"^\w.* ([a-z][0-9a-f]{11}):", printed, re.M)) == versions
     assert {path.name for path in tmp_path.iterdir()} <= {".snakemake", "logs", "results"}

@@ -9,6 +9,7 @@ import types
 import numpy as np
 import pytest
 
+import ladder
 import make_report
 import manifest_files
 import synthetic_run
@@ -64,6 +65,16 @@ def without(run, *roles):
 
 def test_the_summary_has_its_keys_in_their_order(digits):
     assert list(report.summary(digits, "r0123456789e")) == KEYS
+
+
+@pytest.mark.parametrize("state, said", [
+    (None, ""), ({"commit": "abc", "clean": True}, ", git commit <code>abc</code>, and no file of it was changed,")])
+def test_the_page_says_which_program_made_it_also_outside_of_a_repository(digits, monkeypatch, state, said):
+    monkeypatch.setattr(report.program, "state", lambda root: state)
+    page = page_of(digits)
+    assert f"<p>Kernel Ladder {ladder.__version__}{said} made this report." in page
+    assert "  author = {{The Kernel Ladder authors}},\n  title = {Kernel Ladder},\n" in page
+    assert f"  version = {{{ladder.__version__}}}," in page
 
 
 def test_the_summary_is_plain_json_and_repeats_the_manifests(digits):

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+import ladder
 import manifest_files
 from ladder.errors import UserError
 from ladder.machine import compiling
@@ -44,7 +45,7 @@ def test_an_artifact_is_read_as_written(folder):
     np.testing.assert_array_equal(artifact.tensors("tensors.safetensors")["a"], VALUES[0])
     assert artifact.json("facts.json") == {"x": 1}
     assert artifact.metrics == {"rows": 2} and artifact.version == "d1"
-    assert artifact.manifest["spec"] == SPEC
+    assert artifact.manifest["spec"] == SPEC and artifact.manifest["program"] == ladder.__version__
     assert artifact.manifest["files"]["values.npy"].items() >= {"shape": [2, 3], "dtype": "float32"}.items()
 
 

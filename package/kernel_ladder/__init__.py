@@ -13,10 +13,11 @@ Kernel Ladder {version}: image features without labels, and the kernels that tra
   kernel-ladder report -n --config batch_size=32      what would run, and why; without -n it runs
   kernel-ladder report --configfile {presets}/cifar10_wta.yaml
   kernel-ladder results/compare.html --config 'compare=[{{optimizer: [adam, sgd]}}]'
-  kernel-ladder all_settings                          every key and its value; explain: a training step; gc: what is left over
+  kernel-ladder all_settings                          every key and its value
 
-Stages are targets too: data, normalized, patches, train, evaluate, features, svm. Results, logs and config.yaml are in this
-folder. Every other option is Snakemake's, with --cores all where none is given: kernel-ladder report --help
+Other targets: the stages (data, normalized, patches, train, evaluate, features, svm), pages as results/network.html, history,
+predictions, settings, explain, pull, gc. Results, logs and config.yaml are in this folder. Options are Snakemake's
+(kernel-ladder report --help), with --cores all where none says how many.
 """
 
 

@@ -1,5 +1,6 @@
 # make report               the whole chain on 12,000 digits that come with it: results/report.html
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
+# make model               the run's model as files for other programs: results/model.zip (docs/use.md)
 # make watch                a page on this machine with the curves of the training that runs
 # make test                 linters and the short run of the tests, which tests/README.md describes
 # make test-all             linters and all tests
@@ -21,7 +22,8 @@
 # MINUTES=10                of the measurements of gpu-check, which goes on where the time ran out
 # KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
 # CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
-# PORT=8000                 of the demo; RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
+# PORT=8000                 of the demo; RUN, of the model too:
+# RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
 DEVICE ?= auto
@@ -31,7 +33,7 @@ MINUTES ?= 10
 # Tests start hundreds of processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
+.PHONY: report model demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -40,6 +42,11 @@ report: environment
 demo: environment
 	@envs/install demo
 	@.venv/bin/python workflow/scripts/demo.py --port $(PORT) $(RUN)
+
+model: environment
+	@envs/install export
+	.venv/bin/snakemake --cores 1 model $(RUN)
+	@echo "results/model.zip: docs/use.md says what is in it and how to use it"
 
 watch: environment
 	@.venv/bin/python workflow/scripts/watch.py $(if $(filter command line environment,$(origin PORT)),--port $(PORT))
@@ -75,7 +82,7 @@ check: test-environment
 	    tests/operations tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py "tests/kernels/test_$(RUNG).py"; fi
 
 test-environment:
-	@envs/install cpu test demo figures $(if $(filter Linux,$(shell uname)),kernels)
+	@envs/install cpu test demo figures export $(if $(filter Linux,$(shell uname)),kernels)
 	@command -v g++ >/dev/null || echo "g++ is not here (Debian package: g++); tests that need it are skipped"
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
@@ -123,7 +130,7 @@ pictures: environment
 
 pins: pins-environment
 	.venv-pins/bin/python envs/pins.py cpu pins
-	.venv-pins/bin/python envs/pins.py test gpu demo figures cluster kernels benchmark
+	.venv-pins/bin/python envs/pins.py test gpu demo figures export cluster kernels benchmark
 	.venv-pins/bin/python envs/pins.py slurm
 
 pins-environment:

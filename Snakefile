@@ -23,12 +23,16 @@ container: "kernel-ladder.sif"
 include: "workflow/rules/common.smk"
 
 
-rule report:
-    input:
-        FIXED["report"],
-    localrule: True
-    message:
-        "report: {input}"
+for target in ("report", "model"):
+
+    rule:
+        name:
+            target
+        input:
+            FIXED[target],
+        localrule: True
+        message:
+            f"{target}: {{input}}"
 
 
 for target in commands.TARGETS:

@@ -10,7 +10,7 @@ import manifest_files
 from ladder import caller
 from ladder.errors import UserError
 from ladder.rungs import catalog
-from ladder.workflow import jobs, plans
+from ladder.workflow import copies, jobs, plans
 from ladder.workflow.commands import Command
 
 RAW = {"svm_backend": "sklearn", "array_library": "numpy", "variant": "cpu", "controls": [], "feature_map": False}
@@ -119,6 +119,25 @@ def test_copies_that_are_not_those_of_the_artifact_are_made_anew(plan):
     assert jobs_of(plan).copied("report") == [(report.manifest, False)]
     pathlib.Path("results/summary.json").write_bytes(b"another")
     assert jobs_of(plan).copied("report") == [(report.manifest, False), ("now", False)]
+
+
+def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_place_on_the_disk(plan):
+    artifact, archive = plan.chain["model"], pathlib.Path("results/model.zip")
+    make_all(plan)
+    manifest_files.add_file(pathlib.Path(artifact.folder), "model.zip", b"PK")
+    assert ("now", False) in jobs_of(plan).copied("model")
+    copies.publish(artifact.folder, archive)
+    assert archive.samefile(pathlib.Path(artifact.folder, "model.zip"))
+    assert jobs_of(plan).copied("model") == [(artifact.manifest, False)]
+    archive.unlink()
+    archive.write_bytes(b"PK")
+    assert jobs_of(plan).copied("model") == [(artifact.manifest, False)], "a disk without links has a copy"
+
+
+def test_a_model_that_cannot_be_exported_is_a_line_before_its_parents_are_made():
+    plan = plans.of(RAW | {"test_multiplier": "am16"})
+    with pytest.raises(UserError, match="the products of this run are rounded .am16."):
+        jobs_of(plan).inputs(plan.chain["model"].version)
 
 
 def test_file_times_are_put_in_the_order_of_the_work_and_none_lies_ahead(plan):

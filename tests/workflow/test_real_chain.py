@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -193,6 +194,18 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
 
     status, output = run(project, "results/predictions.html", f"predict={folder / 'torn.png'}")
     assert status != 0 and "none of the 1 files could be read" in output.strip().splitlines()[-1] and "Traceback" not in output
+
+
+def test_the_model_is_exported_and_the_same_command_has_nothing_to_do_then(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "model")
+    assert status == 0 and "0 of 20 classes differ from the run's" in output, output
+    (made,) = (project / "results").glob("model/*/model.zip")
+    assert made.samefile(project / "results/model.zip")
+    with zipfile.ZipFile(made) as archive:
+        assert archive.testzip() is None and "README.md" in {pathlib.Path(name).name for name in archive.namelist()}
+    status, output = run(project, "model")
+    assert status == 0 and "Nothing to be done" in output, output
 
 
 EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",

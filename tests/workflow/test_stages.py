@@ -30,3 +30,25 @@ def test_pages_of_a_network_have_no_parents_and_depend_on_its_size():
     for page in ("network", "gradients"):
         assert planned.page(page).parents == {}
         assert planned.page(page).version != planned.page(page, planned.run(autoencoder_filters=[8, 4])).version
+
+
+def test_a_model_is_made_from_the_report_and_from_what_answers_for_the_run():
+    own = {"report", "data", "normalized", "train", "features", "svm"}
+    assert planned.page("model").parents.keys() == own
+    assert planned.page("model", planned.run(network="lenet_5")).parents.keys() == own - {"features", "svm"} | {"evaluate"}
+    shifted = planned.run(evaluations=["ridge"], classify_shifts=1, features_concatenate=[{"seed": 5}])
+    assert planned.page("model", shifted).parents.keys() == own - {"svm"} | {
+        "ridge", "joined", "train_part2", "features_part2", "shifted1", "shifted2"}
+
+
+def test_the_files_that_a_model_is_copied_from_are_part_of_its_version_alone():
+    assert {"workflow/resources/model/predict.py", "workflow/scripts/ladder/export/layers.py"} <= planned.page(
+        "model").spec["sources"].keys()
+    assert not any("model/" in path or "/export/" in path for path in planned.chain()["report"].spec["sources"])
+
+
+@pytest.mark.parametrize("keys, products", [
+    ({}, ["float32"]), ({"network": "lenet_5", "precision": "bfloat16"}, ["bfloat16"]),
+    ({"features_concatenate": [{"test_multiplier": "am16"}]}, ["am16", "float32"])])
+def test_a_model_names_what_the_products_of_all_its_parts_are_rounded_to(keys, products):
+    assert planned.page("model", planned.run(**keys)).spec["params"] == {"products": products}

@@ -17,7 +17,7 @@ ROOT = SCRIPTS.parents[1]
 # decides only whether a rung runs; the record of scores is not part of an artifact; a training that goes on from a shorter one
 # ends in the bytes of one that does not; a file that a user names is read whole or refused.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "caller", "classifiers/backends", "command", "data/download", "errors", "executors/create", "files",
+    "caller", "classifiers/backends", "command", "data/download", "errors", "executors/create", "export/requirements", "files",
     "machine/compiling", "machine/driver", "machine/gpu_errors", "machine/gpus", "machine/libraries",
     "machine/processes", "machine/program", "machine/readers", "machine/runtime", "machine/worker", "progress",
     "rungs/catalog", "rungs/counted", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",

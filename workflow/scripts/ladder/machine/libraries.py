@@ -15,6 +15,8 @@ PACKAGES = {
     "sklearnex": ["scikit-learn-intelex", "daal"],
     "cupy": ["cupy-cuda12x", "cupy-cuda13x", "cupy", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc"],
     "cuml": ["cuml-cu12", "cuml-cu13", "cuml"],
+    "onnx": ["onnx"],
+    "onnxruntime": ["onnxruntime"],
 }
 
 

@@ -3,11 +3,14 @@
 They have the same bytes, except that the links of a page lead from results/, two folders above that of the artifact.
 """
 
+import os
 import pathlib
+import shutil
 
 from ladder.store import disk
 
 BELOW, HERE = b'href="../../', b'href="'
+ARCHIVE = ".zip"
 
 
 def published(path: str | pathlib.Path) -> bytes:
@@ -18,14 +21,23 @@ def published(path: str | pathlib.Path) -> bytes:
 
 
 def publish(folder: str | pathlib.Path, copy: str | pathlib.Path) -> None:
-    """Write `copy` from the file of its name in an artifact's folder."""
-    disk.write_atomically(pathlib.Path(copy), published(pathlib.Path(folder, pathlib.Path(copy).name)))
+    """Write `copy` from the file of its name in an artifact's folder; an archive, which may have gigabytes, is a link."""
+    source = pathlib.Path(folder, pathlib.Path(copy).name)
+    if source.suffix != ARCHIVE:
+        disk.write_atomically(pathlib.Path(copy), published(source))
+        return
+    with disk.replacing(pathlib.Path(copy)) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:   # a disk without links
+            shutil.copyfile(source, temporary)
 
 
 def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
     """Whether `copy` is what `publish` would write; False where a file is missing or cannot be read."""
     try:
-        return pathlib.Path(copy).read_bytes() == published(pathlib.Path(folder, pathlib.Path(copy).name))
+        source = pathlib.Path(folder, pathlib.Path(copy).name)
+        return os.path.samefile(copy, source) or pathlib.Path(copy).read_bytes() == published(source)
     except OSError:
         return False
 

@@ -14,6 +14,7 @@ from ladder import caller
 from ladder.classifiers import backends
 from ladder.data import pictures
 from ladder.errors import UserError
+from ladder.export import requirements
 from ladder.machine import runtime
 from ladder.rungs import catalog
 from ladder.store import manifests, shorter
@@ -183,7 +184,8 @@ def check_runnable(artifact: PlannedArtifact) -> None:
     params: dict[str, Any] = artifact.spec["params"]
     if STAGES[artifact.stage].anywhere or runtime.jobs_run_elsewhere():
         return
-    for key, module in (("backend", backends), ("array_library", array_libraries), ("variant", catalog)):
+    for key, module in (("backend", backends), ("array_library", array_libraries), ("variant", catalog),
+                        ("products", requirements)):
         if reason := module.unavailable(params[key]) if key in params else None:
             raise UserError(reason)
 

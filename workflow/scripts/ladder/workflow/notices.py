@@ -20,6 +20,7 @@ BEGIN, END = b"<!--of another configuration-->", b"<!--end-->\n"
 STYLE = ("background:#fbf0d9;color:#1d1f23;border-bottom:2px solid #d9a441;padding:.8rem 1.25rem;"
          "font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere")
 MOST = 4   # changes that are named
+PAGES = {role: copies_of_role[0] for role, copies_of_role in COPIES.items() if copies_of_role[0].endswith(".html")}
 
 
 def update(page: str | pathlib.Path, artifact: PlannedArtifact, options: bool) -> None:
@@ -47,8 +48,8 @@ def update_all(chain: dict[str, PlannedArtifact], has_settings: bool, but: str =
     chain: role -> artifact of the active run; has_settings: whether the command had options with settings; but: the role of
     a page that is left as it is.
     """
-    for role in COPIES.keys() - {"parity", but}:
-        page, artifact = COPIES[role][0], chain[role]
+    for role in PAGES.keys() - {"parity", but}:
+        page, artifact = PAGES[role], chain[role]
         # A list that is empty now was given on an earlier command line.
         if os.path.exists(page) and artifact.spec["params"].get("entries") != []:
             update(page, artifact, has_settings)
@@ -56,8 +57,8 @@ def update_all(chain: dict[str, PlannedArtifact], has_settings: bool, but: str =
 
 def take_off(chain: dict[str, PlannedArtifact]) -> None:
     """Take the notice off every page that shows an artifact of this chain."""
-    for role in COPIES.keys() - {"parity"}:
-        page = pathlib.Path(COPIES[role][0])
+    for role in PAGES.keys() - {"parity"}:
+        page = pathlib.Path(PAGES[role])
         with contextlib.suppress(OSError):
             text = page.read_bytes()
             if BEGIN in text and _holds(pathlib.Path(chain[role].folder, page.name), without(text)):

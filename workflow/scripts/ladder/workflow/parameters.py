@@ -124,6 +124,13 @@ def decides_by_shifts(run: Run, role: Role) -> bool:
     return run.settings.classify_shifts != "none" and role.stage in ("svm", *run.settings.evaluations)
 
 
+def products(run: Run) -> list[str]:
+    """What the products of a run's predictions are rounded to: `float32` alone where none are."""
+    networks_tested = (run, *(part.run for part in run.parts))
+    return sorted({tested.settings.precision if tested.test_multiplier_identity == "exact" else tested.test_multiplier_identity
+                   for tested in networks_tested})
+
+
 def report(run: Run, role: Role) -> Params:
     named = {key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value}
     return {**run.network_params, **run.pick("dataset", "variant", "batch_size", "seed"), **named,

@@ -19,6 +19,7 @@ from ladder.store.versions import version
 
 SCRIPTS = "workflow/scripts"
 PLAN, TEMPLATES = f"{SCRIPTS}/ladder/training/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
+MODEL = f"{SCRIPTS}/export_model.py"
 Parents = dict[str, "PlannedArtifact"]   # by the names that the stage's script knows
 
 
@@ -100,12 +101,13 @@ def stage_sources(stage: Stage, params: dict[str, Any]) -> list[str]:
     """Every file that may change the bytes of a stage's artifact with these parameters; paths relative to the root.
 
     These are the imports of the stage's script; if they include the plan, also the rungs that the parameters name; if they
-    include the pages' templates, all templates.
+    include the pages' templates, all templates; of a model the files that are copied to it.
     """
     imported = _imported(stage.script)
     rungs = [*params.get("rungs", []), *([params["variant"]] if "variant" in params else [])]
     modules = [sources.that_count(create.sources(rung)) for rung in rungs if PLAN in imported]
-    return sorted(imported.union(*modules, _templates() if TEMPLATES in imported else ()))
+    return sorted(imported.union(*modules, _folder("report") if TEMPLATES in imported else (),
+                                 _folder("resources/model") if MODEL in imported else ()))
 
 
 @functools.cache
@@ -115,6 +117,6 @@ def _imported(script: str) -> set[str]:
 
 
 @functools.cache
-def _templates() -> frozenset[str]:
-    folder = ROOT / "workflow/report"
+def _folder(name: str) -> frozenset[str]:
+    folder = ROOT / "workflow" / name
     return frozenset(path.relative_to(ROOT).as_posix() for path in (*folder.glob("*.*"), *folder.glob("uplot/*.min.*")))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ladder.rungs import catalog, counted
+from ladder.store import lineage
 from ladder.store.roles import Role
 from ladder.workflow import chains, parameters
 from ladder.workflow.planning import Parents, PlannedArtifact, Stage, planned
@@ -81,6 +82,20 @@ def _parity(config: Configuration) -> dict[str, Any]:
             "machine": catalog.machine(), "predictions": counted.predictions()}
 
 
+# What a person takes elsewhere.
+
+def _products(config: Configuration) -> dict[str, Any]:
+    return {"products": parameters.products(config.run)}
+
+
+def _answering(config: Configuration) -> Parents:
+    """The report, all that the predictions are made from, and the shifted images that they are means over."""
+    roles = chains.chain(config.run)
+    answering = roles[lineage.answering(roles) or ""]
+    shifted = {name: parent for name, parent in answering.parents.items() if parent.stage == "shifted"}
+    return {"report": roles["report"], **{role: roles[role] for role in chains.prediction_roles(roles)}, **shifted}
+
+
 OF_RUNS = (
     Stage("compare", "compare_runs", lambda config: {"entries": parameters.listed(config.entries["compare"])}, _runs("compare"),
           ("compare.html", "compare.json", "compare.csv"), anywhere=True),
@@ -91,6 +106,7 @@ OF_RUNS = (
 )
 PAGES = (
     *OF_RUNS,
+    Stage("model", "export_model", _products, _answering, ("model.zip",)),
     Stage("network", "draw_network", _network, _nothing, ("network.html",), anywhere=True),
     Stage("gradients", "check_gradients", _gradients, _nothing, ("gradients.html", "gradients.json")),
     Stage("parity", "check_parity", _parity, _nothing, ("parity.html", "parity.json")),

@@ -1,0 +1,168 @@
+"""The model of a run in other programs: it gives the run's own answers, with all settings that a run can have."""
+
+import importlib.util
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import export_model
+import exported_run
+import manifest_files
+from ladder.errors import RunFailed, UserError
+from ladder.export import model, requirements
+from ladder.store import artifacts, manifests
+
+HALVES = {"features_flip": "apart", "features_standardize": True}
+PROJECTED = {"features_pca": 20, "features_fit_rows": 80, "seed": 1}
+RUNS = {
+    "svm": {}, "pooled, both ways": {"features_pool": 4, "features_flip": True, "normalization": "standardize"},
+    "projected": {"features_layer": "enc2", "features_two_polarity": 0.25, "features_polarity_scale": "channel",
+                  "features_max_pool": 2, "features_flip": True, "features_standardize": True, **PROJECTED},
+    "averaged polarities": {"features_layer": "enc2", "features_two_polarity": 0.1, "features_polarity_scale": "channel",
+                            "features_pool": 4, **PROJECTED},
+    "ridge of shifted halves": {"primary_classifier": "ridge", "shifted": 2, "joined": "enc1_pool", **HALVES},
+    "ridge, projected halves": {"primary_classifier": "ridge", "joined": "enc1_pool", **HALVES, **PROJECTED},
+    "shifted and whitened": {"shifted": 3, "normalization": "zca", "features_pool": 4},
+    "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """exported(name) -> (inputs by role, the artifact, the folder of its archive), made on demand."""
+    runs = {}
+
+    def of(name):
+        if name not in runs:
+            folder = tmp_path_factory.mktemp("exported")
+            inputs, artifact = exported_run.make(folder, side=16, **RUNS[name])
+            runs[name] = inputs, artifact, exported_run.unpacked(artifact, folder)
+        return runs[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_onnxruntime_gives_the_classes_of_the_run_and_its_decisions(exported, name):
+    inputs, artifact, folder = exported(name)
+    metrics = artifact.metrics
+    assert metrics["classes_that_differ"] == 0 and metrics["images"] == 30
+    assert 0 < max(metrics["deviations"].values()) < 2e-5
+    assert ("features" in metrics["deviations"]) == (name != "classifier")
+    assert set(metrics["bytes"]) == {"model.onnx", "encoder.json", "encoder.safetensors", "encoder.py", "model_sklearn.py",
+                                     "predict.py"}
+    onnx.checker.check_model(folder / "model.onnx", full_check=True)
+
+
+@pytest.mark.parametrize("name, columns", [("svm", 45), ("ridge of shifted halves", 10), ("classifier", 10)])
+def test_scikit_learn_has_features_and_answers(exported, name, columns, monkeypatch):
+    inputs, _, folder = exported(name)
+    spec = importlib.util.spec_from_file_location("model_sklearn", folder / "model_sklearn.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    train, test = (np.asarray(inputs["data"].array(f"{part}_images.npy")) for part in ("train", "test"))
+    own = next(inputs[role] for role in ("evaluate", "ridge", "svm") if role in inputs)
+    classifier = module.Classifier(batch=7)
+    assert np.array_equal(classifier.predict(test), own.array("predictions.npy"))
+    assert classifier.decision_function(test).shape == (30, columns)
+    labels = np.asarray(inputs["data"].array("train_labels.npy"))
+    pipeline = make_pipeline(module.Features(), LogisticRegression(max_iter=50)).fit(train, labels)
+    assert (pipeline.predict(train) == labels).mean() > 0.9
+
+
+def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_line(exported, tmp_path):
+    inputs, _, folder = exported("svm")
+    images, expected = inputs["data"].array("test_images.npy")[:4], inputs["svm"].array("predictions.npy")
+    names = inputs["data"].metrics["classes"]
+    for row, image in enumerate(images):   # two as they are, two as ink on paper
+        Image.fromarray(image if row < 2 else 255 - image).save(tmp_path / f"{row}.png")
+    (tmp_path / "torn.png").write_bytes(b"\x89PNG")
+    ran = subprocess.run([sys.executable, folder / "predict.py", *sorted(tmp_path.glob("?.png")), tmp_path / "torn.png"],
+                         capture_output=True, text=True)
+    said = [line.partition(": ")[2].partition(", margin ") for line in ran.stdout.splitlines()]
+    assert [name for name, _, _ in said] == [names[label] for label in expected[:4]]
+    assert all(float(margin) > 0 for _, _, margin in said)
+    assert ran.returncode == 1 and len(ran.stderr.strip().splitlines()) == 1 and "cannot identify image file" in ran.stderr
+
+
+def test_the_files_that_people_copy_are_short(exported):
+    _, _, folder = exported("svm")
+    assert len((folder / "encoder.py").read_text().splitlines()) <= 60
+    assert len((folder / "predict.py").read_text().splitlines()) <= 20
+
+
+def test_the_card_says_how_good_the_model_is_beside_its_controls_and_what_it_must_not_be_used_for(exported):
+    inputs, _, folder = exported("svm")
+    card = (folder / "README.md").read_text("utf-8")
+    assert card.startswith("# A &#60;run&#62;\n\nA sentence &#124; of a verdict.\n")
+    assert "| this model | 90.00% | 74.00% to 97.00% |" in card
+    assert "| the same classifier on the untrained encoder | 50.00% | 30.00% to 70.00% |" in card
+    assert "UCI: CC BY 4.0" in card and "it must not be used" in card.replace("\n", " ")
+    assert "`results/model/m0123456789a`" in card and "epochs: 3\n" in card
+    for name in ("model.onnx", "encoder.safetensors"):
+        assert f"`{manifests.facts(folder / name)['sha256']}`" in card
+
+
+def test_the_archive_has_the_same_bytes_each_time_and_nothing_else_is_left(exported, tmp_path, monkeypatch):
+    inputs, artifact, _ = exported("svm")
+    (tmp_path / artifact.version).mkdir()
+    (tmp_path / artifact.version / "model.onnx.data").write_bytes(b"of an interrupted run")
+    folders, compared = [], model.compared
+    monkeypatch.setattr(model, "compared", lambda path, *others: (
+        folders.extend(entry for entry in path.parent.iterdir() if entry.is_dir()), compared(path, *others))[1])
+    again = exported_run.export(tmp_path / artifact.version, inputs)
+    assert again.path("model.zip").read_bytes() == artifact.path("model.zip").read_bytes()
+    assert folders == [], "another command that waits for the artifact would remove them"
+    assert {entry.name for entry in again.folder.iterdir()} == {"model.zip", "manifest.json", ".complete.json", ".lock"}
+
+
+def test_a_large_model_has_its_constants_in_a_file_of_their_own(exported, tmp_path, monkeypatch):
+    inputs, _, whole = exported("svm")
+    monkeypatch.setattr(model, "LARGE", 1)
+    artifact = exported_run.export(tmp_path / "m0123456789a", inputs)
+    folder = exported_run.unpacked(artifact, tmp_path)
+    assert artifact.metrics["classes_that_differ"] == 0
+    assert (folder / "model.onnx.data").stat().st_size > (folder / "model.onnx").stat().st_size
+
+
+def test_an_answer_that_float32_does_not_explain_fails_the_stage(exported, tmp_path, monkeypatch):
+    inputs, _, _ = exported("svm")
+    wrong = artifacts.Artifact(inputs["svm"].folder)
+    predictions = np.asarray(wrong.array("predictions.npy"))
+    monkeypatch.setattr(wrong, "array", lambda name: (predictions + 1) % 10)
+    with pytest.raises(RunFailed, match="30 of 30 classes differ, features by up to .*decisions by up to .*e-0"):
+        exported_run.export(tmp_path / "m1", {**inputs, "svm": wrong})
+    monkeypatch.setattr(model, "MOST_DEVIATION", 0.0)
+    monkeypatch.setattr(model.Answering, "explained", lambda self: 0.0)
+    with pytest.raises(RunFailed, match="answers otherwise than the run: 0 of 30 classes differ"):
+        exported_run.export(tmp_path / "m2", inputs)
+
+
+def test_a_damaged_input_is_named(exported, tmp_path):
+    inputs, _, _ = exported("svm")
+    copied = tmp_path / inputs["svm"].version
+    copied.mkdir()
+    for path in inputs["svm"].folder.iterdir():
+        (copied / path.name).write_bytes(path.read_bytes())
+    manifest_files.rewrite(copied)
+    (copied / "model.safetensors").write_bytes(b"x" * (copied / "model.safetensors").stat().st_size)
+    with pytest.raises(UserError, match="model.safetensors is damaged"):
+        exported_run.export(tmp_path / "m", {**inputs, "svm": artifacts.Artifact(copied)})
+
+
+@pytest.mark.parametrize("products, reason", [
+    (["bfloat16"], "rounded (bfloat16), which ONNX cannot do"), (["am16", "float32"], "rounded (am16)"),
+    (["float32"], "needs onnx and onnxruntime, not installed here: `make model`, or `envs/install export`")])
+def test_what_cannot_be_exported_is_said_before_anything_is_computed(products, reason, tmp_path, monkeypatch):
+    if products == ["float32"]:
+        assert requirements.unavailable(products) is None
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert reason in requirements.unavailable(products)
+    with artifacts.making(tmp_path / "m", manifest_files.spec("model")) as work, pytest.raises(UserError):
+        export_model.make(work, {}, {"products": products})

@@ -1,0 +1,72 @@
+"""README.md of an exported model: what it is, how good, what it must not be used for, and where it came from."""
+
+import yaml
+
+from ladder import sources
+from ladder.progress import size
+
+# What the authors of a data set allow.
+LICENCES = {
+    **dict.fromkeys(("mnist_small", "mnist"), "MNIST, by Yann LeCun, Corinna Cortes and Christopher Burges: CC BY-SA 3.0"),
+    "digits": "Optical Recognition of Handwritten Digits, by E. Alpaydin and C. Kaynak, UCI: CC BY 4.0",
+    "fashion_mnist": "Fashion-MNIST, by Zalando SE: MIT",
+    "svhn": "Street View House Numbers, by Netzer et al. (2011): for non-commercial use only",
+    **dict.fromkeys(("cifar10", "cifar100"), "by Alex Krizhevsky (2009), of photographs from the web: its authors state no "
+                    "licence, and the rights to the photographs are their owners'"),
+    "folder": "pictures of whoever made this model, who alone can say what their licence is",
+}
+CONTROLS = {"linear_pixels": "a linear classifier of raw pixels", "majority": "the most frequent class alone",
+            "random": "the same classifier on the untrained encoder", "pixels": "the same classifier on raw pixels",
+            "start": "the same classifier on the encoder at the start"}   # by the role, or by its kind
+DECISIONS = {"svm": "one for each pair of classes (0, 1), (0, 2), ...; above 0 it votes for the first",
+             "ridge": "the scores of the classes", "evaluate": "the scores of the classes, before the softmax"}
+WORDS = {   # of each file
+    "model.onnx": "images to features, decisions, class and margin", "model.onnx.data": "its constants",
+    "predict.py": "class and margin of pictures: onnxruntime, NumPy, Pillow",
+    "model_sklearn.py": "a transformer and a classifier: onnxruntime, scikit-learn",
+    "encoder.py": "the encoder as a PyTorch module: torch, safetensors", "encoder.json": "its layers",
+    "encoder.safetensors": "its weights, with PyTorch's names and layouts",
+}
+TEMPLATE = sources.ROOT / "workflow/resources/model/README.md"
+
+
+def text(summary, version, facts, measured, files):
+    """The page as Markdown.
+
+    summary: summary.json of the run's report; facts: the model's metadata; measured: the metrics of model.compared; files:
+    name -> {"bytes", "sha256"} of the other files.
+    """
+    height, width, channels = facts["image"]
+    differ, data = measured["classes_that_differ"], summary["dataset"]
+    return TEMPLATE.read_text("utf-8").format(
+        title=_plain(summary["name"] or "An image classifier of Kernel Ladder"), verdict=_plain(summary["verdict"]),
+        accuracies="\n".join(_accuracies(summary)), images=measured["images"],
+        rows="validation" if summary["validation"] else "test", deviation=measured["deviations"]["decisions"],
+        same=f"the same classes but for {differ}" if differ else "the same classes",
+        height=height, width=width, channels=channels, classes=", ".join(map(_plain, facts["classes"])),
+        decisions=DECISIONS[summary["answered_by"]], data=data, licence=LICENCES[data],
+        blind="" if summary["validation"] else
+        f"The test images were scored {summary['test_scores']['all']} times in this folder of results.",
+        version=version, report=summary["versions"]["report"], program=_program(summary),
+        settings=yaml.safe_dump(summary["reproduce"]["settings"], sort_keys=False, allow_unicode=True, default_flow_style=None),
+        files="\n".join(f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {WORDS[name]} |"
+                        for name, file in files.items()))
+
+
+def _plain(words):
+    """Text of a person's own without what Markdown or HTML would read as more."""
+    return "".join(f"&#{ord(char)};" if char in "<>&|`[]\\" else char for char in words)
+
+
+def _program(summary):
+    program = summary["program"]
+    return f", commit {program['commit'][:12]}{'' if program['clean'] else ' with changes'}" if program else ""
+
+
+def _accuracies(summary):
+    measured = [("this model", summary["test_accuracy"], summary["accuracy_interval"])]
+    for control in summary["controls"]:
+        name = control["control"]
+        words = CONTROLS.get(name) or CONTROLS[name.partition("_")[2]]
+        measured.append((words, control["accuracy"], control["interval"]))
+    return [f"| {words} | {accuracy:.2%} | {low:.2%} to {high:.2%} |" for words, accuracy, (low, high) in measured]

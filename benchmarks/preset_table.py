@@ -27,6 +27,7 @@ WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "ra
 SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
 ABLATION = ("preset", "without, or instead", "training images", "classifier", "test accuracy", "difference")
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
+IN_README = ("cifar10_best", "cifar10_wta", "cifar10_resnet18", "cifar10_autoencoder", "mnist_lenet_5", "mnist_autoencoder")
 CONTROLS = ("random", "pixels")
 OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")   # settings in which the parts of a record differ
 WITHOUT_EFFECT = ("cifar10_sha256", "monitor")   # on the result: of a copy of the archive, and of how often a run reports
@@ -53,7 +54,7 @@ def records(folder=HERE / "presets"):
 def wanted_texts(found):
     """{document: its text with the tables of these records}."""
     rows = {head: [row for one in found for row in make(one)] for head, make in LONG.items()}
-    tables = {"README.md": [(SHORT, *(short_row(one) for one in found))],
+    tables = {"README.md": [(SHORT, *(short_row(one) for one in found if one["preset"] in IN_README))],
               "docs/results.md": [(head, *made) for head, made in rows.items() if made]}
     return {HERE.parent / name: table.with_table((HERE.parent / name).read_text("utf-8"), markdown(made), BEGIN)
             for name, made in tables.items()}

@@ -1,4 +1,4 @@
-"""Write the tables of kernels/README.md and docs/results.md, between their markers, from the plans and the records of gpu.py.
+"""Write the tables of README.md, kernels/README.md and docs/results.md, between their markers, from the plans and gpu.py's records.
 
     python benchmarks/table.py [--check]
 
@@ -29,6 +29,7 @@ BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -
 CASE = HEADLINES[0]
 HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "floor us", "predicted us", "bound by", "median us (spread)", "MHz",
         "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
+SHORT_HEAD = ("rung", "idea", "launches", "predicted ms")
 COUNTED_HEAD = ("rung", "predicted us", "sectors used", "level 2 MB", "wavefronts", "bank conflicts", "multiply",
                 "the launch that takes longest", "registers", "occupancy", "waves on 132, 108, 128, 28")
 OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of PyTorch",
@@ -56,7 +57,9 @@ def main():
 
 def wanted_texts(records):
     """{document: its text with the tables of these records, newest first}."""
-    tables = {"kernels/README.md": table(records[0] if records else {}), "docs/results.md": cards(results.by_card(records))}
+    newest = records[0] if records else {}
+    tables = {"README.md": short(newest), "kernels/README.md": table(newest),
+              "docs/results.md": cards(results.by_card(records))}
     return {HERE.parent / name: with_table((HERE.parent / name).read_text("utf-8"), made) for name, made in tables.items()}
 
 
@@ -67,6 +70,18 @@ def with_table(text, made, marker=BEGIN):
     if not (begin and end):
         raise ValueError(f"there are no lines {marker} and {END}")
     return f"{before}{marker}\n{made}{END}{after}"
+
+
+def short(record):
+    """The table of the rungs without the lessons between them, with measured times where a record has some."""
+    rows, counts = [], counted.read()["rungs"]
+    for rung in (name for name in documented_rungs() if catalog.RUNGS[name].role == "rung"):
+        idea = catalog.RUNGS[rung].technique.split(", ")[0]
+        measured = results.row(record, CASE, rung)
+        rows.append((f"`{rung}`", idea, str(counts[rung]["launches"]), f"{counts[rung]['microseconds'] / 1000:.2g}",
+                     *([f"{measured['median_us'] / 1000:.2g}" if measured else ""] if record else [])))
+    head = SHORT_HEAD + (("measured ms",) if record else ())
+    return "\n".join(markdown([head, tuple("---" for _ in head), *rows])) + "\n"
 
 
 def table(record):

@@ -23,6 +23,7 @@ SMALL = {**BASE, "network": "autoencoder", "autoencoder_filters": [4, 3], "autoe
 DRAWN = {**SMALL, "variational": True, "variational_beta": 0.1}
 LABELLED = {**BASE, "network": "small_cnn", "classes": 10, "optimizer": "momentum", "momentum": 0.9}
 FITTED = {**SMALL, "training": "patches_then_gradient", "decoder_epochs": 1}
+HEAD = {**FITTED, **LABELLED, "training": "patches_then_gradient", "network": "autoencoder_classifier", "freeze_encoder": False}
 OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
 STEPS = {"schedule": "step", "schedule_step_epochs": 2, "schedule_step_factor": 0.5, "warmup_steps": 4}
 
@@ -117,6 +118,12 @@ def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that
               for start, values in model.batches(images)]
     assert made.metrics["reconstruction_loss"] == pytest.approx(np.concatenate(errors).mean(), rel=1e-12)
     assert made.metrics["divergence"] is None and "samples.npy" not in made.manifest["files"]
+
+
+def test_each_epoch_of_a_training_in_two_parts_has_its_accuracy(train):
+    metrics = train("run", {**HEAD, "patience": 0, "epochs": 2}).metrics
+    numbers = metrics["loss"], metrics["accuracy"], metrics["validation_curve"]["loss"], metrics["validation_curve"]["accuracy"]
+    assert [len(values) for values in numbers] == [3, 3, 3, 3] and metrics["divergence"] is None
 
 
 def test_pictures_are_decoded_from_samples_of_the_prior_by_the_seed(train):

@@ -38,6 +38,7 @@ from ladder.training.validation import Validation
 from ladder.workflow import stage_script
 
 RECONSTRUCTED, SAMPLES = 16, 32
+OF_EPOCHS = "loss", "accuracy", "divergence", "seconds_by_pass"   # metrics with a number for each epoch
 OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"   # metrics of the last part alone
 
 
@@ -202,8 +203,7 @@ def joined(parts):
         for name, seconds in part["seconds_by_operation"].items():
             operations[name] = operations.get(name, 0.0) + seconds
     return {
-        **{name: [value for part in parts for value in part[name]] for name in ("loss", "seconds_by_pass")},
-        **{name: last[name] for name in ("accuracy", "divergence")},
+        **{name: last[name] and [value for part in parts for value in part[name]] for name in OF_EPOCHS},
         "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},
         "parts": [{name: value for name, value in part.items() if name not in OF_THE_END} for part in parts],
@@ -214,9 +214,10 @@ def joined(parts):
 
 
 def joined_validation(parts):
-    """Losses of all epochs, the accuracies and the best epoch of the last part, and the seconds of measuring."""
+    """Losses and accuracies of all epochs, the best epoch of the last part, and the seconds of measuring."""
     measured = [part["validation_curve"] for part in parts]
-    return {"loss": [loss for part in measured for loss in part["loss"]], "accuracy": measured[-1]["accuracy"],
+    by_epoch = {name: measured[-1][name] and [value for part in measured for value in part[name]] for name in ("loss", "accuracy")}
+    return {**by_epoch,
             "best_epoch": sum(part["epochs"] for part in parts[:-1]) + measured[-1]["best_epoch"],
             "seconds": sum(part["seconds"] for part in measured)}
 

@@ -82,8 +82,8 @@ RUNGS = {
                              "which reach shared memory without passing registers (cp.async), a pixel once for all taps; "
                              "for precision bfloat16",
                      below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
-    "gpu_bf16_sm90": Rung("cuda", "for Hopper alone: whole tiles copied by the copy engine (TMA) for a thread that does "
-                                  "nothing else, products of 128 threads that read shared memory themselves (wgmma)",
+    "gpu_bf16_sm90": Rung("cuda", "for Hopper alone: its copy engine (TMA) and wgmma, a thread that "
+                                  "does nothing else copies whole tiles, 128 threads multiply from shared memory",
                           below="gpu_bf16", oldest=HOPPER, newest=HOPPER, precision="bfloat16"),
 }
 

@@ -1,4 +1,4 @@
-"""Write the tables of README.md, kernels/README.md and docs/results.md, between their markers, from the plans and gpu.py's records.
+"""Write the tables of README.md, kernels/README.md and docs/results.md between their markers, from plans and gpu.py's records.
 
     python benchmarks/table.py [--check]
 

@@ -216,8 +216,8 @@ def joined(parts):
 def joined_validation(parts):
     """Losses and accuracies of all epochs, the best epoch of the last part, and the seconds of measuring."""
     measured = [part["validation_curve"] for part in parts]
-    by_epoch = {name: measured[-1][name] and [value for part in measured for value in part[name]] for name in ("loss", "accuracy")}
-    return {**by_epoch,
+    by_epoch = ("loss", "accuracy")
+    return {**{name: measured[-1][name] and [value for part in measured for value in part[name]] for name in by_epoch},
             "best_epoch": sum(part["epochs"] for part in parts[:-1]) + measured[-1]["best_epoch"],
             "seconds": sum(part["seconds"] for part in measured)}
 

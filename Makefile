@@ -12,7 +12,8 @@
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make container            a Docker image with the packages of the CPU and a copy of the project: kernel-ladder
 # make container-gpu        the same for a machine with an NVIDIA GPU: kernel-ladder-gpu
-# make docs                 docs/configuration.md and tables of docs/networks.md and docs/climb.md, from the source
+# make docs                 docs/configuration.md and tables of docs/networks.md and docs/climb.md, from the source; and a
+#                           site of all pages, which needs no network: site/index.html
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases, with the hashes of their files, into envs/*.txt
 # make dist                 the packages of a release, a wheel and its sources: dist/
@@ -121,16 +122,17 @@ container-gpu:
 	docker build -f envs/Dockerfile.gpu -t kernel-ladder-gpu .
 
 docs:
-	@envs/install cpu
+	@envs/install cpu docs
 	.venv/bin/python docs/generate.py
 	.venv/bin/python docs/climb.py
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 pictures: environment
 	.venv/bin/python docs/pictures.py $(if $(CONFIG),--config $(CONFIG))
 
 pins: pins-environment
 	.venv-pins/bin/python envs/pins.py cpu pins
-	.venv-pins/bin/python envs/pins.py test gpu demo figures export cluster kernels benchmark
+	.venv-pins/bin/python envs/pins.py test gpu demo figures export docs cluster kernels benchmark
 	.venv-pins/bin/python envs/pins.py slurm
 
 pins-environment:
@@ -142,5 +144,5 @@ dist: pins-environment
 	.venv-pins/bin/python -m hatchling build
 
 clean:
-	rm -rf results logs dist .snakemake .pytest_cache .ruff_cache .mypy_cache
+	rm -rf results logs dist site .snakemake .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -exec rm -rf {} +

@@ -73,6 +73,13 @@ def test_link_targets_exist(path):
         assert not anchor or anchor in anchors(file.read_text()), target
 
 
+def test_the_site_has_every_page_of_the_documentation_once():
+    pages = re.findall(r"[\w/]\S*\.md$", (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1], re.M)
+    assert sorted(page for page in pages if page.startswith("docs/")) == [
+        path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
+    assert len(set(pages)) == len(pages) and [page for page in pages if not (ROOT / page).is_file()] == []
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_files_named_by_a_page_exist(path):
     """Paths in the project's own folders, except placeholders and the files that are examples in CONTRIBUTING.md."""

@@ -70,7 +70,7 @@ class Contender:
         return " ".join(("PyTorch", self.precision, *words, *(["graph"] if self.graph else [])))
 
 
-CONTENDERS = {one.name: one for one in (
+CONTENDERS = {contender.name: contender for contender in (
     Contender(precision, compiled, channels_last, graph) for graph in (True, False) for compiled in (True, False)
     for channels_last in (True, False) for precision in PRECISIONS)}   # those that are likely to be fastest first
 

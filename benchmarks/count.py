@@ -36,8 +36,8 @@ def main():
         return
     try:
         for rung in arguments.rungs or documented_rungs():
-            made, counts, row = of_rung(rung, record["launches"])
-            print("\n".join(described(rung, made, counts, row)), flush=True)
+            plan, counts, row = of_rung(rung, record["launches"])
+            print("\n".join(described(rung, plan, counts, row)), flush=True)
             if rung in documented_rungs():
                 record["launches"] |= counts
                 record["rungs"][rung] = row
@@ -48,41 +48,41 @@ def main():
 
 def of_rung(rung, known):
     """(plan, {key: counts}, summary) of a rung's training step."""
-    made = step_plan(rung, BATCH)
-    counts = counting.count_plan(made, known)
-    return made, counts, counting.summary(made, counts)
+    plan = step_plan(rung, BATCH)
+    counts = counting.count_plan(plan, known)
+    return plan, counts, counting.summary(plan, counts)
 
 
 def outdated(record):
     """The rungs in the record of which a launch is not, or whose row is not the one that the record's counts give."""
-    found = []
+    changed = []
     for rung in record["rungs"]:
-        made = step_plan(rung, BATCH)
-        keys = {counting.key(launch, made) for launch in plan_checks.launches(made)}
-        if not keys <= record["launches"].keys() or counting.summary(made, record["launches"]) != record["rungs"].get(rung):
-            found.append(rung)
-    return found
+        plan = step_plan(rung, BATCH)
+        keys = {counting.key(launch, plan) for launch in plan_checks.launches(plan)}
+        if not keys <= record["launches"].keys() or counting.summary(plan, record["launches"]) != record["rungs"].get(rung):
+            changed.append(rung)
+    return changed
 
 
-def described(rung, made, counts, row):
+def described(rung, plan, counts, row):
     """Lines for a terminal."""
     used, multiply = (f"{100 * row[name]:.0f} %" for name in ("coalesced", "products_of_issued"))
     yield (f"{rung}: {row['microseconds']:.0f} us predicted for an H200, bound by {row['bound_by']}; {row['launches']} "
            f"launches, {used} of sectors used, {multiply} of instructions multiply")
-    launches = [counts[counting.key(launch, made)] for launch in plan_checks.launches(made)]
+    launches = [counts[counting.key(launch, plan)] for launch in plan_checks.launches(plan)]
     gpu = prediction.H200
-    for one in sorted(launches, key=lambda one: -prediction.seconds(gpu, one))[:SHOWN]:
-        times = prediction.seconds_by_resource(gpu, one)
-        yield (f"    {one['kernel']}: " + ", ".join(f"{name} {1e6 * time:.0f}" for name, time in times.items())
-               + f" us; {one['registers']} registers, occupancy {100 * prediction.occupancy(gpu, one):.0f} %")
+    for launch in sorted(launches, key=lambda launch: -prediction.seconds(gpu, launch))[:SHOWN]:
+        times = prediction.seconds_by_resource(gpu, launch)
+        yield (f"    {launch['kernel']}: " + ", ".join(f"{name} {1e6 * time:.0f}" for name, time in times.items())
+               + f" us; {launch['registers']} registers, occupancy {100 * prediction.occupancy(gpu, launch):.0f} %")
 
 
 def write(record):
     """Only launches that a rung of the project still makes; whole or not at all."""
     wanted = set()
     for rung in record["rungs"]:
-        made = step_plan(rung, BATCH)
-        wanted |= {counting.key(launch, made) for launch in plan_checks.launches(made)}
+        plan = step_plan(rung, BATCH)
+        wanted |= {counting.key(launch, plan) for launch in plan_checks.launches(plan)}
     launches = {key: record["launches"][key] for key in sorted(wanted & record["launches"].keys())}
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in launches.items()]
     rungs = [f"  {json.dumps(rung)}: {json.dumps(row)}" for rung, row in record["rungs"].items()]

@@ -38,11 +38,11 @@ PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "s
           "bulk_copies": "bulk_copies", "operands": "operands"}
 
 
-def key(launch, made):
+def key(launch, plan):
     """16 hex digits of all that the counts of a launch depend on: its kernel's text, its shape and its arguments' shapes."""
     def shown(argument):
         if isinstance(argument, str):
-            return str(made.buffers[argument].shape)
+            return str(plan.buffers[argument].shape)
         return str(argument if isinstance(argument, np.generic) else len(argument.words))
 
     arguments = [shown(argument) for argument in launch.arguments]
@@ -58,56 +58,56 @@ def _text(source):
     return "\0".join(" ".join(cuda_emulator.without_comments(path.read_text("utf-8")).split()) for path in files)
 
 
-def count_plan(made, known):
+def count_plan(plan, known):
     """{key: counts} of a plan's launches; those in `known`, {key: counts}, are not counted again."""
-    launches = {key(launch, made): launch for launch in plan_checks.launches(made)}
-    new = {one: launch for one, launch in launches.items() if one not in known}
+    launches = {key(launch, plan): launch for launch in plan_checks.launches(plan)}
+    new = {digest: launch for digest, launch in launches.items() if digest not in known}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:   # compiles
         list(pool.map(lambda launch: emulator_executor.function(launch).module.counted, new.values()))
-    return {one: known[one] if one in known else counted(launches[one], made) for one in launches}
+    return {digest: known[digest] if digest in known else counted(launches[digest], plan) for digest in launches}
 
 
-def counted(launch, made):
+def counted(launch, plan):
     """The counts of a launch as JSON holds them: per warp, on average over the blocks that ran."""
     threads, blocks = math.prod(launch.block), math.prod(launch.grid)
     resources = _compiled(launch.source, launch.defines).kernels[launch.entry]
     shared = resources.static_shared_bytes + launch.shared_bytes
     resident = {gpu.name: prediction.resident_blocks(gpu, threads, resources.registers, shared) for gpu in prediction.GPUS}
     lines = prediction.cache_lines(prediction.H200, resident[prediction.H200.name], shared)
-    found = _run(launch, made, lines)
-    warps = found["warps"]
-    per_warp = {name: {what: count / warps for what, count in found[place].items()} for place, name in PLACES.items()}
-    per_warp["missed"] = found["missed"] / warps
+    totals = _run(launch, plan, lines)
+    warps = totals["warps"]
+    per_warp = {name: {what: count / warps for what, count in totals[place].items()} for place, name in PLACES.items()}
+    per_warp["missed"] = totals["missed"] / warps
     return {
-        "kernel": f"{launch.source} {launch.entry}", "blocks": blocks, "threads": threads, "bytes": launch_bytes(launch, made),
+        "kernel": f"{launch.source} {launch.entry}", "blocks": blocks, "threads": threads, "bytes": launch_bytes(launch, plan),
         "registers": resources.registers, "shared_bytes": shared, "resident": resident,
         "body": vars(_bodies(launch.source, launch.defines)[launch.entry]), "per_warp": per_warp,
     }
 
 
-def launch_bytes(launch, made):
+def launch_bytes(launch, plan):
     """Bytes of the arrays that the launch reads or writes, each once: the least that comes from or goes to memory."""
-    return sum(roofline.buffer_bytes(made, name) for name in launch.buffers)
+    return sum(roofline.buffer_bytes(plan, name) for name in launch.buffers)
 
 
-def _run(launch, made, lines):
+def _run(launch, plan, lines):
     blocks = math.prod(launch.grid)
     sample = np.random.default_rng(0).permutation(blocks)[:BLOCKS].tolist()
-    arrays = {name: emulator_executor.zeros(made.buffers[name]) for name in launch.buffers}
+    arrays = {name: emulator_executor.zeros(plan.buffers[name]) for name in launch.buffers}
     arguments = [rung_checks.passed(argument, arrays) for argument in launch.arguments]
     function, total = emulator_executor.function(launch), {}
     for block in sample:
-        found = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, ENOUGH // BLOCKS)
-        total = _sum(total, found)
+        counts = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, ENOUGH // BLOCKS)
+        total = _sum(total, counts)
         if total["accesses"] >= (ENOUGH if total["barriers"] else ENOUGH_WARPS):
             break
     return total
 
 
-def _sum(one, other):
+def _sum(counts, more):
     """The counts of two runs together."""
-    return {name: _sum(one.get(name, {}), value) if isinstance(value, dict) else one.get(name, 0) + value
-            for name, value in other.items()}
+    return {name: _sum(counts.get(name, {}), value) if isinstance(value, dict) else counts.get(name, 0) + value
+            for name, value in more.items()}
 
 
 @functools.cache
@@ -120,32 +120,33 @@ def _bodies(source, defines):
     return disassembly.bodies(_compiled(source, defines).cubin)
 
 
-def summary(made, counts):
+def summary(plan, counts):
     """The numbers of a plan's row in the ladder's tables; counts: {key: counts} with at least those of its launches."""
-    launches = [counts[key(launch, made)] for launch in plan_checks.launches(made)]
+    launches = [counts[key(launch, plan)] for launch in plan_checks.launches(plan)]
     gpu = prediction.H200
-    times = [prediction.seconds_by_resource(gpu, one) for one in launches]
-    bounds = {name: sum(max(one.values()) for one in times if max(one, key=one.get) == name) for name in times[0]}
-    issued = [prediction.warps(one) * prediction.issued_per_warp(one) for one in launches]
-    busiest = max(launches, key=lambda one: prediction.seconds(gpu, one))
-    copied = sum(prediction.warps(one) * prediction.bulk_bytes(one, "bulk_copies") for one in launches)   # whole sectors
+    times = [prediction.seconds_by_resource(gpu, launch) for launch in launches]
+    bounds = {name: sum(max(spent.values()) for spent in times if max(spent, key=spent.get) == name) for name in times[0]}
+    issued = [prediction.warps(launch) * prediction.issued_per_warp(launch) for launch in launches]
+    busiest = max(launches, key=lambda launch: prediction.seconds(gpu, launch))
+    # Copies by the engine are of whole sectors.
+    copied = sum(prediction.warps(launch) * prediction.bulk_bytes(launch, "bulk_copies") for launch in launches)
     loads = {name: _total(launches, "global_loads", name) + _total(launches, "global_stores", name) + copied / each
              for name, each in {"sectors": prediction.SECTOR, "bytes": 1}.items()}
     shared = {name: _total(launches, "shared_loads", name) + _total(launches, "shared_stores", name)
               for name in ("wavefronts", "least")}
     return {
-        "launches": len(launches), "megabytes": sum(one["bytes"] for one in launches) / 1e6,
-        "level_2_megabytes": sum(prediction.warps(one) * prediction.level_2_bytes(one) for one in launches) / 1e6,
+        "launches": len(launches), "megabytes": sum(launch["bytes"] for launch in launches) / 1e6,
+        "level_2_megabytes": sum(prediction.warps(launch) * prediction.level_2_bytes(launch) for launch in launches) / 1e6,
         "sectors": loads["sectors"], "coalesced": loads["bytes"] / (32 * loads["sectors"]),
         "wavefronts": shared["wavefronts"], "conflicts": shared["wavefronts"] - shared["least"],
-        "products_of_issued": sum(count * one["body"]["products"] / one["body"]["instructions"]
-                                  for count, one in zip(issued, launches, strict=True)) / sum(issued),
+        "products_of_issued": sum(count * launch["body"]["products"] / launch["body"]["instructions"]
+                                  for count, launch in zip(issued, launches, strict=True)) / sum(issued),
         "busiest": {"kernel": busiest["kernel"], "registers": busiest["registers"],
                     "occupancy": prediction.occupancy(gpu, busiest),
-                    "waves": {str(one.multiprocessors): prediction.waves(one, busiest) for one in prediction.GPUS}},
-        "bound_by": max(bounds, key=bounds.get), "microseconds": 1e6 * sum(max(one.values()) for one in times),
+                    "waves": {str(card.multiprocessors): prediction.waves(card, busiest) for card in prediction.GPUS}},
+        "bound_by": max(bounds, key=bounds.get), "microseconds": 1e6 * sum(max(spent.values()) for spent in times),
     }
 
 
 def _total(launches, place, what):
-    return sum(prediction.warps(one) * one["per_warp"][place][what] for one in launches)
+    return sum(prediction.warps(launch) * launch["per_warp"][place][what] for launch in launches)

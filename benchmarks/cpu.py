@@ -77,10 +77,10 @@ def main():
 
 def rows(case, arguments):
     """Measurements of a case, one row per contender; `ladder_is_faster_by` is the ratio of medians over all turns."""
-    found = commands(case, arguments)
-    steps = {name: [] for name in found}
+    programs = commands(case, arguments)
+    steps = {name: [] for name in programs}
     for _ in range(arguments.turns):
-        for name, command in found.items():
+        for name, command in programs.items():
             steps[name] += measure(command)
     ours = statistics.median(steps[OURS])
     for name, seconds in steps.items():
@@ -93,12 +93,12 @@ def rows(case, arguments):
 def commands(case, arguments):
     """{name: command of a process that prints the seconds of its steps as JSON}."""
     described = dataclasses.asdict(case)
-    found = {OURS: [sys.executable, __file__, "--worker", json.dumps(described), "--threads", str(arguments.threads)]}
+    programs = {OURS: [sys.executable, __file__, "--worker", json.dumps(described), "--threads", str(arguments.threads)]}
     if arguments.torch_python:
         for precision, layout in contenders():
-            told = {**described, "precision": precision, "layout": layout, "threads": arguments.threads, "warm_up": WARM_UP}
-            found[f"PyTorch {precision} {layout}"] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(told)]
-    return found
+            spec = {**described, "precision": precision, "layout": layout, "threads": arguments.threads, "warm_up": WARM_UP}
+            programs[f"PyTorch {precision} {layout}"] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
+    return programs
 
 
 def contenders():
@@ -121,9 +121,9 @@ def time_steps(case, threads):
     length, rows = plan.Length(count, count), case.batch * count
     random, channels = np.random.default_rng(0), case.input_shape[2]
     settings = plan.Settings(network=network, variant="cpu", batch_size=case.batch, optimizer=optimizers.Optimizer("adam"))
-    made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
+    lowered = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
     executor = executors.create("cpu", threads)
-    arrays = executor.allocate(made, executor.upload({
+    arrays = executor.allocate(lowered, executor.upload({
         **weights.initialize(network, 0), **{name: np.ones(shape, np.float32) for name, shape in network.state.items()},
         "images": random.integers(0, 256, (rows, *case.input_shape), dtype=np.uint8),
         "labels": random.integers(0, 10, rows, dtype=np.uint8), "permutation": np.arange(rows),
@@ -131,7 +131,7 @@ def time_steps(case, threads):
     seconds = []
     for _ in range(count):
         started = time.perf_counter()
-        executor.run(made, arrays)
+        executor.run(lowered, arrays)
         seconds.append(time.perf_counter() - started)
     return seconds[WARM_UP:]
 

@@ -86,8 +86,8 @@ def body(text):
     labels = {line[:-1]: number for number, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)}
     loops = [(labels[target], number) for number, line in enumerate(lines) for target in re.findall(r"BRA.*`\((\.L\w+)\)", line)
              if target in labels and labels[target] < number]
-    found = [_counted(lines[first:last + 1], True) for first, last in loops if last - first > 1]
-    return max(found, key=lambda one: (one.products, one.instructions if not one.products else -one.instructions),
+    counts = [_counted(lines[first:last + 1], True) for first, last in loops if last - first > 1]
+    return max(counts, key=lambda loop: (loop.products, loop.instructions if not loop.products else -loop.instructions),
                default=_counted(lines, False))
 
 

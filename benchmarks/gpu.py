@@ -165,8 +165,8 @@ def find_torch():
     if importlib.util.find_spec("torch"):
         return sys.executable
     if TORCH_PYTHON.exists():
-        found = subprocess.run([TORCH_PYTHON, "-c", "import torch"], capture_output=True)
-        return TORCH_PYTHON if found.returncode == 0 else None
+        outcome = subprocess.run([TORCH_PYTHON, "-c", "import torch"], capture_output=True)
+        return TORCH_PYTHON if outcome.returncode == 0 else None
     return None
 
 
@@ -175,11 +175,11 @@ def state(machine):
     command = ["nvidia-smi", f"--id={machine['pci_address']}", f"--query-gpu={','.join(STATE)}",
                "--format=csv,noheader,nounits"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    values = found.stdout.strip().split(", ")
-    return dict(zip(STATE, values, strict=True)) if found.returncode == 0 and len(values) == len(STATE) else {}
+    values = outcome.stdout.strip().split(", ")
+    return dict(zip(STATE, values, strict=True)) if outcome.returncode == 0 and len(values) == len(STATE) else {}
 
 
 # ---- what is printed
@@ -217,13 +217,13 @@ def dry_run(rungs):
         for rung in rungs:
             settings = plan.Settings(network=case.network, variant=rung, batch_size=case.batch,
                                      optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(rung))
-            made = plan.training_plan(settings, plan.Dataset(case.images, "uint8"), plan.Length(1, 1))
+            lowered = plan.training_plan(settings, plan.Dataset(case.images, "uint8"), plan.Length(1, 1))
             ceilings = roofline.H200[cases.products(rung)]
-            seconds = roofline.plan_seconds(made, ceilings)
-            needed = sum(cuda_executor.aligned(buffer.bytes) for buffer in made.buffers.values())
-            print(f"{case.name:<12}{rung:<12}{case.batch:>6}{sum(len(step.launches) for step in made.steps):>10}"
-                  f"{made.flop / 1e9:>8.1f}{roofline.plan_bytes(made) / 1e6:>8.0f}{size(needed):>10}"
-                  f"{1e6 * seconds:>14.0f}{1e6 * roofline.floor(made.flop, 0, ceilings):>10.0f}"
+            seconds = roofline.plan_seconds(lowered, ceilings)
+            needed = sum(cuda_executor.aligned(buffer.bytes) for buffer in lowered.buffers.values())
+            print(f"{case.name:<12}{rung:<12}{case.batch:>6}{sum(len(step.launches) for step in lowered.steps):>10}"
+                  f"{lowered.flop / 1e9:>8.1f}{roofline.plan_bytes(lowered) / 1e6:>8.0f}{size(needed):>10}"
+                  f"{1e6 * seconds:>14.0f}{1e6 * roofline.floor(lowered.flop, 0, ceilings):>10.0f}"
                   f"{-(-case.images // case.batch) * seconds:>9.2f}")
     print(f"predicted for an H200 ({roofline.in_words()}) from each operation's FLOP and bytes; nothing here was measured")
 

@@ -53,8 +53,8 @@ def parity(record, rungs, torch_python):
 
 def environment(torch_python):
     """What is installed, a line each."""
-    found, cuda = driver.gpu(), driver.cuda_version() or (0, 0)
-    lines = [f"{found.name} ({found.architecture}), {found.memory_bytes / 1e9:.0f} GB",
+    device, cuda = driver.gpu(), driver.cuda_version() or (0, 0)
+    lines = [f"{device.name} ({device.architecture}), {device.memory_bytes / 1e9:.0f} GB",
              f"driver {driver.version() or 'unknown'} (CUDA {cuda[0]}.{cuda[1]})"]
     lines += [f"{name}: {installed(names) or 'not installed'}" for name, names in (
         ("CuPy", ("cupy-cuda12x", "cupy-cuda13x", "cupy")), ("cuML", ("cuml-cu12", "cuml-cu13", "cuml")))]

@@ -28,7 +28,7 @@ def context(record):
     checked = [name for name in record["sections"] if name.partition(": ")[0] in sanitizer.TOOLS]
     return {
         "record": record, "machine": record["machine"], "verdict": verdict(record),
-        "comparisons": [comparison(one) for one in results.comparisons(record)],
+        "comparisons": [comparison(pair) for pair in results.comparisons(record)],
         "batch": HEADLINES[0].batch, "rungs": rung_rows(record),
         "tools": sanitizer.TOOLS if checked else (),
         "sanitized": [[rung, *(sanitized(record, tool, rung) for tool in sanitizer.TOOLS)]
@@ -49,18 +49,18 @@ def verdict(record):
                  for tool in sanitizer.TOOLS for rung in cases.gpu_rungs())
     if errors:
         sentences.append(f"compute-sanitizer reports {errors} errors.")
-    for one in results.comparisons(record):
-        if one["ratio"]:
-            rung, taken = one["rung"], one["ratio"]["median"]
-            sentences.append(f"{rung['name']} trains a batch of {one['batch']} in {rung['median_us']:.0f} µs; the fastest "
-                             f"PyTorch in {one['precision']} takes {taken:.2f} times as long.")
+    for pair in results.comparisons(record):
+        if pair["ratio"]:
+            rung, taken = pair["rung"], pair["ratio"]["median"]
+            sentences.append(f"{rung['name']} trains a batch of {pair['batch']} in {rung['median_us']:.0f} µs; the fastest "
+                             f"PyTorch in {pair['precision']} takes {taken:.2f} times as long.")
     return " ".join(sentences)
 
 
-def comparison(one):
-    ratio = one["ratio"]
-    rung, torch = ({"name": row["name"], "time": table.spread(row)} if row else None for row in (one["rung"], one["torch"]))
-    return {"batch": one["batch"], "precision": one["precision"], "rung": rung, "torch": torch,
+def comparison(pair):
+    ratio = pair["ratio"]
+    rung, torch = ({"name": row["name"], "time": table.spread(row)} if row else None for row in (pair["rung"], pair["torch"]))
+    return {"batch": pair["batch"], "precision": pair["precision"], "rung": rung, "torch": torch,
             "ratio": f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else ""}
 
 
@@ -94,40 +94,40 @@ def rung_row(record, rung):
 def sanitized(record, tool, rung):
     """'0' or '3: the first error', 'failed', or that there was no time."""
     name = sanitizer.section_name(tool, rung)
-    found = results.result(record, name)
-    if found is None:
+    checked = results.result(record, name)
+    if checked is None:
         return "failed" if "failed" in record["sections"].get(name, {}) else NO_TIME
-    return f"{found['errors']}: {found['first']}" if found["errors"] else "0"
+    return f"{checked['errors']}: {checked['first']}" if checked["errors"] else "0"
 
 
 def looks(record):
     """[(contender of PyTorch, microseconds)] of the first looks, fastest first."""
-    found = {name: results.result(record, look_name(name)) for name in CONTENDERS}
-    times = {name: sorted(look["us"])[len(look["us"]) // 2] for name, look in found.items() if look}
+    timings = {name: results.result(record, look_name(name)) for name in CONTENDERS}
+    times = {name: sorted(look["us"])[len(look["us"]) // 2] for name, look in timings.items() if look}
     return [(name.removeprefix("PyTorch "), f"{times[name]:.0f}") for name in sorted(times, key=times.get)]
 
 
 def races(record):
     """[(what raced, [(name, time)] fastest first, {name: why it failed})] of all races."""
-    found = {name.removeprefix("race: "): section["result"] for name, section in record["sections"].items()
-             if name.startswith("race: ") and "result" in section}
+    raced_by_name = {name.removeprefix("race: "): section["result"] for name, section in record["sections"].items()
+                     if name.startswith("race: ") and "result" in section}
     return [(name, [(row["name"], table.spread(row)) for row in sorted(raced["rows"], key=lambda row: row["median_us"])],
-             raced["failed"]) for name, raced in found.items()]
+             raced["failed"]) for name, raced in raced_by_name.items()]
 
 
 def streaming(record):
     """Sentences on the copies of streamed images."""
-    found = {name.removeprefix("streaming: "): section["result"] for name, section in record["sections"].items()
-             if name.startswith("streaming: ") and "result" in section}
-    return [f"{name}: a step takes {one['device_us']:.0f} µs with the images on the GPU and {one['host_us']:.0f} µs with "
-            f"images copied batch by batch; a copy takes {one['copy_us']:.0f} µs, of which the step waits for "
-            f"{one['waited_us']:.0f} µs: {templates.percent(one['hidden_share'], 0)} are hidden behind the computation."
-            for name, one in found.items()]
+    streams = {name.removeprefix("streaming: "): section["result"] for name, section in record["sections"].items()
+               if name.startswith("streaming: ") and "result" in section}
+    return [f"{name}: a step takes {timed['device_us']:.0f} µs with the images on the GPU and {timed['host_us']:.0f} µs with "
+            f"images copied batch by batch; a copy takes {timed['copy_us']:.0f} µs, of which the step waits for "
+            f"{timed['waited_us']:.0f} µs: {templates.percent(timed['hidden_share'], 0)} are hidden behind the computation."
+            for name, timed in streams.items()]
 
 
 def _seconds(record, work, name):
-    found = results.wholes(record, work)
-    return f"{found[name]:.2f} s" if name in found else ""
+    wholes = results.wholes(record, work)
+    return f"{wholes[name]:.2f} s" if name in wholes else ""
 
 
 def main(source, target):

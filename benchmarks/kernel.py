@@ -67,11 +67,11 @@ def find(operation, rung, shape):
             network = networks.resolve("one", (*image[:2], 3), stack, stack[-1].name, "none")
         except UserError:   # images of 1x1 are not pooled
             continue
-        made = step_plan(network, rung, batch)
-        found = {step.operation: number for number, step in enumerate(made.steps) if step.layer not in ("", "before")}
-        known |= set(found)
-        if operation in found:
-            return Case(network, made, found[operation])
+        lowered = step_plan(network, rung, batch)
+        operations = {step.operation: number for number, step in enumerate(lowered.steps) if step.layer not in ("", "before")}
+        known |= set(operations)
+        if operation in operations:
+            return Case(network, lowered, operations[operation])
     raise UserError(f"{rung} has no operation {operation} for the shape {' '.join(map(str, shape))}; it has "
                     f"{', '.join(sorted(known))}")
 
@@ -85,15 +85,15 @@ def stacks(image, convolution):
     """Candidate stacks of layers, simplest first; in each, a small convolution computes the layer's input from an image."""
     before = layers.conv2d("before", image[2], kernel=1, padding=0)
     if not convolution:
-        made = (layers.relu("layer"), layers.maxpool2d("layer"), layers.upsample2d("layer"), layers.avgpool2d("layer"),
-                layers.global_avgpool("layer"), layers.batchnorm("layer"), layers.dropout("layer", 0.5), layers.lrn("layer"),
-                layers.pad("layer", 1), layers.flatten("layer"), layers.add("layer", ("before", "before")))
-        return [(before, layer) for layer in made]
+        alone = (layers.relu("layer"), layers.maxpool2d("layer"), layers.upsample2d("layer"), layers.avgpool2d("layer"),
+                 layers.global_avgpool("layer"), layers.batchnorm("layer"), layers.dropout("layer", 0.5), layers.lrn("layer"),
+                 layers.pad("layer", 1), layers.flatten("layer"), layers.add("layer", ("before", "before")))
+        return [(before, layer) for layer in alone]
     filters, kernel, padding, stride = convolution
     conv, relu = layers.conv2d("layer", filters, kernel, padding, stride), layers.relu("layer_relu")
     pool, up = layers.maxpool2d("layer_pool"), layers.upsample2d("layer_up")
-    found = [(before, conv), (before, conv, relu), (before, conv, relu, pool), (before, up, conv), (before, up, conv, relu)]
-    return [*found, (before, layers.dense("layer", filters))] if image[:2] == [1, 1] else found
+    groups = [(before, conv), (before, conv, relu), (before, conv, relu, pool), (before, up, conv), (before, up, conv, relu)]
+    return [*groups, (before, layers.dense("layer", filters))] if image[:2] == [1, 1] else groups
 
 
 def step_plan(network, rung, batch, dtype="float32"):
@@ -197,8 +197,8 @@ def largest_error(case, executor, arrays, uploaded, gradient):
     errors = []
     for name in case.operation.writes.values():
         if name in wanted and name not in case.network.state and case.plan.buffers[name].dtype == "float32":
-            found = executor.download(arrays[name]).astype(np.float64)
-            errors.append(float(np.linalg.norm(found - wanted[name]) / np.linalg.norm(wanted[name])))
+            computed = executor.download(arrays[name]).astype(np.float64)
+            errors.append(float(np.linalg.norm(computed - wanted[name]) / np.linalg.norm(wanted[name])))
     return max(errors, default=None)
 
 

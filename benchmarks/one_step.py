@@ -20,18 +20,18 @@ def main(arguments=None):
     arguments = parse(arguments)
     executor, case = executors.create(arguments.rung, 1, "device"), HEADLINES[0]
     steps = arguments.warm_up + 1
-    made, arrays = timing.bind(executor, case.network, arguments.rung, arguments.batch, arguments.batch * steps, steps,
+    lowered, arrays = timing.bind(executor, case.network, arguments.rung, arguments.batch, arguments.batch * steps, steps,
                                multipliers=plan.made_for(arguments.rung))
     for _ in range(arguments.warm_up):
-        executor.run(made, arrays)
+        executor.run(lowered, arrays)
     executor.synchronize()
     profiler = ctypes.CDLL("libcuda.so.1")
     executor.measures_every_step = True
     profiler.cuProfilerStart()
-    executor.run(made, arrays)
+    executor.run(lowered, arrays)
     executor.synchronize()
     profiler.cuProfilerStop()
-    print(json.dumps([[step.layer, step.operation, launch.entry] for step in made.steps for launch in step.launches]))
+    print(json.dumps([[step.layer, step.operation, launch.entry] for step in lowered.steps for launch in step.launches]))
 
 
 def parse(arguments):

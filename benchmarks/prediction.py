@@ -11,7 +11,7 @@ REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given w
 RESERVED_SHARED = 1024                  # bytes of shared memory that the system takes of each block
 ISSUED = 4                              # instructions that a multiprocessor issues in a cycle
 FFMA_CYCLES = 4                         # from a product to one that adds to its result
-# Clocks until a load arrives, about, from shared memory, level 1, level 2 and memory: rounded from Luo et al., Benchmarking and
+# Cycles until a load arrives, about, from shared memory, level 1, level 2 and memory: rounded from Luo et al., Benchmarking and
 # Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024.
 SHARED_CYCLES, LEVEL_1_CYCLES, LEVEL_2_CYCLES, MEMORY_CYCLES = 30, 40, 260, 600
 
@@ -128,7 +128,7 @@ def _matrices(counts):
 
 
 def _cycles_of_a_warp(gpu, counts):
-    """Clocks of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums.
+    """Cycles of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums.
 
     It has one of the multiprocessor's tensor cores, a quarter. Copies to shared memory are under way while it multiplies. Where
     they are bulk copies, a warpgroup does nothing else, and the others do all that the counts say of all.

@@ -50,8 +50,8 @@ def run(preset, part, config):
     if status:
         sys.exit(status)
     summary = json.loads((ROOT / "results/summary.json").read_text("utf-8"))
-    kept = [setting for setting in config if not setting.split("=")[0].endswith("_urls")]
-    return {"command": command(preset, part, kept), "made": time.strftime("%Y-%m-%d", time.gmtime()), **started,
+    unchanged = [setting for setting in config if not setting.split("=")[0].endswith("_urls")]
+    return {"command": command(preset, part, unchanged), "made": time.strftime("%Y-%m-%d", time.gmtime()), **started,
             "machine": {key: value for key, value in runtime.machine().items() if key in MACHINE},
             "paired": paired(summary, ROOT / "results"), "summary": summary}
 
@@ -62,13 +62,13 @@ def command(preset, part, config):
             *(["--config", *settings] if settings else [])]
 
 
-def keep(preset, part, made):
+def keep(preset, part, content):
     """Put a part into the record of a preset; the other one stays."""
     path = FOLDER / f"{preset}.json"
     empty = {"kind": "preset", "preset": preset, **dict.fromkeys(PARTS)}
-    found = json.loads(path.read_text("utf-8")) if path.exists() else empty
+    saved = json.loads(path.read_text("utf-8")) if path.exists() else empty
     FOLDER.mkdir(exist_ok=True)
-    Record(path, scrubbed({**found, part: made})).save()
+    Record(path, scrubbed({**saved, part: content})).save()
 
 
 def paired(summary, results):

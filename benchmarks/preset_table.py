@@ -47,17 +47,18 @@ def main():
 
 def records(folder=HERE / "presets"):
     """The records, by data set and from the most accurate to the least."""
-    found = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")]
-    return sorted(found, key=lambda one: (one["whole"]["summary"]["dataset"], -answer(one["whole"])[1], one["preset"]))
+    records = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")]
+    return sorted(records, key=lambda record: (record["whole"]["summary"]["dataset"], -answer(record["whole"])[1],
+                                               record["preset"]))
 
 
-def wanted_texts(found):
+def wanted_texts(records):
     """{document: its text with the tables of these records}."""
-    rows = {head: [row for one in found for row in make(one)] for head, make in LONG.items()}
-    tables = {"README.md": [(SHORT, *(short_row(one) for one in found if one["preset"] in IN_README))],
-              "docs/results.md": [(head, *made) for head, made in rows.items() if made]}
-    return {HERE.parent / name: table.with_table((HERE.parent / name).read_text("utf-8"), markdown(made), BEGIN)
-            for name, made in tables.items()}
+    rows = {head: [row for record in records for row in make(record)] for head, make in LONG.items()}
+    tables = {"README.md": [(SHORT, *(short_row(record) for record in records if record["preset"] in IN_README))],
+              "docs/results.md": [(head, *lines) for head, lines in rows.items() if lines]}
+    return {HERE.parent / name: table.with_table((HERE.parent / name).read_text("utf-8"), markdown(lines), BEGIN)
+            for name, lines in tables.items()}
 
 
 def markdown(tables):
@@ -84,22 +85,22 @@ def whole_rows(record):
 
 def seed_rows(record):
     """A row for each classifier that was fitted with several seeds: mean and 95 % interval (Student's t)."""
-    found = record["seeds"]["summary"]["seeds"] if record["seeds"] else {"scores": {}}
+    seeds = record["seeds"]["summary"]["seeds"] if record["seeds"] else {"scores": {}}
     other_settings = changed(record) if record["seeds"] else ""
     name = f"`{record['preset']}`" + (f" with `{other_settings}`" if other_settings else "")
     for classifier, shown in CLASSIFIERS.items():
-        if classifier not in found["scores"]:
+        if classifier not in seeds["scores"]:
             continue
-        own = found["scores"][classifier]["each"]
-        other = found["scores"].get(f"{classifier}_random", {"each": []})["each"]
-        paired = [one - untrained for one, untrained in zip(own, other, strict=False)]
+        own = seeds["scores"][classifier]["each"]
+        other = seeds["scores"].get(f"{classifier}_random", {"each": []})["each"]
+        paired = [trained - untrained for trained, untrained in zip(own, other, strict=False)]
         yield (name, shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
                over_seeds(paired, spread.DIFFERENCES, "+"))
 
 
 def ablation_rows(record):
     """A row for each entry of the preset's ablation list that could run, of both parts of the record."""
-    for part in (one for one in (record["whole"], record["seeds"]) if one):
+    for part in (scored for scored in (record["whole"], record["seeds"]) if scored):
         summary, images = part["summary"], str(settings_of(part).get("train_limit", ""))
         for entry in summary.get("ablation") or ():
             if entry["accuracy"] is not None:
@@ -135,23 +136,23 @@ def changed(record):
     keys = sorted({*whole, *seeds}.difference(OF_A_PART))
     default = Settings().by_key()   # of a key that is younger than a record
     then = {key: seeds.get(key, default.get(key)) for key in keys}
-    told = [f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key))]
+    changes = [f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key))]
     now, before = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))   # no setting tells the parts
-    return ", ".join(told + ([f"{before} of {now} parts of features"] if before != now else []))
+    return ", ".join(changes + ([f"{before} of {now} parts of features"] if before != now else []))
 
 
 def classifiers(part):
     """{classifier: accuracy} of the run itself, without those of its controls."""
     summary = part["summary"]
-    found = summary.get("evaluations") or {"svm": summary["test_accuracy"]}   # the oldest record has one classifier
-    return {name: accuracy for name, accuracy in found.items() if name in CLASSIFIERS}
+    evaluations = summary.get("evaluations") or {"svm": summary["test_accuracy"]}   # the oldest record has one classifier
+    return {name: accuracy for name, accuracy in evaluations.items() if name in CLASSIFIERS}
 
 
 def answer(part):
     """(classifier, accuracy) of the one that answers for the run, which no test image chose."""
-    found = classifiers(part)
-    name = lineage.answering(found)
-    return name, found[name]
+    evaluations = classifiers(part)
+    name = lineage.answering(evaluations)
+    return name, evaluations[name]
 
 
 def control(part, classifier, name):

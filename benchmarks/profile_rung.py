@@ -84,22 +84,22 @@ def known_metrics(ncu):
 
 def chosen(known):
     """{quantity: metric} of those that the GPU has; the first of each where ncu's list was not understood."""
-    found = {quantity: next((name for name in names if not known or name.partition(".")[0] in known), None)
-             for quantity, names in METRICS.items()}
-    return {quantity: name for quantity, name in found.items() if name}
+    metrics = {quantity: next((name for name in names if not known or name.partition(".")[0] in known), None)
+               for quantity, names in METRICS.items()}
+    return {quantity: name for quantity, name in metrics.items() if name}
 
 
 def kernels(lines, metrics):
     """[{"kernel", quantity: value}] from ncu's raw page as CSV: names, units, and a line for each kernel."""
     rows = list(csv.reader(line for line in lines if not line.startswith("==")))
     names, units = rows[0], rows[1]
-    found = []
+    profiled = []
     for row in rows[2:]:
         values = dict(zip(names, row, strict=False))
-        one = {quantity: number(values[name]) for quantity, name in metrics.items()}
-        one["us"] *= MICROSECONDS.get(units[names.index(metrics["us"])], 1e-3)
-        found.append({"kernel": values["Kernel Name"], **one})
-    return found
+        measured = {quantity: number(values[name]) for quantity, name in metrics.items()}
+        measured["us"] *= MICROSECONDS.get(units[names.index(metrics["us"])], 1e-3)
+        profiled.append({"kernel": values["Kernel Name"], **measured})
+    return profiled
 
 
 def number(text):
@@ -148,7 +148,7 @@ def fault(tool, status, output):
         return (f"{tool} may not read this GPU's counters ({REFUSED}): run it as root, or let an administrator allow it as "
                 f"https://developer.nvidia.com/{REFUSED} says")
     ended = f"was ended after {SECONDS} s" if status is None else f"ended with status {status}"
-    said = next((one for one in reversed(output) if "ERROR" in one or "Error" in one), output[-1] if output else "")
+    said = next((line for line in reversed(output) if "ERROR" in line or "Error" in line), output[-1] if output else "")
     return f"{tool} {ended}: {said.strip()[:200]}"
 
 

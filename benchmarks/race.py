@@ -86,8 +86,8 @@ class Contest:
                 continue
             limit = min(TURN_LIMIT, self.left)
             try:
-                found = self.session.call(kind_of(name), "turn", name, self.steps(name), limit=max(0, limit))
-                self.turns.setdefault(name, []).append(found)
+                measured = self.session.call(kind_of(name), "turn", name, self.steps(name), limit=max(0, limit))
+                self.turns.setdefault(name, []).append(measured)
             except Failed as error:
                 if error.timed_out and limit < TURN_LIMIT:
                     return False

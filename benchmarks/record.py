@@ -23,12 +23,12 @@ class Record:
     def open(cls, path, machine):
         """(the record at `path` or a new one, why the one there was put aside or ''); machine: as rung_work describes it."""
         new = {"kind": "gpu", "made": _utc(), "sources": sources(), "machine": machine, "sections": {}, "left_out": []}
-        kept, reason = _kept(path, new)
+        saved, reason = _kept(path, new)
         if reason:
             aside = path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.json")
             path.rename(aside)
             reason = f"{path} is {reason}: it is kept as {aside.name}, and a new one begins"
-        return cls(path, kept or new), reason
+        return cls(path, saved or new), reason
 
     def result(self, name):
         """The result of a section; None if it has none."""
@@ -70,9 +70,9 @@ def sources():
 def scrubbed(value):
     """The value without the project's folder, the home folder, and the names of this host and of its user."""
     if isinstance(value, dict):
-        return {scrubbed(key): scrubbed(one) for key, one in value.items()}
+        return {scrubbed(key): scrubbed(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [scrubbed(one) for one in value]
+        return [scrubbed(item) for item in value]
     if not isinstance(value, str):
         return value
     value = value.replace(f"{ROOT}/", "").replace(str(pathlib.Path.home()), "~")
@@ -85,16 +85,16 @@ def scrubbed(value):
 def _kept(path, new):
     """(the record at `path` if it can be continued else None, why not or '')."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        if found["sources"] != new["sources"]:
+        saved = json.loads(path.read_text("utf-8"))
+        if saved["sources"] != new["sources"]:
             return None, "of other sources"
-        other = [name for name in SAME if found["machine"][name] != json.loads(json.dumps(new["machine"][name]))]
-        found["sections"], found["left_out"]
+        other = [name for name in SAME if saved["machine"][name] != json.loads(json.dumps(new["machine"][name]))]
+        saved["sections"], saved["left_out"]
     except FileNotFoundError:
         return None, ""
     except (ValueError, KeyError, TypeError):
         return None, "no record of this program"
-    return (None, f"of another {', '.join(other)}") if other else (found, "")
+    return (None, f"of another {', '.join(other)}") if other else (saved, "")
 
 
 def _user():

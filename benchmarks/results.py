@@ -32,10 +32,10 @@ def read(path):
     return record
 
 
-def by_card(found):
-    """{name of a GPU: its newest record}, by name; `found`: records, newest first."""
+def by_card(records):
+    """{name of a GPU: its newest record}, by name; `records`: the newest first."""
     cards = {}
-    for record in found:
+    for record in records:
         cards.setdefault(record["machine"]["gpu"], record)
     return dict(sorted(cards.items()))
 
@@ -48,15 +48,15 @@ def result(record, name):
 def row(record, case, name):
     """The row of a contestant in the race of a case; None where it is not measured."""
     raced = result(record, race_name(case))
-    return next((one for one in raced["rows"] if one["name"] == name), None) if raced else None
+    return next((row for row in raced["rows"] if row["name"] == name), None) if raced else None
 
 
 def fastest(record, case, precision, torch):
     """The fastest row of a precision in the race of a case, of PyTorch or of the rungs; None without one."""
     raced = result(record, race_name(case))
-    rows = [one for one in (raced["rows"] if raced else ())
-            if (one["name"] in CONTENDERS) == torch and one["precision"] == precision]
-    return min(rows, key=lambda one: one["median_us"], default=None)
+    rows = [row for row in (raced["rows"] if raced else ())
+            if (row["name"] in CONTENDERS) == torch and row["precision"] == precision]
+    return min(rows, key=lambda row: row["median_us"], default=None)
 
 
 def deviations(record, case, rung):

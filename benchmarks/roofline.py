@@ -45,11 +45,11 @@ def peak(architecture, size, products):
     products: key of H200. None for an architecture or products that FLOP_PER_CYCLE does not know, or where the driver does not
     tell the clock.
     """
-    per_clock = rate(FLOP_PER_CYCLE.get(architecture, {}), products)
-    if per_clock is None or not size.hertz:
+    per_cycle = rate(FLOP_PER_CYCLE.get(architecture, {}), products)
+    if per_cycle is None or not size.hertz:
         return None
     moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf   # two transfers in a cycle
-    return Ceilings(f"{architecture}, {products}", per_clock * size.multiprocessors * size.hertz, moved)
+    return Ceilings(f"{architecture}, {products}", per_cycle * size.multiprocessors * size.hertz, moved)
 
 
 def rate(known, products):

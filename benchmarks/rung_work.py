@@ -58,14 +58,14 @@ def ceilings():
     measured = timing.ceilings(executor)
     peaks = {name: roofline.peak(gpu.architecture, driver.gpu_size(), name) for name in roofline.H200}
     return {"copy_bytes_per_second": measured.bytes, "fp32_flop_per_second": measured.flop,
-            "peak_flop_per_second": {name: found and found.flop for name, found in peaks.items()}}
+            "peak_flop_per_second": {name: peak and peak.flop for name, peak in peaks.items()}}
 
 
 def check(case, rung):
     """Parity with the cpu rung and reproducibility of a rung: see measure_rungs.check."""
     case = Case.of(case)
-    made = _references(case.name, case.input_shape, case.options, RUNGS[rung].precision)
-    return measure_rungs.check(case.network, rung, os.cpu_count(), made)
+    references = _references(case.name, case.input_shape, case.options, RUNGS[rung].precision)
+    return measure_rungs.check(case.network, rung, os.cpu_count(), references)
 
 
 def prepare(case, rung):
@@ -78,23 +78,24 @@ def prepare(case, rung):
     if not finite:
         raise RuntimeError("the weights are not finite")
     executor = executors.create(rung, 1, "device")
-    made, arrays = _bind(executor, case, rung, steps)
-    _prepared[rung] = executor, made, arrays
-    timing.laps(executor, made, arrays, min(WARM_UP, steps))
+    lowered, arrays = _bind(executor, case, rung, steps)
+    _prepared[rung] = executor, lowered, arrays
+    timing.laps(executor, lowered, arrays, min(WARM_UP, steps))
     peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), products(rung))
     return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(rung), "same_bytes_twice": True,
             "step_us": statistics.median(turn(rung, min(WARM_UP, steps))["us"]),
-            "flop": made.flop, "bytes": roofline.plan_bytes(made), "launches": sum(len(step.launches) for step in made.steps),
-            "floor_us": peak and 1e6 * roofline.floor(made.flop, 0, peak),
-            "predicted_h200_us": 1e6 * roofline.plan_seconds(made, roofline.H200[products(rung)]),
-            "planned_bytes": sum(made.bytes_by_kind().values()), "driver_bytes": executor.device_bytes()}
+            "flop": lowered.flop, "bytes": roofline.plan_bytes(lowered),
+            "launches": sum(len(step.launches) for step in lowered.steps),
+            "floor_us": peak and 1e6 * roofline.floor(lowered.flop, 0, peak),
+            "predicted_h200_us": 1e6 * roofline.plan_seconds(lowered, roofline.H200[products(rung)]),
+            "planned_bytes": sum(lowered.bytes_by_kind().values()), "driver_bytes": executor.device_bytes()}
 
 
 def turn(rung, steps):
     """{"us": microseconds of each of `steps` steps, "mhz"}, from the first image on."""
-    executor, made, arrays = _prepared[rung]
+    executor, lowered, arrays = _prepared[rung]
     executor.fill(arrays["counters"], 0)
-    microseconds, mhz = timing.laps(executor, made, arrays, steps)
+    microseconds, mhz = timing.laps(executor, lowered, arrays, steps)
     return {"us": microseconds, "mhz": mhz}
 
 
@@ -143,21 +144,21 @@ def streaming(case, rung):
     """
     case = Case.of(case)
     steps = min(STREAMED, case.images // case.batch)
-    bound, found = {}, {"device": [], "host": []}
-    for residency in found:
+    bound, measured = {}, {"device": [], "host": []}
+    for residency in measured:
         executor = executors.create(rung, 1, residency)
         bound[residency] = (executor, *_bind(executor, case, rung, steps))
     for number in range(6):
-        for residency, (executor, made, arrays) in bound.items():
+        for residency, (executor, lowered, arrays) in bound.items():
             executor.fill(arrays["counters"], 0)
-            microseconds, _ = timing.laps(executor, made, arrays, steps)
+            microseconds, _ = timing.laps(executor, lowered, arrays, steps)
             if number:
-                found[residency] += microseconds
+                measured[residency] += microseconds
             else:   # the first turn warms up
                 executor.seconds = {}
     spent = bound["host"][0].seconds
-    copy, waited = (1e6 * spent[work] / len(found["host"]) for work in (COPIES, WAITING))
-    device, host = (statistics.median(found[residency]) for residency in ("device", "host"))
+    copy, waited = (1e6 * spent[work] / len(measured["host"]) for work in (COPIES, WAITING))
+    device, host = (statistics.median(measured[residency]) for residency in ("device", "host"))
     return {"batch": case.batch, "device_us": device, "host_us": host, "copy_us": copy, "waited_us": waited,
             "hidden_share": 1 - min(1, waited / copy)}
 
@@ -214,9 +215,9 @@ def _bind(executor, case, rung, steps):
 def _trained(case, rung, steps):
     """(digest of the weights after `steps` steps, True if all are finite)."""
     executor = executors.create(rung, 1, "device")
-    made, arrays = _bind(executor, case, rung, steps)
+    lowered, arrays = _bind(executor, case, rung, steps)
     for _ in range(steps):
-        executor.run(made, arrays)
+        executor.run(lowered, arrays)
     values = {name: executor.download(arrays[name]) for name in weights.shapes(case.network)}
     digest = hashlib.sha256(b"".join(value.tobytes() for value in values.values())).hexdigest()
     return digest, all(bool(np.isfinite(value).all()) for value in values.values())

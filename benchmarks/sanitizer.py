@@ -35,9 +35,9 @@ def check(program, tool, rung, seconds):
     if status is None:
         raise Failed(f"was ended after {seconds:.0f} s", timed_out=True)
     said = [line.removeprefix("=========").strip() for line in output if line.startswith("=========")]
-    found = SUMMARY.search("\n".join(output))
-    if status not in (0, FOUND) or not found:
+    summary = SUMMARY.search("\n".join(output))
+    if status not in (0, FOUND) or not summary:
         raise Failed(f"compute-sanitizer ended with status {status}: {(said or output or [''])[-1][:150]}")
-    errors = int(found[1] or found[2] or 0)
+    errors = int(summary[1] or summary[2] or 0)
     first = next((line for line in said if "COMPUTE-SANITIZER" not in line), "")
     return {"errors": errors, "first": first[:200] if errors else ""}

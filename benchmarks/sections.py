@@ -34,8 +34,8 @@ class Section:
 def sections(record, rungs, torch_python):
     """All sections. What a later one measures may depend on the results of earlier ones, which the caller has made by then."""
     yield single("ceilings", "rungs", "ceilings")
-    found = single("PyTorch", "torch", "machine", limit=240)
-    yield found if torch_python else unavailable("PyTorch", "PyTorch is not installed")
+    machine = single("PyTorch", "torch", "machine", limit=240)
+    yield machine if torch_python else unavailable("PyTorch", "PyTorch is not installed")
     if record.result("PyTorch"):
         yield single("PyTorch's ceilings", "torch", "ceilings")
     yield from parity(HEADLINES[0], rungs)
@@ -121,7 +121,7 @@ def supported(record):
     """PyTorch's contenders that this GPU has instructions for; none where PyTorch does not work."""
     capability = int(record.data["machine"]["architecture"].removeprefix("sm_"))
     works = record.result("PyTorch") is not None
-    return [name for name, one in CONTENDERS.items() if works and capability >= cases.OLDEST[one.precision]]
+    return [name for name, contender in CONTENDERS.items() if works and capability >= cases.OLDEST[contender.precision]]
 
 
 def best_of_torch(record, count):
@@ -141,6 +141,6 @@ def graphs_of_torch(record):
 def best_in(raced, names):
     """Of `names`, the fastest of each precision in the result of a race, or None."""
     rows = [row for row in raced["rows"] if row["name"] in names] if raced else []
-    found = [min((row for row in rows if row["precision"] == precision), key=lambda row: row["median_us"], default=None)
-             for precision in PRECISIONS]
-    return [row["name"] for row in found if row]
+    fastest = [min((row for row in rows if row["precision"] == precision), key=lambda row: row["median_us"], default=None)
+               for precision in PRECISIONS]
+    return [row["name"] for row in fastest if row]

@@ -12,5 +12,5 @@ def percentiles(microseconds):
 
 def ratio(slower, faster):
     """How many times as long `slower` takes as `faster`: median, least and most over the turns that both made."""
-    found = [one / other for one, other in zip(slower["turns_us"], faster["turns_us"], strict=False)]
-    return {"median": statistics.median(found), "low": min(found), "high": max(found), "turns": len(found)}
+    ratios = [slow / fast for slow, fast in zip(slower["turns_us"], faster["turns_us"], strict=False)]
+    return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios), "turns": len(ratios)}

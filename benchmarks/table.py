@@ -60,16 +60,16 @@ def wanted_texts(records):
     newest = records[0] if records else {}
     tables = {"README.md": short(newest), "kernels/README.md": table(newest),
               "docs/results.md": cards(results.by_card(records))}
-    return {HERE.parent / name: with_table((HERE.parent / name).read_text("utf-8"), made) for name, made in tables.items()}
+    return {HERE.parent / name: with_table((HERE.parent / name).read_text("utf-8"), body) for name, body in tables.items()}
 
 
-def with_table(text, made, marker=BEGIN):
-    """`text` with `made` between the marker and the next END; raises ValueError without them."""
+def with_table(text, body, marker=BEGIN):
+    """`text` with `body` between the marker and the next END; raises ValueError without them."""
     before, begin, rest = text.partition(marker)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"there are no lines {marker} and {END}")
-    return f"{before}{marker}\n{made}{END}{after}"
+    return f"{before}{marker}\n{body}{END}{after}"
 
 
 def short(record):
@@ -125,36 +125,36 @@ def cards(records):
     """The table of cards in Markdown; records: {name of a GPU: its record}."""
     rows = [CARDS_HEAD, tuple("---" for _ in CARDS_HEAD)]
     for name, record in records.items():
-        rows += [card_row(name, record, one) for one in results.comparisons(record)]
+        rows += [card_row(name, record, pair) for pair in results.comparisons(record)]
     if not records:
         rows.append((NOT_MEASURED, *("" for _ in CARDS_HEAD[1:])))
     notes = [f"{record['machine']['device']}, {record['made'][:10]}: {svm_note(record)}." for record in records.values()]
     return "\n".join([*markdown(rows), "", *(line for note in notes for line in (note, ""))])
 
 
-def card_row(name, record, one):
-    """A row of the table of cards; one: a comparison (results.comparisons)."""
-    names = [one[who]["name"] if one[who] else NOT_MEASURED for who in ("rung", "torch")]
-    times = [spread(one[who]) if one[who] else "" for who in ("rung", "torch")]
-    ratio = one["ratio"]
+def card_row(name, record, pair):
+    """A row of the table of cards; pair: a comparison (results.comparisons)."""
+    names = [pair[who]["name"] if pair[who] else NOT_MEASURED for who in ("rung", "torch")]
+    times = [spread(pair[who]) if pair[who] else "" for who in ("rung", "torch")]
+    ratio = pair["ratio"]
     taken = f"{ratio['median']:.2f} x ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else NOT_MEASURED
-    wholes = [seconds(record, work, names) if one["batch"] == CASE.batch else "" for work in ("epoch", "extraction")]
-    return (name, str(one["batch"]), one["precision"], names[0], times[0], names[1].removeprefix("PyTorch "), times[1], taken,
+    wholes = [seconds(record, work, names) if pair["batch"] == CASE.batch else "" for work in ("epoch", "extraction")]
+    return (name, str(pair["batch"]), pair["precision"], names[0], times[0], names[1].removeprefix("PyTorch "), times[1], taken,
             *wholes)
 
 
 def seconds(record, work, names):
     """'0.86 s, 1.20 s', of a rung and of a contender."""
-    found = results.wholes(record, work)
-    return ", ".join(f"{found[name]:.2f} s" if name in found else NOT_MEASURED for name in names)
+    wholes = results.wholes(record, work)
+    return ", ".join(f"{wholes[name]:.2f} s" if name in wholes else NOT_MEASURED for name in names)
 
 
 def svm_note(record):
-    found = results.result(record, "svm")
-    if found is None:
+    fit = results.result(record, "svm")
+    if fit is None:
         return f"SVM {NOT_MEASURED}"
-    return (f"SVM of {found['rows']:,} rows by {found['solver']}: fit {found['fit_seconds']:.1f} s, prediction of "
-            f"{found['test_rows']:,} {found['predict_seconds']:.1f} s")
+    return (f"SVM of {fit['rows']:,} rows by {fit['solver']}: fit {fit['fit_seconds']:.1f} s, prediction of "
+            f"{fit['test_rows']:,} {fit['predict_seconds']:.1f} s")
 
 
 def markdown(rows):
@@ -165,31 +165,31 @@ def others(record):
     """Lines of the table of other networks than the autoencoder, [] if the record has none."""
     rows = [OTHERS_HEAD, tuple("---" for _ in OTHERS_HEAD)]
     for case in OTHERS:
-        for one in in_order(results.result(record, race_name(case))):
-            torch = results.fastest(record, case, one["precision"], torch=True)
-            rows.append((case.name, str(case.batch), one["name"], str(one["launches"]), f"{one['flop'] / 1e9:.1f}",
-                         spread(one), f"{one['tflop_per_second']:.1f}", f"{one['scaled_epoch_seconds']:.2f}",
-                         share(torch, one), deviations(record, case, one["name"])))
+        for racer in in_order(results.result(record, race_name(case))):
+            torch = results.fastest(record, case, racer["precision"], torch=True)
+            rows.append((case.name, str(case.batch), racer["name"], str(racer["launches"]), f"{racer['flop'] / 1e9:.1f}",
+                         spread(racer), f"{racer['tflop_per_second']:.1f}", f"{racer['scaled_epoch_seconds']:.2f}",
+                         share(torch, racer), deviations(record, case, racer["name"])))
     return [*markdown(rows), ""] if len(rows) > 2 else []
 
 
 def multiplied(record):
     """Lines of the table of one network with every multiplier, [] if the record has none."""
     rows = [MULTIPLIED_HEAD, tuple("---" for _ in MULTIPLIED_HEAD)]
-    found = {name: in_order(results.result(record, race_name(dataclasses.replace(MULTIPLIED, multiplier=name))))
+    races = {name: in_order(results.result(record, race_name(dataclasses.replace(MULTIPLIED, multiplier=name))))
              for name in MULTIPLIERS}
-    exact = min((one["median_us"] for one in found["exact"]), default=None)
-    for name, measured in found.items():
-        for one in measured:
-            ratio = f"{one['median_us'] / exact:.2f}" if exact else NOT_MEASURED
-            rows.append((name, one["name"], spread(one), ratio))
+    exact = min((racer["median_us"] for racer in races["exact"]), default=None)
+    for name, measured in races.items():
+        for racer in measured:
+            ratio = f"{racer['median_us'] / exact:.2f}" if exact else NOT_MEASURED
+            rows.append((name, racer["name"], spread(racer), ratio))
     return [*markdown(rows), ""] if len(rows) > 2 else []
 
 
 def in_order(raced):
     """The rows of the rungs in the result of a race, or None, in the ladder's order."""
-    rows = [one for one in raced["rows"] if one["name"] not in CONTENDERS] if raced else []
-    return sorted(rows, key=lambda one: gpu_rungs().index(one["name"]))
+    rows = [racer for racer in raced["rows"] if racer["name"] not in CONTENDERS] if raced else []
+    return sorted(rows, key=lambda racer: gpu_rungs().index(racer["name"]))
 
 
 def spread(measured):
@@ -201,8 +201,8 @@ def share(opponent, measured):
 
 
 def deviations(record, case, rung):
-    found = results.deviations(record, case, rung)
-    return ", ".join(f"{one['largest']:.1e} / {one['tolerance']:.0e}" for one in found.values()) or NOT_MEASURED
+    protocols = results.deviations(record, case, rung).values()
+    return ", ".join(f"{worst['largest']:.1e} / {worst['tolerance']:.0e}" for worst in protocols) or NOT_MEASURED
 
 
 def step_plan(rung, batch):
@@ -213,24 +213,24 @@ def step_plan(rung, batch):
     return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 
-def row(rung, made, counts, measured, record):
+def row(rung, lowered, counts, measured, record):
     """counts: the rung's row of counts.json or None; measured: the results of the rung and of the one below, or None."""
-    launches, moved = sum(len(step.launches) for step in made.steps), roofline.plan_bytes(made)
+    launches, moved = sum(len(step.launches) for step in lowered.steps), roofline.plan_bytes(lowered)
     ceilings = roofline.H200[products(rung)]
-    cells = (rung, catalog.RUNGS[rung].technique, str(launches), f"{made.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
-             f"{1e6 * roofline.plan_seconds(made, ceilings):.0f}",
+    cells = (rung, catalog.RUNGS[rung].technique, str(launches), f"{lowered.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
+             f"{1e6 * roofline.plan_seconds(lowered, ceilings):.0f}",
              *((f"{counts['microseconds']:.0f}", counts["bound_by"]) if counts else (NOT_COUNTED, NOT_COUNTED)))
-    return cells + (measured_cells(rung, made, *measured, record) if measured[0] else (NOT_MEASURED,) * 7)
+    return cells + (measured_cells(rung, lowered, *measured, record) if measured[0] else (NOT_MEASURED,) * 7)
 
 
-def measured_cells(rung, made, measured, below, record):
+def measured_cells(rung, lowered, measured, below, record):
     seconds, ceilings = measured["median_us"] / 1e6, results.result(record, "ceilings")
     on_tensor_cores = results.result(record, "PyTorch's ceilings") or {}
     ceiling = roofline.rate({**on_tensor_cores, **({"fp32": ceilings["fp32_flop_per_second"]} if ceilings else {})},
                             products(rung))
     return (
-        spread(measured), f"{measured['mhz']:.0f}", f"{made.flop / seconds / 1e12:.1f}",
-        f"{100 * made.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
+        spread(measured), f"{measured['mhz']:.0f}", f"{lowered.flop / seconds / 1e12:.1f}",
+        f"{100 * lowered.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
         share(results.fastest(record, CASE, measured["precision"], torch=True), measured),
         f"{below['median_us'] / measured['median_us']:.2f}" if below else "", deviations(record, CASE, rung),
     )

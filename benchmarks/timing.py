@@ -32,8 +32,8 @@ def bind(executor, network, rung, batch, rows, steps, optimizer="adam", seed=0, 
     length = plan.Length(steps, steps)
     settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=optimizers.Optimizer(optimizer),
                              **settings)
-    made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
-    return made, executor.allocate(made, executor.upload({
+    lowered = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
+    return lowered, executor.allocate(lowered, executor.upload({
         **parity.random_images(network, rows), "permutation": np.random.default_rng(seed).permutation(rows),
         "counters": np.zeros(3, np.int64), "learning_rates": optimizers.learning_rates(1e-3, length),
         **weights.initialize(network, seed), **weights.initial_state(network)}))

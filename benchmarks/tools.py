@@ -12,9 +12,9 @@ PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvid
 
 def find(name):
     """The path of compute-sanitizer, ncu or nsys; None where it is not installed."""
-    found = shutil.which(name)
-    if found:
-        return found
+    path = shutil.which(name)
+    if path:
+        return path
     candidates = [path for place in PLACES for path in sorted(pathlib.Path("/").glob(f"{place.lstrip('/')}/{name}"))]
     return next((str(path) for path in reversed(candidates) if path.is_file()), None)
 

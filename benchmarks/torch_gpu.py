@@ -36,14 +36,14 @@ def machine():
 
 def ceilings():
     """{precision: operations per second of a matrix product}, on random numbers."""
-    found, (major, minor) = {}, torch.cuda.get_device_capability()
+    ceilings, (major, minor) = {}, torch.cuda.get_device_capability()
     for precision in (name for name, oldest in OLDEST.items() if 10 * major + minor >= oldest):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         _set_precision(precision)
         left, right = (torch.randn(PRODUCT, PRODUCT, device=DEVICE, dtype=dtype) for _ in range(2))
         microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10, DEVICE)
-        found[precision] = 2 * PRODUCT ** 3 / statistics.median(microseconds) * 1e6
-    return found
+        ceilings[precision] = 2 * PRODUCT ** 3 / statistics.median(microseconds) * 1e6
+    return ceilings
 
 
 class Training:
@@ -125,8 +125,8 @@ def prepare(case, name):
     case = Case.of(case)
     _prepared[name] = Training(case, CONTENDERS[name])
     turn(name, WARM_UP)
-    found = turn(name, WARM_UP)
-    return {"batch": case.batch, "precision": CONTENDERS[name].precision, "step_us": statistics.median(found["us"])}
+    timed = turn(name, WARM_UP)
+    return {"batch": case.batch, "precision": CONTENDERS[name].precision, "step_us": statistics.median(timed["us"])}
 
 
 def turn(name, steps):
@@ -143,9 +143,9 @@ def screen(case, name):
     started = time.perf_counter()
     prepare(case, name)
     ready = time.perf_counter() - started
-    found = {"us": turn(name, SCREENED)["us"], "prepare_seconds": ready}
+    look = {"us": turn(name, SCREENED)["us"], "prepare_seconds": ready}
     forget()
-    return found
+    return look
 
 
 def epoch(case, name):
@@ -158,7 +158,7 @@ def epoch(case, name):
         images = images.to(memory_format=torch.channels_last)
     labels = torch.randint(0, 10, (case.images,), device=DEVICE)
 
-    def one():
+    def step():
         losses, order = [], torch.randperm(case.images, device=DEVICE)
         for number, rows in enumerate(order.split(case.batch)):
             losses.append(run.step_with(images[rows], labels[rows]).clone())
@@ -167,10 +167,10 @@ def epoch(case, name):
                 losses[0].item()
         return float(losses[-1])
 
-    one()
+    step()
     _synchronize()
     started = time.perf_counter()
-    loss = one()
+    loss = step()
     _synchronize()
     return {"batch": case.batch, "images": case.images, "steps": -(-case.images // case.batch),
             "seconds": time.perf_counter() - started, "loss": loss}

@@ -58,9 +58,9 @@ def test_the_phase_decomposition(draw):
     np.testing.assert_array_equal(taps, convolution._taps(np.float64)[0])
     x, weight = draw((5, 6)), draw((3, 3))
     direct = references.conv2d(references.upsample2d(x[None, ..., None]), weight[None, ..., None], np.zeros(1), 1)[0, ..., 0]
-    out, collapsed = np.zeros((2 * 5 + 2, 2 * 6 + 2)), taps @ weight @ taps.T
+    out, phase_weights = np.zeros((2 * 5 + 2, 2 * 6 + 2)), taps @ weight @ taps.T
     for r, q in np.ndindex(x.shape):
-        out[2 * r:2 * r + 4, 2 * q:2 * q + 4] += x[r, q] * collapsed
+        out[2 * r:2 * r + 4, 2 * q:2 * q + 4] += x[r, q] * phase_weights
     np.testing.assert_allclose(out[1:-1, 1:-1], direct, atol=1e-12)
 
 

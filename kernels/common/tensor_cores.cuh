@@ -1,5 +1,5 @@
-// What feeds tensor cores and what they compute, from sm_80 on: asynchronous copies to shared memory, rows of bfloat16, products
-// of small matrices by a warp, and which elements of a tile a thread keeps then.
+// What feeds tensor cores and what they compute, from sm_80 on: asynchronous copies to shared memory, rows of bfloat16, a
+// warp's products of small matrices, and which elements of a tile each thread keeps of their sums.
 //
 //   DYNAMIC_SHARED(float, tile)   declares `tile`, a pointer to the launch's dynamic shared memory, aligned to 16 bytes
 //   cp_async(16, shared, global, valid)   copy 4 or 16 bytes (cp.async), both ends aligned to that; zeros where !valid, and then
@@ -112,23 +112,24 @@ __device__ __forceinline__ void store(float* to, const float (&from)[width]) {
 // is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows touches all banks once.
 
 using bfloat16 = unsigned short;
-constexpr int CHUNK = 8;                          // numbers in 16 bytes, which a thread copies, rounds or stores at once
-constexpr int SLAB = 64, CHUNKS = SLAB / CHUNK;   // numbers in a row, and chunks
-constexpr int ROW = 2 * SLAB;                     // bytes
+constexpr int CHUNK = 8;                                            // numbers in 16 bytes, which a thread copies at once
+constexpr int CHANNEL_BLOCK = 64, CHUNKS = CHANNEL_BLOCK / CHUNK;   // channels, or other numbers, in a row; its chunks
+constexpr int ROW = 2 * CHANNEL_BLOCK;                              // bytes
 
 // Byte of a chunk.
 __device__ __forceinline__ int swizzled(int row, int chunk) { return row * ROW + 16 * (chunk ^ row % CHUNKS); }
 
-// Where in slabs of 64 channels, which have a row for each pixel of all images, a channel of a pixel is; rows: of a slab.
-__device__ __forceinline__ int place_in_slabs(int rows, int row, int channel) {
-    return (channel / SLAB * rows + row) * SLAB + (channel / CHUNK ^ row) % CHUNKS * CHUNK + channel % CHUNK;
+// The place of a pixel's channel in channel blocks, as NCHWc has them: blocks of 64 channels, each with a row for every pixel
+// of all images. rows: of a channel block.
+__device__ __forceinline__ int place_in_channel_blocks(int rows, int row, int channel) {
+    return (channel / CHANNEL_BLOCK * rows + row) * CHANNEL_BLOCK + (channel / CHUNK ^ row) % CHUNKS * CHUNK + channel % CHUNK;
 }
 
 __device__ __forceinline__ uint4 rounded_chunk(const float (&x)[CHUNK]) {
     return make_uint4(bf16x2(x[0], x[1]), bf16x2(x[2], x[3]), bf16x2(x[4], x[5]), bf16x2(x[6], x[7]));
 }
 
-// Of `from`, a place `channel` in a row of so many: zeros after the last one.
+// The chunk at `from`, which is channel `channel` of a pixel that has `channels` of them; zeros behind the last one.
 __device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from, int channel, int channels) {
     if (channels % CHUNK == 0 && channel < channels) {
         float low[4], high[4];
@@ -144,8 +145,8 @@ __device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from
 
 // ---- tiles
 
-// Call copy(stage) for every step, which starts this thread's copies to a stage of shared memory, and multiply(stage) when those
-// of all threads have arrived. The launch gives the block STAGES * BYTES bytes of dynamic shared memory.
+// For every step, call copy(stage), which starts this thread's copies to a stage of shared memory, and multiply(stage) once the
+// copies of all threads have arrived. The launch gives the block STAGES * BYTES bytes of dynamic shared memory.
 template <int STAGES, int BYTES, class Copy, class Multiply>
 __device__ __forceinline__ void in_stages(int steps, Copy copy, Multiply multiply) {
     DYNAMIC_SHARED(unsigned char, shared);

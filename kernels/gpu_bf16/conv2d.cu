@@ -8,8 +8,8 @@
 // channels); bias float32 (filters); y float32 (batch, out_height, out_width, filters) with out_height = (height - kernel) /
 // stride + 1. Channels are a multiple of 8, arrays start at multiples of 16 bytes.
 //
-// Order of every sum, by the shape alone, 16 products at a time: where 64 divides the channels, a slab of 64 channels after the
-// other, in it tap row, tap column, channel, as conv2d_halo.cu has it; otherwise tap row, tap column, channel.
+// Order of every sum, 16 products at a time, which follows from the shape alone: tap row, tap column, channel. Where 64 divides
+// the channels, one block of 64 channels is summed in this order after the other, as in conv2d_halo.cu.
 //
 // Macros:
 //   TILE_M, TILE_N   pixels and filters of a block; WARP_M, WARP_N: those of a warp. One of, with 128 threads:
@@ -19,7 +19,7 @@
 //                    filters of its own (weight_update.cu), of x with a border of 1. y is (batch, 2 (height - 2),
 //                    2 (width - 2), filters of one phase).
 //                    1: a block has pixels of one phase. kernel is 2, weight (4, filters, 2, 2, channels); filters are those of
-//                    one phase, `pixels` those of all.
+//                    one phase, `pixels` those of all phases.
 //                    2: a block has all phases. kernel is 3, weight (filters, 3, 3, channels); filters are those of the four
 //                    phases together, at most TILE_N, and `pixels` those of x. A phase reaches 2x2 of the 3x3 pixels; the
 //                    weights of the others are zero, so that a NaN or an infinity there spreads by one pixel further.
@@ -27,7 +27,7 @@
 // phase), 384 (TILE_M + TILE_N) bytes of dynamic shared memory; where no tile of conv2d_halo.cu takes less time.
 //
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which
-// takes 768 clocks at 128 bytes each, and 512 products 512 clocks at the peak of an H200; warps of 64 x 32 would read 96 KB. In
+// takes 768 cycles at 128 bytes each, and 512 products 512 cycles at the peak of an H200; warps of 64 x 32 would read 96 KB. In
 // its loop of three steps on sm_90 384 of 722 instructions are products, 96 load fragments for them and 48 copy; in that of the
 // 64 x 64 tile 96 of 326 are products.
 // Predicted, not measured, for 64 images of 16x16x64 -> 128 filters, 1x1 (268 MFLOP): memory, 2.4 us.

@@ -1,14 +1,14 @@
 // 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's copy in bfloat16.
 //
-// Rung: gpu_bf16. Changed from conv2d.cu: an image that only a convolution on copies reads was written in float32, and read
-// again by a launch that rounded it. The values that are rounded are the same.
+// Rung: gpu_bf16. Changed from conv2d.cu, which wrote an image in float32 even where only a convolution on copies reads it, for
+// another launch to read and round. The values that are rounded are the same.
 //
 // Layouts: as conv2d.cu; copy bfloat16, of an image with a border of zeros. Filters are a multiple of 8.
 //
 // Macros: those of conv2d.cu, with TILE_N at least 64 and PHASES 0 or 1, or those of conv2d_halo.cu, which has KERNEL; and
-//   IN_SLABS   the layout of copy (copies.cuh). 0, the default: (batch, out_height + 2 padding, out_width + 2 padding, filters).
-//              1, for gpu_bf16_sm90: (ceil(filters / 64), batch, out_height + 2 padding, out_width + 2 padding, 64), with zeros
-//              for further filters
+//   IN_CHANNEL_BLOCKS   the layout of copy (copies.cuh). 0, the default: (batch, out_height + 2 padding, out_width + 2 padding,
+//                       filters). 1, for gpu_bf16_sm90: (ceil(filters / 64), batch, out_height + 2 padding, out_width +
+//                       2 padding, 64), with zeros for further filters
 // Launches: as the file whose macros it has, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
 //
 // Bound: as conv2d.cu.

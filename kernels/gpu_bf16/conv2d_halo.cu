@@ -1,9 +1,9 @@
-// 2-D convolution (cross-correlation) with stride 1, as conv2d.cu, of whose sums it makes the same bytes: the pixels of x under
-// a block's part of an image lie in shared memory once, and all taps read them there.
+// 2-D convolution (cross-correlation) with stride 1, to the same bytes as conv2d.cu: the pixels of x under a block's part of an
+// image lie in shared memory once, and all taps read them there.
 //
 // Rung: gpu_bf16, over gpu_tf32. A block multiplies the pixels of a rectangle of y. Of x it copies the rectangle and what the
-// window reaches beyond it, its halo, 64 channels of it (a slab) at a time; a tap is a shift of the addresses from which
-// ldmatrix reads. Weights arrive in stages, as in conv2d.cu, and the next slab while this one is multiplied.
+// window reaches beyond it, its halo, a block of 64 channels at a time; a tap is a shift of the addresses from which ldmatrix
+// reads. Weights arrive in stages, as in conv2d.cu, and the next channel block while this one is multiplied.
 //
 // Layouts, order of sums: as conv2d.cu; channels are a multiple of 64. Rows of shared memory are pixels, of 128 bytes; their
 // chunks are swapped by the column in the halo, so that neighbours of any tap are in eight groups of banks.
@@ -19,7 +19,7 @@
 // that of one phase), with stages * TILE_N * 128 bytes of dynamic shared memory and those of a halo, or of two where channels
 // are more than 64.
 //
-// Bound: shared memory. Of a step of the large tile, 64 KB are read as fragments, which takes 512 clocks, as many as its
+// Bound: shared memory. Of a step of the large tile, 64 KB are read as fragments, which takes 512 cycles, as many as its
 // products; 16 KB of weights are written, but only a ninth of the 23 KB of a halo. Of x level 2 gives 180 pixels for a
 // rectangle of 128 where conv2d.cu asks for 1,152. In the loop over a row of taps on sm_90 384 of 651 instructions are
 // products, 96 load fragments and 29 copy; in that of the 64 x 64 tile 96 of 240 are products, in that of 256 x 16 96 of 246.

@@ -6,19 +6,19 @@
 // A result is an object with
 //     finish(sum, pixels, filters, first_filter)   sum: this thread's; pixels: of the tile's lines, an object with
 //         cell(number)        a Cell of the tile: a pixel, or with WINDOWS=1 a window of 2 x 2 pixels
-//         line(cell, place)   the line of the tile, of those that Tile::m_of gives, that has place 0 to 3 of a cell
+//         line(cell, place)   the line of the tile, numbered as by Tile::m_of, that has place 0 to 3 of a cell
 //         first_partial()     the row of bias_partials for the first 64 of the lines; 0 for the first tile alone
-// The file that includes this one includes a loop before, which defines Tile, a WarpTile: what a thread keeps of a block's sums.
+// A loop is included before this header: it defines Tile, a WarpTile, which says what a thread keeps of a block's sums.
 //
-// Macro IN_SLABS: the layout of what a launch writes, by the kernel that reads it: 0, the default: InOrder, 1: InSlabs
+// Macro IN_CHANNEL_BLOCKS: the layout that the kernel which reads a result wants: 0, the default: InOrder, 1: InChannelBlocks
 #pragma once
 
-#ifndef IN_SLABS
-#define IN_SLABS 0
+#ifndef IN_CHANNEL_BLOCKS
+#define IN_CHANNEL_BLOCKS 0
 #endif
 
-// How a copy lies in memory: place(pixel, channel) is where a channel of a pixel is. Eight channels, from a multiple of 8 on, are
-// side by side. In order, as arrays are: channels of a pixel side by side.
+// How a copy lies in memory: place(pixel, channel) is where a channel of a pixel is; eight channels from a multiple of 8 on are
+// side by side. InOrder is as arrays are: all channels of a pixel side by side.
 struct InOrder {
     int channels;
 
@@ -27,22 +27,22 @@ struct InOrder {
     __device__ __forceinline__ int stored() const { return channels; }   // channels, with those that are zero
 };
 
-// In slabs, blocks of 64 channels of all pixels, as c is one in the layout NCHWc; the last one is filled with zeros.
-struct InSlabs {
-    int rows, channels;   // rows: of a slab
+// Blocks of 64 channels of all pixels, as c is one in the layout NCHWc; the last one is filled with zeros.
+struct InChannelBlocks {
+    int rows, channels;   // rows: of a channel block
 
-    __device__ __forceinline__ InSlabs(int rows, int channels) : rows(rows), channels(channels) {}
-    __device__ __forceinline__ int place(int row, int channel) const { return place_in_slabs(rows, row, channel); }
-    __device__ __forceinline__ int stored() const { return (channels + SLAB - 1) / SLAB * SLAB; }
+    __device__ __forceinline__ InChannelBlocks(int rows, int channels) : rows(rows), channels(channels) {}
+    __device__ __forceinline__ int place(int row, int channel) const { return place_in_channel_blocks(rows, row, channel); }
+    __device__ __forceinline__ int stored() const { return (channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK; }
 };
 
-#if IN_SLABS
-using Written = InSlabs;
+#if IN_CHANNEL_BLOCKS
+using Written = InChannelBlocks;
 #else
 using Written = InOrder;
 #endif
 
-// Eight bytes.
+// Eight numbers below 256, as bytes.
 __device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)[CHUNK]) {
     auto four = [&](int first) {
         return static_cast<unsigned>(from[first] | from[first + 1] << 8 | from[first + 2] << 16 | from[first + 3] << 24);
@@ -71,8 +71,8 @@ __device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_TH
     }
 }
 
-// The tile's sums in shared memory. Rows are 8 banks apart, for stores of fragments; every second 32 numbers change places by
-// fours, for loads of eight neighbours by each thread.
+// The tile's sums in shared memory. Rows are 8 banks apart, for stores of fragments; in every second 32 numbers neighbouring
+// fours change places, for loads of eight neighbours by each thread.
 struct Held {
     static constexpr int PITCH = Tile::N + 8, CELLS = Tile::M / CELL_LINES, ACROSS = Tile::N / CHUNK;   // ACROSS: chunks
     static_assert(Tile::N % 64 == 0, "eight threads read a line");
@@ -148,7 +148,7 @@ struct Padded {
     }
 };
 
-// The copy that the next convolution reads, of a bias added and optionally ReLU.
+// The next convolution's copy of the sums with their bias, behind a ReLU if `relu`.
 struct ToCopy {
     const float* bias;
     bfloat16* copy;
@@ -169,7 +169,7 @@ struct ToCopy {
     }
 };
 
-// The same of the largest value of each window, and its place.
+// The same of the largest value of each window; index: its place there.
 struct ToPooledCopy {
     const float* bias;
     bfloat16* copy;
@@ -203,25 +203,25 @@ struct ToPooledCopy {
     }
 };
 
-// Of a gradient: in slabs there are two, with borders, if they are not empty, and without them.
+// The copies of a gradient. In channel blocks there are two, one with a border, unless that is empty, and one without.
 struct CopiesOfGradient {
     Padded padded, steps;
 
-    // step_rows: of a slab in `steps`, which has zeros behind the last image.
+    // step_rows: of a channel block in `steps`, which has zeros behind the last image.
     template <class Pixels>
     __device__ __forceinline__ CopiesOfGradient(bfloat16* padded, bfloat16* steps, const Pixels& tile, int pixels, int side,
                                                 int padding, int step_rows, int channels)
         : padded(padded, tile, pixels, side, padding, channels), steps(steps, tile, pixels, side, 0, channels) {
-        if (IN_SLABS) this->steps.layout = Written(step_rows, channels);
+        if (IN_CHANNEL_BLOCKS) this->steps.layout = Written(step_rows, channels);
     }
     __device__ __forceinline__ int stored() const { return padded.stored(); }
 
     template <class Words>
     __device__ __forceinline__ void put(const Cell& cell, int channel, Words words) const {
-        if (!IN_SLABS || padded.padding) padded.put(cell, channel, words);
-        if (IN_SLABS) steps.put(cell, channel, words);
+        if (!IN_CHANNEL_BLOCKS || padded.padding) padded.put(cell, channel, words);
+        if (IN_CHANNEL_BLOCKS) steps.put(cell, channel, words);
     }
-    // By the block that has the first pixels of y, of its columns.
+    // The block that has the first pixels of y does so, in its columns.
     __device__ __forceinline__ void put_zeros_behind(int pixels, int step_rows, int first_filter) const {
         for (int number = threadIdx.x; number < (step_rows - pixels) * Held::ACROSS; number += Tile::THREADS) {
             int channel = first_filter + number % Held::ACROSS * CHUNK;
@@ -249,7 +249,7 @@ struct ToGradient {
         int side = index ? 2 : 1, kept_height = tile.height + 2 * kept_padding, kept_width = tile.width + 2 * kept_padding;
         Kept layout(pixels / (tile.height * tile.width) * kept_height * kept_width, filters);
         CopiesOfGradient to(rounded, steps, tile, pixels, side, padding, step_rows, filters);
-        if (IN_SLABS && tile.first_partial() == 0) to.put_zeros_behind(pixels * side * side, step_rows, first_filter);
+        if (IN_CHANNEL_BLOCKS && tile.first_partial() == 0) to.put_zeros_behind(pixels * side * side, step_rows, first_filter);
         Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             int channel = first_filter + column, place[CHUNK] = {};
@@ -268,7 +268,7 @@ struct ToGradient {
         add(held, tile, filters, first_filter);
     }
 
-    // Zeros where what was kept is not above zero.
+    // Zeros where the convolution's input was not above zero.
     static __device__ __forceinline__ void mask(float (&values)[CHUNK], const uint4& words) {
         unsigned pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
@@ -277,7 +277,7 @@ struct ToGradient {
             values[e] = was > 0.0f ? values[e] : 0.0f;
         }
     }
-    // The words of those whose place this is, zeros for the others.
+    // The words of the values whose place is `here`, zeros for the others.
     static __device__ __forceinline__ uint4 only(const uint4& words, const int (&place)[CHUNK], int here) {
         auto kept = [&](int pair) {
             return (place[pair] == here ? 0x0000ffffu : 0u) | (place[pair + 1] == here ? 0xffff0000u : 0u);

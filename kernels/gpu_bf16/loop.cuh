@@ -1,21 +1,21 @@
-// The loops of a convolution of copies in bfloat16, of which conv2d.cu and others make different results: from the panels in
-// shared memory to convolve(), a block's part.
+// The loops of a convolution whose operands are copies in bfloat16, from the panels in shared memory to convolve(), a block's
+// part. The files that include this one, conv2d.cu and others, make different results of the sums.
 //
 // The operands lie in global memory in bfloat16, so that cp.async copies them to shared memory without passing registers, 16
 // bytes at a time. STAGES steps of K are in shared memory: while the warps multiply one, the copies of the next are under way.
 // One barrier a step is enough: the stage that a step's copies go to was multiplied before the barrier.
 //
-// Every address that changes from step to step is kept and moved on, not computed again: beside products, loads of fragments
-// and copies the loop has little to do.
+// An address that changes from step to step is kept and moved on, not computed again, so that the loop does little beside
+// products, loads of fragments and copies.
 //
 // Macros:
 //   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
-//   WHOLE            1: 64 divides what a step of k goes along, the channels, or the pixels of a weight gradient; 0: it does not
+//   WHOLE            1: 64 divides the length along which k steps: the channels, or a weight gradient's pixels; 0: it does not
 //   KERNEL           of the loop with a halo (conv2d_halo.cu): rows and columns of a filter; else not defined
 //   TILE_COLUMNS     of the loop with a halo: the width of a block's rectangle
 //   WINDOWS          1: results are of windows of 2 x 2 pixels, which a block has whole; 0, the default: of pixels
-//   PHASES           the four phases of an upsampled image, of which each has filters of its own: 1: apart, a block has pixels of
-//                    one; 2: in columns, a block has pixels of all four; 0, the default: there are none (conv2d.cu)
+//   PHASES           an upsampled image has four phases, each with filters of its own. 1: apart, a block has pixels of one
+//                    phase; 2: in columns, a block has pixels of all four; 0, the default: there are no phases (conv2d.cu)
 #pragma once
 #include "common/tensor_cores.cuh"
 
@@ -44,9 +44,9 @@ struct Cell {
 
 // ---- the tile
 
-constexpr int K = SLAB;   // of a step: a row in shared memory
+constexpr int K = CHANNEL_BLOCK;   // of a step: a row in shared memory
 
-// Row: a line, chunks: along k.
+// A row of shared memory is a line, with its chunks along k.
 template <int lines>
 struct RowsOfLines {
     static constexpr int BYTES = lines * ROW;
@@ -132,7 +132,8 @@ __device__ __forceinline__ void multiply_staged(Operands& operands, int steps, f
 
 // ---- filters
 
-// What a block has: lines of a tile, filters, and where phases are apart one of these. Neighbouring blocks read the same pixels.
+// A block's share of the result: a tile of lines, filters, and one phase where phases are apart. Neighbouring blocks read the
+// same pixels.
 struct Share {
     int tile, first_filter, phase;
 
@@ -150,13 +151,13 @@ struct Share {
 struct RoundedFilters {
     static constexpr int PASSES = Tile::N / Tile::ROWS;
     const bfloat16* weight;
-    const char* from;                    // where this thread's next k of the first filter is
-    int to_next, to_next_slab;           // bytes to the next step, and from a slab's last tap to the next slab's first
-    int left, start[PASSES];             // left: k from it on; start: numbers
+    const char* from;                     // where this thread's next k of the first filter is
+    int to_next, to_next_channel_block;   // bytes to the next step; from a channel block's last tap to the next one's first
+    int left, start[PASSES];              // left: k from it on; start: numbers
 
     __device__ __forceinline__ RoundedFilters(const bfloat16* weight, int filters, int taps, int channels, int first)
         : weight(weight), from(reinterpret_cast<const char*>(weight + Tile::chunk() * CHUNK)),
-          to_next(WHOLE ? 2 * channels : ROW), to_next_slab(ROW - (taps - 1) * 2 * channels),
+          to_next(WHOLE ? 2 * channels : ROW), to_next_channel_block(ROW - (taps - 1) * 2 * channels),
           left(taps * channels - Tile::chunk() * CHUNK) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
@@ -164,14 +165,14 @@ struct RoundedFilters {
             keep(start[pass]);
         }
     }
-    // ends_slab: whether the step is the last tap of a slab.
-    __device__ __forceinline__ void copy(unsigned char* first_chunk, bool ends_slab) {
+    // ends_channel_block: whether the step is the last tap of a channel block.
+    __device__ __forceinline__ void copy(unsigned char* first_chunk, bool ends_channel_block) {
         bool there = WHOLE || left > 0;
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++)
             cp_async(16, first_chunk + pass * Tile::ROWS * ROW,
                      there ? static_cast<const void*>(from + 2ll * start[pass]) : weight, there);
-        from += ends_slab ? to_next_slab : to_next;
+        from += ends_channel_block ? to_next_channel_block : to_next;
         left -= K;
     }
 };
@@ -190,16 +191,16 @@ __device__ __forceinline__ int pixel_of(int line, int width) {
 // A: lines are pixels of y, k the taps and channels of x under them: kernel * channels neighbours in each of kernel rows of x.
 struct PaddedWindows {
     static constexpr int PASSES = Tile::M / Tile::ROWS;
-    const bfloat16 *x, *from;          // from: where this thread's next k of the first window is
-    int channels, kernel, length;      // length: numbers of a window's row
-    int to_next_row, to_next_slab;     // numbers beyond the last one of a row, of a window
-    int k, rows;                       // next k in its row, and rows from it on
-    int start[PASSES];                 // of the windows
+    const bfloat16 *x, *from;                 // from: where this thread's next k of the first window is
+    int channels, kernel, length;             // length: numbers of a window's row
+    int to_next_row, to_next_channel_block;   // numbers beyond the last one of a row, of a window
+    int k, rows;                              // next k in its row, and rows from it on
+    int start[PASSES];                        // of the windows
 
     __device__ __forceinline__ PaddedWindows(const bfloat16* x, int height, int width, int channels, int kernel, int stride,
                                              int out_height, int out_width, int pixels, int first_pixel)
         : x(x), from(x + Tile::chunk() * CHUNK), channels(channels), kernel(kernel), length(kernel * channels),
-          to_next_row((width - kernel) * channels), to_next_slab(K - kernel * width * channels),
+          to_next_row((width - kernel) * channels), to_next_channel_block(K - kernel * width * channels),
           k(WHOLE ? 0 : Tile::chunk() * CHUNK), rows(kernel) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
@@ -213,13 +214,13 @@ struct PaddedWindows {
         from += by, k += by;
         if (WHOLE) {
             if (k == length) from += to_next_row, k = 0, rows--;
-            if (rows == 0) from += to_next_slab, rows = kernel;
+            if (rows == 0) from += to_next_channel_block, rows = kernel;
         } else {
             for (; k >= length; k -= length) from += to_next_row, rows--;
         }
     }
-    // Whether the next step is the last tap of a slab.
-    __device__ __forceinline__ bool ends_slab() const { return rows == 1 && k == length - channels; }
+    // Whether the next step is the last tap of a channel block.
+    __device__ __forceinline__ bool ends_channel_block() const { return rows == 1 && k == length - channels; }
     __device__ __forceinline__ void copy(unsigned char* first_chunk) {
         bool there = WHOLE || rows > 0;
 #pragma unroll
@@ -235,13 +236,13 @@ struct PixelsAndFilters {
     PaddedWindows a;
     RoundedFilters b;
     __device__ __forceinline__ void copy(unsigned char* to_a, unsigned char* to_b) {
-        b.copy(to_b, WHOLE && a.ends_slab());
+        b.copy(to_b, WHOLE && a.ends_channel_block());
         a.copy(to_a);
     }
 };
 
-// A tile whose lines are pixels, or the four of each window, one after the other; pixels: of y, or of its phase; height, width:
-// of y.
+// A tile whose lines are pixels one after the other, or windows of four pixels each. pixels: of y, or of its phase; height,
+// width: of y.
 struct Lines {
     int first, pixels, height, width, row, column;   // row, column: of the phase
 
@@ -259,8 +260,8 @@ struct Lines {
     __device__ __forceinline__ int first_partial() const { return first / 64; }
 };
 
-// A block's part of the convolution of x with weight; result: what becomes of its sums. With phases apart, that of phase (p, q)
-// begins in pixel (p, q) of x, and has filters of its own.
+// A block's part of the convolution of x with weight; result: what becomes of its sums. Where phases are apart, the convolution
+// of phase (p, q) begins at pixel (p, q) of x, and has filters of its own.
 template <class Result>
 __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
                                          int width, int channels, int filters, int kernel, int stride, int pixels,
@@ -283,7 +284,7 @@ __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const b
 // ---- the halo of a rectangle of pixels, in shared memory once for all taps (conv2d_halo.cu)
 
 constexpr int TAPS = KERNEL * KERNEL, STAGES = KERNEL == 2 ? 4 : KERNEL, STAGE_BYTES = RowsOfLines<Tile::N>::BYTES;
-constexpr int PARTS = TAPS / STAGES, TAP_ROWS = STAGES / KERNEL;   // of a slab; tap rows of a part
+constexpr int PARTS = TAPS / STAGES, TAP_ROWS = STAGES / KERNEL;   // of a channel block; tap rows of a part
 constexpr int TILE_ROWS = Tile::M / TILE_COLUMNS, FRAGMENT_ROWS = 16 / TILE_COLUMNS;
 
 // Where row m of the products is in the rectangle. Of a fragment 16 pixels wide the even columns come first, so that a thread,
@@ -307,7 +308,7 @@ struct Columns {
     static constexpr int PER_PART = (Halo::ROWS + PARTS * AT_ONCE - 1) / (PARTS * AT_ONCE);
     static constexpr bool EXACT = PER_PART * PARTS * AT_ONCE == Halo::ROWS;
     static_assert(Tile::ROWS % columns == 0, "every thread has a column");
-    const char* from;               // in row 0 of the next slab
+    const char* from;               // in row 0 of the next channel block
     int row, last_row, pitch, to;   // row: of the first pass; last_row: of the image; pitch: bytes between rows
 
     // x: the rectangle's first pixel at the first tap; height, width: what the image has from there on.
@@ -318,13 +319,13 @@ struct Columns {
         to = Halo::place(row, column, Tile::chunk());
         keep(to), keep(row);
     }
-    // Start those of a part of a slab. Beyond the image's edges any pixel will do.
-    __device__ __forceinline__ void copy(unsigned char* slab, int part) const {
+    // Start the copies of a part of a channel block. Beyond the image's edges any pixel will do.
+    __device__ __forceinline__ void copy(unsigned char* channel_block, int part) const {
 #pragma unroll
         for (int pass = 0; pass < PER_PART; pass++) {
             int further = (part * PER_PART + pass) * AT_ONCE;
             if (EXACT || row < Halo::ROWS - further)
-                cp_async(16, slab + to + further * Halo::COLUMNS * ROW,
+                cp_async(16, channel_block + to + further * Halo::COLUMNS * ROW,
                          from + static_cast<long long>(min(row + further, last_row)) * pitch, true);
         }
     }
@@ -335,11 +336,11 @@ struct Shifted {
     static constexpr int SWIZZLES = 4;
     int at[SWIZZLES];
 
-    __device__ __forceinline__ void start(int slab, int m, int k, int tap) {
+    __device__ __forceinline__ void start(int channel_block, int m, int k, int tap) {
         int column = column_of(m) + tap;
 #pragma unroll
         for (int s = 0; s < SWIZZLES; s++)
-            at[s] = slab + Halo::place(row_of(m), column, k / CHUNK + 2 * s);
+            at[s] = channel_block + Halo::place(row_of(m), column, k / CHUNK + 2 * s);
     }
     __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
         ldmatrix(to, shared + at[step] + i * FRAGMENT_ROWS * Halo::COLUMNS * ROW);
@@ -350,7 +351,7 @@ struct Shifted {
     }
 };
 
-// Of y, or of its phase.
+// A rectangle of y, or of its phase.
 struct Rectangle {
     int first_row, first_column, image, height, width, number;   // height, width: of y; number: of all rectangles
     int phase_row, phase_column;
@@ -380,7 +381,7 @@ using Inner = Columns<0, TILE_COLUMNS>;
 using Rest = Columns<TILE_COLUMNS, KERNEL - 1>;
 
 // sum += all products of the rectangle.
-__device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilters& weights, int slabs,
+__device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilters& weights, int channel_blocks,
                                          float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
     constexpr int WINDOW = STAGES * STAGE_BYTES, PART_BYTES = TAP_ROWS * Halo::COLUMNS * ROW;
     DYNAMIC_SHARED(unsigned char, shared);
@@ -397,9 +398,9 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
         weights.copy(shared + step * STAGE_BYTES + to, false);
         cp_async_commit();
     }
-    int left = slabs * TAPS - (STAGES - 1);          // steps whose weights are not on their way
-    int at = WINDOW, next = WINDOW + Halo::BYTES;    // where this slab is, and where the next one goes
-    for (int slab = 1; slab <= slabs; slab++) {
+    int left = channel_blocks * TAPS - (STAGES - 1);          // steps whose weights are not on their way
+    int at = WINDOW, next = WINDOW + Halo::BYTES;    // where this channel block is, and where the next one goes
+    for (int channel_block = 1; channel_block <= channel_blocks; channel_block++) {
         inner.from += ROW, rest.from += ROW;
 #pragma unroll 1
         for (int part = 0; part < PARTS; part++) {
@@ -409,7 +410,7 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
                 __syncthreads();
                 int ahead = (stage + STAGES - 1) % STAGES;
                 if (left-- > 0) weights.copy(shared + ahead * STAGE_BYTES + to, stage == 0 && part == PARTS - 1);
-                if (stage == 0 && slab < slabs) {
+                if (stage == 0 && channel_block < channel_blocks) {
                     inner.copy(shared + next, part);
                     rest.copy(shared + next, part);
                 }

@@ -4,10 +4,9 @@
 // so that a convolution asks for no pixel outside them.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, height + 2 padding, width + 2 padding,
-// channels up to the next multiple of 8), zero outside the image and in further channels; bias_partials (splits, channels): the
-// sums of the gradient, not rounded, over the pixels of a split of the rounded image, first those of a thread in order, then those
-// of the threads.
-// Arrays start at multiples of 16 bytes.
+// channels up to the next multiple of 8), zero outside the image and in further channels; bias_partials (splits, channels):
+// sums of the gradient, not rounded, over the pixels of a split of the rounded image: each thread adds its own in order, then
+// the threads' sums are added. Arrays start at multiples of 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
 //

@@ -1,5 +1,6 @@
-// Gradient of a 2-D convolution with respect to its weight, in parts, because no atomics are used; they are added by the update
-// (weight_update.cu) or by add_parts.cu, which also make the bias gradient of the sums that are left with the copy of dy.
+// Gradient of a 2-D convolution with respect to its weight, in parts, because no atomics are used. The update
+// (weight_update.cu) or add_parts.cu adds the parts, and the bias gradient's, which the launch that copied dy left beside the
+// copy.
 //
 // Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
 // (loop.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu does not: strides, other windows and few channels.
@@ -13,7 +14,7 @@
 //
 // Macros:
 //   TILE_M, TILE_N   filters and (tap, channel) columns of a block; WARP_M, WARP_N: those of a warp. Of these, with 128 threads,
-//                    the one that takes the fewest clocks: 128 x 128, 64 x 64 a warp;  64 x 64, 32 x 32;  16 x 128, 16 x 32
+//                    the one that takes the fewest cycles: 128 x 128, 64 x 64 a warp;  64 x 64, 32 x 32;  16 x 128, 16 x 32
 //   WHOLE            1: 64 divides the pixels of y; 0: it does not
 //   WHOLE_ROWS       1: out_width divides 64, so that all steps begin in the same column of y; 0: it does not
 // Launches: block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits), 384 (TILE_M + TILE_N)
@@ -30,7 +31,7 @@
 #define WHOLE_ROWS 1
 #endif
 
-// A padded image whose pixels are gone through in steps of K pixels of y, and by how many numbers a step changes the place.
+// By how much a step of K pixels of y moves the place in a padded image.
 struct Steps {
     int columns, rows;                  // beyond whole rows and whole images of y
     int by, at_row_end, at_image_end;   // numbers: always, and more after the last column, or after the last row
@@ -43,10 +44,10 @@ struct Steps {
           at_image_end((height - out_height * stride) * width * channels) {}
 };
 
-// Row: a k of 64 neighbouring lines, chunks: along these.
+// A row of shared memory is one k of 64 neighbouring lines, with its chunks along the lines.
 template <int lines>
 struct RowsOfK {
-    static constexpr int SLABS = (lines + 63) / 64, BYTES = SLABS * K * ROW;
+    static constexpr int SLICES = (lines + 63) / 64, BYTES = SLICES * K * ROW;
     static constexpr bool TRANSPOSED = true;
     static __device__ __forceinline__ int place(int line, int k) {
         return line / 64 * K * ROW + swizzled(k, line % 64 / CHUNK);
@@ -57,12 +58,12 @@ struct RowsOfK {
 struct Operands {
     using APanel = RowsOfK<Tile::M>;
     using BPanel = RowsOfK<Tile::N>;
-    static constexpr int PASSES = K / Tile::ROWS, M_SLABS = APanel::SLABS, N_SLABS = BPanel::SLABS;
+    static constexpr int PASSES = K / Tile::ROWS, M_SLICES = APanel::SLICES, N_SLICES = BPanel::SLICES;
     const bfloat16 *dy, *x;
     Steps dy_steps, x_steps;
     int out_height, out_width, left;                                // left: pixels from this thread's first one on
     int column[PASSES], row[PASSES], dy_at[PASSES], x_at[PASSES];   // the next pixel's in y; where it begins
-    int filter[M_SLABS], under[N_SLABS];                            // from there to this thread's numbers
+    int filter[M_SLICES], under[N_SLICES];                            // from there to this thread's numbers
 
     __device__ __forceinline__ void copy(unsigned char* to_a, unsigned char* to_b) {
 #pragma unroll
@@ -70,12 +71,12 @@ struct Operands {
             bool there = WHOLE || left > pass * Tile::ROWS;
             int to = pass * Tile::ROWS * ROW;
 #pragma unroll
-            for (int slab = 0; slab < M_SLABS; slab++)
+            for (int slice = 0; slice < M_SLICES; slice++)
                 if (Tile::M % 64 == 0 || Tile::chunk() * CHUNK < Tile::M)   // a small tile leaves the rest of its rows empty
-                    cp_async(16, to_a + slab * K * ROW + to, there ? dy + (dy_at[pass] + filter[slab]) : dy, there);
+                    cp_async(16, to_a + slice * K * ROW + to, there ? dy + (dy_at[pass] + filter[slice]) : dy, there);
 #pragma unroll
-            for (int slab = 0; slab < N_SLABS; slab++)
-                cp_async(16, to_b + slab * K * ROW + to, there ? x + (x_at[pass] + under[slab]) : x, there);
+            for (int slice = 0; slice < N_SLICES; slice++)
+                cp_async(16, to_b + slice * K * ROW + to, there ? x + (x_at[pass] + under[slice]) : x, there);
             dy_at[pass] += dy_steps.by, x_at[pass] += x_steps.by;
             column[pass] += x_steps.columns, row[pass] += x_steps.rows;
             if (!WHOLE_ROWS && column[pass] >= out_width) {
@@ -137,14 +138,14 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
         operands.x_at[pass] = ((image * height + of_image * stride) * width + column * stride) * channels;
     }
 #pragma unroll
-    for (int slab = 0; slab < Operands::M_SLABS; slab++) {
-        int filter = first_filter + slab * 64 + Tile::chunk() * CHUNK;
-        operands.filter[slab] = filter < dy_channels ? filter : 0;
+    for (int slice = 0; slice < Operands::M_SLICES; slice++) {
+        int filter = first_filter + slice * 64 + Tile::chunk() * CHUNK;
+        operands.filter[slice] = filter < dy_channels ? filter : 0;
     }
 #pragma unroll
-    for (int slab = 0; slab < Operands::N_SLABS; slab++) {
-        int n = first_column + slab * 64 + Tile::chunk() * CHUNK, tap = n / channels;
-        operands.under[slab] = n < columns ? (tap / kernel * width + tap % kernel) * channels + n % channels : 0;
+    for (int slice = 0; slice < Operands::N_SLICES; slice++) {
+        int n = first_column + slice * 64 + Tile::chunk() * CHUNK, tap = n / channels;
+        operands.under[slice] = n < columns ? (tap / kernel * width + tap % kernel) * channels + n % channels : 0;
     }
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply_staged<Tile>(operands, (last_pixel - first_pixel + K - 1) / K, sum);

@@ -11,16 +11,16 @@
 // number of splits depends on the shape alone.
 //
 // Macros:
-//   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that takes the fewest clocks of
+//   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that takes the fewest cycles of
 //                    64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
 //   KERNEL           rows and columns of a filter: 2 or 3
 //   WHOLE            1: squares end with the images and come in twos; 0: not all do
 // Launches: block (threads of the tile), grid (channels / TILE_N, ceil(filters / TILE_M), splits), 512 ((KERNEL + 7)^2 + 64)
 // bytes of dynamic shared memory, two steps.
 //
-// Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take 2,304 clocks; 184 KB are read as
-// fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152. In
-// the loop of two steps on sm_90 576 of 1,031 instructions are products, 92 load fragments and 24 copy; in that of the small
+// Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take 2,304 cycles; 184 KB are read
+// as fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152.
+// In the loop of two steps on sm_90 576 of 1,031 instructions are products, 92 load fragments and 24 copy; in that of the small
 // tile 288 of 754 are products.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 10 us, where
 // weight_grad.cu takes 22; of 32x32x256 -> 3 filters: memory, 9 us instead of 40.
@@ -40,8 +40,8 @@ constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = 2;   // of a square
 constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M), M_FRAGMENTS = WARP_M / 16, STAGES = 2;
 static_assert(TILE_N == 64 && WARP_N == 16, "a row of shared memory is a block's channels, an ldmatrix those of a warp");
 
-// The copies of squares of pixels, 64 channels side by side in a row of shared memory, of which so many chunks are read. A thread
-// copies one chunk of one column.
+// The copies of squares of pixels: a pixel has a row of shared memory, for 64 channels, of which `chunks` chunks are read. A
+// thread copies one chunk of one column.
 template <int side, int chunks>
 struct Square {
     static constexpr int BYTES = side * side * ROW, AT_ONCE = THREADS / chunks / side;   // rows

@@ -1,29 +1,31 @@
-// The optimizers' updates of all parameters in one launch, which also writes the copies of weights in bfloat16; and these
-// alone.
+// The optimizers' updates of all parameters in one launch, which also writes the weights' copies in bfloat16; copy_weights
+// writes the copies alone.
 //
 // Rung: gpu_bf16. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
 //
 // Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in bfloat16, with channels up to the next
 // multiple of 8, zeros; flipped bfloat16 (channels, kernel, kernel, filters up to the next multiple of 8), zero for further
 // filters, with rows and columns of taps in reverse order: the input gradient is the convolution of the gradient with these
-// filters. In slabs the copy is (ceil(channels / 64), kernel, kernel, rows, 64) with filters and zeros as rows, and flipped
-// (ceil(filters / 64), kernel, kernel, rows, 64) with channels and zeros as rows; chunks of eight are swapped by the row's number
-// (common/tensor_cores.cuh); rows are a multiple of 64.
+// filters. In channel blocks the copy is (ceil(channels / 64), kernel, kernel, rows, 64) with filters and zeros as rows, and
+// flipped (ceil(filters / 64), kernel, kernel, rows, 64) with channels and zeros as rows; chunks of eight are swapped by the
+// row's number (common/tensor_cores.cuh); rows are a multiple of 64.
 // table int64, as common/update.cuh has it, and in each row, by the names in MoreWords:
 //   COPY, FLIPPED               addresses of the copy and of the flipped one; 0 where there is none
 //   FILTERS, TAPS, CHANNELS     of a parameter with copies
-//   COPY_ROWS, FLIPPED_ROWS     rows of a tap where they are in slabs, else 0
+//   COPY_ROWS, FLIPPED_ROWS     rows of a tap if the copy is in channel blocks, else 0
 //   PARTS, APART                number of the gradient's parts and elements from one to the next: weight_grad.cu's, or of a bias
 //                               the rows of bias_partials; 0 where the gradient is whole
-//   FORM                        a CollapsedForm, of a 3x3 weight behind an upsampling: the copy has the phases, the flipped one
-//                               (channels, 4, 4, filters) the collapsed taps, as the gradient's parts
+//   FORM                        a PhaseForm, of a 3x3 weight behind an upsampling: the copy has the phases, the flipped one has
+//                               the phase weights (channels, 4, 4, filters), as the gradient's parts have them
 // learning_rates, counters, clip and weight_decay: as gpu_opt_v1/update.cu.
 //
-// Launches: block (256), grid: the sum over the parameters of ceil(elements / 256), a thread an element in order; with
-// copies of ceil(filters / 16) taps ceil(channels / 16), in slabs with rows for filters and channels: a block has 16 x 16 weights
-// of a tap, so that it writes 32 bytes side by side of a flipped copy too; behind an upsampling it has those of all taps, and
-// there are ceil(filters / 16) ceil(channels / 16); of a bias whose gradient is in parts of ceil(elements / 16): 16 threads add
-// the rows of one.
+// Launches: block (256), grid: the sum over the parameters of
+//   ceil(elements / 256)                            without copies, a thread an element in order
+//   ceil(filters / 16) taps ceil(channels / 16)     with copies, in channel blocks with rows for filters and channels: a block
+//                                                   has 16 x 16 weights of a tap, so that it writes 32 bytes in a row of a
+//                                                   flipped copy too
+//   ceil(filters / 16) ceil(channels / 16)          behind an upsampling, where a block has the weights of all taps
+//   ceil(elements / 16)                             of a bias with a gradient in parts: 16 threads add the rows of one element
 // Bound: memory. Of a weight with both copies 4 bytes more than without.
 // Predicted, not measured, for adam and 751,875 parameters at 4.3 TB/s: 6 us.
 // Measured: not measured.
@@ -36,22 +38,23 @@ constexpr int SIDE = 16;
 
 // ---- copies
 
-// A copy of so many lines, filters or channels, with `taps` times `numbers` numbers each; rows: of a tap in slabs, 0: in no slabs.
+// A copy of so many lines, filters or channels, with `taps` times `numbers` numbers each; rows: of a tap in channel blocks, 0
+// if the copy has none.
 struct Copy {
     bfloat16* at;
     int rows, lines, taps, numbers;
 
     // Nothing where it has no such number.
     __device__ __forceinline__ void put(int line, int tap, int number, bfloat16 value) const {
-        int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_slab = taps * rows;   // numbers of a line, rows of a slab
+        int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_block = taps * rows;   // numbers of a line, rows of a channel block
         if (rows == 0 && line < lines && number < whole) at[(line * taps + tap) * whole + number] = value;
-        if (line < rows && number < (numbers + SLAB - 1) / SLAB * SLAB)
-            at[place_in_slabs(of_slab, tap * rows + line, number)] = value;
+        if (line < rows && number < (numbers + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK)
+            at[place_in_channel_blocks(of_block, tap * rows + line, number)] = value;
     }
 };
 
-// This block's part of a weight and of its copies; renew(i, in_copy): the weight's element i, which has the place in_copy in
-// a copy in no slabs, as it is from now on.
+// This block's part of a weight and of its copies; renew(i, in_copy): the weight's element i as it is from now on; in_copy: its
+// place in a copy without channel blocks.
 template <class Renew>
 __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     __shared__ bfloat16 held[SIDE][SIDE];
@@ -72,21 +75,21 @@ __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     flipped.put(first_channel + slow, taps - 1 - tap, first_filter + fast, held[fast][slow]);
 }
 
-// ---- a 3x3 weight behind an upsampling: its gradient of parts, its update, and the copies of the sums of its taps, each rounded
+// ---- a 3x3 weight behind an upsampling: its gradient of parts, its update, and the copies of its phase weights, each rounded
 // once
 //
-// The sums are those of a transposed convolution with stride 2 and 4x4 taps (kernels/gpu_basic/collapsed_conv2d.cu), which is four
-// convolutions of 2x2 taps, one for each phase of the upsampled image: pixel (2 r + p, 2 c + q) of y is of phase (p, q), and its
-// tap (a, b) is at pixel (r + p - 1 + a, c + q - 1 + b) of x.
+// Phase weights are sums of the 3x3 taps: the 4x4 taps of a transposed convolution with stride 2
+// (kernels/gpu_basic/phase_conv2d.cu). That is four convolutions of 2x2 taps, one for each phase of the upsampled image: pixel
+// (2 r + p, 2 c + q) of y is of phase (p, q), and its tap (a, b) is at pixel (r + p - 1 + a, c + q - 1 + b) of x.
 
-enum CollapsedForm { NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS };
+enum PhaseForm { NO_PHASES, PHASES_APART, PHASES_IN_COLUMNS };
 
 template <int side>
-struct CollapsedBlock {
+struct PhaseBlock {
     static constexpr int TAPS_HELD = 9;
     int filters, channels, first_filter, first_channel;   // all of the weight's; of this block's `side` x `side`
 
-    __device__ __forceinline__ CollapsedBlock(int block, int filters, int channels)
+    __device__ __forceinline__ PhaseBlock(int block, int filters, int channels)
         : filters(filters), channels(channels), first_filter(block / ((channels + side - 1) / side) * side),
           first_channel(block % ((channels + side - 1) / side) * side) {}
 
@@ -94,25 +97,25 @@ struct CollapsedBlock {
     static __device__ __forceinline__ int fast() { return threadIdx.x % side; }
     static __device__ __forceinline__ int whole(int count) { return (count + CHUNK - 1) / CHUNK * CHUNK; }
 
-    // The gradients of the 3x3 taps from those of the collapsed ones; part(i): element i of (channels, 4, 4, whole filters).
+    // The gradients of the 3x3 taps from those of the phase weights; part(i): element i of (channels, 4, 4, whole filters).
     template <class Part>
-    __device__ __forceinline__ void expand(float (&held)[TAPS_HELD][side][side + 1], Part part) const {
+    __device__ __forceinline__ void add_gradients(float (&held)[TAPS_HELD][side][side + 1], Part part) const {
         int filter = first_filter + fast(), channel = first_channel + slow();
-        float collapsed[16] = {};
+        float gradients[16] = {};   // of the phase weights
         if (filter < filters && channel < channels)
 #pragma unroll
-            for (int tap = 0; tap < 16; tap++) collapsed[tap] = part((channel * 16 + tap) * whole(filters) + filter);
+            for (int tap = 0; tap < 16; tap++) gradients[tap] = part((channel * 16 + tap) * whole(filters) + filter);
 #pragma unroll
         for (int tap = 0; tap < TAPS_HELD; tap++) {
             int first = (2 - tap / 3) * 4 + 2 - tap % 3;
-            held[tap][fast()][slow()] = collapsed[first] + collapsed[first + 1] + collapsed[first + 4] + collapsed[first + 5];
+            held[tap][fast()][slow()] = gradients[first] + gradients[first + 1] + gradients[first + 4] + gradients[first + 5];
         }
         __syncthreads();
     }
 
     // renew(i, tap): the weight's element i, of this 3x3 tap, as it is from now on. It is filter slow(), channel fast().
     template <class Renew>
-    __device__ __forceinline__ void copy(bfloat16* phases, bfloat16* whole_taps, CollapsedForm form, Renew renew) const {
+    __device__ __forceinline__ void copy(bfloat16* phases, bfloat16* phase_weights, PhaseForm form, Renew renew) const {
         __shared__ bfloat16 held[16][side][side];
         int filter = first_filter + slow(), channel = first_channel + fast();
         float taps[TAPS_HELD] = {};
@@ -124,16 +127,16 @@ struct CollapsedBlock {
         for (int tap = 0; tap < 16; tap++)
             held[tap][slow()][fast()] = sums[tap] = bf16x2(sum_of(taps, tap / 4, tap % 4), 0.0f) & 0xffff;
         if (filter < filters && channel < whole(channels)) store_phases(phases, sums, form, filter, channel);
-        if (whole_taps == nullptr) return;
+        if (phase_weights == nullptr) return;
         __syncthreads();
         filter = first_filter + fast(), channel = first_channel + slow();
         if (filter < whole(filters) && channel < channels)
 #pragma unroll
             for (int tap = 0; tap < 16; tap++)
-                whole_taps[(channel * 16 + tap) * whole(filters) + filter] = held[tap][fast()][slow()];
+                phase_weights[(channel * 16 + tap) * whole(filters) + filter] = held[tap][fast()][slow()];
     }
 
-    // Of the 3x3 taps in collapsed tap (t, s): the first column's first.
+    // Phase weight (t, s): the sum of its 3x3 taps, those of the first column first.
     static __device__ __forceinline__ float sum_of(const float (&taps)[TAPS_HELD], int t, int s) {
         auto column = [&](int l) {
             int k = t == 0 ? 2 : t == 1 ? 1 : 0;
@@ -145,7 +148,7 @@ struct CollapsedBlock {
 
     // Apart: (4 phases, filters, 2, 2, channels). In columns: (4 phases, filters, 3, 3, channels), with zeros where a phase has
     // no tap of the window around pixel (r, c).
-    __device__ __forceinline__ void store_phases(bfloat16* phases, const bfloat16 (&sums)[16], CollapsedForm form, int filter,
+    __device__ __forceinline__ void store_phases(bfloat16* phases, const bfloat16 (&sums)[16], PhaseForm form, int filter,
                                                  int channel) const {
         int width = form == PHASES_APART ? 2 : 3;
 #pragma unroll
@@ -165,14 +168,14 @@ struct CollapsedBlock {
 };
 
 // This block's part of a weight behind an upsampling.
-__device__ __forceinline__ CollapsedBlock<SIDE> collapsed_block(const long long* row) {
-    return CollapsedBlock<SIDE>(blockIdx.x - row[FIRST_BLOCK], row[FILTERS], row[CHANNELS]);
+__device__ __forceinline__ PhaseBlock<SIDE> phase_block(const long long* row) {
+    return PhaseBlock<SIDE>(blockIdx.x - row[FIRST_BLOCK], row[FILTERS], row[CHANNELS]);
 }
 
 template <class Renew>
-__device__ __forceinline__ void copy_collapsed(const long long* row, Renew renew) {
-    collapsed_block(row).copy(reinterpret_cast<bfloat16*>(address(row[COPY])), reinterpret_cast<bfloat16*>(address(row[FLIPPED])),
-                              static_cast<CollapsedForm>(row[FORM]), renew);
+__device__ __forceinline__ void copy_phases(const long long* row, Renew renew) {
+    phase_block(row).copy(reinterpret_cast<bfloat16*>(address(row[COPY])), reinterpret_cast<bfloat16*>(address(row[FLIPPED])),
+                              static_cast<PhaseForm>(row[FORM]), renew);
 }
 
 // ---- updates
@@ -187,13 +190,13 @@ __device__ __forceinline__ float add_parts(const float* first, int parts, int ap
 }
 
 template <Rule rule>
-__device__ __forceinline__ void update_collapsed(const long long* row, const float* gradient, const Settings& settings) {
-    using Block = CollapsedBlock<SIDE>;
-    __shared__ float expanded[Block::TAPS_HELD][SIDE][SIDE + 1];
+__device__ __forceinline__ void update_phases(const long long* row, const float* gradient, const Settings& settings) {
+    using Block = PhaseBlock<SIDE>;
+    __shared__ float gradients[Block::TAPS_HELD][SIDE][SIDE + 1];   // of the 3x3 taps
     int parts = row[PARTS], apart = row[APART];
-    if (parts) collapsed_block(row).expand(expanded, [=](int i) { return add_parts(gradient + i, parts, apart); });
-    copy_collapsed(row, [=](int i, int tap) {
-        return update<rule>(row, i, parts ? expanded[tap][Block::slow()][Block::fast()] : gradient[i], settings);
+    if (parts) phase_block(row).add_gradients(gradients, [=](int i) { return add_parts(gradient + i, parts, apart); });
+    copy_phases(row, [=](int i, int tap) {
+        return update<rule>(row, i, parts ? gradients[tap][Block::slow()][Block::fast()] : gradient[i], settings);
     });
 }
 
@@ -202,8 +205,8 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
     const long long* row = row_of(table);
     const float* gradient = address(row[GRADIENT]);
     int parts = row[PARTS], count = row[COUNT];
-    if (row[FORM] != NOT_COLLAPSED) {
-        update_collapsed<rule>(row, gradient, settings);
+    if (row[FORM] != NO_PHASES) {
+        update_phases<rule>(row, gradient, settings);
     } else if (row[COPY] != 0) {
         copy_block(row, [=](int i, int in_copy) {
             return update<rule>(row, i, add_parts(gradient + (parts ? in_copy : i), parts, row[APART]), settings);
@@ -220,8 +223,8 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
 extern "C" __global__ void __launch_bounds__(256) copy_weights(const long long* __restrict__ table) {
     const long long* row = row_of(table);
     auto kept = [=](int i, int) { return address(row[VALUES])[i]; };
-    if (row[FORM] != NOT_COLLAPSED)
-        copy_collapsed(row, kept);
+    if (row[FORM] != NO_PHASES)
+        copy_phases(row, kept);
     else
         copy_block(row, kept);
 }

@@ -1,14 +1,14 @@
-// Operands of convolutions rounded to bfloat16 and arranged as the kernels want them in shared memory, in rows as
-// common/tensor_cores.cuh has them, so that the copy engine brings whole tiles: those that no convolution writes so.
+// Rounds to bfloat16 the operands of convolutions that no convolution before has written so, and arranges them as the kernels
+// want them in shared memory, in the rows of common/tensor_cores.cuh, so that the copy engine brings whole tiles.
 //
 // Rung: gpu_bf16_sm90, as gpu_bf16/round.cu, whose copies keep the order of the arrays.
 //
-// Layouts: x, gradient float32 (batch, height, width, channels); slabs bfloat16 (ceil(channels / 64), batch, height + 2 padding,
-// width + 2 padding, 64), zero outside the image and in further channels. steps bfloat16 (ceil(channels / 64), pixels up to a
-// multiple of 64, 64): the gradient without a border. bias_partials (splits, channels): the sums of the gradient, not rounded,
-// over the pixels of a split of the slabs, first those of a thread in order, then those of the threads. Channels of x are a
-// multiple of 8; arrays start at multiples of 16 bytes.
-// Launches: arrange_image         block (256), grid (ceil(chunks of slabs / 256))
+// Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (ceil(channels / 64), batch, height + 2
+// padding, width + 2 padding, 64), blocks of 64 channels, zero outside the image and in further channels. steps bfloat16
+// (ceil(channels / 64), pixels up to a multiple of 64, 64): the gradient without a border. bias_partials (splits, channels):
+// sums of the gradient, not rounded, over the pixels of a split of the padded image: each thread adds its own in order, then
+// the threads' sums are added. Channels of x are a multiple of 8; arrays start at multiples of 16 bytes.
+// Launches: arrange_image         block (256), grid (ceil(chunks of rounded / 256))
 //           arrange_gradient      block (256), grid (splits, ceil(channels / 64))
 //
 // Bound: memory.
@@ -16,9 +16,9 @@
 // Measured: not measured.
 #include "common/tensor_cores.cuh"
 
-// Chunk `place` of a row in memory, whose numbers are those of chunk place ^ row % 8.
-__device__ __forceinline__ void store_rounded(bfloat16* slabs, int row, int place, const float (&x)[CHUNK]) {
-    *reinterpret_cast<uint4*>(slabs + static_cast<long long>(row) * SLAB + place * CHUNK) = rounded_chunk(x);
+// At `place`, 0 to 7, of a row in memory are the numbers of chunk place ^ row % 8.
+__device__ __forceinline__ void store_rounded(bfloat16* rounded, int row, int place, const float (&x)[CHUNK]) {
+    *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * CHANNEL_BLOCK + place * CHUNK) = rounded_chunk(x);
 }
 
 __device__ __forceinline__ int chunk_at(int row, int place) { return place ^ row % CHUNKS; }
@@ -32,34 +32,37 @@ __device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int widt
 }
 
 // pixels: of the padded image.
-extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __restrict__ x, bfloat16* __restrict__ slabs,
+extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
                                                                 int pixels, int height, int width, int channels, int padding) {
     int number = blockIdx.x * blockDim.x + threadIdx.x, row = number / CHUNKS, place = number % CHUNKS;
-    int slab = row / pixels, pixel = row % pixels;
-    if (slab * SLAB >= channels) return;
-    int channel = slab * SLAB + chunk_at(pixel, place) * CHUNK, from = pixel_of_x(pixel, height, width, padding);
+    int channel_block = row / pixels, pixel = row % pixels;
+    if (channel_block * CHANNEL_BLOCK >= channels) return;
+    int channel = channel_block * CHANNEL_BLOCK + chunk_at(pixel, place) * CHUNK;
+    int from = pixel_of_x(pixel, height, width, padding);
     float chunk[CHUNK] = {};
     if (from >= 0) load_chunk(chunk, x + from * channels + channel, channel, channels);
-    store_rounded(slabs + static_cast<long long>(slab) * pixels * SLAB, pixel, place, chunk);
+    store_rounded(rounded + static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK, pixel, place, chunk);
 }
 
 // A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the padded image; without padding
-// there are no slabs. step_pixels: of steps.
+// `rounded` is not written. step_pixels: of steps.
 extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
-    const float* __restrict__ gradient, bfloat16* __restrict__ slabs, bfloat16* __restrict__ steps,
+    const float* __restrict__ gradient, bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps,
     float* __restrict__ bias_partials, int pixels, int height, int width, int channels, int padding, int pixels_per_split,
     int step_pixels) {
     constexpr int ROWS = 256 / CHUNKS;
-    __shared__ __align__(16) float held[ROWS][SLAB];
-    int slab = blockIdx.y, chunk_number = threadIdx.x % CHUNKS, channel = slab * SLAB + chunk_number * CHUNK;
+    __shared__ __align__(16) float held[ROWS][CHANNEL_BLOCK];
+    int channel_block = blockIdx.y, chunk_number = threadIdx.x % CHUNKS;
+    int channel = channel_block * CHANNEL_BLOCK + chunk_number * CHUNK;
     int last_pixel = min(int(blockIdx.x + 1) * pixels_per_split, pixels);
-    slabs += static_cast<long long>(slab) * pixels * SLAB, steps += static_cast<long long>(slab) * step_pixels * SLAB;
+    rounded += static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK;
+    steps += static_cast<long long>(channel_block) * step_pixels * CHANNEL_BLOCK;
     float total[2][4] = {};
     for (int pixel = blockIdx.x * pixels_per_split + threadIdx.x / CHUNKS; pixel < last_pixel; pixel += ROWS) {
         int from = pixel_of_x(pixel, height, width, padding);
         float chunk[CHUNK] = {};
         if (from >= 0) load_chunk(chunk, gradient + from * channels + channel, channel, channels);
-        if (padding) store_rounded(slabs, pixel, chunk_at(pixel, chunk_number), chunk);
+        if (padding) store_rounded(rounded, pixel, chunk_at(pixel, chunk_number), chunk);
         if (from >= 0) store_rounded(steps, from, chunk_at(from, chunk_number), chunk);
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
@@ -73,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
     store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK], total[0]);
     store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK + 4], total[1]);
     __syncthreads();
-    channel = slab * SLAB + threadIdx.x;
-    if (threadIdx.x >= SLAB || channel >= channels) return;
+    channel = channel_block * CHANNEL_BLOCK + threadIdx.x;
+    if (threadIdx.x >= CHANNEL_BLOCK || channel >= channels) return;
     float sum = 0.0f;
     for (int i = 0; i < ROWS; i++) sum += held[i][threadIdx.x];
     bias_partials[blockIdx.x * channels + channel] = sum;

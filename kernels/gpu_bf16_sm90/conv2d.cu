@@ -5,11 +5,12 @@
 // instruction; the other warps only multiply, in warpgroups, which read the filters from shared memory themselves. No thread
 // computes where a number goes: the operands lie in memory as they will lie in shared memory. The loop is in loop.cuh.
 //
-// Layouts: x bfloat16 (slabs, image pixels, 64), weight bfloat16 (slabs, kernel, kernel, filters up to a multiple of TILE_N,
-// 64); a slab is 64 channels; the eight chunks of a row of 64 are swapped by the row's number: chunk i is at i ^ row % 8. Image
-// pixels are those of all images (batch, height, width), the border included; bias float32 (filters); y float32 (batch,
-// out_height, out_width, filters) with out_height = (height - kernel) / stride + 1. Arrays start at multiples of 16 bytes.
-// Every sum is in the order slab, tap row, tap column, channel, 16 products at a time, with any tile.
+// Layouts: x bfloat16 (channel blocks, image pixels, 64), weight bfloat16 (channel blocks, kernel, kernel, filters up to a
+// multiple of TILE_N, 64). A channel block has 64 channels; the eight chunks of a row of 64 are swapped by the row's number:
+// chunk i is at i ^ row % 8. Image pixels are those of all images (batch, height, width), the border included. bias float32
+// (filters); y float32 (batch, out_height, out_width, filters) with out_height = (height - kernel) / stride + 1. Arrays start
+// at multiples of 16 bytes. Every sum is in the order channel block, tap row, tap column, channel, 16 products at a time, with
+// any tile.
 //
 // Macros: TILE_M, TILE_N: pixels and filters of a block, 128 x 256, 128 x 128 or 64 x 64. A block uses `together` of its pixels,
 //         here all.
@@ -17,8 +18,9 @@
 //           ceil(filters / TILE_N)), STAGES 128 TILE_N + 256 rows + 96 bytes of dynamic shared memory; rows: image pixels, a
 //           multiple of 8, that the windows of a block's pixels span at most, counted from a multiple of 8 on
 //
-// Bound: tensor cores and shared memory. Of a tap and slab in tiles of 128 x 128, 512 clocks at the tensor cores' peak, 128 clocks
-// are for what the copies write, 256 for the filters, which each warpgroup reads, and 128 for the pixels.
+// Bound: tensor cores and shared memory. A tap of a channel block takes 512 cycles at the tensor cores' peak in tiles of 128 x
+// 128, and shared memory as many: 128 for what the copies write, 256 for the filters, which each warpgroup reads, 128 for the
+// pixels.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
 // Measured: not measured.
 #include "gpu_bf16_sm90/loop.cuh"
@@ -26,8 +28,9 @@
 
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
-    int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
-    int rows, int together, int relu) {
-    convolve(x, weight, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
+    int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
+    int image_pixels, int rows, int together, int relu) {
+    convolve(x, weight,
+             {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
              ToImage{bias, y, relu});
 }

@@ -4,8 +4,9 @@
 //
 // Layouts: as conv2d.cu; copy as gpu_bf16/conv2d_copy.cu's.
 //
-// Macros: those of conv2d.cu, and IN_SLABS as in gpu_bf16/conv2d_copy.cu: 0, the default: copy is as gpu_bf16 reads it; 1: it is
-//         in slabs, as x is.
+// Macros: those of conv2d.cu, and IN_CHANNEL_BLOCKS as in gpu_bf16/conv2d_copy.cu: 0, the default: copy is as gpu_bf16 reads
+// it;
+//         1: it is in channel blocks, as x is.
 // Launches: as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (gpu_bf16/copies.cuh).
 //
 // Bound: as conv2d.cu.
@@ -17,8 +18,9 @@
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_copy(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
     bfloat16* __restrict__ copy,
-    int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
-    int rows, int together, int relu, int padding) {
-    convolve(x, weight, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
+    int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
+    int image_pixels, int rows, int together, int relu, int padding) {
+    convolve(x, weight,
+             {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
              ToCopy{bias, copy, pixels, relu, padding});
 }

@@ -3,8 +3,8 @@
 //
 // Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_bf16/conv2d_gradient.cu is from gpu_bf16/conv2d.cu.
 //
-// Layouts: dy and flipped: as x and weight of conv2d.cu, which computes dx (batch, out_height, out_width, filters) from them; kept:
-// slabs of the convolution's input with a border of kept_padding. rounded, steps and bias_partials as
+// Layouts: dy and flipped: as x and weight of conv2d.cu, which computes dx (batch, out_height, out_width, filters) from them.
+// kept: the convolution's input in channel blocks, with a border of kept_padding. rounded, steps and bias_partials as
 // gpu_bf16/conv2d_gradient.cu's, of the tiles here.
 //
 // Macros, launches: those of conv2d_copy.cu.
@@ -18,8 +18,10 @@
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_gradient(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
     bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials,
-    int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
-    int rows, int together, int relu, int kept_padding, int padding, int step_rows) {
-    convolve(dy, flipped, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
-             ToGradient<InSlabs>{kept, rounded, steps, bias_partials, nullptr, pixels, step_rows, relu, kept_padding, padding});
+    int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
+    int image_pixels, int rows, int together, int relu, int kept_padding, int padding, int step_rows) {
+    convolve(dy, flipped,
+             {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
+             ToGradient<InChannelBlocks>{kept, rounded, steps, bias_partials, nullptr, pixels, step_rows, relu, kept_padding,
+                                         padding});
 }

@@ -14,8 +14,10 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_g
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
     bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials,
     const unsigned char* __restrict__ index,
-    int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
-    int rows, int together, int relu, int kept_padding, int padding, int step_rows) {
-    convolve(dy, flipped, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
-             ToGradient<InSlabs>{kept, rounded, steps, bias_partials, index, pixels, step_rows, relu, kept_padding, padding});
+    int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
+    int image_pixels, int rows, int together, int relu, int kept_padding, int padding, int step_rows) {
+    convolve(dy, flipped,
+             {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
+             ToGradient<InChannelBlocks>{kept, rounded, steps, bias_partials, index, pixels, step_rows, relu, kept_padding,
+                                         padding});
 }

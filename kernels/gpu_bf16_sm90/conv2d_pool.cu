@@ -17,8 +17,9 @@
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_pool(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
     bfloat16* __restrict__ copy, unsigned char* __restrict__ index,
-    int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
-    int rows, int together, int relu, int padding) {
-    convolve(x, weight, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
+    int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
+    int image_pixels, int rows, int together, int relu, int padding) {
+    convolve(x, weight,
+             {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
              ToPooledCopy{bias, copy, index, pixels, relu, padding});
 }

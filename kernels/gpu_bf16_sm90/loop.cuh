@@ -1,8 +1,9 @@
-// The loop of a convolution of slabs by wgmma, of which conv2d.cu and others make different results, and before it what
-// weight_grad.cu has too: Hopper's instructions, the stages between the thread that copies and the warps that multiply.
+// The loop of a convolution of channel blocks by wgmma; the files that include this one, conv2d.cu and others, make different
+// results of the sums. Before it is what weight_grad.cu needs too: Hopper's instructions, and the stages between the thread
+// that copies and the warps that multiply.
 //
-// A slab's pixels are in shared memory once for all taps, those of the next slab are under way meanwhile; of the filters each tap
-// is a stage. Barriers tell the copying thread which stages are read, and the others which have come.
+// The pixels of a channel block are in shared memory once for all taps, while those of the next are on their way; of the
+// filters each tap is a stage. Barriers tell the copying thread which stages were read, and the other threads which have come.
 //
 // Macros:
 //   TILE_M, TILE_N   pixels and filters of a block
@@ -267,28 +268,28 @@ struct Cell {
     int image, row, column;   // of the image of cells
 };
 
-// As wgmma leaves its sums in warpgroups.
+// The sums as wgmma leaves them in the registers of warpgroups.
 struct Tile : WarpTile<TILE_M, TILE_N, 16, TILE_N> {
     static __device__ __forceinline__ void sync() { sync_first<THREADS>(); }   // who copies does not wait
 };
 
 constexpr int WARPGROUPS = TILE_M / 64, MULTIPLIERS = 4 * WARPGROUPS;   // that multiply; their warps
-constexpr int STAGES = 4, SLABS = 2;                               // in shared memory: of filters; of pixels
+constexpr int STAGES = 4, PIXEL_STAGES = 2;                             // in shared memory: of filters; of pixels
 constexpr int FILTER_BYTES = TILE_N * ROW;
 constexpr int SUMS = TILE_N / 2;   // of a thread, for its two rows
 
 using Filters = Ring<STAGES>;
-using Pixels = Ring<SLABS>;
+using Pixels = Ring<PIXEL_STAGES>;
 
-// The copies of a block, by one thread. x, weight: the first rows of the block; slab_rows: from a slab to the next in x;
-// tap_rows: from a tap to the next in weight.
-__device__ __forceinline__ void copy_all(Pixels pixels, Filters filters, const bfloat16* x, const bfloat16* weight, int slabs,
-                                         int taps, int rows, int slab_rows, int tap_rows) {
-    for (int slab = 0; slab < slabs; slab++, x += static_cast<long long>(slab_rows) * SLAB) {
+// The copies of a block, by one thread. x, weight: the first rows of the block; block_rows: from a channel block to the next in
+// x; tap_rows: from a tap to the next in weight.
+__device__ __forceinline__ void copy_all(Pixels pixels, Filters filters, const bfloat16* x, const bfloat16* weight,
+                                         int channel_blocks, int taps, int rows, int block_rows, int tap_rows) {
+    for (int block = 0; block < channel_blocks; block++, x += static_cast<long long>(block_rows) * CHANNEL_BLOCK) {
         pixels.begin(rows * ROW);
         pixels.copy(0, x, rows * ROW);
         pixels.next();
-        for (int tap = 0; tap < taps; tap++, weight += tap_rows * SLAB) {
+        for (int tap = 0; tap < taps; tap++, weight += tap_rows * CHANNEL_BLOCK) {
             filters.begin(FILTER_BYTES);
             filters.copy(0, weight, FILTER_BYTES);
             filters.next();
@@ -310,10 +311,10 @@ struct Multiplier {
         if (tap == 0) pixels.wait();
 #pragma unroll
         for (int step = 0; step < 4; step++) ldmatrix(a[step], pixels.now() + swizzled(row + under_tap, 2 * step + chunk));
-        bool row_ends = ++column == kernel, slab_ends = ++tap == taps;
+        bool row_ends = ++column == kernel, channel_block_ends = ++tap == taps;
         under_tap += row_ends ? width - kernel + 1 : 1;
         column = row_ends ? 0 : column;
-        if (slab_ends) {
+        if (channel_block_ends) {
             async_proxy_fence();   // ldmatrix has read before the copy engine writes: the end of its products orders nothing
             pixels.release(pixels.stage);
             pixels.next();
@@ -358,7 +359,7 @@ struct Neighbours {
 // Of a launch. padded_filters: rows of a tap in weight; image_pixels: those of all images, border included; rows: of a block's
 // pixels in shared memory, at most; together: pixels of y that a block has, where results are of windows whole rows of them.
 struct Sizes {
-    int height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together;
+    int height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together;
 };
 
 // A block's part of the convolution of x with weight; result: what becomes of its sums.
@@ -367,7 +368,7 @@ __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const b
                                          const Result& result) {
     SWIZZLED_SHARED(shared);
     unsigned char* all_pixels = shared + STAGES * FILTER_BYTES;
-    Barrier* barriers = reinterpret_cast<Barrier*>(all_pixels + SLABS * sizes.rows * ROW);
+    Barrier* barriers = reinterpret_cast<Barrier*>(all_pixels + PIXEL_STAGES * sizes.rows * ROW);
     Filters of_filters(shared, FILTER_BYTES, barriers);
     Pixels of_pixels(all_pixels, sizes.rows * ROW, barriers + 2 * STAGES);
     if (threadIdx.x == 0) {
@@ -385,15 +386,16 @@ __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const b
         if (WARPGROUPS == 2) give_registers<40>();
         if (threadIdx.x != 32 * MULTIPLIERS) return;
         int last_row = windows.start(last_pixel) + (sizes.kernel - 1) * (sizes.width + 1);
-        copy_all(of_pixels, of_filters, x + static_cast<long long>(first_row) * SLAB, weight + first_filter * SLAB, sizes.slabs,
-                 taps, last_row - first_row + 1, sizes.image_pixels, sizes.padded_filters);
+        copy_all(of_pixels, of_filters, x + static_cast<long long>(first_row) * CHANNEL_BLOCK,
+                 weight + first_filter * CHANNEL_BLOCK, sizes.channel_blocks, taps, last_row - first_row + 1,
+                 sizes.image_pixels, sizes.padded_filters);
         return;
     }
     if (WARPGROUPS == 2) take_registers<232>();
     int named = min(first_pixel + 16 * warp + int(threadIdx.x % 16), last_pixel);
     float sum[SUMS] = {}, by_row[Tile::M_THREAD][Tile::N_THREAD];
     multiply(Multiplier{of_pixels, of_filters, windows.start(named) - first_row, int(threadIdx.x % 32 / 16), sizes.kernel,
-                        sizes.width, taps}, sizes.slabs * taps, sum);
+                        sizes.width, taps}, sizes.channel_blocks * taps, sum);
 #pragma unroll
     for (int j = 0; j < SUMS; j++) by_row[j % 4 / 2][j / 4 * 2 + j % 2] = sum[j];
     // A result may write to all of the stages once the threads that multiply have waited for each other (Tile::sync): every one of

@@ -4,22 +4,22 @@
 // which share the pixels of x and the gradients. The sums are over pixels, of which both operands have a row each: ldmatrix.trans
 // turns x, the product's first operand, and wgmma itself the gradients, its second.
 //
-// Layouts: x bfloat16 (slabs, image pixels, 64) and dy bfloat16 (ceil(filters / 64), pixels up to a multiple of 64, 64), zero in
-// further pixels and filters: conv2d_gradient.cu's and arrange.cu's slabs and steps. partials float32 (splits, filters, kernel,
-// kernel, channels). A split sums steps_per_split steps of 64 pixels of y, in order, 16 products at a time. Their number depends
-// on the shape alone: it changes the result's bytes.
+// Layouts: x bfloat16 (channel blocks, image pixels, 64), as conv2d.cu reads it; dy bfloat16 (ceil(filters / 64), pixels up to
+// a multiple of 64, 64), zero in further pixels and filters: `steps` of conv2d_gradient.cu and arrange.cu. partials float32
+// (splits, filters, kernel, kernel, channels). A split sums steps_per_split steps of 64 pixels of y, in order, 16 products at a
+// time. The number of splits depends on the shape alone: it changes the result's bytes.
 //
 // Macros:
 //   TILE_N       filters of a block: 64 or 128
 //   KERNEL       rows and columns of a filter: 1 to 4
 //   WHOLE_ROWS   1: out_width divides 64, so that all steps begin in the same column of y; 0: it does not
-// Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first thread copies), grid (KERNEL slabs:
-//           rows of taps, ceil(filters / TILE_N), splits), STAGES (128 TILE_N / 64 * 64 + 128 rows) + 16 STAGES bytes of dynamic
-//           shared memory; rows: image pixels, a multiple of 8, that the windows of a step's pixels span at most in one row of
-//           taps, counted from a multiple of 8 on
+// Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first thread copies), grid (KERNEL, for
+//           the rows of taps, times the channel blocks; ceil(filters / TILE_N); splits), STAGES (128 TILE_N / 64 * 64 + 128
+//           rows) + 16 STAGES bytes of dynamic shared memory; rows: image pixels, a multiple of 8, that the windows of a step's
+//           pixels span at most in one row of taps, counted from a multiple of 8 on
 //
-// Bound: tensor cores and shared memory. Of a step with KERNEL 3 and TILE_N 128, 768 clocks at the tensor cores' peak, 200 clocks
-// are for what the copies write, 384 for the gradients, which each warpgroup reads, and 192 for the pixels of x.
+// Bound: tensor cores and shared memory. A step with KERNEL 3 and TILE_N 128 takes 768 cycles at the tensor cores' peak, and
+// shared memory 776: 200 for what the copies write, 384 for the gradients, which each warpgroup reads, 192 for the pixels of x.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
 // Measured: not measured.
 #ifndef TILE_N
@@ -32,7 +32,7 @@
 constexpr int STAGES = 4, STEP = 64;                     // stages in shared memory, pixels of each
 constexpr int MULTIPLIERS = 4 * KERNEL;                  // warps that multiply
 constexpr int STEP_BYTES = STEP * ROW;                   // of 64 filters' gradients
-constexpr int DY_BYTES = TILE_N / SLAB * STEP_BYTES;
+constexpr int DY_BYTES = TILE_N / CHANNEL_BLOCK * STEP_BYTES;
 constexpr int SUMS = TILE_N / 2;                         // of a thread, for its two channels
 // Registers of a thread: at the launch, as many as the block's threads can have; kept by the warpgroup that copies; taken by the
 // others. Who takes more than there are waits for ever.
@@ -69,17 +69,19 @@ struct Place {
     }
 };
 
-// The copies of a block, by one thread. x, dy: the first rows of the slabs; below: rows of x from a window's start to the taps.
-__device__ __forceinline__ void copy_all(Ring<STAGES> ring, const bfloat16* x, const bfloat16* dy, const Windows& windows, int below,
-                                         int first_pixel, int steps, int pixels, int step_pixels) {
+// The copies of a block, by one thread. x, dy: the first rows of the channel blocks; below: rows of x from a window's start to
+// the taps.
+__device__ __forceinline__ void copy_all(Ring<STAGES> ring, const bfloat16* x, const bfloat16* dy, const Windows& windows,
+                                         int below, int first_pixel, int steps, int pixels, int step_pixels) {
     for (int step = 0; step < steps; step++, first_pixel += STEP) {
         int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
         int last = windows.start(min(first_pixel + STEP, pixels) - 1) + below + KERNEL - 1, x_bytes = (last - first + 1) * ROW;
         ring.begin(DY_BYTES + x_bytes);
 #pragma unroll
-        for (int slab = 0; slab < TILE_N / SLAB; slab++)
-            ring.copy(slab * STEP_BYTES, dy + (slab * static_cast<long long>(step_pixels) + first_pixel) * SLAB, STEP_BYTES);
-        ring.copy(DY_BYTES, x + static_cast<long long>(first) * SLAB, x_bytes);
+        for (int block = 0; block < TILE_N / CHANNEL_BLOCK; block++)
+            ring.copy(block * STEP_BYTES, dy + (block * static_cast<long long>(step_pixels) + first_pixel) * CHANNEL_BLOCK,
+                      STEP_BYTES);
+        ring.copy(DY_BYTES, x + static_cast<long long>(first) * CHANNEL_BLOCK, x_bytes);
         ring.next();
     }
 }
@@ -145,16 +147,16 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_w
         barriers_visible();
     }
     __syncthreads();
-    int slab = blockIdx.x / KERNEL, tap_row = blockIdx.x % KERNEL, below = tap_row * width, first_filter = blockIdx.y * TILE_N;
-    int first_pixel = blockIdx.z * steps_per_split * STEP;
+    int channel_block = blockIdx.x / KERNEL, tap_row = blockIdx.x % KERNEL, below = tap_row * width;
+    int first_filter = blockIdx.y * TILE_N, first_pixel = blockIdx.z * steps_per_split * STEP;
     int steps = min(steps_per_split, (step_pixels - first_pixel) / STEP), warp = threadIdx.x / 32;
     Windows windows(height, width, KERNEL, stride);
     if (warp >= MULTIPLIERS) {
         if (KERNEL > 2) give_registers<KEPT>();
         if (threadIdx.x == 32 * MULTIPLIERS)
-            copy_all(ring, x + static_cast<long long>(slab) * image_pixels * SLAB,
-                     dy + first_filter / SLAB * static_cast<long long>(step_pixels) * SLAB, windows, below, first_pixel, steps,
-                     pixels, step_pixels);
+            copy_all(ring, x + static_cast<long long>(channel_block) * image_pixels * CHANNEL_BLOCK,
+                     dy + first_filter / CHANNEL_BLOCK * static_cast<long long>(step_pixels) * CHANNEL_BLOCK, windows, below,
+                     first_pixel, steps, pixels, step_pixels);
         return;
     }
     if (KERNEL > 2) take_registers<TAKEN>();
@@ -165,5 +167,5 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_w
     multiply(Multiplier{ring, windows, Stride(windows), below, column, chunk, pixels - first_pixel - in_matrix,
                         Place(windows, first_pixel), {named(0), named(1), named(2), named(3)}}, steps, sum);
     write(sum, partials + static_cast<long long>(blockIdx.z) * filters * KERNEL * KERNEL * channels + tap * channels,
-          slab * SLAB + warp % 4 * 16 + threadIdx.x % 32 / 4, first_filter, channels, filters);
+          channel_block * CHANNEL_BLOCK + warp % 4 * 16 + threadIdx.x % 32 / 4, first_filter, channels, filters);
 }

@@ -1,11 +1,11 @@
 // Nearest upsampling by 2, then 3x3 convolution with bias and ReLU, to few filters: forward in two kernels. Its gradients are
 // those of upsample_conv2d.cu and weight_grad.cu.
 //
-// Rung: gpu_opt_v2. Changed from upsample_conv2d.cu: a phase's few filters would fill a fraction of a tile, so all 16 collapsed
-// taps of all filters are one product (3 filters: 48 columns, a tile's width), and each output pixel then adds up its four.
+// Rung: gpu_opt_v2. Changed from upsample_conv2d.cu: a phase's few filters would fill a fraction of a tile, so the 16 phase
+// weights of all filters are one product (3 filters: 48 columns, a tile's width), and each output pixel then adds up its four.
 //
-// Layouts, float32: x, collapsed, bias, y as in upsample_conv2d.cu; taps (batch, height, width, filters, 4, 4): each pixel of
-// x's contributions to the pixels of y around it.
+// Layouts, float32: x, phase_weights, bias, y as in upsample_conv2d.cu; taps (batch, height, width, filters, 4, 4): each pixel
+// of x's contributions to the pixels of y around it.
 //
 // Launches:
 //   upsample_conv2d_taps       block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD (128,48,4,12), -DWIDE_CHANNELS as in
@@ -26,11 +26,11 @@
 using Tile = GemmTile<TILE>;
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
-    upsample_conv2d_taps(const float* __restrict__ x, const float* __restrict__ collapsed, float* __restrict__ taps,
+    upsample_conv2d_taps(const float* __restrict__ x, const float* __restrict__ phase_weights, float* __restrict__ taps,
                          int batch, int height, int width, int channels, int filters) {
     int pixels = batch * height * width, first_pixel = blockIdx.x * Tile::M, first_tap = blockIdx.y * Tile::N;
     Images<PLAIN, WIDE_CHANNELS> images = {x, nullptr, nullptr, height, width, channels};
-    Filters<WIDE_CHANNELS> rows = {collapsed, 16 * filters, channels, 1, channels, 0, 0};
+    Filters<WIDE_CHANNELS> rows = {phase_weights, 16 * filters, channels, 1, channels, 0, 0};
     WindowRows<Tile, Tile::M, PLAIN, WIDE_CHANNELS, false> a(images, {1, 1, 0, 0}, height, width, first_pixel, pixels);
     FilterRows<Tile, Tile::N, WIDE_CHANNELS> b(rows, first_tap);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};

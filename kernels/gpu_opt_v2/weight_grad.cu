@@ -2,7 +2,7 @@
 // split-K. weight_update.cu adds the parts in order.
 //
 // Rung: gpu_opt_v2. Changed from gpu_opt_v1: dy goes back through ReLU and max-pool while it is loaded; behind an upsampling
-// the sum runs over the pixels before it, 16 collapsed taps instead of 4 x 9; the update kernel adds the parts.
+// the sum runs over the pixels before it, 16 phase weights instead of 4 x 9 taps; the update kernel adds the parts.
 //
 // Layouts, float32: x (batch, height, width, channels), dy, y, index as in conv2d.cu and upsample_conv2d.cu, filters = last
 // size of dy. parts (splits, rows * columns + rows, up to the next multiple of 4): split s sums the pixels from s *

@@ -4,12 +4,12 @@
 // Rung: gpu_opt_v2. Changed from gpu_opt_v1: the sum over the parts was a launch for each layer, before the update.
 //
 // Layouts, float32: parts as weight_grad.cu writes them; parameters and running averages in memory order; dweight (filters,
-// kernel, kernel, channels), dbias (filters). `collapsed`: the parts' rows are 16 collapsed taps and filters; the 3x3 tap (i, j)
-// takes four, rows 2 - i and 3 - i by columns 2 - j and 3 - j; the bias gradient is the sum over collapsed taps 1 and 2 both
+// kernel, kernel, channels), dbias (filters). `phases`: the parts' rows are 16 phase weights and filters; the 3x3 tap (i, j)
+// takes four, rows 2 - i and 3 - i by columns 2 - j and 3 - j; the bias gradient is the sum over phase weights 1 and 2 both
 // ways, which meet every output pixel once.
 // table int64, as common/update.cuh has it, and in each row: the number of parts, the elements from one to the next, the place of
-// the gradient in each, the filters where they are collapsed (0 where not), and the channels (0 for a bias). A whole gradient is
-// one part.
+// the gradient in each, the filters where the parts are those of phase weights (0 where not), and the channels (0 for a bias).
+// A whole gradient is one part.
 // learning_rates float64, one per step of the run; counters int64: [step, offset into the permutation, step of this epoch].
 // clip: largest absolute value of an element of the gradient, 0 for no limit; weight_decay is added after clipping.
 //
@@ -31,8 +31,8 @@ __device__ __forceinline__ float add_splits(const float* parts, int splits, int 
     return sum;
 }
 
-// Element i of a gradient whose collapsed parts begin with these; channels: 0 for a bias.
-__device__ __forceinline__ float add_collapsed(int i, const float* parts, int splits, int apart, int filters, int channels) {
+// Element i of a gradient whose parts are those of phase weights; channels: 0 for a bias.
+__device__ __forceinline__ float add_phases(int i, const float* parts, int splits, int apart, int filters, int channels) {
     bool is_bias = channels == 0;
     int filter = is_bias ? i : i / channels / 9;
     int row = is_bias ? 1 : 2 - i / channels / 3 % 3, column = is_bias ? 1 : 2 - i / channels % 3;
@@ -52,18 +52,18 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
     if (i >= row[COUNT]) return;
     const float* parts = address(row[GRADIENT]) + row[START];
     float gradient = filters == 0 ? add_splits(parts + i, splits, apart)
-                                  : add_collapsed(i, parts, splits, apart, filters, row[CHANNELS]);
+                                  : add_phases(i, parts, splits, apart, filters, row[CHANNELS]);
     update<rule>(row, i, gradient, settings);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     add_parts(const float* __restrict__ parts, float* __restrict__ dweight, float* __restrict__ dbias, int splits, int apart,
-              int weights, int filters, int channels, int collapsed) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x, of_bias = collapsed ? 16 * filters * channels : weights;
+              int weights, int filters, int channels, int phases) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, of_bias = phases ? 16 * filters * channels : weights;
     if (i < weights)
-        dweight[i] = collapsed ? add_collapsed(i, parts, splits, apart, filters, channels)
+        dweight[i] = phases ? add_phases(i, parts, splits, apart, filters, channels)
                                : add_splits(parts + i, splits, apart);
     else if (i < weights + filters)
-        dbias[i - weights] = collapsed ? add_collapsed(i - weights, parts + of_bias, splits, apart, filters, 0)
+        dbias[i - weights] = phases ? add_phases(i - weights, parts + of_bias, splits, apart, filters, 0)
                                        : add_splits(parts + of_bias + i - weights, splits, apart);
 }

@@ -231,7 +231,7 @@ def test_products_of_copies_in_large_tiles(shape, stride):
     check(shape, stride, LARGE)
 
 
-# shape, tile of RECTANGLES: every rectangle and window; images of whole rectangles and not, narrower ones; fewer slabs
+# shape, tile of RECTANGLES: every rectangle and window; images of whole rectangles and not, narrower ones; fewer channel blocks
 # than two, and more; filters that end within a tile; of all but one also the input gradient, the others' channels being too few
 FEW, NARROW, TALL, WIDEST = RECTANGLES
 IN_RECTANGLES = [
@@ -566,7 +566,7 @@ MISUSES = {
     "one stage of squares": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<STAGES, 0>", "missing cp.async wait"),
     "more stages of squares than there is room for": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<3, STAGE_BYTES>",
                                                       "bad cp.async"),
-    "one slab's place": (HALO, "next = WINDOW + Halo::BYTES;", "next = WINDOW;", "missing cp.async wait"),
+    "one channel block's place": (HALO, "next = WINDOW + Halo::BYTES;", "next = WINDOW;", "missing cp.async wait"),
 }
 
 

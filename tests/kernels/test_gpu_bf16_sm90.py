@@ -1,4 +1,4 @@
-"""gpu_bf16_sm90's kernels on slabs in bfloat16 against rounded operands; tensor cores add by either model of the emulator."""
+"""gpu_bf16_sm90's kernels on channel blocks against rounded operands; tensor cores add by either model of the emulator."""
 
 import itertools
 import re
@@ -37,15 +37,15 @@ import disassembly  # noqa: E402
 
 RUNG = "gpu_bf16_sm90"
 ONE_ARITHMETIC = True
-# Convolutions with a stride, of 1x1, behind a normalization and before one: who reads and writes slabs alternates.
+# Convolutions with a stride, of 1x1, behind a normalization and before one: who reads and writes channel blocks alternates.
 NORMALIZED = networks.resolve("normalized", (8, 12, 3), (
     conv2d("a", 40, bias=False), kinds.batchnorm("a_bn"), kinds.relu("a_relu"), conv2d("b", 72, kernel=1, padding=0),
     kinds.relu("b_relu"), kinds.maxpool2d("b_pool"), conv2d("c", 48, stride=2, bias=False), kinds.batchnorm("c_bn"),
     conv2d("d", 64, kernel=1, padding=0), kinds.relu("d_relu"), upsample2d("d_up"), upsample2d("d_again"), conv2d("e", 3)),
     "b_pool", "mse")
-# (batch, height, width, channels, filters, kernel, padding), stride: one slab and more, filled and not; rows of y that divide a
-# step's pixels and others; ends of images, of tiles, of steps and of splits within a block; more steps than stages, of one tap
-# and of several
+# (batch, height, width, channels, filters, kernel, padding), stride: one channel block and more, filled and not; rows of y that
+# divide a step's pixels and others; ends of images, of tiles, of steps and of splits within a block; more steps than stages, of
+# one tap and of several
 SMALL_TILES = [
     ((1, 4, 4, 200, 40, 1, 0), 1),
     ((1, 5, 7, 72, 72, 3, 1), 1),
@@ -59,15 +59,15 @@ SMALL_TILES = [
 LARGE_TILES = [((2, 8, 12, 64, 136, 3, 1), 1, rung.MEDIUM), ((3, 7, 5, 72, 264, 2, 0), 1, rung.LARGE)]
 
 
-def numbers(slabs):
+def numbers(channel_blocks):
     """float32 of the bfloat16 in rows of 64, whose chunks are in their places again: (..., rows, 64) of (..., rows, 64)."""
-    row, chunk = np.arange(slabs.shape[-2])[:, None], np.arange(8)
-    chunks = slabs.reshape(*slabs.shape[:-1], 8, 8)[..., row, chunk ^ row % 8, :]
-    return (chunks.reshape(slabs.shape).astype(np.uint32) << 16).view(np.float32)
+    row, chunk = np.arange(channel_blocks.shape[-2])[:, None], np.arange(8)
+    chunks = channel_blocks.reshape(*channel_blocks.shape[:-1], 8, 8)[..., row, chunk ^ row % 8, :]
+    return (chunks.reshape(channel_blocks.shape).astype(np.uint32) << 16).view(np.float32)
 
 
 def rows_of(image):
-    """The rows that slabs of an image (batch, height, width, channels) hold: (slabs, pixels, 64)."""
+    """The rows that channel blocks of an image (batch, height, width, channels) hold: (channel blocks, pixels, 64)."""
     filled = np.pad(image, ((0, 0), (0, 0), (0, 0), (0, -image.shape[3] % 64)))
     return filled.reshape(-1, filled.shape[3] // 64, 64).swapaxes(0, 1)
 
@@ -76,10 +76,10 @@ def bordered(image, padding):
     return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
 
 
-def slabs_of(x, padding):
-    slabs = poisoned(rung.CHANNEL_BLOCKS.image(x.shape, padding), np.uint16)
-    run_step(rung.arrange_image, {"x": x}, {"rounded": slabs}, padding=padding)
-    return slabs
+def channel_blocks_of(x, padding):
+    channel_blocks = poisoned(rung.CHANNEL_BLOCKS.image(x.shape, padding), np.uint16)
+    run_step(rung.arrange_image, {"x": x}, {"rounded": channel_blocks}, padding=padding)
+    return channel_blocks
 
 
 def tiles_of(weight):
@@ -100,12 +100,12 @@ def gradient_of(dy, padding):
 
 
 @pytest.mark.parametrize("shape, padding", [((1, 1, 1, 16), 0), ((2, 3, 5, 24), 2), ((3, 9, 8, 80), 1)], ids=str)
-def test_slabs_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
+def test_channel_blocks_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
     x = normal(*shape)
     x.flat[:2] = np.inf, np.nan
-    slabs = slabs_of(x, padding)
+    channel_blocks = channel_blocks_of(x, padding)
     wanted = rows_of(bordered(to_bfloat16(x), padding))
-    assert np.array_equal(numbers(slabs.reshape(wanted.shape)), wanted, equal_nan=True)
+    assert np.array_equal(numbers(channel_blocks.reshape(wanted.shape)), wanted, equal_nan=True)
 
 
 @pytest.mark.parametrize("shape, padding", [((3, 9, 8, 67), 2), ((2, 8, 8, 40), 0), ((9, 3, 5, 130), 2)], ids=str)
@@ -135,7 +135,7 @@ def test_tiles_hold_filters_and_flipped_ones_channels(shape):
 
 
 @pytest.mark.parametrize("flips", [True, False])
-def test_the_update_leaves_slabs_of_the_new_weight(flips):
+def test_the_update_leaves_channel_blocks_of_the_new_weight(flips):
     weight, gradient = normal(40, 2, 2, 72), normal(40, 2, 2, 72, seed=1)
     copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung.CHANNEL_BLOCKS.weight(weight.shape).items()
               if flips or role != "flipped"}
@@ -148,7 +148,7 @@ def test_the_update_leaves_slabs_of_the_new_weight(flips):
 
 
 def operands(conv):
-    return {"x": slabs_of(conv.x, conv.padding), "weight": tiles_of(conv.weight)[0], "bias": conv.bias}
+    return {"x": channel_blocks_of(conv.x, conv.padding), "weight": tiles_of(conv.weight)[0], "bias": conv.bias}
 
 
 def given_back(conv):
@@ -176,7 +176,7 @@ def input_grad(conv, tile=None):
 def weight_grad(conv):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     gradient = gradient_of(conv.dy, conv.kernel - 1 - conv.padding if conv.stride == 1 else 0)
-    reads = {"x": slabs_of(conv.x, conv.padding), "dy": gradient["steps"],
+    reads = {"x": channel_blocks_of(conv.x, conv.padding), "dy": gradient["steps"],
              "bias_partials": gradient["bias_partials"]}
     run_step(rung.weight_grad, reads, {"dweight": dweight, "dbias": dbias}, stride=conv.stride, kernel=conv.kernel)
     return dweight, dbias
@@ -189,12 +189,12 @@ def check(shape, stride, tile=None):
 
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, stride", SMALL_TILES, ids=str)
-def test_products_of_slabs(shape, stride):
+def test_products_of_channel_blocks(shape, stride):
     check(shape, stride, rung.SMALL)
 
 
 @pytest.mark.parametrize("shape, stride, tile", LARGE_TILES, ids=str)
-def test_products_of_slabs_in_large_tiles(shape, stride, tile):
+def test_products_of_channel_blocks_in_large_tiles(shape, stride, tile):
     check(shape, stride, tile)
 
 
@@ -216,24 +216,24 @@ def test_any_tile_gives_the_same_bytes():
     assert len(found) == 1
 
 
-# Results in the form that the reader wants: of a convolution in slabs, or of one in copies as gpu_bf16 has them.
-# (batch, height, width, channels, filters, kernel, padding), stride, padding of the reader, tile: filled slabs and not, whole
-# images in a tile and parts of some
+# Results in the form that the reader wants: of a convolution in channel blocks, or of one in copies as gpu_bf16 has them.
+# (batch, height, width, channels, filters, kernel, padding), stride, padding of the reader, tile: filled channel blocks and
+# not, whole images in a tile and parts of some
 READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
         ((2, 9, 13, 40, 136, 3, 1), 2, 1, rung.MEDIUM), ((2, 8, 12, 72, 264, 2, 1), 1, 1, rung.LARGE)]
 POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
           ((2, 12, 16, 40, 192, 3, 1), 2, 1, rung.MEDIUM), ((3, 16, 16, 72, 264, 3, 1), 1, 1, rung.LARGE)]
-FORMS = "in slabs", "in order"
+FORMS = "in channel blocks", "in order"
 
 
 def image_for(form, x, padding):
     """The copy that a launch of its own makes of a float32 image."""
-    return slabs_of(x, padding) if form == "in slabs" else copied(x, padding)
+    return channel_blocks_of(x, padding) if form == "in channel blocks" else copied(x, padding)
 
 
 def gradients_for(form, dy, padding):
     """{role: copy} of a gradient, by launches of their own."""
-    if form == "in slabs":
+    if form == "in channel blocks":
         return {role: copy for role, copy in gradient_of(dy, padding).items() if role != "bias_partials"}
     return {"rounded": image_for(form, dy, padding)}
 
@@ -301,7 +301,7 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, pad
         found = {role: poisoned(copy.shape, np.uint16) for role, copy in copies.items()}
         batch, height, width, channels = conv.x.shape
         partials = poisoned((blocks(batch * height * width, tile.m) * tile.m // 64, channels))
-        run_step(in_tile(rung.input_grad, tile), {**given_back(conv), "kept": slabs_of(values, conv.padding),
+        run_step(in_tile(rung.input_grad, tile), {**given_back(conv), "kept": channel_blocks_of(values, conv.padding),
                                                   **({"index": index} if pooled else {})},
                  {**found, "bias_partials": partials}, relu=relu, kept_padding=conv.padding, padding=padding)
         assert {role: copy.tobytes() for role, copy in found.items()} == {role: copy.tobytes() for role, copy in copies.items()}
@@ -310,39 +310,39 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, pad
 
 
 @pytest.mark.parametrize("tile", [bfloat16_tiles.SQUARE, bfloat16_tiles.LARGE, bfloat16_tiles.RECTANGLES[1]], ids=str)
-def test_gpu_bf16s_kernels_write_the_slabs_that_this_rungs_read(tile):
+def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     """Copies, pooled ones and gradients; 72 of 128 stored channels, 180 pixels of 192 in steps."""
     conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
     reads = {"x": copied(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
     y = poisoned(conv.output)
     run_step(in_tile(launches.forward, tile), reads, {"y": y}, stride=1, relu=True)
-    copy = poisoned(slabs_of(y, 1).shape, np.uint16)
+    copy = poisoned(channel_blocks_of(y, 1).shape, np.uint16)
     run_step(in_tile(launches.forward, tile), reads, {"copy": copy}, stride=1, relu=True, padding=1)
-    assert copy.tobytes() == slabs_of(y, 1).tobytes()
+    assert copy.tobytes() == channel_blocks_of(y, 1).tobytes()
     pooled, index = poisoned((3, 3, 5, 72)), poisoned((3, 3, 5, 72), np.uint8)
     run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": y}, {"y": pooled, "index": index}, ("forward",),
              "maxpool2d_forward", window=2, stride=2, padding=0)
-    copy = poisoned(slabs_of(pooled, 2).shape, np.uint16)
+    copy = poisoned(channel_blocks_of(pooled, 2).shape, np.uint16)
     run_step(in_tile(launches.forward, tile), reads, {"copy": copy, "index": index}, stride=1, relu=True, padding=2)
-    assert copy.tobytes() == slabs_of(pooled, 2).tobytes()
+    assert copy.tobytes() == channel_blocks_of(pooled, 2).tobytes()
     # The same products, taken for those of an input gradient: of dy with 64 channels, and of x with 72.
     shape = bfloat16_tiles.Sums(3, 6, 10, 64, 72, 3, 1)
     run_step(in_tile(launches.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
                                                   "zeros": np.zeros(72, np.float32)}, {"dx": y}, stride=1)
     wanted = np.where(conv.dy > 0, y, np.float32(0))
-    found = {role: poisoned(copy.shape, np.uint16) for role, copy in gradients_for("in slabs", wanted, 2).items()}
+    found = {role: poisoned(copy.shape, np.uint16) for role, copy in gradients_for("in channel blocks", wanted, 2).items()}
     partials = poisoned((bfloat16_tiles.rows_of_partials(shape, tile), 72))
     run_step(in_tile(launches.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
                                                   "kept": copied(conv.dy, 0)},
              {**found, "bias_partials": partials}, stride=1, relu=True, kept_padding=0, padding=2)
-    for role, made in gradients_for("in slabs", wanted, 2).items():
+    for role, made in gradients_for("in channel blocks", wanted, 2).items():
         assert found[role].tobytes() == made.tobytes(), role
 
 
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (NORMALIZED, ())],
                          ids=["wide", "deep", "deep, not a", "normalized"])
-def test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
+def test_a_network_of_channel_blocks_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
     reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
     found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
@@ -361,8 +361,8 @@ def test_what_no_convolution_reads_is_whole(network, until):
 
 
 def entries(made):
-    """(layer, file, kernel, whether it writes slabs) of the launches that convolve, round or arrange."""
-    return [(step.layer, launch.source, launch.entry, "IN_SLABS=1" in launch.defines) for step in made.steps
+    """(layer, file, kernel, whether it writes channel blocks) of the launches that convolve, round or arrange."""
+    return [(step.layer, launch.source, launch.entry, "IN_CHANNEL_BLOCKS=1" in launch.defines) for step in made.steps
             for launch in step.launches if launch.source.startswith("gpu_bf16") and step.layer]
 
 
@@ -398,7 +398,7 @@ def test_the_autoencoders_launches_are_products_and_the_update():
     assert len(PLAN.launches) == 21
 
 
-def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_slabs():
+def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_channel_blocks():
     operations = {(step.layer, step.operation) for step in PLAN.steps if step.operation.startswith("arranged_conv2d_")}
     assert operations == {(layer, f"arranged_conv2d_{direction}") for layer in ("enc2", "dec1")
                           for direction in ("forward", "input_grad", "weight_grad")}
@@ -429,8 +429,8 @@ def test_what_a_block_has_no_memory_for_is_gpu_bf16s(side, operation):
 
 OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith(RUNG)})
 EVERY = sorted({*OWN, *(("gpu_bf16_sm90/conv2d.cu", tile.defines) for tile in rung.TILES),
-                *(("gpu_bf16_sm90/conv2d_pool.cu", (*tile.defines, "WINDOWS=1", "IN_SLABS=1")) for tile in rung.TILES),
-                *((f"gpu_bf16_sm90/conv2d_{result}.cu", (*tile.defines, "IN_SLABS=1"))
+                *(("gpu_bf16_sm90/conv2d_pool.cu", (*tile.defines, "WINDOWS=1", "IN_CHANNEL_BLOCKS=1")) for tile in rung.TILES),
+                *((f"gpu_bf16_sm90/conv2d_{result}.cu", (*tile.defines, "IN_CHANNEL_BLOCKS=1"))
                   for result, tile in itertools.product(("copy", "gradient", "gradient_pool"), rung.TILES)),
                 ("gpu_bf16_sm90/arrange.cu", ()),
                 *(("gpu_bf16_sm90/weight_grad.cu", (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={whole}"))

@@ -66,11 +66,11 @@ def tile(request, monkeypatch):
 
 # ---- convolution with ReLU and max-pool, and behind an upsampling; alone: tests/operations
 
-def collapse(weight):
+def decomposed(weight):
     filters, _, _, channels = weight.shape
-    collapsed = poisoned((filters, 4, 4, channels))
-    run_step(gpu_opt_v2.collapse_weight, {"weight": weight}, {"collapsed": collapsed})
-    return collapsed
+    phase_weights = poisoned((filters, 4, 4, channels))
+    run_step(gpu_opt_v2.decompose_weight, {"weight": weight}, {"phase_weights": phase_weights})
+    return phase_weights
 
 
 def assert_sums(found, function, operands, terms, values, last=lambda sums: sums):
@@ -147,12 +147,12 @@ def test_with_a_stride_the_launches_are_those_of_gpu_opt_v1():
 def test_upsample_conv2d(tile, shape, relu):
     for values, orders in DRAWN:
         conv, y = Upsampled(shape, values), poisoned(Upsampled(shape, values).output)
-        collapsed = collapse(conv.weight)
-        run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": conv.x, "collapsed": collapsed, "bias": conv.bias}, {"y": y},
+        phase_weights = decomposed(conv.weight)
+        run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": conv.x, "phase_weights": phase_weights, "bias": conv.bias}, {"y": y},
                  relu=relu, orders=orders)
         assert_sums(y, conv.forward, (conv.x, conv.weight, conv.bias), conv.weight[0].size + 1, values,
                     references.relu if relu else lambda sums: sums)
-        check_gradients(conv, "relu" if relu else "", values, orders, "upsample_conv2d", collapsed)
+        check_gradients(conv, "relu" if relu else "", values, orders, "upsample_conv2d", phase_weights)
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -166,8 +166,8 @@ def test_a_nan_is_not_lost(place):
     assert np.isnan(y).all()
     for filters in (1, 16):
         y, weight = np.zeros((1, 4, 4, filters), np.float32), np.ones((filters, 3, 3, 1), np.float32)
-        run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": x, "collapsed": collapse(weight), "bias": bias[:filters]}, {"y": y},
-                 relu=True)
+        reads = {"x": x, "phase_weights": decomposed(weight), "bias": bias[:filters]}
+        run_step(gpu_opt_v2.upsample_conv2d_forward, reads, {"y": y}, relu=True)
         assert np.isnan(y).sum() == 9 * filters
 
 
@@ -176,27 +176,27 @@ def test_a_nan_is_not_lost(place):
 def gradients(layers):
     """({parameter: Gradient}, {parameter: (gradient in float64, terms of its sums)}, {buffer: its parts}).
 
-    layers: (layer's name, gradient of a convolution or, behind an upsampling, of its collapsed taps?).
+    layers: (layer's name, gradient of a convolution or, behind an upsampling, of its phase weights?).
     """
     found, wanted, parts = {}, {}, {}
-    for number, (name, collapsed) in enumerate(layers):
+    for number, (name, phases) in enumerate(layers):
         shape = (2, 7 + number, 5, 5, 3 + number)
-        conv = Upsampled(shape, normal) if collapsed else Convolution((*shape, 3, 1), normal)
-        matrix = (16 * len(conv.weight), 5) if collapsed else (len(conv.weight), 9 * 5)
+        conv = Upsampled(shape, normal) if phases else Convolution((*shape, 3, 1), normal)
+        matrix = (16 * len(conv.weight), 5) if phases else (len(conv.weight), 9 * 5)
         pixels = 2 * shape[1] * 5
         splits, _ = gpu_opt_v2.split(gpu_opt_v2.weight_tile(*matrix), *matrix, pixels)
         parts[f"{name}.parts"] = poisoned(gpu_opt_v2.parts_shape(splits, *matrix))
-        run_step(gpu_opt_v2.upsample_conv2d_weight_grad if collapsed else gpu_opt_v2.conv2d_weight_grad,
+        run_step(gpu_opt_v2.upsample_conv2d_weight_grad if phases else gpu_opt_v2.conv2d_weight_grad,
                  {"x": conv.x, "dy": conv.dy}, {"parts": parts[f"{name}.parts"]}, padding=1, kernel=3)
-        found |= {f"{name}.weight": Gradient(f"{name}.parts", True, 0, collapsed),
-                  f"{name}.bias": Gradient(f"{name}.parts", True, matrix[0] * matrix[1], collapsed)}
+        found |= {f"{name}.weight": Gradient(f"{name}.parts", True, 0, phases),
+                  f"{name}.bias": Gradient(f"{name}.parts", True, matrix[0] * matrix[1], phases)}
         wanted |= {f"{name}.weight": conv.weight_grad(conv.x, conv.dy),
                    f"{name}.bias": conv.dy.astype(float).sum(axis=(0, 1, 2))}
     return found, wanted, parts
 
 
 @pytest.mark.parametrize("layers", [[("a", False)], [("a", True)], [("a", False), ("b", True), ("c", True), ("d", False)]],
-                         ids=["plain", "collapsed", "four"])
+                         ids=["plain", "phases", "four"])
 @pytest.mark.parametrize("optimizer", RULES, ids=lambda optimizer: optimizer.name)
 def test_one_launch_adds_the_parts_of_all_gradients_and_updates_all_parameters(optimizer, layers):
     found, gradient_of, parts = gradients(layers)
@@ -231,7 +231,7 @@ def run_update(rule, found, sources, writes, rates, step, settings):
 
 def parameter_steps(made, name):
     """(last step that reads the parameter or a value derived from it, steps that write it)."""
-    readers = {name, f"{name.removesuffix('.weight')}.collapsed"}
+    readers = {name, f"{name.removesuffix('.weight')}.phase_weights"}
     reads = [i for i, step in enumerate(made.steps) if readers & set(step.reads.values())]
     return max(reads, default=-1), [i for i, step in enumerate(made.steps) if name in step.writes.values()]
 
@@ -358,7 +358,7 @@ def test_every_gpu_can_run_it_as_the_rung_claims(file, defines, architecture):
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * resources.most_threads <= 65536, name
-        if file in PRODUCTS and name not in ("collapse_weight", "upsample_conv2d_add_taps"):
+        if file in PRODUCTS and name not in ("decompose_weight", "upsample_conv2d_add_taps"):
             loads, stores = nvrtc.wide_accesses(made.ptx, name)
             by_channels = "WIDE_CHANNELS=0" in defines   # single ones, whose addresses need registers
             assert (loads >= 2 or by_channels and name.endswith("forward")) and stores > 0, name

@@ -13,7 +13,7 @@ def test_copies_are_made_of_what_is_read_again():
     """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use.
 
     Convolutions write the copies of those that follow them, and the gradients of those before, but for strided ones, and
-    through upsamplings if taps are collapsed.
+    through upsamplings if they have phases.
     """
     def entries(made):
         return {(step.layer, launch.entry) for step in made.steps for launch in step.launches
@@ -49,5 +49,5 @@ def test_the_autoencoders_convolutions_have_copies():
     made = training_plan(RUNG, networks.build("autoencoder"))
     layers = {step.layer for step in made.steps if step.operation.startswith("rounded_conv2d_")}
     assert layers == {"enc1", "enc2", "dec1"}
-    assert {step.layer for step in made.steps if step.operation.startswith("rounded_collapsed_conv2d_")} == {
+    assert {step.layer for step in made.steps if step.operation.startswith("rounded_phase_conv2d_")} == {
         "dec1_up", "dec2_up"}

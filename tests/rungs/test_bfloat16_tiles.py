@@ -29,7 +29,7 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize("shape", CHOSEN, ids=str)
-def test_the_tile_of_the_fewest_clocks_is_chosen_by_shape(shape):
+def test_the_tile_of_the_fewest_cycles_is_chosen_by_shape(shape):
     assert bfloat16_tiles.pixel_tile(bfloat16_tiles.Sums(*shape)) == CHOSEN[shape]
 
 
@@ -52,7 +52,7 @@ OF_WEIGHTS = {
 
 
 @pytest.mark.parametrize("shape", OF_WEIGHTS, ids=str)
-def test_a_weight_gradients_tile_and_splits_take_the_fewest_clocks(shape):
+def test_a_weight_gradients_tile_and_splits_take_the_fewest_cycles(shape):
     sums_of = bfloat16_tiles.Sums(*shape)
     tile = bfloat16_tiles.weight_tile(sums_of)
     assert (tile, *bfloat16_tiles.split(tile, sums_of)) == OF_WEIGHTS[shape]

@@ -306,8 +306,8 @@ def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_
         assert {launch.source.partition("/")[0] for launch in step.launches} - beside == {own}, step.operation
 
 
-# Operations -> the folder of kernels that some of their launches take from another rung, for biases, sums of taps or parts.
-BESIDE = {"collapsed_": "gpu_basic", "^arranged_.*weight_grad": "gpu_bf16"}
+# Operations -> the folder of kernels that some of their launches take from another rung, for biases, phase weights or parts.
+BESIDE = {"phase_": "gpu_basic", "^arranged_.*weight_grad": "gpu_bf16"}
 
 
 def folder_of(rung, step):

@@ -39,7 +39,7 @@ def largest(network, rung):
     with pytest.raises(UserError) as refused:
         made_for(network, rung, 2**31)
     most = int(re.search(r"(\d+) or less$", str(refused.value))[1])
-    return made_for(network, rung, most - (most - IMAGES) % 8)   # chunks of slabs are swapped by the pixel's number, modulo 8
+    return made_for(network, rung, most - (most - IMAGES) % 8)   # chunks are swapped by the pixel's number, modulo 8
 
 
 def last_images(array, batch):

@@ -127,7 +127,7 @@ def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(run
     settings = plan.Settings(network=networks.build("autoencoder"), variant=rung, batch_size=4,
                              multipliers=ByDirection(weight_grad=MULTIPLIERS["mit32"]))
     made = plan.training_plan(settings, plan.Dataset(8, "uint8"), LENGTH)
-    assert not [step.operation for step in made.steps if "winograd" in step.operation or "collapse" in step.operation
+    assert not [step.operation for step in made.steps if "winograd" in step.operation or "decompose" in step.operation
                 or "upsample_conv2d" in step.operation]
 
 
@@ -137,22 +137,22 @@ UPSAMPLED = networks.resolve("upsampled", (10, 8, 3), (
 
 
 @pytest.mark.parametrize("rung", [*RUNGS, "gpu_3xtf32", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90"])
-def test_behind_an_upsampling_sums_of_taps_are_rounded_once(rung):
+def test_behind_an_upsampling_phase_weights_are_rounded_once(rung):
     """y, and the gradients of the weight and of the input behind its ReLU, by definition: sums of rounded taps are far off."""
     settings = plan.Settings(network=UPSAMPLED, variant=rung, batch_size=3, gradient_scale="batch",
                              multipliers=multipliers.PRECISIONS["bfloat16"])
     found = one_step(rung, plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH, fuse_update=False))
     rounded = multipliers.to_bfloat16
     x, weight, dy = rounded(found["a_relu"]), found["b.weight"], rounded(found["b.gradient"])
-    collapsed = upsampled.collapse_taps(weight)
-    near(found["b"], upsampled.conv2d_input_grad(x, rounded(collapsed), 1, 10, 8, 2) + found["b.bias"])
-    near(found["b.weight.gradient"], upsampled.expand_taps(upsampled.conv2d_weight_grad(dy, x, 1, 4, 2)))
+    phase_weights = upsampled.decompose_taps(weight)
+    near(found["b"], upsampled.conv2d_input_grad(x, rounded(phase_weights), 1, 10, 8, 2) + found["b.bias"])
+    near(found["b.weight.gradient"], upsampled.add_tap_gradients(upsampled.conv2d_weight_grad(dy, x, 1, 4, 2)))
     near(found["b.bias.gradient"], found["b.gradient"].astype(float).sum(axis=(0, 1, 2)))
-    dx = upsampled.conv2d(dy, rounded(collapsed), 0, 1, 2)
+    dx = upsampled.conv2d(dy, rounded(phase_weights), 0, 1, 2)
     masked = np.where(found["a_relu"] > 0, dx, 0)
     images = multipliers.to_bfloat16(found["pool"])
     near(found["a.weight.gradient"], upsampled.conv2d_weight_grad(images, rounded(masked.astype(np.float32)), 1, 3), 2e-3)
-    apart = upsampled.conv2d_input_grad(x, upsampled.collapse_taps(rounded(weight)), 1, 10, 8, 2) + found["b.bias"]
+    apart = upsampled.conv2d_input_grad(x, upsampled.decompose_taps(rounded(weight)), 1, 10, 8, 2) + found["b.bias"]
     assert np.abs(found["b"] - apart).max() > 1e-3 * np.abs(apart).max()
 
 

@@ -93,12 +93,13 @@ def test_no_byte_depends_on_the_tile(monkeypatch, rung, operation):
 def computed(rung, operation):
     """(output, launch) of a step."""
     conv = Convolution((1, 6, 12, 12, 36, 3, 1), normal)
-    half, collapsed = normal(1, 3, 6, 12), normal(36, 4, 4, 12)
+    half, phase_weights = normal(1, 3, 6, 12), normal(36, 4, 4, 12)
     reads, y, attributes = {
         "conv2d_forward": ({"x": conv.x, "weight": conv.weight, "bias": conv.bias}, conv.output, {"relu": True}),
         "pool": ({"x": conv.x, "weight": conv.weight, "bias": conv.bias}, (1, 3, 6, 36), {}),
         "conv2d_input_grad": ({"dy": conv.x, "weight": normal(12, 3, 3, 36)}, conv.output, {}),
-        "upsample_conv2d_forward": ({"x": half, "collapsed": collapsed, "bias": conv.bias}, conv.output, {"relu": True}),
+        "upsample_conv2d_forward": ({"x": half, "phase_weights": phase_weights, "bias": conv.bias}, conv.output,
+                                    {"relu": True}),
         "upsample_conv2d_input_grad": ({"dy": normal(1, 12, 24, 12), "weight": normal(12, 4, 4, 36)}, conv.output, {}),
     }[operation]
     output = poisoned(y)
@@ -131,7 +132,7 @@ def in_tile(tile, defines):
 @pytest.mark.parametrize("rung", ["gpu_opt_v1", "gpu_opt_v2", "gpu_gemm"])
 def test_most_instructions_of_the_loop_multiply(rung, architecture):
     products = {launch: least for launch, least in wide_products(rung).items()
-                if launch[2] not in ("conv2d_add_splits", "collapse_weight")}
+                if launch[2] not in ("conv2d_add_splits", "decompose_weight")}
     assert len(products) >= 3
     for (source, defines, kernel), least in products.items():
         found = bodies(source, defines, architecture)[kernel]

@@ -351,19 +351,19 @@ def jitter(seed, step, count, channels, tangent, colour):
 
 
 # Rows, or columns, of a 3x3 filter in each of the four of the transposed convolution of the image before an upsampling by 2.
-COLLAPSED = (2,), (1, 2), (0, 1), (0,)
+SUMMED_TAPS = (2,), (1, 2), (0, 1), (0,)
 
 
-def collapse_taps(weight):
+def decompose_taps(weight):
     """(C, 4, 4, O) of weight (O, 3, 3, C), in its type: sums of the taps that one of the transposed convolution replaces."""
     return np.stack([np.stack([sum(sum(weight[:, row, column] for row in rows) for column in columns).T
-                               for columns in COLLAPSED], axis=1) for rows in COLLAPSED], axis=1)
+                               for columns in SUMMED_TAPS], axis=1) for rows in SUMMED_TAPS], axis=1)
 
 
-def expand_taps(gradient):
-    """The gradient of the weight that is collapsed, from that of its sums (C, 4, 4, O)."""
+def add_tap_gradients(gradient):
+    """The gradient of a weight from that of its phase weights (C, 4, 4, O)."""
     found = np.zeros((gradient.shape[3], 3, 3, gradient.shape[0]))
-    for (t, rows), (s, columns) in itertools.product(enumerate(COLLAPSED), enumerate(COLLAPSED)):
+    for (t, rows), (s, columns) in itertools.product(enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)):
         for row, column in itertools.product(rows, columns):
             found[:, row, column] += gradient[:, t, s].T
     return found

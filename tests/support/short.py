@@ -47,7 +47,7 @@ CASES = [
     ("*::test_a_run_makes_every_stage_with_its_choices", 1),
     ("*::test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it", 0),
     ("*::test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order", 0),
-    ("*::test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_order", 0),
+    ("*::test_a_network_of_channel_blocks_trains_as_on_the_cpu_in_the_same_bytes_in_every_order", 0),
     ("*::test_whole_runs_are_of_the_best_of_each_precision", 0),
     ("*::test_a_measured_record_fills_both_tables", 0),
     ("*::test_a_rung_that_ends_its_process_leaves_the_others_alone", 0),
@@ -55,7 +55,7 @@ CASES = [
     # The other tests of their files have the usual tiles.
     ("*::test_any_tile_gives_the_same_bytes", 0),
     ("*::test_the_tile_changes_no_byte", 0),
-    ("*::test_products_of_slabs_in_large_tiles", 0),
+    ("*::test_products_of_channel_blocks_in_large_tiles", 0),
     ("tests/kernels/test_gpu_gemm.py::test_conv2d_in_large_tiles", 1),
     # Whole trainings in the emulator, beside shorter ones of the same file.
     ("*::test_the_copies_of_weights_are_those_of_the_weights_before_each_step", 0),

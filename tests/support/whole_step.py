@@ -6,7 +6,7 @@ Prints a line for each tensor: how many elements differ where they must not, and
 
 The first is of a step whose weights are few and -1 or 1, and whose pixels, biases and factors are small integers and powers of
 two. Every operand then has at most 8 significant bits and every sum fewer than 24, so that no rounding and no order of a sum
-changes a number, and the step is by definition: no layer fused, no tap collapsed. The second is of parity's random images and
+changes a number, and the step is by definition: no layer fused, no phase weights. The second is of parity's random images and
 weights, operands rounded on both sides, relative to the size of the update. Kernels and tiles are those of a batch of 64,
 whatever the batch; 32 images of gpu_bf16 take two minutes of CPU time for both.
 """

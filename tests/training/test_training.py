@@ -372,9 +372,9 @@ def start_drawn(rung="cpu", beta=2.0, **changes):
 
 
 def start_rounded(rung="cpu"):
-    """At bfloat16, where the taps behind both upsamplings are collapsed."""
+    """At bfloat16, where the convolutions behind both upsamplings have phases."""
     run = start(variant=rung, multipliers=PRECISIONS["bfloat16"])
-    assert sum(step.operation == "collapsed_conv2d_forward" for step in run.plan.steps) == 2
+    assert sum(step.operation == "phase_conv2d_forward" for step in run.plan.steps) == 2
     return run
 
 

@@ -147,10 +147,10 @@ def test_winograd_conv2d_is_a_convolution(executor, shared_out, shape, relu, poo
 def test_upsample_conv2d_is_upsampling_then_convolution(executor, shape, relu):
     for values, tolerance in EXACT_OR_CLOSE:
         conv = Upsampled(shape, values)
-        collapsed = empty(shape[3], 4, 4, shape[4], dtype=conv.x.dtype)
-        perform(executor, "collapse_weight", weight=conv.weight, collapsed=collapsed)
+        phase_weights = empty(shape[3], 4, 4, shape[4], dtype=conv.x.dtype)
+        perform(executor, "decompose_weight", weight=conv.weight, phase_weights=phase_weights)
         wanted, _, dy, gradients = by_definition(conv, values, relu, pool=False)
-        y, found = directions(executor, "upsample_conv2d", conv, dy, collapsed=collapsed, relu=relu)
+        y, found = directions(executor, "upsample_conv2d", conv, dy, phase_weights=phase_weights, relu=relu)
         for one, other in zip((y, *found), (wanted, *gradients), strict=True):
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 

@@ -300,7 +300,7 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
 
 
 def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(pretend, monkeypatch, tmp_path):
-    """Weights, averages, losses, and the copies of collapsed taps that the resumed run has made again."""
+    """Weights, averages, losses, and the copies of phase weights that the resumed run has made again."""
     pretend()
     images = np.random.default_rng(2).integers(0, 256, (11, *zoo.RISING.input_shape), dtype=np.uint8)
     settings = plan.Settings(network=zoo.RISING, variant="gpu_bf16", batch_size=2, epochs=2, seed=7, learning_rate=0.01,
@@ -322,7 +322,7 @@ def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the
             raise KeyboardInterrupt
 
     whole, stopped, resumed = (start() for _ in range(3))
-    assert {step.layer for step in whole.plan.steps if step.operation == "rounded_collapsed_conv2d_forward"} == {"b_up", "c_up"}
+    assert {step.layer for step in whole.plan.steps if step.operation == "rounded_phase_conv2d_forward"} == {"b_up", "c_up"}
     wanted, save = finish(whole), training.Training.save
     monkeypatch.setattr(training.Training, "save", save_and_stop)
     monkeypatch.setattr(training, "LOOK_EVERY", 2)

@@ -189,7 +189,7 @@ def _solve(rows, targets, kernel, strength, library):
 
 
 def _factor_bytes(count, width, side):
-    """Bytes of the tiles of a factor, and of what one more tile is made from: rows of both its sides, and it twice."""
+    """Bytes of a factor's tiles, and of what computes one more: the rows of both its sides, and two copies of the tile."""
     tiles = -(-count // side)
     return 4 * side**2 * (tiles * (tiles + 1) // 2 + 2) + 2 * 4 * side * width
 

@@ -160,40 +160,40 @@ def conv2d_bias_grad(dy, dbias):
 
 
 @compiled
-def collapse_taps(weight, collapsed):
-    """collapsed[c, t, s, o] = the sum of the 3x3 taps that tap (t, s) of the transposed convolution with stride 2 replaces."""
-    for c, t, s, o in np.ndindex(collapsed.shape):
+def decompose_taps(weight, phase_weights):
+    """phase_weights[c, t, s, o] = the sum of the 3x3 taps that (t, s) of the transposed convolution with stride 2 replaces."""
+    for c, t, s, o in np.ndindex(phase_weights.shape):
         total = weight.dtype.type(0)
         for j in range(max(0, 2 - s), min(2, 3 - s) + 1):
             column = weight.dtype.type(0)
             for i in range(max(0, 2 - t), min(2, 3 - t) + 1):
                 column += weight[o, i, j, c]
             total += column
-        collapsed[c, t, s, o] = total
+        phase_weights[c, t, s, o] = total
 
 
 @compiled
-def collapsed_conv2d_forward(x, collapsed, bias, y, multiplier=None):
-    conv2d_input_grad(x, collapsed, y, 2, 1, multiplier)
+def phase_conv2d_forward(x, phase_weights, bias, y, multiplier=None):
+    conv2d_input_grad(x, phase_weights, y, 2, 1, multiplier)
     for n, row, column, o in np.ndindex(y.shape):
         y[n, row, column, o] += bias[o]
 
 
 @compiled
-def collapsed_conv2d_input_grad(dy, collapsed, zeros, dx, multiplier=None):
-    conv2d_forward(dy, collapsed, zeros, dx, 2, 1, multiplier)
+def phase_conv2d_input_grad(dy, phase_weights, zeros, dx, multiplier=None):
+    conv2d_forward(dy, phase_weights, zeros, dx, 2, 1, multiplier)
 
 
 @compiled
-def collapsed_conv2d_weight_grad(x, dy, dweight, dbias, multiplier=None):
+def phase_conv2d_weight_grad(x, dy, dweight, dbias, multiplier=None):
     filters, _, _, channels = dweight.shape
-    dcollapsed = np.empty((channels, 4, 4, filters), dweight.dtype)
-    conv2d_weight_grad(dy, x, dcollapsed, 2, 1, multiplier)
+    dphase_weights = np.empty((channels, 4, 4, filters), dweight.dtype)
+    conv2d_weight_grad(dy, x, dphase_weights, 2, 1, multiplier)
     for o, i, j, c in np.ndindex(dweight.shape):
         total = dweight.dtype.type(0)
         for t in range(2 - i, 4 - i):
             for s in range(2 - j, 4 - j):
-                total += dcollapsed[c, t, s, o]
+                total += dphase_weights[c, t, s, o]
         dweight[o, i, j, c] = total
     conv2d_bias_grad(dy, dbias)
 
@@ -683,8 +683,8 @@ def advance(counters, batch):
 
 OPERATIONS = {function.__name__: function for function in (
     load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch,
-    conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, collapse_taps, collapsed_conv2d_forward,
-    collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad, add_forward, scale, pad_forward, pad_backward, flatten_forward,
+    conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, decompose_taps, phase_conv2d_forward,
+    phase_conv2d_input_grad, phase_conv2d_weight_grad, add_forward, scale, pad_forward, pad_backward, flatten_forward,
     flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward,
     avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward, upsample2d_backward,
     batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward,

@@ -12,9 +12,9 @@ from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.patterns import Gradient, Launch, Word
 
 SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_bf16/weight_update.cu
-# How a packed weight has the phases of an upsampled image, also the values of PHASES: kernels/gpu_bf16/weight_update.cu
-NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS = range(3)
-IN_SLABS = {"IN_SLABS": True}   # the macro for results in the channel blocks of gpu_bf16_sm90: kernels/gpu_bf16/copies.cuh
+# How a packed weight holds the phases of an upsampled image; also the values of PHASES: kernels/gpu_bf16/weight_update.cu
+NO_PHASES, PHASES_APART, PHASES_IN_COLUMNS = range(3)
+IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}   # the macro for results that gpu_bf16_sm90 reads: kernels/gpu_bf16/copies.cuh
 
 
 # ---- packing
@@ -43,7 +43,7 @@ def round_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
 class Epilogue:
     """What a convolution's kernel makes of its sums.
 
-    entry: kernel and file; arrays, numbers: its arguments before the sizes and behind them; defines: {macro: value}.
+    entry: kernel and file; arrays, numbers: the kernel's arguments before and behind the sizes; defines: {macro: value}.
     """
 
     entry: str
@@ -58,7 +58,7 @@ def forward_epilogue(step: Any, build: Any) -> Epilogue:
     operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
     if "y" in writes:
         return Epilogue("conv2d", (*operands, writes["y"]), (relu,), {})
-    numbers, layout = (relu, attributes["padding"]), IN_SLABS if len(build.shape(writes["copy"])) == 5 else {}
+    numbers, layout = (relu, attributes["padding"]), IN_CHANNEL_BLOCKS if len(build.shape(writes["copy"])) == 5 else {}
     if "index" in writes:
         return Epilogue("conv2d_pool", (*operands, writes["copy"], writes["index"]), numbers, {**layout, "WINDOWS": True})
     return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
@@ -70,7 +70,7 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
     if "dx" in writes:
         return Epilogue("conv2d", (reads["dy"], reads["flipped"], reads["zeros"], writes["dx"]), (False,), {})
     arrays = reads["dy"], reads["flipped"], reads["kept"], *both_gradients(writes), writes["bias_partials"]
-    layout, step_rows = (IN_SLABS, build.shape(writes["steps"])[1]) if "steps" in writes else ({}, 0)
+    layout, step_rows = (IN_CHANNEL_BLOCKS, build.shape(writes["steps"])[1]) if "steps" in writes else ({}, 0)
     numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"], step_rows
     if "index" in reads:
         return Epilogue("conv2d_gradient_pool", (*arrays, reads["index"]), numbers, layout)
@@ -82,7 +82,7 @@ def forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Laun
     return _convolution(build, forward_epilogue(step, build), step.attributes["stride"], tile)
 
 
-def collapsed_forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+def phase_forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
     phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
     return _convolution(build, forward_epilogue(step, build), 1, tile, phases)
 
@@ -92,7 +92,7 @@ def input_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[L
 
 
 def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile | None,
-                 phases: int = NOT_COLLAPSED) -> tuple[Launch, ...]:
+                 phases: int = NO_PHASES) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
     (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
     shape = tiles.Sums.of(build.shape(x), filters, kernel, stride)
@@ -128,18 +128,18 @@ def weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[
     return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, build.shape(x)[3]))
 
 
-def collapsed_weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
-    """The same of the 4x4 taps of a convolution from y to x, and of the 3x3 taps from these."""
+def phase_weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+    """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3 taps."""
     x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
     split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, tile)
     product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
     if "parts" in writes:
         return (product,)
     filters, _, _, channels = build.shape(writes["dweight"])
-    collapsed = build.workspace(f"{step.layer}.dcollapsed", (build.shape(x)[3], 4, 4, filters))
-    return (product, add_parts(step, build, parts, build.shape(dy)[3], collapsed),
-            Launch("gpu_basic/collapsed_conv2d.cu", "expand_taps", (blocks(filters * 9 * channels, 256),), (256,),
-                   (collapsed, writes["dweight"], *integers(filters, channels))))
+    dphase_weights = build.workspace(f"{step.layer}.dphase_weights", (build.shape(x)[3], 4, 4, filters))
+    return (product, add_parts(step, build, parts, build.shape(dy)[3], dphase_weights),
+            Launch("gpu_basic/phase_conv2d.cu", "add_tap_gradients", (blocks(filters * 9 * channels, 256),), (256,),
+                   (dphase_weights, writes["dweight"], *integers(filters, channels))))
 
 
 def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
@@ -201,7 +201,7 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
     """
     parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if not packed:
-        return blocks(elements(build, name), SIDE if any(parts) else 256), (0, 0, 0, 0, 0, 0, 0, *parts, NOT_COLLAPSED)
+        return blocks(elements(build, name), SIDE if any(parts) else 256), (0, 0, 0, 0, 0, 0, 0, *parts, NO_PHASES)
     filters, kernel, _, channels = build.shape(name)
     shape, flipped = build.shape(packed["bfloat16"]), packed.get("flipped", 0)
     phases = rows = flipped_rows = 0

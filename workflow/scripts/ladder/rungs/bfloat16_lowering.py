@@ -10,14 +10,14 @@ from typing import Any
 
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
-from ladder.rungs.bfloat16_packing import CHUNK, Packing, both_gradients, is_collapsed, rows_of_packing
+from ladder.rungs.bfloat16_packing import CHUNK, Packing, both_gradients, has_phases, rows_of_packing
 from ladder.rungs.bfloat16_tiles import Shape
 from ladder.rungs.patterns import Backward, Gradient, Group, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 
 @dataclasses.dataclass(frozen=True)
 class PackedGradient:
-    """Where the gradient of a convolution's output is, that of the ReLU and the pooling behind it applied.
+    """Where the gradient of a convolution's output is, behind the gradients of the ReLU and the pooling after it.
 
     writes: {role: buffer} of the step that makes it: as Packing.gradient, with a border of `padding`, and "bias_partials", its
     sums over pixels, not rounded; relu, index: of the layers behind the convolution, for that step; whole: dy in float32.
@@ -32,7 +32,7 @@ class PackedGradient:
 
 @dataclasses.dataclass(frozen=True)
 class Consumer:
-    """The convolution that alone reads a value, and reads it packed; in Builder.receivers by the value's name.
+    """The convolution that alone reads a value, and reads it packed; in Builder.consumers by the value's name.
 
     x: buffer of the packed value; gradient: where its input gradient belongs, None if no gradient is wanted.
     """
@@ -51,8 +51,8 @@ class Lowering:
     def patterns(self) -> tuple[Pattern, ...]:
         return (
             Pattern(("conv2d", "relu", "maxpool2d"), self.emit, fits=self._pools),
-            Pattern(("upsample2d", "conv2d", "relu"), self.emit, fits=self._is_packed, collapses=True),
-            Pattern(("upsample2d", "conv2d"), self.emit, fits=self._is_packed, collapses=True),
+            Pattern(("upsample2d", "conv2d", "relu"), self.emit, fits=self._is_packed, decomposes=True),
+            Pattern(("upsample2d", "conv2d"), self.emit, fits=self._is_packed, decomposes=True),
             Pattern(("conv2d", "relu"), self.emit),
             Pattern(("conv2d",), self.emit),
             *gpu_3xtf32.PATTERNS,
@@ -82,15 +82,15 @@ class Lowering:
         return Block(build, group, layers, packing).emit(reader, self.packing_of(build, reader) if reader else None)
 
     def _reader(self, build: Any, layers: Group) -> Layer | None:
-        """The packed convolution that alone reads what `layers` make, or what is upsampled of it if that collapses; or None.
+        """The packed convolution that alone reads what `layers` make, directly or through an upsampling with phases; or None.
 
-        layers: a packed convolution and those behind it; where gradients are wanted, neither of the two may have a stride.
+        layers: a packed convolution and those behind it. Where gradients are wanted, neither convolution may have a stride.
         """
         conv, output = layers[0], layers[-1].name
         reader: Layer | None = build.sole_reader(output)
         if reader and reader.kind == "upsample2d":
             reader = build.sole_reader(reader.name)
-            if not reader or not is_collapsed(build, reader):
+            if not reader or not has_phases(build, reader):
                 return None
         if not reader or not self.packing_of(build, reader) or conv.attributes["filters"] % CHUNK:
             return None
@@ -109,11 +109,11 @@ class Block:
         self.conv = conv = layers[0]
         self.x, self.weight, self.bias = convolution(build, conv)
         self.relu, upsamples = len(layers) > 1, layers != group
-        self.flop = patterns.flop_of_collapsed(conv) if upsamples else 2 * conv.macs
+        self.flop = patterns.flop_of_phases(conv) if upsamples else 2 * conv.macs
         self.input_stride = 2 if upsamples else 1   # of the convolution that is the input gradient
-        # Whether that has a flipped weight: of a strided convolution it has zeros between the pixels of dy.
+        # Whether that is one with the flipped weight: behind a stride it would need zeros between the pixels of dy.
         self.flips = build.training and build.wants_gradient(self.x) and conv.attributes["stride"] == 1
-        # Of dy. The input gradient reads its border, and behind an upsampling the weight gradient too.
+        # The border of dy, which the input gradient reads, and behind an upsampling the weight gradient too.
         self.padding = conv.attributes["kernel"] - 1 - conv.attributes["padding"] if upsamples or self.flips else 0
 
     def emit(self, reader: Layer | None, reader_packing: Packing | None) -> Backward:
@@ -127,7 +127,7 @@ class Block:
                    flop=self.flop, stride=stride, relu=self.relu, **padding)
 
         def backward() -> None:
-            dy = build.receivers[y].gradient if y in build.receivers else self._packed_gradient(y)
+            dy = build.consumers[y].gradient if y in build.consumers else self._packed_gradient(y)
             bordered, without_border = both_gradients(dy.writes)
             if self.flips:
                 self._input_gradient({"dy": bordered, "flipped": weights["flipped"]}, x)
@@ -141,9 +141,9 @@ class Block:
         return backward
 
     def _packed_input(self) -> str:
-        """The buffer of packed x, packed by a step here unless the one that makes x does so."""
-        if self.x in self.build.receivers:
-            return str(self.build.receivers[self.x].x)
+        """The buffer of packed x, packed by a step of its own unless the step that makes x does so."""
+        if self.x in self.build.consumers:
+            return str(self.build.consumers[self.x].x)
         packed = packed_input(self.build, self.conv, self.packing, self.build.shape(self.x))
         self.build.step(f"{self.packing.pack_op}_input", self.group, {"x": self.x}, {"rounded": packed},
                         padding=self.conv.attributes["padding"])
@@ -161,7 +161,7 @@ class Block:
         if build.training and build.wants_gradient(last.name):
             rows = packing.bias_partials(image, reader.attributes["filters"], reader.attributes["kernel"])
             gradient = self._gradient(rows, **index)
-        consumer = build.receivers[last.name] = Consumer(packed_input(build, reader, packing, image), gradient)
+        consumer = build.consumers[last.name] = Consumer(packed_input(build, reader, packing, image), gradient)
         return last.name, {"copy": consumer.x, **index}, {"padding": reader.attributes["padding"]}
 
     def _gradient(self, rows: int, **more: str) -> PackedGradient:
@@ -173,7 +173,7 @@ class Block:
         return PackedGradient(writes, self.padding, self.relu, **more)
 
     def _packed_gradient(self, y: str) -> PackedGradient:
-        """Of a value in float32: steps of their own lead its gradient back through the ReLU and pack it."""
+        """Of a value in float32, whose gradient steps of their own lead back through the ReLU and pack."""
         dy = gpu_opt_v1.gradient_before_relu(self.build, self.layers, y)
         gradient = self._gradient(rows_of_packing(self.build.shape(y), self.padding), whole=dy)
         self.build.step(f"{self.packing.pack_op}_gradient", self.layers, {"dy": dy}, gradient.writes, padding=self.padding)
@@ -183,8 +183,8 @@ class Block:
         """The convolution of dy with the flipped weight, which `reads` names; packed: the buffer of packed x."""
         build, x, operation = self.build, self.x, f"{self.packing.conv_op}_input_grad"
         sizes = {"flop": self.flop, "stride": self.input_stride}
-        if x in build.receivers:
-            dx: PackedGradient = build.receivers[x].gradient
+        if x in build.consumers:
+            dx: PackedGradient = build.consumers[x].gradient
             index = {"index": dx.index} if dx.index else {}
             build.step(operation, self.group, {**reads, "kept": packed, **index}, dx.writes, **sizes, relu=dx.relu,
                        kept_padding=self.conv.attributes["padding"], padding=dx.padding)
@@ -197,7 +197,7 @@ class Block:
             build.step("relu_backward", self.group, {"y": x, "dy": whole}, {"dx": part})
 
     def _weight_gradients(self, reads: dict[str, str]) -> dict[str, str]:
-        """{role: buffer} of what the weight gradient's step writes, of what it `reads`: parts that the update adds, or sums."""
+        """{role: buffer} that the weight gradient's step writes: parts for the update to add, or sums; reads: what it reads."""
         build, conv = self.build, self.conv
         if not build.in_parts:
             return weight_gradients(build, conv)

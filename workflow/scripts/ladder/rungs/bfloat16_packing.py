@@ -40,7 +40,7 @@ class Packing:
                 "flipped": (channels, kernel, kernel, _whole_chunks(filters))}
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
-        """{role: shape} of a packed output gradient: "rounded", and if the weight gradient reads it otherwise, "steps"."""
+        """{role: shape} of a packed output gradient: "rounded", and "steps" if the weight gradient reads another layout."""
         return {"rounded": self.image(shape, padding)}
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
@@ -57,13 +57,13 @@ class Packing:
 
 
 class PhaseWeights(Packing):
-    """Behind an upsampling: Packing, but for the weights, which are those of the four phases (weight_update.cu).
+    """Behind an upsampling: as Packing, with the weights of the four phases (weight_update.cu).
 
     A pixel of the upsampled image is of one of four sub-pixel phases, each a convolution of the small image whose taps are sums
     of the 3x3 ones; together they are a transposed convolution (PHASE_TAPS).
     """
 
-    conv_op = "rounded_collapsed_conv2d"
+    conv_op = "rounded_phase_conv2d"
 
     def weight(self, shape: Shape) -> dict[str, Shape]:
         """The phases' filters follow one another. A tile has all of few filters, whose taps are then in one window of 3x3."""
@@ -111,13 +111,13 @@ def packing_of(build: Any, conv: Layer) -> Packing | None:
         fills = filters >= FEWEST
     else:
         fills = channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
-    packing = PHASE_WEIGHTS if is_collapsed(build, conv) else PACKING
+    packing = PHASE_WEIGHTS if has_phases(build, conv) else PACKING
     return packing if fills else None
 
 
-def is_collapsed(build: Any, conv: Layer) -> bool:
-    """Whether a convolution multiplies sums of taps: with the upsampling that is the layer before it, it has a pattern."""
-    return any(after is conv and build.collapses((before, after)) for before, after in itertools.pairwise(build.layers))
+def has_phases(build: Any, conv: Layer) -> bool:
+    """Whether a convolution multiplies phase weights, those of the upsampling that is the layer before it."""
+    return any(after is conv and build.decomposes((before, after)) for before, after in itertools.pairwise(build.layers))
 
 
 def _whole_chunks(channels: int) -> int:

@@ -1,7 +1,7 @@
-"""Tiles of products of packed bfloat16 operands, and which of them takes the fewest clocks.
+"""Tiles of products of packed bfloat16 operands, and which of them takes the fewest cycles.
 
-A tile is chosen by the shape alone, on every GPU: it decides over which pixels a gradient's bias partials are, and how many
-parts a weight gradient has, which are part of the bytes.
+The shape alone chooses a tile, the same on every GPU, for the bytes of a result depend on it: on the pixels over which a
+gradient's bias partials are summed, and on the number of parts of a weight gradient.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Window(TensorTile):
     kernel: int
 
 
-PIXEL_TILES = FEW_COLUMNS, SQUARE, TALL, LARGE   # of equal time the one of most blocks
+PIXEL_TILES = FEW_COLUMNS, SQUARE, TALL, LARGE   # of those that take as long, the first: it has most blocks
 RECTANGLES = (Rectangle(256, 16, 64, 16, columns=16), Rectangle(64, 64, 32, 32, columns=8),
               Rectangle(128, 64, 64, 32, columns=16), Rectangle(128, 128, 64, 64, columns=16))
 WINDOWS = tuple(Window(*sizes, kernel=kernel) for sizes in ((16, 64, 16, 16), (64, 64, 32, 16)) for kernel in (2, 3))
@@ -36,7 +36,7 @@ MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
 MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
 STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/loop.cuh
 SIDE, SQUARES = 8, 2          # of a square of pixels, squares of a step: kernels/gpu_bf16/weight_grad_halo.cu
-# Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a clock; most splits.
+# Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a cycle; most splits.
 SPLIT_MULTIPROCESSORS, MEMORY_BYTES, SPLITS = 132, 2172, 128
 LINES_OF_PARTIAL = 64         # of a tile of a gradient, in a row of bias partials: copies.cuh
 
@@ -66,12 +66,12 @@ class Sums:
 
 
 def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
-    """The tile that multiplies in the fewest clocks, on average over GPUs; stored: y is in float32 (copies.cuh)."""
-    def clocks(tile: TensorTile) -> float:
-        return _clocks(tile, shape) * sum(blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS)
+    """The tile that multiplies in the fewest cycles, on average over GPUs; stored: y is in float32 (copies.cuh)."""
+    def cycles(tile: TensorTile) -> float:
+        return _cycles(tile, shape) * sum(blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS)
 
     tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if fits(tile, shape))
-    return min((tile for tile in tiles if stored or tile.n % 64 == 0), key=clocks)
+    return min((tile for tile in tiles if stored or tile.n % 64 == 0), key=cycles)
 
 
 def fits(tile: Rectangle, shape: Sums) -> bool:
@@ -96,14 +96,14 @@ def rows_of_partials(shape: Sums, tile: TensorTile | None = None) -> int:
     return _pixel_tiles(tile, shape) * tile.m // LINES_OF_PARTIAL
 
 
-def _clocks(tile: TensorTile, shape: Sums) -> float:
-    """Of a step of a block."""
+def _cycles(tile: TensorTile, shape: Sums) -> float:
+    """Cycles of a step of a block."""
     of_a_step = _halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m
-    return _clocks_of_lines(tile, of_a_step, tile.n)
+    return _cycles_of_lines(tile, of_a_step, tile.n)
 
 
-def _clocks_of_lines(tile: TensorTile, m: float, n: float) -> float:
-    """Of a step that copies m + n lines: of shared and global memory, 128 bytes of a line each, or of tensor cores."""
+def _cycles_of_lines(tile: TensorTile, m: float, n: float) -> float:
+    """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores', whichever are more."""
     return max(2 * (m + n) + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
 
 
@@ -112,22 +112,22 @@ def _halo_pixels(tile: Rectangle, shape: Sums) -> int:
 
 
 def halo_bytes(tile: Rectangle, shape: Sums) -> int:
-    """Stages of weights, and the pixels of a slab of 64 channels, twice if there are several."""
+    """Stages of weights, and the pixels of a block of 64 channels, twice if there are several blocks."""
     return 2 * STEP * (stages_of(shape.kernel) * tile.n + min(2, shape.channels // STEP) * _halo_pixels(tile, shape))
 
 
 def stages_of(kernel: int) -> int:
-    """Of weights in conv2d_halo.cu, which divide the taps."""
+    """Stages of weights in conv2d_halo.cu: their number divides that of the taps."""
     return 4 if kernel == 2 else kernel
 
 
 def weight_tile(shape: Sums) -> TensorTile:
-    """The tile of a weight gradient that multiplies in the fewest clocks; the split fills a GPU with any."""
-    def clocks(tile: TensorTile) -> float:
-        return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _clocks_of_weights(tile)
+    """The tile of a weight gradient that multiplies in the fewest cycles; the split fills a GPU with any."""
+    def cycles(tile: TensorTile) -> float:
+        return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _cycles_of_weights(tile)
 
     tiles = *(tile for tile in WINDOWS if slides(tile, shape)), FEW_ROWS, SQUARE, LARGE
-    return min(tiles, key=clocks)
+    return min(tiles, key=cycles)
 
 
 def slides(tile: Window, shape: Sums) -> bool:
@@ -142,7 +142,7 @@ def weight_blocks(tile: TensorTile, shape: Sums) -> tuple[int, int]:
 
 
 def squares(shape: Sums) -> int:
-    """That cover the pixels."""
+    """How many squares cover the pixels."""
     return shape.batch * blocks(shape.height, SIDE) * blocks(shape.width, SIDE)
 
 
@@ -157,10 +157,10 @@ def weight_steps(tile: TensorTile, shape: Sums) -> int:
     return blocks(shape.batch * shape.height * shape.width, STEP)
 
 
-def _clocks_of_weights(tile: TensorTile) -> float:
-    """As _clocks, of a step of a weight gradient."""
+def _cycles_of_weights(tile: TensorTile) -> float:
+    """Cycles of a step of a block of a weight gradient."""
     if not isinstance(tile, Window):
-        return _clocks_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
+        return _cycles_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
     reach = SIDE + tile.kernel - 1
     fragments = tile.warps * SQUARES * (SIDE * tile.warp_m + reach * tile.kernel * tile.warp_n) // 8
     products = SQUARES * SIDE ** 2 * tile.m * tile.n * tile.kernel ** 2 // 2048
@@ -168,18 +168,18 @@ def _clocks_of_weights(tile: TensorTile) -> float:
 
 
 def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
-    """(number of splits, steps of one) of a weight gradient, which take least time until the update has added their parts.
+    """(number of splits, steps of one) of a weight gradient, for which it and the update's sum of the parts take least time.
 
-    By the shape alone, as the bytes are: as if on an H200.
+    That time is an H200's on every GPU: the bytes depend on the splits.
     """
     steps, of_split = weight_steps(tile, shape), math.prod(weight_blocks(tile, shape))
     part = 4 * shape.filters * shape.kernel ** 2 * shape.channels
 
-    def clocks(splits: int) -> float:
-        multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits) * _clocks_of_weights(tile)
+    def cycles(splits: int) -> float:
+        multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits) * _cycles_of_weights(tile)
         return multiplied + splits * 2 * part / MEMORY_BYTES
 
-    each = blocks(steps, min(range(1, min(steps, SPLITS) + 1), key=clocks))
+    each = blocks(steps, min(range(1, min(steps, SPLITS) + 1), key=cycles))
     return blocks(steps, each), each
 
 
@@ -201,7 +201,7 @@ def window_bytes(tile: Window) -> int:
 
 
 def shared_bytes(tile: TensorTile, rows_of_k: bool = False) -> int:
-    """rows_of_k: the lines lie side by side, always 64 of them."""
+    """Of STAGES steps; rows_of_k: a row of shared memory is one k of 64 lines, not one line."""
     m, n = map(_whole_rows, (tile.m, tile.n)) if rows_of_k else (tile.m, tile.n)
     return STAGES * 2 * STEP * (m + n)
 

@@ -40,13 +40,13 @@ def winograd_block(build: Any, group: Group) -> Backward:
 def upsample_conv_block(build: Any, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3 and optionally ReLU as one 4x4 transposed convolution with stride 2.
 
-    A pixel repeated 2x2 meets several taps of the 3x3 filter; adding up those taps once ('collapsed') leaves 16 instead of 36
-    products per input pixel, channel and filter.
+    A pixel repeated 2x2 meets several taps of the 3x3 filter; phase weights, which are those taps added up once, leave 16
+    products per input pixel, channel and filter instead of 36.
     """
     upsample, conv = group[:2]
-    collapsed = build.derived(f"{conv.name}.collapsed", (upsample.output_shape[2], 4, 4, conv.attributes["filters"]))
-    build.step("collapse_weight", group, {"weight": build.parameter(f"{conv.name}.weight")}, {"collapsed": collapsed})
-    return _block(build, group, "upsample_conv2d", {"collapsed": collapsed}, 2 * conv.macs * 16 // 36, {})
+    phase_weights = build.derived(f"{conv.name}.phase_weights", (upsample.output_shape[2], 4, 4, conv.attributes["filters"]))
+    build.step("decompose_weight", group, {"weight": build.parameter(f"{conv.name}.weight")}, {"phase_weights": phase_weights})
+    return _block(build, group, "upsample_conv2d", {"phase_weights": phase_weights}, 2 * conv.macs * 16 // 36, {})
 
 
 def _block(build: Any, group: Group, operation: str, weight: dict[str, str], flop: int, attributes: dict[str, Any]) -> Backward:

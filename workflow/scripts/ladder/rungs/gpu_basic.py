@@ -107,39 +107,39 @@ def conv2d_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def collapse_taps(step: Any, build: Any) -> tuple[Launch, ...]:
-    collapsed = step.writes["collapsed"]
-    channels, _, _, filters = build.shape(collapsed)
-    return _one("collapsed_conv2d.cu", "collapse_taps", elements(build, collapsed),
-                (step.reads["weight"], collapsed, *integers(filters, channels)))
+def decompose_taps(step: Any, build: Any) -> tuple[Launch, ...]:
+    phase_weights = step.writes["phase_weights"]
+    channels, _, _, filters = build.shape(phase_weights)
+    return _one("phase_conv2d.cu", "decompose_taps", elements(build, phase_weights),
+                (step.reads["weight"], phase_weights, *integers(filters, channels)))
 
 
-def collapsed_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def phase_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     """The products are those of the rung's input gradient, of a convolution from y to x; likewise in the other directions."""
     y = step.writes["y"]
-    return (*_of_collapsed(build, "conv2d_input_grad", step, {"dy": step.reads["x"], "weight": step.reads["collapsed"]},
+    return (*_of_phases(build, "conv2d_input_grad", step, {"dy": step.reads["x"], "weight": step.reads["phase_weights"]},
                            {"dx": y}),
-            *_one("collapsed_conv2d.cu", "add_bias", elements(build, y),
+            *_one("phase_conv2d.cu", "add_bias", elements(build, y),
                   (step.reads["bias"], y, *integers(elements(build, y), build.shape(y)[3]))))
 
 
-def collapsed_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
-    reads = {"x": step.reads["dy"], "weight": step.reads["collapsed"], "bias": step.reads["zeros"]}
-    return _of_collapsed(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
+def phase_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+    reads = {"x": step.reads["dy"], "weight": step.reads["phase_weights"], "bias": step.reads["zeros"]}
+    return _of_phases(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
 
 
-def collapsed_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def phase_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
-    collapsed = build.workspace(f"{step.layer}.dcollapsed", (channels, 4, 4, filters))
+    phase_weights = build.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
     sums = build.workspace(f"{step.layer}.sums_of_x", (channels,))   # of which nothing is made
-    return (*_of_collapsed(build, "conv2d_weight_grad", step, {"x": dy, "dy": x}, {"dweight": collapsed, "dbias": sums}),
+    return (*_of_phases(build, "conv2d_weight_grad", step, {"x": dy, "dy": x}, {"dweight": phase_weights, "dbias": sums}),
             *conv2d_bias_grad(step, build),
-            *_one("collapsed_conv2d.cu", "expand_taps", elements(build, dweight),
-                  (collapsed, dweight, *integers(filters, channels))))
+            *_one("phase_conv2d.cu", "add_tap_gradients", elements(build, dweight),
+                  (phase_weights, dweight, *integers(filters, channels))))
 
 
-def _of_collapsed(build: Any, operation: str, step: Any, reads: Mapping[str, str],
+def _of_phases(build: Any, operation: str, step: Any, reads: Mapping[str, str],
                   writes: Mapping[str, str]) -> tuple[Launch, ...]:
     """A rung's launches of an operation of the convolution from y to x."""
     attributes = {**step.attributes, "stride": 2, "padding": 1, "kernel": 4, "relu": False}
@@ -422,8 +422,8 @@ def advance(step: Any, build: Any) -> tuple[Launch, ...]:
 LAUNCHES: dict[str, LaunchFunction] = {
     **{function.__name__: function for function in (
         load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward,
-        conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, collapse_taps, collapsed_conv2d_forward,
-        collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad, dense_forward, dense_input_grad, dense_weight_grad,
+        conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, decompose_taps, phase_conv2d_forward,
+        phase_conv2d_input_grad, phase_conv2d_weight_grad, dense_forward, dense_input_grad, dense_weight_grad,
         dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, sample_forward,
         sample_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,

@@ -1,8 +1,8 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to packed copies in memory, parts of which are copied to shared memory in stages
-while others are multiplied; behind an upsampling they are those of the smaller image, and of sums of taps. Where the taps of a
-window share many pixels, a block keeps these in shared memory for all taps. The launch that updates a weight packs it, and an
+while others are multiplied; behind an upsampling they are the smaller image and phase weights. Where the taps of a window share
+many pixels, a block keeps these in shared memory for all taps. The launch that updates a weight packs it, and an
 image or a gradient that nothing else reads is packed by the convolution that makes it, pooled and masked. Convolutions whose
 channels do not fit (`packing_of`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other
 activations and gradients, and sums stay float32.
@@ -28,7 +28,7 @@ LAUNCHES = {
     "rounded_conv2d_forward": launches.forward,
     "rounded_conv2d_input_grad": launches.input_grad,
     "rounded_conv2d_weight_grad": launches.weight_grad,
-    "rounded_collapsed_conv2d_forward": launches.collapsed_forward,
-    "rounded_collapsed_conv2d_input_grad": launches.input_grad,
-    "rounded_collapsed_conv2d_weight_grad": launches.collapsed_weight_grad,
+    "rounded_phase_conv2d_forward": launches.phase_forward,
+    "rounded_phase_conv2d_input_grad": launches.input_grad,
+    "rounded_phase_conv2d_weight_grad": launches.phase_weight_grad,
 }

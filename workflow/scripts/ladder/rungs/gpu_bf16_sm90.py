@@ -25,7 +25,7 @@ from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-SLAB, ROW, CHUNKS = 64, 128, 8   # channels of a channel block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
+CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8   # channels of a block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
 MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10               # bytes that a block may have
 LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
@@ -49,7 +49,7 @@ class Tile:
         return f"TILE_M={self.m}", f"TILE_N={self.n}"
 
     def shared_bytes(self, rows: int) -> int:
-        """STAGES of filters, SLABS of so many rows of pixels, two barriers for each: kernels/gpu_bf16_sm90/conv2d.cu."""
+        """Of STAGES of filters, PIXEL_STAGES of so many rows of pixels, two barriers for each: its loop.cuh."""
         return 4 * self.n * ROW + 2 * rows * ROW + 96
 
 
@@ -71,7 +71,7 @@ def rows_of_tiles(filters: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """The blocks of a convolution: `together` pixels of y each of `pixels`, in tiles; rows: of shared memory that they need."""
+    """The blocks of a convolution: each has `together` of the `pixels` of y; rows: of shared memory that it needs for them."""
 
     tile: Tile
     pixels: int
@@ -131,7 +131,7 @@ def span_of_taps(image: Sequence[int], kernel: int, stride: int) -> int:
 
 
 def _windows(together: int, image: Sequence[int], kernel: int, stride: int) -> list[np.ndarray]:
-    """Where the windows of the first and the last of each so many pixels begin.
+    """Where the windows of the first and the last of every `together` pixels begin.
 
     Not of all in a large batch: where a block begins in an image, and the image after a multiple of 8 pixels, repeats.
     """
@@ -158,35 +158,36 @@ def _split_of(x: Shape, filters: int, kernel: int, stride: int) -> tuple[int, in
 
 
 def filters_together(filters: int, kernel: int) -> int:
-    """Filters of a block of a weight gradient: channel blocks that are there, and registers for their sums."""
-    return 2 * SLAB if blocks(filters, SLAB) % 2 == 0 and kernel < MOST_KERNEL else SLAB
+    """Filters of a block of a weight gradient: two channel blocks, if their number is even and registers hold their sums."""
+    return 2 * CHANNEL_BLOCK if blocks(filters, CHANNEL_BLOCK) % 2 == 0 and kernel < MOST_KERNEL else CHANNEL_BLOCK
 
 
 def weight_grad_bytes(tile: int, rows: int) -> int:
-    return STAGES * (tile // SLAB * STEP * ROW + rows * ROW + 16)
+    return STAGES * (tile // CHANNEL_BLOCK * STEP * ROW + rows * ROW + 16)
 
 
 # ---- packing
 
 class ChannelBlocks(Packing):
-    """Blocks of 64 channels, each of all pixels, as NCHWc has them: (blocks, batch, height, width, 64); the kernels' slabs."""
+    """Blocks of 64 channels, each of all pixels, as NCHWc has them: (blocks, batch, height, width, 64)."""
 
     pack_op, conv_op = "conv2d_arrange", "arranged_conv2d"
 
     def image(self, shape: Shape, padding: int) -> Shape:
         batch, height, width, channels = shape
-        return blocks(channels, SLAB), batch, height + 2 * padding, width + 2 * padding, SLAB
+        return blocks(channels, CHANNEL_BLOCK), batch, height + 2 * padding, width + 2 * padding, CHANNEL_BLOCK
 
     def weight(self, shape: Shape) -> dict[str, Shape]:
         """Rows are filters, or channels of the flipped one, up to whole tiles."""
         filters, kernel, _, channels = shape
-        return {"bfloat16": (blocks(channels, SLAB), kernel, kernel, rows_of_tiles(filters), SLAB),
-                "flipped": (blocks(filters, SLAB), kernel, kernel, rows_of_tiles(channels), SLAB)}
+        return {"bfloat16": (blocks(channels, CHANNEL_BLOCK), kernel, kernel, rows_of_tiles(filters), CHANNEL_BLOCK),
+                "flipped": (blocks(filters, CHANNEL_BLOCK), kernel, kernel, rows_of_tiles(channels), CHANNEL_BLOCK)}
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
         """Both, or without a border "steps" alone; that has whole steps of pixels."""
         batch, height, width, channels = shape
-        steps: dict[str, Shape] = {"steps": (blocks(channels, SLAB), STEP * blocks(batch * height * width, STEP), SLAB)}
+        pixels = STEP * blocks(batch * height * width, STEP)
+        steps: dict[str, Shape] = {"steps": (blocks(channels, CHANNEL_BLOCK), pixels, CHANNEL_BLOCK)}
         return {"rounded": self.image(shape, padding), **steps} if padding else steps
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
@@ -253,7 +254,7 @@ def _convolution(build: Any, epilogue: Epilogue, filters: int, image: Sequence[i
     x, weight, *_ = epilogue.arrays
     channel_blocks, kernel, _, stored, _ = build.shape(weight)
     grid = _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile)
-    tile, sizes = grid.tile, (grid.pixels, elements(build, x) // channel_blocks // SLAB, grid.rows, grid.together)
+    tile, sizes = grid.tile, (grid.pixels, elements(build, x) // channel_blocks // CHANNEL_BLOCK, grid.rows, grid.together)
     shared = grid.shared_bytes if epilogue.entry == "conv2d" else max(grid.shared_bytes, sums_bytes(tile))
     defines = *tile.defines, *(f"{name}={int(value)}" for name, value in epilogue.defines.items())
     return (Launch(f"gpu_bf16_sm90/{epilogue.entry}.cu", epilogue.entry, (grid.down * (stored // tile.n),), (tile.threads,),
@@ -265,7 +266,7 @@ def _convolution(build: Any, epilogue: Epilogue, filters: int, image: Sequence[i
 def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
     x, channel_blocks = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
-    chunks = elements(build, channel_blocks) // (SLAB // CHUNKS)
+    chunks = elements(build, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
     return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_image", (blocks(chunks, 256),), (256,),
                    (x, channel_blocks, *integers(chunks // CHUNKS // build.shape(channel_blocks)[0], height, width, channels,
                                                  step.attributes["padding"]))),)
@@ -278,8 +279,9 @@ def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     padding = step.attributes["padding"]
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
     sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, build.shape(steps)[1])
-    return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", (build.shape(bias_partials)[0], blocks(channels, SLAB)),
-                   (256,), (dy, channel_blocks, steps, bias_partials, *sizes)),)
+    grid = build.shape(bias_partials)[0], blocks(channels, CHANNEL_BLOCK)
+    return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", grid, (256,),
+                   (dy, channel_blocks, steps, bias_partials, *sizes)),)
 
 
 def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:

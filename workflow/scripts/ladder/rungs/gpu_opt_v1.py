@@ -118,12 +118,12 @@ def is_small_pool(group: Group) -> bool:
     return patterns.is_2x2(group[-1])
 
 
-def collapsed_block(build: Any, group: Group) -> Backward:
-    return patterns.collapsed_block(build, group, reader_applies_relu)
+def phase_block(build: Any, group: Group) -> Backward:
+    return patterns.phase_block(build, group, reader_applies_relu)
 
 
 PATTERNS = (
-    Pattern(("upsample2d", "conv2d"), collapsed_block, collapses=True),
+    Pattern(("upsample2d", "conv2d"), phase_block, decomposes=True),
     Pattern(("conv2d", "relu"), conv_block),
     Pattern(("conv2d",), conv_block),
     Pattern(("dense", "relu"), conv_block),

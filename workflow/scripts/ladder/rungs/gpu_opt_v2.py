@@ -51,13 +51,13 @@ def upsample_conv_block(build: Any, group: Group) -> Backward:
     upsample, conv, last = group[0], group[1], group[-1]
     x, weight, bias = build.source(upsample), build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
     y, relu = build.activation(last), last.kind == "relu"
-    collapsed = build.derived(f"{conv.name}.collapsed", (conv.attributes["filters"], 4, 4, upsample.output_shape[2]))
+    phase_weights = build.derived(f"{conv.name}.phase_weights", (conv.attributes["filters"], 4, 4, upsample.output_shape[2]))
     flop = 2 * conv.macs * 16 // 36
-    build.step("collapse_weight", group, {"weight": weight}, {"collapsed": collapsed})
-    build.step("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop,
+    build.step("decompose_weight", group, {"weight": weight}, {"phase_weights": phase_weights})
+    build.step("upsample_conv2d_forward", group, {"x": x, "phase_weights": phase_weights, "bias": bias}, {"y": y}, flop=flop,
                relu=relu)
     saved = {"y": y} if relu else {}
-    return lambda: gradients(build, "upsample_conv2d", group, collapsed, {"dy": build.gradient(y), **saved}, flop)
+    return lambda: gradients(build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}, flop)
 
 
 def gradients(build: Any, operation: str, group: Group, weight: str, received: Mapping[str, str], flop: int,
@@ -71,23 +71,23 @@ def gradients(build: Any, operation: str, group: Group, weight: str, received: M
         build.step(f"{operation}_input_grad", group, {**received, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
                    **attributes)
     if build.in_parts:
-        writes = {"parts": gradient_in_parts(build, conv, x, received, collapsed=operation.startswith("upsample"))}
+        writes = {"parts": gradient_in_parts(build, conv, x, received, phases=operation.startswith("upsample"))}
     else:
         writes = patterns.weight_gradients(build, conv)
     build.step(f"{operation}_weight_grad", group, {"x": x, **received}, writes, flop=flop, **attributes,
                kernel=conv.attributes.get("kernel", 1))
 
 
-def gradient_in_parts(build: Any, conv: Layer, x: str, received: Mapping[str, str], collapsed: bool) -> str:
+def gradient_in_parts(build: Any, conv: Layer, x: str, received: Mapping[str, str], phases: bool) -> str:
     """The buffer with the parts of a layer's weight and bias gradient, which the update adds."""
     weight, bias = f"{conv.name}.weight", f"{conv.name}.bias"
     filters, kernel = build.network.parameters[weight][:2]
-    rows, columns, pixels = gradient_matrix(build, x, received, filters, kernel, collapsed)
+    rows, columns, pixels = gradient_matrix(build, x, received, filters, kernel, phases)
     splits, _ = split(weight_tile(rows, columns), rows, columns, pixels)
     parts: str = build.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
-    build.leave_in_parts({weight: Gradient(parts, True, 0, collapsed)})
+    build.leave_in_parts({weight: Gradient(parts, True, 0, phases)})
     if conv.attributes["bias"]:
-        build.leave_in_parts({bias: Gradient(parts, True, rows * columns, collapsed)})
+        build.leave_in_parts({bias: Gradient(parts, True, rows * columns, phases)})
     return parts
 
 
@@ -182,37 +182,37 @@ def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
                         (*build.shape(step.reads["x"]), filters, kernel, step.attributes["padding"]))
 
 
-def collapse_weight(step: Any, build: Any) -> tuple[Launch, ...]:
-    weight, collapsed = step.reads["weight"], step.writes["collapsed"]
+def decompose_weight(step: Any, build: Any) -> tuple[Launch, ...]:
+    weight, phase_weights = step.reads["weight"], step.writes["phase_weights"]
     filters, _, _, channels = build.shape(weight)
-    return (Launch("gpu_opt_v2/upsample_conv2d.cu", "collapse_weight", (blocks(elements(build, collapsed), 256),), (256,),
-                   (weight, collapsed, *integers(filters, channels)), defines=(*_tile(SQUARE), *_wide_macros(True, True))),)
+    return (Launch("gpu_opt_v2/upsample_conv2d.cu", "decompose_weight", (blocks(elements(build, phase_weights), 256),), (256,),
+                   (weight, phase_weights, *integers(filters, channels)), defines=(*_tile(SQUARE), *_wide_macros(True, True))),)
 
 
 def upsample_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
-    x, collapsed, bias, y = step.reads["x"], step.reads["collapsed"], step.reads["bias"], step.writes["y"]
+    x, phase_weights, bias, y = step.reads["x"], step.reads["phase_weights"], step.reads["bias"], step.writes["y"]
     batch, height, width, channels = build.shape(x)
     filters, pixels, relu = build.shape(y)[3], batch * height * width, step.attributes["relu"]
     if filters < FEW_FILTERS:
         taps = build.workspace(f"{step.layer}.taps", (batch, height, width, filters, 4, 4))
         (product,) = _product("upsample_conv2d_taps.cu", "upsample_conv2d_taps", ALL_TAPS, pixels, 16 * filters,
-                              (x, collapsed, taps, *integers(batch, height, width, channels, filters)), _wide(build, step))
+                              (x, phase_weights, taps, *integers(batch, height, width, channels, filters)), _wide(build, step))
         return product, Launch(product.source, "upsample_conv2d_add_taps", (blocks(elements(build, y), 256),), (256,),
                                (taps, bias, y, *integers(batch, height, width, filters, relu)), defines=product.defines)
     tile = pixel_tile(build, pixels, filters, phases=4)
     return (Launch("gpu_opt_v2/upsample_conv2d.cu", "upsample_conv2d_forward",
                    (blocks(pixels, tile.m), 2 * blocks(filters, tile.n), 2), (tile.threads,),
-                   (x, collapsed, bias, y, *integers(batch, height, width, channels, filters, relu)),
+                   (x, phase_weights, bias, y, *integers(batch, height, width, channels, filters, relu)),
                    defines=(*_tile(tile), *_wide(build, step))),)
 
 
 def upsample_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
-    dy, collapsed, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+    dy, phase_weights, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     batch, height, width, channels = build.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
     pixels = batch * height * width
     return _product("upsample_conv2d.cu", entry, pixel_tile(build, pixels, channels), pixels, channels,
-                    (*received, collapsed, dx, *integers(batch, height, width, channels, build.shape(dy)[3])),
+                    (*received, phase_weights, dx, *integers(batch, height, width, channels, build.shape(dy)[3])),
                     _wide(build, step))
 
 
@@ -229,7 +229,7 @@ def update(step: Any, build: Any) -> tuple[Launch, ...]:
 LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_opt_v1.LAUNCHES,
     **{function.__name__: function for function in (
-        conv2d_forward, conv2d_input_grad, conv2d_weight_grad, collapse_weight, upsample_conv2d_forward,
+        conv2d_forward, conv2d_input_grad, conv2d_weight_grad, decompose_weight, upsample_conv2d_forward,
         upsample_conv2d_input_grad, upsample_conv2d_weight_grad)},
     **{f"{rule}_update": update for rule in AVERAGES},
 }
@@ -245,10 +245,10 @@ def _received(entry: str, step: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def gradient_matrix(build: Any, x: str, received: Mapping[str, str], filters: int, kernel: int,
-                    collapsed: bool) -> tuple[int, int, int]:
+                    phases: bool) -> tuple[int, int, int]:
     """(rows, columns, pixels that are summed over) of a weight gradient."""
     channels = build.shape(x)[3]
-    if collapsed:
+    if phases:
         return 16 * filters, channels, elements(build, x) // channels
     pixels = elements(build, received["dy"]) // filters * (4 if "index" in received else 1)
     return filters, kernel * kernel * channels, pixels
@@ -261,8 +261,8 @@ def parts_shape(splits: int, rows: int, columns: int) -> tuple[int, int]:
 
 def _weight_grad(step: Any, build: Any, entry: str, shape: tuple[int, ...]) -> tuple[Launch, ...]:
     """The splits of a weight gradient, and their sums unless the update adds them."""
-    collapsed, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
-    rows, columns, pixels = gradient_matrix(build, step.reads["x"], step.reads, filters, step.attributes["kernel"], collapsed)
+    phases, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
+    rows, columns, pixels = gradient_matrix(build, step.reads["x"], step.reads, filters, step.attributes["kernel"], phases)
     tile = weight_tile(rows, columns)
     splits, pixels_per_split = split(tile, rows, columns, pixels)
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", parts_shape(splits, rows, columns))
@@ -270,21 +270,21 @@ def _weight_grad(step: Any, build: Any, entry: str, shape: tuple[int, ...]) -> t
     product = Launch("gpu_opt_v2/weight_grad.cu", entry, (blocks(columns, tile.n), blocks(rows, tile.m), splits),
                      (tile.threads,), (step.reads["x"], *received, parts, *integers(*shape, pixels_per_split)),
                      defines=(*_tile(tile), *_wide(build, step)))
-    return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, collapsed))
+    return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, phases))
 
 
-def _sum(step: Any, build: Any, parts: str, collapsed: bool) -> Launch:
+def _sum(step: Any, build: Any, parts: str, phases: bool) -> Launch:
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
     weights, (filters, _, _, channels) = elements(build, dweight), build.shape(dweight)
     return Launch("gpu_opt_v2/weight_update.cu", "add_parts", (blocks(weights + filters, 256),), (256,),
-                  (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, collapsed)))
+                  (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, phases)))
 
 
 def _row_of(build: Any, name: str, gradient: Gradient) -> tuple[int, tuple[int, int, int, int, int]]:
     """As gpu_opt_v1.update asks; the words are parts, elements apart, start, filters, channels."""
     parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
     shape = build.shape(name)
-    filters, channels = shape[0] if gradient.collapsed else 0, shape[3] if len(shape) == 4 else 0
+    filters, channels = shape[0] if gradient.phases else 0, shape[3] if len(shape) == 4 else 0
     return blocks(elements(build, name)), (parts, apart, gradient.start, filters, channels)
 
 

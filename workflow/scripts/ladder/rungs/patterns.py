@@ -13,7 +13,7 @@ from ladder.network.networks import Network
 
 Group = tuple[Layer, ...]
 Backward = Callable[[], None]
-AppliesRelu = Callable[[Network, str], bool]   # see collapsed_block
+AppliesRelu = Callable[[Network, str], bool]   # see phase_block
 Word = int | str   # of a Table
 
 
@@ -24,8 +24,8 @@ class Pattern:
     emit(build, group) appends the forward steps to the plan under construction (a planning.builder.Builder) and returns what
     appends the backward steps, or None if there are none; accepts(group): True if it covers layers with these attributes;
     fits(build, group): True if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
-    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd); collapses: for an
-    upsampling and the convolution behind it where the plan asks for phase weights (Builder.collapses), and nowhere else.
+    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd); decomposes: for an
+    upsampling and the convolution behind it where the plan asks for phase weights (Builder.decomposes), and nowhere else.
     """
 
     kinds: tuple[str, ...]
@@ -33,7 +33,7 @@ class Pattern:
     accepts: Callable[[Group], bool] = lambda group: True
     fits: Callable[[Any, Group], bool] = lambda build, group: True
     exact_only: bool = False
-    collapses: bool = False
+    decomposes: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +62,13 @@ Argument = str | np.generic | Table
 class Gradient:
     """Where a parameter's gradient is: whole in `buffer`, or the sum of its rows (parts), from `start` in each one on.
 
-    collapsed: the parts are those of phase weights (kernels/gpu_opt_v2/weight_update.cu).
+    phases: the parts are those of phase weights (kernels/gpu_opt_v2/weight_update.cu).
     """
 
     buffer: str
     in_parts: bool = False
     start: int = 0
-    collapsed: bool = False
+    phases: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,7 +295,7 @@ def local_contrast(build: Any, group: Group) -> None:
     build.step("local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes)
 
 
-def collapsed_block(build: Any, group: Group, applies_relu: AppliesRelu = lambda network, x: False) -> Backward:
+def phase_block(build: Any, group: Group, applies_relu: AppliesRelu = lambda network, x: False) -> Backward:
     """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and 4x4 phase weights.
 
     applies_relu(network, x): whether the gradient of x is to be that of the input of the ReLU that made x.
@@ -304,28 +304,28 @@ def collapsed_block(build: Any, group: Group, applies_relu: AppliesRelu = lambda
     x = build.source(upsample)
     build.unchanged(upsample)
     _, weight, bias = convolution(build, conv)
-    y, flop = build.activation(conv), flop_of_collapsed(conv)
+    y, flop = build.activation(conv), flop_of_phases(conv)
     channels, filters = upsample.output_shape[2], conv.attributes["filters"]
-    collapsed = build.derived(f"{conv.name}.collapsed", (channels, 4, 4, filters))
-    build.step("collapse_taps", group, {"weight": weight}, {"collapsed": collapsed})
-    build.step("collapsed_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop)
+    phase_weights = build.derived(f"{conv.name}.phase_weights", (channels, 4, 4, filters))
+    build.step("decompose_taps", group, {"weight": weight}, {"phase_weights": phase_weights})
+    build.step("phase_conv2d_forward", group, {"x": x, "phase_weights": phase_weights, "bias": bias}, {"y": y}, flop=flop)
 
     def backward() -> None:
         dy = build.gradient(y)
         if build.wants_gradient(x):
             dx, masks = build.gradient_part(x), applies_relu(build.network, x)
             whole = build.workspace(f"{upsample.name}.gradient", build.shape(x), build.dtype) if masks else dx
-            build.step("collapsed_conv2d_input_grad", group,
-                       {"dy": dy, "collapsed": collapsed, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
+            build.step("phase_conv2d_input_grad", group,
+                       {"dy": dy, "phase_weights": phase_weights, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
                        {"dx": whole}, flop=flop)
             if masks:
                 build.step("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
-        build.step("collapsed_conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop)
+        build.step("phase_conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop)
 
     return backward
 
 
-def flop_of_collapsed(conv: Layer) -> int:
+def flop_of_phases(conv: Layer) -> int:
     """Of an image: 16 products of an input pixel, where the 3x3 taps of four output pixels make 36."""
     return 2 * conv.macs * 16 // 36
 
@@ -333,7 +333,7 @@ def flop_of_collapsed(conv: Layer) -> int:
 # One layer each, with any attributes: the end of every rung's table. A kind without a function of its own is `alone`.
 OWN: dict[str, Callable[[Any, Group], Backward | None]] = {emit.__name__: emit for emit in (
     flatten, add, batchnorm, dropout, winner_take_all, l1_penalty, sample, lrn, position_norm, attention, local_contrast)}
-LAYERS = (Pattern(("upsample2d", "conv2d"), collapsed_block, collapses=True),
+LAYERS = (Pattern(("upsample2d", "conv2d"), phase_block, decomposes=True),
           *(Pattern((kind,), OWN.get(kind, alone)) for kind in KINDS if kind not in ("conv2d", "dense")))
 
 

@@ -15,7 +15,7 @@ from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.convolution import BLOCK_PIXELS, add_taps, windows_of
 
 NARROW = 17   # columns
-COLLAPSED = (2,), (1, 2), (0, 1), (0,)   # rows, or columns, of 3x3 taps in each of the four of the collapsed form
+SUMMED_TAPS = (2,), (1, 2), (0, 1), (0,)   # rows, or columns, of 3x3 taps in each of the four of the phase weights
 ROUNDING = {"tf32": approximate.round_to_tf32, "bfloat16": approximate.round_to_bfloat16}   # of both operands, by multiplier
 
 
@@ -72,20 +72,20 @@ def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padd
     windows.gradient(executor, dweight, sums.total())
 
 
-def collapse_taps(executor, weight, collapsed):
-    """collapsed[c, t, s, o] = the sum of the 3x3 taps that tap (t, s) of the transposed convolution with stride 2 replaces.
+def decompose_taps(executor, weight, phase_weights):
+    """phase_weights[c, t, s, o] = the sum of the 3x3 taps that (t, s) of the transposed convolution with stride 2 replaces.
 
     The first column's taps are added first, as on every rung: the sums are rounded.
     """
-    for (t, rows), (s, columns) in itertools.product(enumerate(COLLAPSED), enumerate(COLLAPSED)):
+    for (t, rows), (s, columns) in itertools.product(enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)):
         of_columns = [functools.reduce(np.add, (weight[:, row, column] for row in rows)) for column in columns]
-        collapsed[:, t, s] = functools.reduce(np.add, of_columns).T
+        phase_weights[:, t, s] = functools.reduce(np.add, of_columns).T
 
 
-def collapsed_conv2d_forward(executor, x, collapsed, bias, y, multiplier=None):
-    matrix = _taken(executor, "weight", collapsed, multiplier).reshape(len(collapsed), -1)
+def phase_conv2d_forward(executor, x, phase_weights, bias, y, multiplier=None):
+    matrix = _taken(executor, "weight", phase_weights, multiplier).reshape(len(phase_weights), -1)
     (_, height, width, channels), filters = x.shape, len(bias)
-    cut = _cut_of_collapsed(x, filters)
+    cut = _cut_of_phases(x, filters)
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
@@ -99,26 +99,26 @@ def collapsed_conv2d_forward(executor, x, collapsed, bias, y, multiplier=None):
     executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
 
-def collapsed_conv2d_input_grad(executor, dy, collapsed, zeros, dx, multiplier=None):
+def phase_conv2d_input_grad(executor, dy, phase_weights, zeros, dx, multiplier=None):
     """zeros: no use here; a GPU adds them as the bias of a convolution."""
-    windows = windows_of(dy.shape, collapsed.shape, 2, 1, every_tap=True)
-    matrix = _taken(executor, "weight", collapsed, multiplier).reshape(len(collapsed), -1)
-    cut = _cut_of_collapsed(dx, collapsed.shape[3])
+    windows = windows_of(dy.shape, phase_weights.shape, 2, 1, every_tap=True)
+    matrix = _taken(executor, "weight", phase_weights, multiplier).reshape(len(phase_weights), -1)
+    cut = _cut_of_phases(dx, phase_weights.shape[3])
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             seen = windows.of(worker, _taken(worker, "dy", dy[block], multiplier))
-            np.matmul(seen, matrix.T, out=dx[block].reshape(-1, len(collapsed)))
+            np.matmul(seen, matrix.T, out=dx[block].reshape(-1, len(phase_weights)))
             worker.lap("convolution backward")
 
     executor.parallel(len(dx), work, cut.cost, piece=cut.size)
 
 
-def collapsed_conv2d_weight_grad(executor, x, dy, dweight, dbias, multiplier=None):
+def phase_conv2d_weight_grad(executor, x, dy, dweight, dbias, multiplier=None):
     channels, filters = x.shape[3], len(dbias)
     shape = channels, 4, 4, filters
     windows = windows_of(dy.shape, shape, 2, 1, every_tap=True)
-    cut = _cut_of_collapsed(x, filters)
+    cut = _cut_of_phases(x, filters)
     sums = blocks.Sums(executor, cut, (channels, 16 * filters), dbias, x.dtype)
 
     def work(worker, start, stop):
@@ -129,21 +129,21 @@ def collapsed_conv2d_weight_grad(executor, x, dy, dweight, dbias, multiplier=Non
             worker.lap("convolution backward")
 
     executor.parallel(len(x), work, cut.cost, piece=cut.group)
-    dcollapsed = sums.total().reshape(shape)
+    dphase_weights = sums.total().reshape(shape)
     dweight[...] = 0
-    for (t, rows), (s, columns) in itertools.product(enumerate(COLLAPSED), enumerate(COLLAPSED)):
+    for (t, rows), (s, columns) in itertools.product(enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)):
         for row, column in itertools.product(rows, columns):
-            dweight[:, row, column] += dcollapsed[:, t, s].T
+            dweight[:, row, column] += dphase_weights[:, t, s].T
 
 
-def _cut_of_collapsed(small, filters):
+def _cut_of_phases(small, filters):
     """The blocks.Cut of the images before the upsampling."""
     _, height, width, _ = small.shape
     return blocks.cut(len(small), 4 * height * width, BLOCK_PIXELS, 16 * filters * small.size)
 
 
-OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad, collapse_taps,
-              collapsed_conv2d_forward, collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad)
+OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad, decompose_taps,
+              phase_conv2d_forward, phase_conv2d_input_grad, phase_conv2d_weight_grad)
 
 
 def _taken(worker, name, values, multiplier):

@@ -79,16 +79,16 @@ def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, 
     (_backward_by_filter if by_filter else _backward_by_image)(executor, windows, x, gradient, dweight, dbias, to_pixels)
 
 
-def collapse_weight(executor, weight, collapsed):
-    """collapsed[c, t, s, o] = sum of the 3x3 taps of filter o that tap (t, s) of the 4x4 transposed convolution replaces."""
-    collapsed[...] = np.einsum("tk,sl,oklc->ctso", *_taps(weight.dtype), weight, optimize=True)
+def decompose_weight(executor, weight, phase_weights):
+    """phase_weights[c, t, s, o] = sum of the 3x3 taps of filter o that (t, s) of the 4x4 transposed convolution replaces."""
+    phase_weights[...] = np.einsum("tk,sl,oklc->ctso", *_taps(weight.dtype), weight, optimize=True)
 
 
-def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
+def upsample_conv2d_forward(executor, x, phase_weights, bias, y, relu):
     """Nearest upsampling by 2, then a 3x3 convolution and optionally ReLU."""
-    channels, filters = len(collapsed), collapsed.shape[3]
+    channels, filters = len(phase_weights), phase_weights.shape[3]
     height, width = x.shape[1:3]
-    matrix = collapsed.reshape(channels, -1)
+    matrix = phase_weights.reshape(channels, -1)
     cut = blocks.cut(len(x), 4 * height * width, BLOCK_PIXELS, x.size * matrix.shape[1])
     narrow = filters < 16   # then keep each tap's plane contiguous: rows of few numbers are too short to add one by one
 
@@ -114,9 +114,9 @@ def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
     executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
 
-def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu, dx=None):
-    channels, filters = len(collapsed), collapsed.shape[3]
-    matrix = collapsed.reshape(channels, -1)
+def upsample_conv2d_backward(executor, x, phase_weights, y, dy, dweight, dbias, relu, dx=None):
+    channels, filters = len(phase_weights), phase_weights.shape[3]
+    matrix = phase_weights.reshape(channels, -1)
     gradients = blocks.Gradient(y, dy, relu, None, dy.shape[1:])
     windows = windows_of(dy.shape, (channels, 4, 4, filters), 2, 1, every_tap=True)
     cut = blocks.cut(len(x), dy.shape[1] * dy.shape[2], BLOCK_PIXELS, x.size * matrix.shape[1])
@@ -133,11 +133,11 @@ def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu
             worker.lap("convolution backward")
 
     executor.parallel(len(x), work, cut.cost, piece=cut.group)
-    dcollapsed = sums.total().reshape(collapsed.shape)
-    dweight[...] = np.einsum("tk,sl,ctso->oklc", *_taps(x.dtype), dcollapsed, optimize=True)
+    dphase_weights = sums.total().reshape(phase_weights.shape)
+    dweight[...] = np.einsum("tk,sl,ctso->oklc", *_taps(x.dtype), dphase_weights, optimize=True)
 
 
-OPERATIONS = (conv2d_forward, conv2d_code_forward, conv2d_backward, collapse_weight, upsample_conv2d_forward,
+OPERATIONS = (conv2d_forward, conv2d_code_forward, conv2d_backward, decompose_weight, upsample_conv2d_forward,
               upsample_conv2d_backward)
 
 

@@ -37,17 +37,17 @@ class Builder(Gradients):
                 self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
 
     def _pattern(self, layers: tuple[Layer, ...]) -> Pattern:
-        collapses = self.collapses(layers[:2])
+        decomposes = self.decomposes(layers[:2])
         for pattern in cast(Iterable[Pattern], self.module.PATTERNS):
             group = layers[:len(pattern.kinds)]
-            if pattern.collapses != collapses:
+            if pattern.decomposes != decomposes:
                 continue
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
             if fits and (self.multipliers.exact or not pattern.exact_only) and pattern.fits(self, group):
                 return pattern
         raise ValueError(f"rung {self.rung} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
-    def collapses(self, group: tuple[Layer, ...]) -> bool:
+    def decomposes(self, group: tuple[Layer, ...]) -> bool:
         """Whether an upsampling and a convolution multiply phase weights, each rounded once, on every rung.
 
         In bfloat16 a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the network reads the larger

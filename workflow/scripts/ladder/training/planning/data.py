@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 # (pattern of an operation's name, category that its time is reported under), in the order of reports; the first match counts.
 WORK = (
-    (r"(conv2d|collapse)(?!.*(grad|backward))", "convolution forward"), (r"conv2d", "convolution backward"),
+    (r"(conv2d|decompose)(?!.*(grad|backward))", "convolution forward"), (r"conv2d", "convolution backward"),
     *((f"^{name}_", kind.work) for name, kind in KINDS.items() if name != "conv2d"), (r"^winner_decode", "sparsity"),
     (r"mse|cross_entropy", "loss"), (r"update|advance|scale", "update"), (r"load|augmentation|jitter", "input"), (r"", "other"))
 

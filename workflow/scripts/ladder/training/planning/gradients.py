@@ -15,14 +15,14 @@ class Gradients(Steps):
     Each reader of a value registers a buffer with its part of the value's gradient (`gradient_part`, `pass_gradient`); the
     group of layers that produced the value, whose backward pass comes after those of the readers, first sums the parts
     (`gradient`). in_parts: whether weight gradients are left in parts; loss_scale: factor on all gradients; divisor: of the
-    sum over the batch whose gradient is followed; receivers: value -> what a rung's patterns tell its reader about where its
-    gradient belongs.
+    sum over the batch whose gradient is followed; consumers: value -> what a rung's patterns know of the layer that
+    alone reads it, and where its gradient belongs.
     """
 
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
         self.in_parts, self.loss_scale, self.divisor = False, 1.0, 1
-        self.receivers: dict[str, Any] = {}
+        self.consumers: dict[str, Any] = {}
         self._parts: dict[str, list[str]] = {}   # value -> buffers whose sum is its gradient
         self._left_in_parts: dict[str, Gradient] = {}   # by parameter
         self._trained = self._depending_on_parameters(settings.frozen)

@@ -15,7 +15,7 @@ from ladder.training.planning.values import Values
 
 # Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes an attribute of the step.
 DIRECTION_OF = {f"{kind}_{direction}": direction
-                for kind in ("conv2d", "dense", "approximate_conv2d", "collapsed_conv2d") for direction in DIRECTIONS}
+                for kind in ("conv2d", "dense", "approximate_conv2d", "phase_conv2d") for direction in DIRECTIONS}
 
 
 class Steps(Values):

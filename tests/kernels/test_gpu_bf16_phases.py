@@ -1,4 +1,4 @@
-"""gpu_bf16's convolutions behind an upsampling, whose taps are collapsed, against their definition in float64.
+"""gpu_bf16's convolutions behind an upsampling, of phase weights, against their definition in float64.
 
 What the kernels share with other convolutions is in test_gpu_bf16.py.
 """
@@ -42,7 +42,7 @@ IN_COLUMNS = [
 CASES = APART + IN_COLUMNS
 
 
-class Collapsed:
+class Upsampled:
     """shape: batch, height and width of the small image, channels, filters."""
 
     def __init__(self, shape, values):
@@ -59,9 +59,9 @@ class Collapsed:
         run_step(launches.copy_weights, {"w": self.weight}, copies, copies={"w": {role: f"w.{role}" for role in shapes}})
         return {role: copies[f"w.{role}"] for role in shapes}
 
-    def taps(self):
-        """The sums of taps that are multiplied."""
-        return to_bfloat16(references.collapse_taps(self.weight))
+    def phase_weights(self):
+        """The phase weights that are multiplied."""
+        return to_bfloat16(references.decompose_taps(self.weight))
 
     def forward(self, tile=None, **attributes):
         """y, or its copy in bfloat16 with this padding."""
@@ -70,7 +70,7 @@ class Collapsed:
         if "padding" in attributes:
             padding = attributes["padding"]
             writes = {"copy": poisoned((shape[0], shape[1] + 2 * padding, shape[2] + 2 * padding, shape[3]), np.uint16)}
-        run_step(lambda step, build: launches.collapsed_forward(step, build, tile),
+        run_step(lambda step, build: launches.phase_forward(step, build, tile),
                  {"x": rounded_input(self.x, 1), "weight": self.copies()["bfloat16"], "bias": self.bias}, writes,
                  **{"relu": False, **attributes})
         return next(iter(writes.values()))
@@ -84,7 +84,7 @@ class Collapsed:
 
     def weight_grad(self, tile=None):
         dweight, dbias = poisoned(self.weight.shape), poisoned(self.bias.shape)
-        run_step(lambda step, build: launches.collapsed_weight_grad(step, build, tile), self.operands(),
+        run_step(lambda step, build: launches.phase_weight_grad(step, build, tile), self.operands(),
                  {"dweight": dweight, "dbias": dbias})
         return dweight, dbias
 
@@ -97,7 +97,7 @@ class Collapsed:
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, tile", CASES, ids=str)
 def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape, tile):
-    conv = Collapsed(shape, integers)
+    conv = Upsampled(shape, integers)
     upsampled = references.upsample2d(conv.x)
     assert np.array_equal(conv.forward(tile), references.conv2d(upsampled, conv.weight, conv.bias, 1))
     dx = references.conv2d_input_grad(conv.dy, conv.weight, 1, 2 * conv.height, 2 * conv.width)
@@ -110,19 +110,19 @@ def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape,
 
 @pytest.mark.parametrize("shape, tile", CASES, ids=str)
 def test_sums_of_taps_are_rounded_once(shape, tile):
-    conv = Collapsed(shape, normal)
+    conv = Upsampled(shape, normal)
     x, dy, (height, width) = to_bfloat16(conv.x), to_bfloat16(conv.dy), conv.dy.shape[1:3]
-    y = references.conv2d_input_grad(x, conv.taps(), 1, height, width, 2) + conv.bias
+    y = references.conv2d_input_grad(x, conv.phase_weights(), 1, height, width, 2) + conv.bias
     close(conv.forward(tile, relu=True), np.maximum(y, 0))
-    close(conv.input_grad(), references.conv2d(dy, conv.taps(), 0, 1, 2))
+    close(conv.input_grad(), references.conv2d(dy, conv.phase_weights(), 0, 1, 2))
     dweight, dbias = conv.weight_grad()
-    close(dweight, references.expand_taps(references.conv2d_weight_grad(dy, x, 1, 4, 2)))
+    close(dweight, references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)))
     close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))
 
 
 @pytest.mark.parametrize("tile", [SQUARE, LARGE, NARROW, TALL, WIDEST], ids=str)
 def test_input_gradients_with_a_stride_are_in_any_tile_without_a_halo(tile):
-    conv = Collapsed((2, 5, 6, 72, 64), integers)
+    conv = Upsampled((2, 5, 6, 72, 64), integers)
     if isinstance(tile, bfloat16_tiles.Rectangle):
         assert not bfloat16_tiles.fits(tile, bfloat16_tiles.Sums(2, 5, 6, 64, 72, 4, 2))
     else:
@@ -130,26 +130,26 @@ def test_input_gradients_with_a_stride_are_in_any_tile_without_a_halo(tile):
 
 
 def test_the_tile_changes_no_byte():
-    conv = Collapsed((1, 3, 9, 128, 72), normal)
+    conv = Upsampled((1, 3, 9, 128, 72), normal)
     assert len({conv.forward(tile).tobytes() for tile in (LARGE, SQUARE, NARROW, TALL, WIDEST)}) == 1
 
 
 def test_the_tile_of_few_filters_changes_no_byte():
-    conv = Collapsed((1, 2, 17, 128, 3), normal)
+    conv = Upsampled((1, 2, 17, 128, 3), normal)
     assert len({conv.forward(tile).tobytes() for tile in (FEW_COLUMNS, SQUARE, FEW)}) == 1
 
 
 def test_images_have_no_part_in_one_another():
-    conv = Collapsed((2, 3, 3, 64, 64), normal)
+    conv = Upsampled((2, 3, 3, 64, 64), normal)
     alone = conv.forward(NARROW)[0]
     conv.x[1] = np.nan
     assert np.array_equal(conv.forward(NARROW)[0], alone)
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 3, 3, 40), (1, 2, 2, 24, 20), (1, 2, 2, 40, 3), (1, 2, 2, 33, 4)], ids=str)
-def test_copies_have_the_phases_and_the_collapsed_taps(shape):
-    conv = Collapsed(shape, normal)
-    taps, found = conv.taps(), {role: numbers(copy) for role, copy in conv.copies().items()}
+def test_copies_have_the_phases_and_the_phase_weights(shape):
+    conv = Upsampled(shape, normal)
+    taps, found = conv.phase_weights(), {role: numbers(copy) for role, copy in conv.copies().items()}
     channels, filters, size = conv.channels, conv.filters, found["bfloat16"].shape[1]
     assert size == (3 if 4 * filters <= 16 else 2)
     assert np.array_equal(found["flipped"][..., :filters], taps) and not found["flipped"][..., filters:].any()
@@ -162,7 +162,7 @@ def test_copies_have_the_phases_and_the_collapsed_taps(shape):
 
 @pytest.mark.parametrize("shape, tile", [case for case in APART if case[0][4] % 8 == 0], ids=str)
 def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, tile):
-    conv = Collapsed(shape, normal)
+    conv = Upsampled(shape, normal)
     conv.x[-1, -1, -1, 0] = np.nan
     for padding in (0, 1, 2):
         y = conv.forward(tile, relu=True)
@@ -173,7 +173,7 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, tile):
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape, tile", [((2, 5, 6, 72, 40), SQUARE), ((3, 4, 8, 136, 3), LARGE)], ids=str)
 def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, tile, relu):
-    conv = Collapsed(shape, normal)
+    conv = Upsampled(shape, normal)
     dx, kept = conv.input_grad(tile), np.maximum(conv.x, 0)
     wanted = np.where(kept > 0, dx, np.float32(0)) if relu else dx
     sizes = bfloat16_tiles.Sums(*conv.x.shape[:3], conv.filters, conv.channels, 4, 2)
@@ -192,13 +192,13 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
     ((3, 8, 6, 40, 40), "sgd")], ids=str)
 def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own(shape, rule):
     """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole; biases' blocks come first."""
-    conv = Collapsed(shape, normal)
+    conv = Upsampled(shape, normal)
     biases = normal(600, seed=8)
     reads, whole = conv.operands(), dict(zip(("dweight", "dbias"), conv.weight_grad(), strict=True))
     size = PHASE_WEIGHTS.weight_parts(reads["x"].shape, reads["dy"].shape, None)
     assert size[0] > 1
     parts = poisoned(size)
-    run_step(launches.collapsed_weight_grad, reads, {"parts": parts})
+    run_step(launches.phase_weight_grad, reads, {"parts": parts})
     averages = {f"{name}.{average}": np.abs(normal(*values.shape, seed=7)) for average in AVERAGES[rule]
                 for name, values in (("b", biases), ("w", conv.weight))}
     given = {"weight_decay": 0.125, "clip": 0.5, **({"momentum": 0.5} if rule == "momentum" else {})}
@@ -219,7 +219,7 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
     for found in (updated(launches.update, whole["dweight"], False, copies()), updated(launches.update, parts, True, copies())):
         for name, value in wanted.items():
             assert found[name].tobytes() == value.tobytes(), name
-        after = Collapsed(shape, normal)
+        after = Upsampled(shape, normal)
         after.weight = found["w"]
         for role, copy in after.copies().items():
             assert found[f"w.{role}"].tobytes() == copy.tobytes(), role

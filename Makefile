@@ -58,14 +58,14 @@ environment:
 	    envs/install gpu || echo "The GPU set could not be installed; going on with the CPU"; \
 	fi
 
-# Three workers: tests of the workflow wait for processes, and two would not keep two cores busy.
-PYTEST = .venv/bin/python -m pytest -n 3 --dist worksteal
+# More workers than two cores: tests of the workflow wait for processes, of which the whole run has more.
+PYTEST = .venv/bin/python -m pytest --dist worksteal
 
 test: test-environment lint
-	$(PYTEST) --short
+	$(PYTEST) -n 3 --short
 
 test-all: test-environment lint
-	$(PYTEST)
+	$(PYTEST) -n 4
 
 lint: test-environment
 	.venv/bin/ruff check .

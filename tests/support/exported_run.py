@@ -9,7 +9,7 @@ import manifest_files
 from ladder.store import artifacts, lineage
 
 SUMMARY = {"name": "A <run>", "verdict": "A sentence | of a verdict.", "test_accuracy": 0.9, "accuracy_interval": [0.74, 0.97],
-           "validation": 0, "test_scores": {"all": 3}, "versions": {"report": "r0123456789a"}, "program": None,
+           "validation": 0, "test_scores": {"all": 3}, "versions": {"report": "r0123456789a"}, "program": {"version": "1.2.3"},
            "reproduce": {"settings": {"epochs": 3, "evaluations": ["ridge"]}},
            "controls": [{"control": "svm_random", "accuracy": 0.5, "interval": [0.3, 0.7]},
                         {"control": "majority", "accuracy": 0.1, "interval": [0.0, 0.2]}]}

@@ -60,7 +60,8 @@ def _plain(words):
 
 def _program(summary):
     program = summary["program"]
-    return f", commit {program['commit'][:12]}{'' if program['clean'] else ' with changes'}" if program else ""
+    commit = f", commit {program['commit'][:12]}{'' if program['clean'] else ' with changes'}" if "commit" in program else ""
+    return f" {program['version']}{commit}"
 
 
 def _accuracies(summary):

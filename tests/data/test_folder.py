@@ -11,7 +11,7 @@ from PIL import Image
 
 import picture_folders
 import prepare_data
-from ladder.data import folder, listing
+from ladder.data import folder, listing, names, pictures
 from ladder.errors import UserError
 from ladder.store import artifacts, cache
 
@@ -56,8 +56,6 @@ def test_images_have_the_colours_of_the_pictures_of_their_classes(tmp_path):
 
 
 def test_a_picture_becomes_what_a_prediction_makes_of_it(tmp_path):
-    from ladder.data import pictures
-
     path = picture_folders.write(tmp_path / "p", {"a": 2, "b": 2})
     data, _ = load(path, tmp_path, size=(12, 20))
     (label, name), *_ = listing.split(listing.of(str(path)), 0.25)["train"]
@@ -155,6 +153,28 @@ def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
         load(path, tmp_path)
 
 
+HOSTILE = ["a\nb.png", "caf\udce9.png", "<b>&amp;.png", '"quoted", and; more.png', "\u202egnp.png", " spaces .png", "=1+1.png"]
+
+
+@pytest.mark.parametrize("limits", [{"test_limit": "all"}, {"test_limit": "all", "train_limit": 9}, {"validation": 5}])
+def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
+    path = picture_folders.write(tmp_path / "p", {"a": 6, "b": 12})
+    for number, name in enumerate(HOSTILE):
+        picture_folders.picture(500 + number).save(tmp_path / "saved.png")
+        os.rename(tmp_path / "saved.png", path / "a" / name)
+    (path / "b/0003.png").write_text("no picture")
+    made = make(path, tmp_path, **limits)
+    rows = json.loads((made.folder / "names.json").read_text())
+    for part in ("train", "test"):
+        images, labels = made.array(f"{part}_images.npy"), made.array(f"{part}_labels.npy")
+        for name, image, label in zip(rows[part], images, labels, strict=True):
+            assert np.array_equal(pictures.take(path / name, "folder", (16, 16, 3)).pixels, image)
+            assert name.startswith(f"{made.metrics['classes'][label]}/")
+        assert names.of(made, part) == [name.replace("\udce9", "\\xe9") for name in rows[part]]
+    read = [*rows["train"], *rows["test"]]
+    assert len(read) == len(set(read)) and (limits == {"test_limit": "all"}) == ({f"a/{name}" for name in HOSTILE} <= set(read))
+
+
 def test_limits_count_pictures_that_can_be_read_and_stay_balanced(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 40, "b": 40})
     order = [name for _, name in listing.split(listing.of(str(path)), 0.25)["train"]]
@@ -223,6 +243,13 @@ def test_rows_of_a_npz_file_may_be_one_pixel_high_or_wide(tmp_path, shape):
     assert not skipped and sorted(map(bytes, (*data.train_images, *data.test_images))) == sorted(map(bytes, whole.copy()))
 
 
+def test_the_name_of_a_row_of_a_npz_file_is_its_row_there(tmp_path):
+    images = np.random.default_rng(3).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
+    made = make(picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3), tmp_path, test_limit="all")
+    for part in ("train", "test"):
+        np.testing.assert_array_equal(made.array(f"{part}_images.npy"), images[[int(row) for row in names.of(made, part)]])
+
+
 def test_damaged_images_of_a_npz_file_are_one_line(tmp_path):
     images = np.random.default_rng(3).integers(0, 256, (8, 40, 40, 3), dtype=np.uint8)
     path = picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(8) % 2)
@@ -278,7 +305,7 @@ def test_with_a_validation_set_the_test_pictures_are_not_read(tmp_path):
 PEAK = """
 import sys, resource
 sys.path[:0] = [{scripts!r}]
-from ladder.data import folder, listing
+from ladder.data import folder, listing, names, pictures
 path, scratch = sys.argv[1:]
 found = listing.of(path)
 shape = (8, 8, 3)

@@ -12,6 +12,7 @@ from PIL import Image
 import answering_run
 import make_predictions
 import synthetic_run
+from ladder.data import names
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions, templates
 from ladder.pages.predictions import Skipped
@@ -85,6 +86,17 @@ def test_the_csv_has_a_line_for_each_file(answered):
     assert [row["class"] for row in rows] == [one["class"] for one in found] + [""]
     assert float(rows[2]["score_7"]) == found[2]["scores"]["7"] and rows[2]["nearest_row"] == "2"
     assert rows[-1]["file"] == "my pictures/<torn>.png" and rows[-1]["skipped"] == "damaged or cut short"
+
+
+def test_the_nearest_picture_of_ones_own_is_named(predictors, files, monkeypatch):
+    predictor = predictors["svm"]
+    monkeypatch.setattr(names, "of", lambda data, part: [f"{part}/<{row}>.png" for row in range(100)])
+    named = predictions.answers(predictor, make_predictions.take(files["svm"], predictor.inputs["data"])[0])
+    assert all(near["file"] == f"train/<{near['row']}>.png" for answer in named for near in answer["nearest"])
+    rows = csv.DictReader(io.StringIO(predictions.csv_text(predictor, named, [])))
+    assert [row["nearest_file"] for row in rows] == [f"train/<{row}>.png" for row in range(5)]
+    page = predictions.page(predictor, named, [], [])
+    assert 'title="train/&lt;0&gt;.png, distance' in page and "<0>" not in page
 
 
 def test_the_page_shows_every_picture_below_its_folder_and_why_others_are_not_there(answered):

@@ -1,6 +1,8 @@
 """The numbers of a report are those of the manifests, and its page has all sections."""
 
+import csv
 import html.parser
+import io
 import json
 import math
 import re
@@ -14,6 +16,7 @@ import make_report
 import manifest_files
 import synthetic_run
 from ladder import sources
+from ladder.data import names
 from ladder.executors import create
 from ladder.network import networks, weights
 from ladder.pages import curves, facts, intervals, report, roles, templates, verdicts
@@ -53,6 +56,29 @@ def lenet(tmp_path_factory):
 def resnet(tmp_path_factory):
     """A training of a fraction of an epoch."""
     return synthetic_run.make(tmp_path_factory.mktemp("resnet"), "mnist", network="resnet50", steps=13)
+
+
+def test_every_scored_image_is_a_line_of_the_csv_with_what_is_said_of_it(lenet, digits, monkeypatch):
+    for run, role, decisions in ((lenet, "evaluate", lenet["evaluate"].array("probabilities.npy").max(axis=1)),
+                                 (digits, "svm", digits["svm"].array("margins.npy"))):
+        lines = list(csv.DictReader(io.StringIO(report.csv_text(run))))
+        assert [line["label"] for line in lines] == [str(label) for label in run["data"].array("test_labels.npy")]
+        assert [line["prediction"] for line in lines] == [str(label) for label in run[role].array("predictions.npy")]
+        assert [line["row"] for line in lines] == [str(row) for row in range(len(lines))]
+        assert {line["file"] for line in lines} == {""}
+        np.testing.assert_allclose([float(line["decision"]) for line in lines], decisions, rtol=1e-8)
+    assert report.csv_text({"data": digits["data"]}) == "row,file,label,prediction,decision\n"
+
+
+def test_pictures_of_ones_own_are_named_in_the_csv_and_beside_the_errors_whatever_their_names_are(digits, monkeypatch):
+    hostile = '7/<script>"\n,;=1.png'
+    monkeypatch.setattr(names, "of", lambda data, part: [f"{hostile}{row}" for row in range(data.metrics["test"])])
+    lines = list(csv.DictReader(io.StringIO(report.csv_text(digits))))
+    assert [line["file"] for line in lines] == [f"{hostile}{row}" for row in range(len(lines))]
+    page, (first, *_) = page_of(digits), np.flatnonzero([line["label"] != line["prediction"] for line in lines])
+    assert f'title="7/&lt;script&gt;&#34;\\n,;=1.png{first}"' in page and "<script>\"" not in page
+    assert f'<span class="soft file">&lt;script&gt;&#34;\\n,;=1.png{first}</span>' in page
+    assert "<code>scored_images.csv</code> with their files" in page
 
 
 def page_of(run):

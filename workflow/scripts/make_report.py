@@ -1,4 +1,4 @@
-"""Write report.html and summary.json of a run from its artifacts, and its figures for papers if they are asked for."""
+"""Write report.html, summary.json and scored_images.csv of a run, and its figures for papers if they are asked for."""
 
 from ladder.pages import paper, report
 from ladder.workflow import stage_script
@@ -9,6 +9,7 @@ def make(work, inputs, params):
     figures = paper.files(report.context(inputs, numbers)) if params.get("figures") else {}
     work.write_json("summary.json", numbers)
     work.write_bytes("report.html", report.page(inputs, numbers, figures).encode())
+    work.write_bytes("scored_images.csv", report.csv_text(inputs).encode())
     for name, content in figures.items():
         work.write_bytes(name, content)
 

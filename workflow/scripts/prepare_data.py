@@ -6,7 +6,8 @@ options: urls (a JSON list: mirrors of a dataset that is one file, else an addre
 downloaded files), for datasets that are downloaded; folder, the path of pictures of one's own.
 Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,);
 with validation, test_images.npy and test_labels.npy are the validation set of training rows, and the test set is not read. Of
-pictures also skipped.json, [{"file", "reason"}].
+pictures also skipped.json, [{"file", "reason"}], and names.json, {"train": [...], "test": [...]}: the path of each row's
+picture below the folder, or its row in the .npz file (data/names.py).
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ import pathlib
 
 import numpy as np
 
-from ladder.data import datasets, folder, official
+from ladder.data import datasets, folder, names, official
 from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.files import shown
@@ -32,17 +33,21 @@ def make(work, inputs, params, options):
     else:
         dataset = datasets.limited(_load(params, options, not validation), limits["train"],
                                    "all" if validation else limits["test"])
-    images = {"train": dataset.train_images, "test": dataset.test_images}
+    images, pictures = {"train": dataset.train_images, "test": dataset.test_images}, dataset.names
     if validation:   # of the numbers of rows: the images may be a map of a large file
         rows = np.arange(len(dataset.train_labels))
         dataset = datasets.with_validation(dataclasses.replace(dataset, train_images=rows), validation)
         images = {"train": Rows(images["train"], dataset.train_images), "test": Rows(images["train"], dataset.test_images)}
+        if pictures:
+            pictures = {part: [pictures["train"][row] for row in images[part].numbers] for part in images}
         log.info("%d training images are for validation, %d remain for training", validation, len(dataset.train_labels))
     for part, array in images.items():
         with work.new_array(f"{part}_images.npy", array.shape, array.dtype) as out:
             for start in range(0, len(out), BLOCK):
                 out[start:start + BLOCK] = array[start:start + BLOCK]
         work.write_array(f"{part}_labels.npy", getattr(dataset, f"{part}_labels"))
+    if pictures:
+        work.write_json(names.FILE, pictures)
     work.metrics |= {"classes": list(dataset.classes), "train": len(dataset.train_labels),
                     "test": len(dataset.test_labels)}
 

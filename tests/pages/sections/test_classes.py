@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ladder.data import names
 from ladder.pages import facts, figures, templates
 from ladder.pages.sections import classes
 
@@ -28,6 +29,13 @@ def test_the_surest_mistakes_come_first(lenet):
     assert np.array_equal(picture(first["image"]), lenet["data"].array("test_images.npy")[surest][..., 0])
     sure = [float(re.search(r"[\d.]+", one["sure"])[0]) for one in found["shown"]]
     assert sure == sorted(sure, reverse=True)
+
+
+def test_a_mistake_names_the_file_of_its_picture(digits, monkeypatch):
+    assert {one["file"] for one in classes.mistakes(digits)["shown"]} == {""}
+    wrong = np.flatnonzero(digits["data"].array("test_labels.npy") != digits["svm"].array("predictions.npy"))
+    monkeypatch.setattr(names, "of", lambda data, part: [f"{part}/a\n{row}" for row in range(data.metrics["test"])])
+    assert [one["file"] for one in classes.mistakes(digits)["shown"]] == [f"test/a\\n{row}" for row in wrong[:classes.MISTAKES]]
 
 
 def test_no_probability_below_one_is_called_certain():

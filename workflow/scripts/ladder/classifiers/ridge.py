@@ -112,11 +112,18 @@ def needed_bytes(count, threads):
 
 
 def predict(model, rows, library=ON_CPU, shifted=()):
-    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped.
+    """The labels that `classify` gives."""
+    return classify(model, rows, library, shifted)[0]
 
-    shifted: as for `scores`.
+
+def classify(model, rows, library=ON_CPU, shifted=()):
+    """(predicted labels (M,), dtype of model.classes; the lead of their scores (M,) float64) of rows (M, D) float32.
+
+    The rows may be memory-mapped; shifted: as for `scores`.
     """
-    return model.classes[scores(model, rows, library, shifted).argmax(axis=1)]
+    values = scores(model, rows, library, shifted)
+    second, first = np.partition(values, -2, axis=1)[:, -2:].T
+    return model.classes[values.argmax(axis=1)], first - second
 
 
 def scores(model, rows, library=ON_CPU, shifted=()):

@@ -9,6 +9,8 @@ from ladder.features import mirrored
 from ladder.progress import duration, log
 from ladder.store import scores
 
+MARGINS = "margins.npy"   # of the classifiers that answer for a run
+
 
 def load(inputs):
     """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D) memory-mapped)."""
@@ -24,6 +26,16 @@ def load_with_odd_part(inputs):
     if columns:   # without one, the rows stay memory-mapped
         train, test = (np.concatenate(both, axis=1) for both in zip((train, test), parts, strict=True))
     return train, labels, test, columns
+
+
+def decisions(score):
+    """How sure the predictions of an artifact are that answers for a run, float (M,).
+
+    The probability of the class that a network names, or the margin of an SVM's or of kernel ridge regression's.
+    """
+    if "probabilities.npy" in score.manifest["files"]:
+        return score.array("probabilities.npy").max(axis=1)
+    return score.array(MARGINS)
 
 
 def score(work, inputs, predictions, name, started, **facts):

@@ -136,18 +136,30 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
 
 
 def predict(model, features, threads=1, backend="sklearn", shifted=()):
-    """Predicted labels (M,), dtype of model.classes, for features (M, D) float, which may be memory-mapped.
+    """The labels that `classify` gives."""
+    return classify(model, features, threads, backend, shifted)[0]
+
+
+def classify(model, features, threads=1, backend="sklearn", shifted=()):
+    """(predicted labels (M,), dtype of model.classes; their margins (M,) float64) of features (M, D) float.
+
+    The features may be memory-mapped. A margin is the least decision value of the label against another class, below 0 where
+    the label won by votes alone.
 
     backend: with cuml, decisions are computed on the GPU; shifted: the features of shifted copies of the same images, each as
     `features`: the pairs vote by the means of their decisions. Raises RunFailed for features that are not finite, UserError for
     another number of features than in training.
     """
     def winners(decided):
-        return model.classes[np.argmax(votes(model, decided), axis=1)]
+        best = np.argmax(votes(model, decided), axis=1)
+        against = margins(model, decided, best)
+        against[np.arange(len(best)), best] = np.inf
+        return model.classes[best], against.min(axis=1)
 
     if backend == "cuml":
         return winners(decisions.mean([decisions_on_gpu(model, rows) for rows in (features, *shifted)]))
-    return np.concatenate(decision_blocks(model, features, threads, shifted, winners))
+    labels, least = zip(*decision_blocks(model, features, threads, shifted, winners), strict=True)
+    return np.concatenate(labels), np.concatenate(least)
 
 
 def votes(model, decisions):

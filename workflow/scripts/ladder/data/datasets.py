@@ -77,13 +77,17 @@ MNIST_SMALL_FILES = (
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into `classes`."""
+    """Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into `classes`.
+
+    names: part -> the names of its pictures in the order of its rows, of pictures of one's own.
+    """
 
     train_images: np.ndarray
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
     classes: tuple
+    names: dict | None = None
 
 
 # With with_test=False the test images are not read, and the Dataset has none.

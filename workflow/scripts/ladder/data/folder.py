@@ -30,9 +30,9 @@ def load(path, params, limits, scratch, threads):
     """
     source = _checked(path, params)
     shape = (*params["image_size"], params["image_channels"])
-    arrays, skipped, more = [], list(source.skipped), []
+    arrays, names, skipped, more = [], {}, list(source.skipped), []
     for part, files in listing.split(source, params.get("test_share")).items():
-        images, labels, refused, first = _part(source, part, files, shape, limits[part], scratch, threads)
+        images, labels, names[part], refused, first = _part(source, part, files, shape, limits[part], scratch, threads)
         arrays += [images, labels]
         skipped += refused
         more += first
@@ -46,7 +46,7 @@ def load(path, params, limits, scratch, threads):
     if more:
         log.info("%d picture%s more frames or pages than the first, which is read, as %s", len(more),
                  "s have" if len(more) != 1 else " has", shown(more[0]))
-    return Dataset(*arrays, source.classes), [{"file": shown(name), "reason": reason} for name, reason in skipped]
+    return Dataset(*arrays, source.classes, names), [{"file": shown(name), "reason": reason} for name, reason in skipped]
 
 
 def _checked(path, params):
@@ -64,12 +64,12 @@ def _check_classes(source, labels, part):
 
 
 def _part(source, part, files, shape, limit, scratch, threads):
-    """(images, labels, skipped, more) of one part: uint8 (N, *shape), a map of a file on the disk, and uint8 (N,).
+    """(images, labels, names, skipped, more) of one part: uint8 (N, *shape), a map of a file on the disk, uint8 (N,), N texts.
 
     skipped: [(name, reason)]; more: names of the pictures with frames or pages beside the first.
     """
     most = len(files) if limit == "all" else limit
-    labels, skipped, more, read = [], [], [], _reader(source, part, shape)
+    labels, names, skipped, more, read = [], [], [], [], _reader(source, part, shape)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
         progress = stack.enter_context(bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures"))
@@ -82,13 +82,14 @@ def _part(source, part, files, shape, limit, scratch, threads):
                 if len(labels) < most and image is not None:
                     file.write(image.data)
                     labels.append(label)
+                    names.append(name)
                     more += [name] if pictures.FIRST in remarks else []
                 elif len(labels) < most:
                     skipped.append((name, remarks))
             progress.update(len(batch))
         file.flush()
     images = np.memmap(file, np.uint8, "r", shape=(len(labels), *shape)) if labels else np.empty((0, *shape), np.uint8)
-    return images, np.array(labels, np.uint8), skipped, more
+    return images, np.array(labels, np.uint8), names, skipped, more
 
 
 def _reader(source, part, shape):

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 
+from ladder.data import names as picture_names
 from ladder.data import pictures
 from ladder.pages import figures, output, roles, templates
 from ladder.store import lineage
@@ -32,12 +33,14 @@ def answers(predictor, taken):
         return []
     images = np.stack([picture.pixels for picture in taken])
     answer, maps = predictor.answer(images), predictor.first_maps(images)
-    labels, names = predictor.inputs["data"].array("train_labels.npy"), predictor.classes
+    data, names = predictor.inputs["data"], predictor.classes
+    labels, files = data.array("train_labels.npy"), picture_names.of(data, "train")
     return [{
         "file": picture.name, "class": names[answer.classes[at]], "score": float(answer.scores[at][answer.classes[at]]),
         "scores": dict(zip(names, answer.scores[at].tolist(), strict=True)),
         "margins": None if answer.margins is None else _margins(names, answer.margins[at]),
-        "nearest": [{"row": int(row), "class": names[labels[row]], "distance": float(distance)}
+        "nearest": [{"row": int(row), "class": names[labels[row]], "distance": float(distance),
+                     **({"file": files[row]} if files else {})}
                     for row, distance in zip(answer.nearest[at], answer.distances[at], strict=True)],
         "done": list(picture.remarks), "_picture": picture,
         "_rebuilt": None if answer.rebuilt is None else answer.rebuilt[at],
@@ -74,12 +77,13 @@ def summary(predictor, answered, skipped):
 
 
 def csv_text(predictor, answered, skipped):
-    """A line for each picture: file, class, score, scores of all classes, row and class of the nearest image, or the reason why
-    it was skipped."""
+    """A line for each picture: file, class, score, scores of all classes, row, class and (of one's own) file of the nearest
+    image, or the reason why it was skipped."""
     scores = {name: f"score_{name}" for name in predictor.classes}
+    keys = ["row", "class", *(["file"] if answered and "file" in answered[0]["nearest"][0] else [])]
     lines = [{**answer, **{scores[name]: score for name, score in answer["scores"].items()},
-              **{f"nearest_{key}": answer["nearest"][0][key] for key in ("row", "class")}} for answer in answered]
-    return output.csv_text(["file", "class", "score", *scores.values(), "nearest_row", "nearest_class", "skipped"],
+              **{f"nearest_{key}": answer["nearest"][0][key] for key in keys}} for answer in answered]
+    return output.csv_text(["file", "class", "score", *scores.values(), *(f"nearest_{key}" for key in keys), "skipped"],
                            [*lines, *({"file": file.name, "skipped": file.reason} for file in skipped)])
 
 

@@ -9,9 +9,11 @@ scores of other runs (see sections/comparisons.py). Results that a stage has mea
 import collections
 
 from ladder import __version__, sources
+from ladder.classifiers import scoring
+from ladder.data import names as picture_names
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import facts, intervals, paper, reproduce, templates, verdicts
+from ladder.pages import facts, intervals, output, paper, reproduce, templates, verdicts
 from ladder.pages.sections import (
     accuracy,
     classes,
@@ -146,6 +148,18 @@ def page(inputs, numbers, figures=()):
     variables = context(inputs, numbers)
     titles = {name: title for name, title in paper.titles(variables).items() if name in figures}
     return templates.render("report.html", {**variables, "figures": titles})
+
+
+def csv_text(inputs):
+    """A line for each image that the run is scored on: its row, the file of a picture of one's own, classes and decision."""
+    heads, score, data = ("row", "file", "label", "prediction", "decision"), facts.predictions(inputs), inputs["data"]
+    if score is None:
+        return output.csv_text(heads, [])
+    classes, files = data.metrics["classes"], picture_names.of(data, "test")
+    columns = (data.array("test_labels.npy"), score.array("predictions.npy"), scoring.decisions(score))
+    return output.csv_text(heads, [
+        {"row": row, "file": files[row] if files else "", "label": classes[label], "prediction": classes[prediction],
+         "decision": f"{decision:.9g}"} for row, (label, prediction, decision) in enumerate(zip(*columns, strict=True))])
 
 
 def context(inputs, numbers):

@@ -257,6 +257,7 @@ STAGES = {stage.name: stage for stage in (
     Stage("knn", "classify_knn", parameters.classifier("knn_k", "knn_distance", "array_library"), _classifier),
     Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),
     Stage("map", "map_features", parameters.picked("seed"), _map),
-    Stage("report", "make_report", parameters.report, _report, ("report.html", "summary.json"), anywhere=True),
+    Stage("report", "make_report", parameters.report, _report, ("report.html", "summary.json", "scored_images.csv"),
+          anywhere=True),
 )}
 SCORING = {"evaluate", *(name for name, stage in STAGES.items() if stage.parents is _classifier)}   # they end in an accuracy

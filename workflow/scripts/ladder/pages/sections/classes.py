@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from ladder.data import names
+from ladder.files import shown
 from ladder.pages import charts, facts, figures, templates
 from ladder.store import lineage
 
@@ -103,17 +105,18 @@ def most_confused(inputs):
 def mistakes(inputs):
     """Misclassified test images: {"count", "surest": whether ordered by probability, "shown"}.
 
+    Each has the file of a picture of one's own, and '' otherwise.
     Shown are those with the largest probability of the wrong class if the network classifies, else the first ones.
     """
     data, predictions = inputs["data"], np.asarray(facts.predictions(inputs).array("predictions.npy"))
     images, labels, classes = data.array("test_images.npy"), data.array("test_labels.npy"), data.metrics["classes"]
-    wrong, probability = np.flatnonzero(labels != predictions), None
+    wrong, probability, files = np.flatnonzero(labels != predictions), None, names.of(data, "test")
     if "evaluate" in inputs:
         probability = np.asarray(inputs["evaluate"].array("probabilities.npy"))[np.arange(len(predictions)), predictions]
         wrong = wrong[np.argsort(-probability[wrong], kind="stable")]
     return {"count": len(wrong), "surest": probability is not None,
             "shown": [{"image": figures.png_uri(images[index]), "true": classes[labels[index]],
-                       "named": classes[predictions[index]],
+                       "named": classes[predictions[index]], "file": shown(files[index]) if files else "",
                        "sure": None if probability is None else _sure(probability[index])} for index in wrong[:MISTAKES]]}
 
 

@@ -1,6 +1,7 @@
 # make report               the whole chain on 12,000 digits that come with it: results/report.html
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make model               the run's model as files for other programs: results/model.zip (docs/use.md)
+# make table               the run's features as a table for other programs: results/features.parquet (docs/use.md)
 # make watch                a page on this machine with the curves of the training that runs
 # make test                 linters and the short run of the tests, which tests/README.md describes
 # make test-all             linters and all tests
@@ -23,7 +24,7 @@
 # MINUTES=10                of the measurements of gpu-check, which goes on where the time ran out
 # KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
 # CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
-# PORT=8000                 of the demo; RUN, of the model too:
+# PORT=8000                 of the demo; RUN, of the model and the table too:
 # RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
@@ -34,7 +35,7 @@ MINUTES ?= 10
 # Tests start hundreds of processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report model demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
+.PHONY: report model table demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -44,10 +45,10 @@ demo: environment
 	@envs/install demo
 	@.venv/bin/python workflow/scripts/demo.py --port $(PORT) $(RUN)
 
-model: environment
+model table: environment
 	@envs/install export
-	.venv/bin/snakemake --cores 1 model $(RUN)
-	@echo "results/model.zip: docs/use.md says what is in it and how to use it"
+	.venv/bin/snakemake --cores 1 $@ $(RUN)
+	@echo "docs/use.md says what is in it and how to use it"
 
 watch: environment
 	@.venv/bin/python workflow/scripts/watch.py $(if $(filter command line environment,$(origin PORT)),--port $(PORT))

@@ -23,7 +23,7 @@ container: "kernel-ladder.sif"
 include: "workflow/rules/common.smk"
 
 
-for target in ("report", "model"):
+for target in ("report", "model", "table"):
 
     rule:
         name:

@@ -9,6 +9,7 @@ import pytest
 import manifest_files
 from ladder import caller
 from ladder.errors import UserError
+from ladder.export import requirements
 from ladder.rungs import catalog
 from ladder.workflow import copies, jobs, plans
 from ladder.workflow.commands import Command
@@ -113,7 +114,7 @@ def test_a_stage_that_the_run_lacks_is_named_with_those_that_it_has(plan):
 def test_copies_that_are_not_those_of_the_artifact_are_made_anew(plan):
     report = plan.chain["report"]
     make_all(plan)
-    for name in ("report.html", "summary.json"):
+    for name in ("report.html", "summary.json", "scored_images.csv"):
         manifest_files.add_file(pathlib.Path(report.folder), name, b"<body>\n")
         pathlib.Path("results", name).write_bytes(b"<body>\n")
     assert jobs_of(plan).copied("report") == [(report.manifest, False)]
@@ -132,6 +133,21 @@ def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_p
     archive.unlink()
     archive.write_bytes(b"PK")
     assert jobs_of(plan).copied("model") == [(artifact.manifest, False)], "a disk without links has a copy"
+
+
+def test_a_table_without_its_library_is_a_line_before_anything_is_made(plan, monkeypatch):
+    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="^table needs pyarrow, not installed here: `make table`, or `envs/install export`$"):
+        jobs_of(plan).inputs(plan.chain["table"].version)
+
+
+def test_a_copy_on_a_disk_without_links_is_compared_with_its_file(plan):
+    folder, copy = pathlib.Path(plan.chain["table"].folder), pathlib.Path("results/features.parquet")
+    make_all(plan)
+    manifest_files.add_file(folder, copy.name, b"PAR1")
+    for content in (b"PAR1", b"PAR2"):
+        copy.write_bytes(content)
+        assert copies.is_published(folder, copy) == (content == b"PAR1")
 
 
 def test_a_model_that_cannot_be_exported_is_a_line_before_its_parents_are_made():

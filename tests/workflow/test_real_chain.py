@@ -1,5 +1,6 @@
 """The real chain on a few digits: from config.yaml to the report; interrupted, on a full disk, and with damaged artifacts."""
 
+import csv
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import time
 import zipfile
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import safetensors.numpy
 from PIL import Image
@@ -206,6 +208,36 @@ def test_the_model_is_exported_and_the_same_command_has_nothing_to_do_then(done,
         assert archive.testzip() is None and "README.md" in {pathlib.Path(name).name for name in archive.namelist()}
     status, output = run(project, "model")
     assert status == 0 and "Nothing to be done" in output, output
+
+
+def test_the_table_has_the_features_and_answers_of_the_run_and_is_made_once(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "table")
+    assert status == 0 and "features.parquet: 80 rows of 8192 features" in output, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    table = pyarrow.parquet.read_table(project / "results/features.parquet").slice(60)
+    features = np.load(project / "results/features" / summary["versions"]["features"] / "test.npy")
+    assert np.array_equal(np.stack(table["features"].to_pylist()).astype(np.float32), features)
+    right = [line["label"] == line["prediction"] for line in table.select(["label", "prediction"]).to_pylist()]
+    assert np.mean(right) == summary["test_accuracy"]
+    status, output = run(project, "table")
+    assert status == 0 and "Nothing to be done" in output, output
+
+
+def test_pictures_of_ones_own_are_named_where_a_run_says_what_they_are(tmp_path):
+    project, pets = copy_project(tmp_path), tmp_path / "pets"
+    for name, colour in ("cat", 60), ("dog", 200):
+        (pets / name).mkdir(parents=True)
+        for number in range(30):
+            noise = np.random.default_rng(number).integers(-50, 50, (32, 32, 3))
+            Image.fromarray((colour + noise).astype(np.uint8)).save(pets / name / f"{name} <{number}>\n.png")
+    status, output = run(project, "report", "dataset=folder", f"folder={pets}", "train_limit=all", "test_limit=all", "epochs=1",
+                         "controls=[]", "feature_map=false", "autoencoder_filters=[8,4]")
+    assert status == 0, output
+    with open(project / "results/scored_images.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 12 and all((pets / line["file"]).exists() for line in lines)
+    assert all(line["file"].startswith(f"{line['label']}/") for line in lines)
 
 
 EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",

@@ -41,6 +41,15 @@ def test_a_model_is_made_from_the_report_and_from_what_answers_for_the_run():
         "ridge", "joined", "train_part2", "features_part2", "shifted1", "shifted2"}
 
 
+@pytest.mark.parametrize("keys, stages", [
+    ({}, {"data": "data", "features": "features", "predictions": "svm"}),
+    ({"network": "lenet_5"}, {"data": "data", "predictions": "evaluate"}),
+    ({"evaluations": ["ridge"], "features_concatenate": [{"seed": 5}]},
+     {"data": "data", "features": "joined", "predictions": "ridge"})])
+def test_a_table_is_made_from_what_classifiers_read_and_what_answers(keys, stages):
+    assert {name: parent.stage for name, parent in planned.page("table", planned.run(**keys)).parents.items()} == stages
+
+
 def test_the_files_that_a_model_is_copied_from_are_part_of_its_version_alone():
     assert {"workflow/resources/model/predict.py", "workflow/scripts/ladder/export/layers.py"} <= planned.page(
         "model").spec["sources"].keys()

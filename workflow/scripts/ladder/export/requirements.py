@@ -1,8 +1,8 @@
-"""Why the model of a run cannot be exported here, known before anything is computed. Standard library only."""
+"""Why the model or the table of a run cannot be exported here, known before anything is computed. Standard library only."""
 
 import importlib.util
 
-PACKAGES = ("onnx", "onnxruntime")   # of envs/export.in
+PACKAGES = {"model": ("onnx", "onnxruntime"), "table": ("pyarrow",)}   # of envs/export.in, by stage
 PLAIN = "float32"
 
 
@@ -12,7 +12,12 @@ def unavailable(products: list[str]) -> str | None:
     if rounded:
         return (f"model: the products of this run are rounded ({', '.join(rounded)}), which ONNX cannot do, so that the model "
                 "would answer otherwise than the report says; export a run with precision: float32 and test_multiplier: exact")
-    missing = [name for name in PACKAGES if not importlib.util.find_spec(name)]
-    if missing:
-        return f"model needs {' and '.join(missing)}, not installed here: `make model`, or `envs/install export`"
-    return None
+    return missing("model")
+
+
+def missing(stage: str) -> str | None:
+    """The reason in one line with what to do, None if the packages that a stage needs are installed."""
+    absent = [name for name in PACKAGES.get(stage, ()) if not importlib.util.find_spec(name)]
+    if not absent:
+        return None
+    return f"{stage} needs {' and '.join(absent)}, not installed here: `make {stage}`, or `envs/install export`"

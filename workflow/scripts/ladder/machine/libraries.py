@@ -17,6 +17,7 @@ PACKAGES = {
     "cuml": ["cuml-cu12", "cuml-cu13", "cuml"],
     "onnx": ["onnx"],
     "onnxruntime": ["onnxruntime"],
+    "pyarrow": ["pyarrow"],
 }
 
 

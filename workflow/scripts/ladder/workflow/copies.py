@@ -3,6 +3,7 @@
 They have the same bytes, except that the links of a page lead from results/, two folders above that of the artifact.
 """
 
+import filecmp
 import os
 import pathlib
 import shutil
@@ -10,7 +11,7 @@ import shutil
 from ladder.store import disk
 
 BELOW, HERE = b'href="../../', b'href="'
-ARCHIVE = ".zip"
+LINKED = (".zip", ".parquet")   # may have gigabytes
 
 
 def published(path: str | pathlib.Path) -> bytes:
@@ -21,9 +22,9 @@ def published(path: str | pathlib.Path) -> bytes:
 
 
 def publish(folder: str | pathlib.Path, copy: str | pathlib.Path) -> None:
-    """Write `copy` from the file of its name in an artifact's folder; an archive, which may have gigabytes, is a link."""
+    """Write `copy` from the file of its name in an artifact's folder; one that is LINKED is a link."""
     source = pathlib.Path(folder, pathlib.Path(copy).name)
-    if source.suffix != ARCHIVE:
+    if source.suffix not in LINKED:
         disk.write_atomically(pathlib.Path(copy), published(source))
         return
     with disk.replacing(pathlib.Path(copy)) as temporary:
@@ -37,7 +38,9 @@ def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
     """Whether `copy` is what `publish` would write; False where a file is missing or cannot be read."""
     try:
         source = pathlib.Path(folder, pathlib.Path(copy).name)
-        return os.path.samefile(copy, source) or pathlib.Path(copy).read_bytes() == published(source)
+        if source.suffix in LINKED:
+            return os.path.samefile(copy, source) or filecmp.cmp(copy, source, shallow=False)
+        return pathlib.Path(copy).read_bytes() == published(source)
     except OSError:
         return False
 

@@ -188,6 +188,8 @@ def check_runnable(artifact: PlannedArtifact) -> None:
                         ("products", requirements)):
         if reason := module.unavailable(params[key]) if key in params else None:
             raise UserError(reason)
+    if reason := requirements.missing(artifact.stage):
+        raise UserError(reason)
 
 
 def put_in_order(plan: Plan, now: int) -> None:

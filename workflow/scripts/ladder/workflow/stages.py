@@ -96,6 +96,14 @@ def _answering(config: Configuration) -> Parents:
     return {"report": roles["report"], **{role: roles[role] for role in chains.prediction_roles(roles)}, **shifted}
 
 
+def _columns(config: Configuration) -> Parents:
+    """What the columns of the table are read from; a network that classifies may have no features."""
+    roles = chains.chain(config.run)
+    features = "joined" if "joined" in roles else "features"
+    wanted = {"data": "data", "features": features, "predictions": lineage.answering(roles)}
+    return {name: roles[role] for name, role in wanted.items() if role in roles}
+
+
 OF_RUNS = (
     Stage("compare", "compare_runs", lambda config: {"entries": parameters.listed(config.entries["compare"])}, _runs("compare"),
           ("compare.html", "compare.json", "compare.csv"), anywhere=True),
@@ -107,6 +115,7 @@ OF_RUNS = (
 PAGES = (
     *OF_RUNS,
     Stage("model", "export_model", _products, _answering, ("model.zip",)),
+    Stage("table", "export_table", lambda config: {}, _columns, ("features.parquet",)),
     Stage("network", "draw_network", _network, _nothing, ("network.html",), anywhere=True),
     Stage("gradients", "check_gradients", _gradients, _nothing, ("gradients.html", "gradients.json")),
     Stage("parity", "check_parity", _parity, _nothing, ("parity.html", "parity.json")),

@@ -1,0 +1,109 @@
+"""docs/use.md: its Python runs, and its table of files has every file that a stage can write, as it is written."""
+
+import ast
+import fnmatch
+import importlib.util
+import json
+import re
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import answering_run
+import export_table
+import exported_run
+import manifest_files
+from ladder.sources import ROOT
+from ladder.store import artifacts
+from ladder.workflow import copies
+from ladder.workflow.stages import STAGES
+
+PAGE = (ROOT / "docs/use.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+# [(stages, names or patterns of files, types, shape as text)]
+FILES = [(*(re.findall(r"`([^`]+)`", cell) for cell in cells[:2]), cells[2].split(", "), cells[3])
+         for cells in (row.split(" | ") for row in re.findall(r"^\| (`.*) \|$", PAGE.split("\n## Every file\n")[1], re.M))]
+WRITTEN = re.compile(r"[\w*]+\.(npy|json|safetensors|bin|csv|html|yaml|zip|parquet)")
+RUNS = {"autoencoder": {"normalization": "zca", "features_flip": "apart", "joined": "enc1_pool"},
+        "ridge": {"primary_classifier": "ridge", "features_flip": "apart", "shifted": 1}, "classifier": {"network": "lenet_5"}}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The artifacts by role of each of RUNS, with the model and the table of the first in its results/."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in RUNS}
+    made = {name: answering_run.make(folder / "results", side=16, **RUNS[name]) for name, folder in folders.items()
+            if name != "autoencoder"}
+    home = folders["autoencoder"]
+    inputs, model = exported_run.make(home, side=16, **RUNS["autoencoder"])
+    exported_run.unpacked(model, home)
+    with artifacts.making(home / "results/table/t0123456789a", manifest_files.spec("table")) as work:
+        export_table.make(work, {"data": inputs["data"], "features": inputs["joined"], "predictions": inputs["svm"]}, {})
+    copies.publish(work.folder, home / "results/features.parquet")
+    versions = {role: artifact.version for role, artifact in inputs.items()}
+    (home / "results/summary.json").write_text(json.dumps({"versions": versions}))
+    return {**made, "autoencoder": {**inputs, "model": model, "table": artifacts.Artifact(work.folder)}}, home
+
+
+@pytest.mark.parametrize("number", range(1, len(BLOCKS)), ids=lambda number: BLOCKS[number].split()[1])
+def test_a_block_of_python_runs_after_the_first_one(runs, number, monkeypatch):
+    monkeypatch.chdir(runs[1])
+    for module in re.findall(r"^(?:import|from) (\w+)", BLOCKS[number], re.M):
+        if not importlib.util.find_spec(module):
+            pytest.skip(f"{module} is not installed")
+    names = {}
+    for block in (BLOCKS[0], BLOCKS[number]):
+        exec(compile(block, "docs/use.md", "exec"), names)
+    assert names.get("accuracy", 1) > 0.7 and len(names["classes"]) == 10
+    if "predicted" in names:
+        answers = np.load(runs[0]["autoencoder"]["svm"].path("predictions.npy"))
+        assert names["predicted"] == [str(answer) for answer in answers]
+
+
+def rows_of(stage, file):
+    """The rows of the page's table for a file of a stage."""
+    return [(types, shape) for stages, patterns, types, shape in FILES
+            if stage in stages and any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns)]
+
+
+def check(artifact):
+    """Every file of an artifact is in the table, once, with its type and its shape."""
+    for name, facts in artifact.manifest["files"].items():
+        ((types, shape),) = rows_of(artifact.manifest["spec"]["stage"], name)
+        if name.endswith(".npy"):
+            assert facts["dtype"] in types
+            sizes = shape.strip("()").split(", ")
+            assert len(sizes) == len(facts["shape"]), name
+            assert all(length == int(size) for size, length in zip(sizes, facts["shape"], strict=True) if size.isdigit())
+        if name.endswith(".safetensors"):
+            tensors = safetensors.numpy.load_file(artifact.path(name))
+            assert {values.dtype.name for values in tensors.values()} <= {*types}, name
+
+
+def test_the_files_of_a_run_are_those_of_the_table_in_their_types_and_shapes(runs):
+    every = [artifact for run in runs[0].values() for artifact in run.values()]
+    for artifact in every:
+        check(artifact)
+    assert {artifact.manifest["spec"]["stage"] for artifact in every} >= {
+        "data", "normalized", "train", "evaluate", "features", "joined", "shifted", "svm", "ridge", "report", "model", "table"}
+
+
+def names_in(tree):
+    """The names of files in a script, with * for what an f-string fills in."""
+    filled = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for node in filled for part in node.values}
+    texts = ["".join(part.value if isinstance(part, ast.Constant) else "*" for part in node.values) for node in filled]
+    texts += [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in parts]
+    return {text for text in texts if isinstance(text, str) and WRITTEN.fullmatch(text)}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_file_that_a_stages_script_names_is_in_the_table_and_so_are_its_pages(stage):
+    known = [pattern for _, patterns, _, _ in FILES for pattern in patterns]
+    files = names_in(ast.parse((ROOT / STAGES[stage].script).read_text("utf-8")))
+    of_no_artifact = {"train": {"checkpoint*.safetensors"}, "model": {"encoder.json", "encoder.safetensors"}}
+    assert {name for name in files if not any(fnmatch.fnmatchcase(pattern, name) or fnmatch.fnmatchcase(name, pattern)
+                                              for pattern in known)} == of_no_artifact.get(stage, set())
+    assert all(rows_of(stage, page) for page in STAGES[stage].pages)
+    assert (stage == "labels") != any(stage in stages for stages, *_ in FILES)

@@ -1,5 +1,6 @@
-"""Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from ladder/workflow/settings.py, and the
-table of docs/networks.md from ladder/network/layers.py.
+"""Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from ladder/workflow/settings.py, the
+table of docs/networks.md from ladder/network/layers.py, and docs/summary.schema.json with the first table of docs/summary.md
+from ladder/pages/summary_keys.py.
 
     python docs/generate.py
 
@@ -19,11 +20,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 from ladder.network import layers  # noqa: E402  (after sys.path)
+from ladder.pages import summary_keys  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
 from ladder.workflow import settings, values  # noqa: E402
 
 PAGE, SCHEMA, CONFIG = ROOT / "docs/configuration.md", ROOT / "docs/config.schema.json", ROOT / "config.yaml"
 NETWORKS = ROOT / "docs/networks.md"
+SUMMARY, SUMMARY_SCHEMA = ROOT / "docs/summary.md", ROOT / "docs/summary.schema.json"
 COLUMNS = 100
 MOST_CHOICES = 8   # that a comment lists
 OPENING = """\
@@ -73,9 +76,13 @@ def sections(rules):
 
 def schema():
     """The text of docs/config.schema.json, a line for each key."""
-    keys = ",\n".join(f" {json.dumps(key)}: {json.dumps(rule, ensure_ascii=False)}" for key, rule in rules().items())
     return ('{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, '
-            f'"properties": {{\n{keys}\n}}}}\n')
+            f'"properties": {{\n{lines(rules())}\n}}}}\n')
+
+
+def lines(parts):
+    """The inside of a JSON object, a line for each key."""
+    return ",\n".join(f" {json.dumps(key)}: {json.dumps(part, ensure_ascii=False)}" for key, part in parts.items())
 
 
 def config(text):
@@ -120,15 +127,31 @@ def paragraph(text, indent="", first=0):
 
 def kinds(text):
     """docs/networks.md's text with the keys of each kind of layer."""
+    return with_rows(text, {kind: ", ".join(f"`{key}`" for key in keys(kind)) or "none" for kind in layers.KINDS})
+
+
+def with_rows(text, rows):
+    """A page whose first table has these rows, name -> text, in place of its own."""
     head, rule, rest = text.partition("|---|---|\n")
-    rows = [f"| `{kind}` | {', '.join(f'`{key}`' for key in keys(kind)) or 'none'} |\n" for kind in layers.KINDS]
-    return "".join([head, rule, *rows, "\n", rest.partition("\n\n")[2]])
+    return "".join([head, rule, *(f"| `{name}` | {row} |\n" for name, row in rows.items()), "\n", rest.partition("\n\n")[2]])
 
 
 def keys(kind):
     """The keys of a kind of layer, each with its default if it has one."""
     return [name if default is inspect.Parameter.empty else f"{name}: {json.dumps(default)}"
             for name, default in layers.arguments(kind).items()]
+
+
+def summary(text):
+    """docs/summary.md's text with every key of summary.json."""
+    return with_rows(text, {key: text for key, (_, text) in summary_keys.KEYS.items()})
+
+
+def summary_schema():
+    """The text of docs/summary.schema.json."""
+    parts = summary_keys.schema()
+    inner = {name: lines(parts.pop(name)) for name in ("$defs", "properties")}
+    return json.dumps(parts)[:-1] + "".join(f', "{name}": {{\n{text}\n}}' for name, text in inner.items()) + "}\n"
 
 
 def write(made, description):
@@ -145,6 +168,7 @@ def write(made, description):
 
 def main():
     made = {PAGE: page(), SCHEMA: schema(), CONFIG: config(CONFIG.read_text("utf-8"))}
+    made |= {SUMMARY: summary(SUMMARY.read_text("utf-8")), SUMMARY_SCHEMA: summary_schema()}
     write({**made, NETWORKS: kinds(NETWORKS.read_text("utf-8"))}, __doc__)
 
 

@@ -22,19 +22,12 @@ from PIL import Image
 
 import once
 import snakemake_server
+from ladder.pages import summary_keys
 from ladder.sources import ROOT
 from ladder.store import artifacts
 
 TINY = ["--config", "dataset=digits", "network=autoencoder", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16",
         "threads=2", "label_counts=[]"]
-SUMMARY = ["name", "tags", "verdict", "dataset", "validation", "network", "variant", "device", "training", "start", "features",
-           "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "validation_curve",
-           "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
-           "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
-           "confusion", "reference",
-           "layer_movement", "seconds", "seconds_compiling", "images_per_second", "peak_memory_bytes", "svm", "weights",
-           "evaluations", "few_labels", "seeds",
-           "ablation", "test_scores", "program", "reproduce", "targets"]
 
 
 def copy_project(folder, source=ROOT):
@@ -73,7 +66,7 @@ def finish(folder):
 
 def test_the_report_and_the_summary_are_made(done):
     summary = json.loads((done / "results/summary.json").read_text())
-    assert list(summary) == SUMMARY
+    assert list(summary) == list(summary_keys.KEYS)
     assert len(summary["loss"]) == 3
     assert summary["loss"][-1] < summary["loss"][0]
     assert min(summary["layer_movement"].values()) > 0.001
@@ -286,7 +279,7 @@ def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
     assert status == 0, output
     assert re.search(r"step: 3, loss: \d\.\d{3}, accuracy: \d+\.\d{3}%", output)
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == SUMMARY
+    assert list(summary) == list(summary_keys.KEYS)
     assert summary["steps"] == 6 and len(summary["loss"]) == len(summary["accuracy"]) == 2
     assert summary["svm"] is summary["control_accuracy"] is summary["raw_pixel_accuracy"] is None
     assert 0 <= summary["test_accuracy"] <= 1 and summary["test_loss"] > 0 and sum(map(sum, summary["confusion"])) == 20
@@ -316,7 +309,7 @@ def test_weights_of_a_file_are_used_as_they_are_beside_a_random_control(done, tm
     status, output = run(project, "report", *small, "steps=0", "initial_weights=theirs.bin")
     assert status == 0, output
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == SUMMARY and summary["training"] == "none" and "train" not in summary["versions"]
+    assert list(summary) == list(summary_keys.KEYS) and summary["training"] == "none" and "train" not in summary["versions"]
     assert summary["start"] == {"file": "theirs.bin", "sha256": hashlib.sha256(given.read_bytes()).hexdigest()[:12]}
     assert summary["test_accuracy"] == trained["test_accuracy"], "the same weights as after the training"
     error = trained["reconstruction_loss"]["test"]
@@ -351,7 +344,7 @@ def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_tr
     assert status == 0, output
     assert "enc1: 2040 patches of 27 values" in output and "enc2: 2040 patches of 72 values" in output
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == SUMMARY and summary["training"] == "patches" and len(summary["loss"]) == 2
+    assert list(summary) == list(summary_keys.KEYS) and summary["training"] == "patches" and len(summary["loss"]) == 2
     fit, train, features = (artifact(project, stage) for stage in ("patches", "train", "features"))
     assert encoder_bytes(fit) == encoder_bytes(train)
     assert (fit / "weights.bin").read_bytes() != (train / "weights.bin").read_bytes()
@@ -380,7 +373,7 @@ def test_a_head_over_the_encoder_of_a_trained_autoencoder_is_beside_the_svm_on_t
     status, output = run(project, "report", *HEADED, f"initial_weights={before['weights']}", f"freeze_encoder={frozen}")
     assert status == 0, output
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == SUMMARY and [one["control"] for one in summary["controls"]] == [
+    assert list(summary) == list(summary_keys.KEYS) and [one["control"] for one in summary["controls"]] == [
         "svm_start", "linear_pixels", "majority"]
     assert summary["evaluations"]["svm_start"] == before["test_accuracy"], "the same encoder, the same SVM"
     initial, trained = (safetensors.numpy.load_file(artifact(project, stage) / "weights.safetensors")
@@ -406,7 +399,7 @@ def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(
     status, output = run(project, "report", *patch_net)
     assert status == 0, output
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == SUMMARY and "train" not in summary["versions"]
+    assert list(summary) == list(summary_keys.KEYS) and "train" not in summary["versions"]
     assert summary["loss"] is summary["accuracy"] is summary["steps"] is None and 0 <= summary["test_accuracy"] <= 1
     assert (project / summary["weights"]).name == "weights.safetensors"
     page = (project / "results/report.html").read_text()

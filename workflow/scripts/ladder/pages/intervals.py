@@ -38,6 +38,12 @@ class Difference:
         """Whether the interval contains 0: whether the same images could as well have been in the other's favour."""
         return self.interval[0] <= 0 <= self.interval[1]
 
+    @property
+    def numbers(self):
+        """JSON-able, for the summary of a report."""
+        return {"difference": self.value, "difference_interval": list(self.interval), "paired": self.paired, "won": self.won,
+                "lost": self.lost}
+
 
 def wilson(accuracy, n):
     """(low, high) of an accuracy on n images."""

@@ -7,13 +7,14 @@ scores of other runs (see sections/comparisons.py). Results that a stage has mea
 """
 
 import collections
+import math
 
 from ladder import __version__, sources
 from ladder.classifiers import scoring
 from ladder.data import names as picture_names
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import facts, intervals, output, paper, reproduce, templates, verdicts
+from ladder.pages import facts, intervals, output, paper, reproduce, summary_keys, templates, verdicts
 from ladder.pages.sections import (
     accuracy,
     classes,
@@ -32,6 +33,7 @@ from ladder.pages.sections import (
 from ladder.store import lineage
 from ladder.store import targets as bounds
 
+IMAGES = "train", "test", "skipped"   # counts of the stage `data`
 # key: of its variables in every template, and of its own template, report_<key>.html; anchor: of links to it; name: in the
 # contents; heading: above it; variables: function of (inputs, summary) that gives them, or nothing for a run without it.
 Section = collections.namedtuple("Section", "key anchor name heading variables")
@@ -58,19 +60,9 @@ SECTIONS = [Section(*row) for row in (
 
 
 def summary(inputs, version, params=None):
-    """The run's numbers, JSON-able; None for a number that the run does not have.
+    """The run's numbers, JSON-able, with the keys of summary_keys.py; None for a number that the run does not have.
 
     version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
-    start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
-    from (features.origins).
-    loss, accuracy and divergence are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and
-    confusion are the network's if it classifies, else the primary classifier's (lineage.primary_classifier), as the accuracies
-    of the controls always are; answered_by: the role of the artifact whose they are. If validation is not 0, all test results
-    are on a validation set of that many training images.
-    validation_curve, loss_change, reconstruction_loss, reference: see sections/training.py; seconds_by_pass: of the training,
-    by epoch (plan.Step.pass_); targets: params["targets"], each with "reached" and "met" (store/targets.py).
-    accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
-    images_per_decision: the number of images over which a decision of a classifier of features is the mean.
     """
     final, params = facts.final(inputs), params or {}
     trained = final.metrics
@@ -79,20 +71,29 @@ def summary(inputs, version, params=None):
     classified, against = score.metrics if score else {}, verdicts.numbers(inputs) or {}
     origins, shifted, dataset = features.origins(inputs), features.shifted(inputs), facts.params(inputs, "data")["dataset"]
     names, in_order = features.networks(settings["network"], origins), facts.in_order(inputs)
+    evaluated = comparisons.accuracies(inputs)
     numbers = {
+        "schema_version": summary_keys.SCHEMA,
         "name": params.get("name"),
         "tags": params.get("tags", []),
         "verdict": verdicts.sentence(inputs, against, names, templates.dataset_title(dataset)) if against else None,
         "dataset": dataset,
+        "classes": inputs["data"].metrics["classes"],
+        "images": {"skipped": 0, **{key: count for key, count in inputs["data"].metrics.items() if key in IMAGES}},
+        "image": list(facts.network(inputs).input_shape),
         "validation": facts.params(inputs, "data").get("validation", 0),
         "network": settings["network"],
+        "parameters": trained["parameters"],
+        "layers": layers.numbers(trained),
         "variant": settings["variant"],
         "device": trained.get("device"),
         "training": settings.get("training", "gradient") if "train" in inputs else "patches" if "patches" in inputs else "none",
         "start": facts.start(inputs),
         "features": origins,
+        "extraction": features.extraction(inputs),
         "batch_size": final.manifest["spec"]["params"].get("batch_size"),
         "epochs": trained.get("epochs"),
+        "passes": training.passes(inputs),
         "steps": trained.get("steps"),
         "seed": settings["seed"],
         "versions": {**{role: artifact.version for role, artifact in in_order}, "report": version},
@@ -103,13 +104,21 @@ def summary(inputs, version, params=None):
         "validation_curve": training.validation_curve(inputs),
         "loss_change": training.loss_change(inputs),
         "reconstruction_loss": training.reconstruction_loss(inputs),
+        "average_image_loss": training.average_image_loss(inputs),
+        "guess_loss": math.log(len(inputs["data"].metrics["classes"])) if score else None,
+        "fit": inputs["patches"].metrics["layers"] if "patches" in inputs else None,
         "seconds_by_pass": trained.get("seconds_by_pass"),
+        "seconds_by_operation": trained.get("seconds_by_operation"),
+        "memory_by_purpose": trained.get("memory"),
+        "recompute": trained.get("recompute"),
         "answered_by": lineage.answering(inputs),
         "images_per_decision": shifted["images"] if shifted else 1,
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": classified.get("accuracy"),
         "accuracy_interval": against.get("interval"),
+        "wrong": score and accuracy.wrong(inputs, score),
         "controls": against.get("controls"),
+        "gains": accuracy.gains(inputs),
         "control_accuracy": facts.accuracy(inputs, f"{classifier}_random"),
         "raw_pixel_accuracy": facts.accuracy(inputs, f"{classifier}_pixels"),
         "per_class": classified.get("per_class"),
@@ -120,9 +129,15 @@ def summary(inputs, version, params=None):
         "seconds_compiling": sum(artifact.manifest.get("seconds_compiling", 0.0) for _, artifact in in_order),
         "images_per_second": trained.get("images_per_second"),
         "peak_memory_bytes": {role: artifact.manifest["peak_memory_bytes"] for role, artifact in in_order},
+        "bytes": {role: provenance.size(artifact) for role, artifact in in_order},
+        "machines": provenance.machines(inputs),
+        "checks": provenance.first_uses(inputs),
+        "went_on": final.manifest["notes"] if "goes_on_from" in final.manifest["notes"] else None,
         "svm": _svm(inputs),
         "weights": facts.from_root(final.folder / weights.file_name(facts.network(inputs))),
-        "evaluations": comparisons.accuracies(inputs),
+        "evaluations": evaluated,
+        "evaluation_intervals": {role: list(intervals.wilson(value, inputs["data"].metrics["test"]))
+                                 for role, value in evaluated.items()},
         "few_labels": labels.numbers(inputs),
         "seeds": comparisons.seeds(inputs, settings["seed"]),
         "ablation": comparisons.ablation(inputs, params.get("ablation", ())),

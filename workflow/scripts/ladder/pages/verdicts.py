@@ -58,8 +58,7 @@ def _control(name, predictions, accuracy, own, inputs):
     labels = inputs["data"].array("test_labels.npy")
     difference = intervals.counted(labels, own.array("predictions.npy"), predictions)
     return {"control": name, "accuracy": accuracy, "interval": list(intervals.wilson(accuracy, len(labels))),
-            "difference": difference.value, "difference_interval": list(difference.interval), "paired": True,
-            "won": difference.won, "lost": difference.lost}
+            **difference.numbers}
 
 
 # In words.

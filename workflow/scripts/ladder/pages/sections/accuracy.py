@@ -1,7 +1,5 @@
 """The report's sections on the accuracy: of the run, and of the classifier of features beside a network that classifies."""
 
-import math
-
 from ladder.pages import facts, intervals, roles
 from ladder.store import lineage
 
@@ -13,9 +11,14 @@ def result(inputs, numbers):
     """
     if facts.predictions(inputs) is None:
         return None
-    accuracy, n = facts.predictions(inputs).metrics["accuracy"], inputs["data"].metrics["test"]
-    return {**intervals.share(accuracy, n), "wrong": n - round(accuracy * n),
-            "guess_loss": math.log(len(inputs["data"].metrics["classes"]))}
+    return {**intervals.share(numbers["test_accuracy"], numbers["images"]["test"]), "wrong": numbers["wrong"],
+            "guess_loss": numbers["guess_loss"]}
+
+
+def wrong(inputs, score):
+    """The number of images that an artifact's predictions are wrong for."""
+    n = inputs["data"].metrics["test"]
+    return n - round(score.metrics["accuracy"] * n)
 
 
 def beside_the_network(inputs, numbers):
@@ -38,6 +41,13 @@ def of_features(inputs):
     return {**roles.PRIMARY[role]._asdict(), "accuracy": facts.accuracy(inputs, role), "accuracies": _accuracies(inputs, role),
             "gain": _gain(inputs, role, f"{role}_random"),
             "gain_of_labels": _gain(inputs, role, f"{role}_start") if head and not head["frozen"] else None}
+
+
+def gains(inputs):
+    """Role -> intervals.Difference.numbers of the primary classifier against itself on the features of other encoders."""
+    role = lineage.primary_classifier(inputs)
+    others = [f"{role}{tail}" for tail in roles.ENCODERS[1:] if f"{role}{tail}" in inputs]
+    return {other: facts.difference(inputs, inputs[role], inputs[other]).numbers for other in others}
 
 
 def _accuracies(inputs, classifier):

@@ -21,11 +21,20 @@ LEARNED = {"with labels": "trained with labels", "without labels": "trained with
 
 
 def section(inputs, numbers):
-    """The metrics of the features, of all parts together; None without features."""
+    """The numbers of the features, of all parts together; None without features."""
+    if numbers["extraction"] is None:
+        return None
+    return {**numbers["extraction"], "parts": parts(inputs), "shifted": shifted(inputs),
+            "raw_pixels": pixels(inputs), "map": feature_map(inputs)}
+
+
+def extraction(inputs):
+    """How many features an image has, and how fast they are computed, JSON-able; None without features."""
     if "features" not in inputs:
         return None
-    return {"odd_dimensions": 0, **inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics,
-            "parts": parts(inputs), "shifted": shifted(inputs), "raw_pixels": pixels(inputs), "map": feature_map(inputs)}
+    whole = {"odd_dimensions": 0, **inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
+    return {**{key: whole[key] for key in ("dimensions", "odd_dimensions", "images_per_second")},
+            "parts": [features.metrics["dimensions"] for features, _ in _joined(inputs)]}
 
 
 # Where they come from.

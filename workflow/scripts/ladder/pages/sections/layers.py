@@ -2,7 +2,13 @@
 
 from ladder.pages import facts, templates
 
+KEYS = "layer", "kind", "output", "parameters", "macs"   # in the summary
 COSTS = {"parameters": templates.count, "macs": templates.large}   # of a layer, with their formats
+
+
+def numbers(metrics):
+    """What the summary has of each layer, JSON-able; metrics: of an artifact with weights."""
+    return [{key: layer[key] for key in KEYS} for layer in metrics["network"]]
 
 
 def section(inputs, numbers):

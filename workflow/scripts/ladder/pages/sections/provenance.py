@@ -5,31 +5,29 @@ from ladder.store import first_use
 
 
 def setup(inputs, numbers):
-    """went_on: the notes of a training that goes on from a shorter one."""
-    train = facts.final(inputs)
-    return {"launching": train.metrics.get("launching"), "checks": _first_uses(inputs), "machines": _machines(inputs),
-            "gpus": _gpus(inputs), "went_on": train.manifest["notes"] if "goes_on_from" in train.manifest["notes"] else None}
+    return {"launching": facts.final(inputs).metrics.get("launching"), "gpus": _gpus(inputs),
+            **{key: numbers[key] for key in ("checks", "machines", "went_on")}}
 
 
-def _first_uses(inputs):
+def first_uses(inputs):
     """What was checked before its first use on a GPU, each once: the notes of store/first_use.py."""
     notes = [artifact.manifest["notes"].get(first_use.NOTE) for _, artifact in facts.in_order(inputs)]
     return list({(note["name"], note["made"]): note for note in notes if note}.values())
 
 
-def _machines(inputs):
+def machines(inputs):
     """The distinct machines (with thread counts) of the artifacts, each with the roles made there."""
-    machines = {}
+    alike = {}
     for role, artifact in facts.in_order(inputs):
         machine = {**artifact.manifest["machine"], "threads": artifact.manifest["threads"]}
         del machine["host"]
         blas = machine.pop("blas")   # like the libraries, it depends on the imports of a stage
-        _, made_here, libraries = machines.setdefault(tuple(machine.items()), (machine, [], set()))
+        _, made_here, libraries = alike.setdefault(tuple(machine.items()), (machine, [], set()))
         made_here.append(roles.title(role))
         libraries.update(f"{name} {version}" for name, version in artifact.manifest["libraries"].items())
         libraries.update(blas.split(", ") if blas else [])
     return [{**machine, "roles": made_here, "libraries": sorted(libraries)}
-            for machine, made_here, libraries in machines.values()]
+            for machine, made_here, libraries in alike.values()]
 
 
 def _gpus(inputs):
@@ -45,9 +43,14 @@ def reproduction(inputs, numbers):
     return {"yaml": reproduce.text(numbers["reproduce"]["settings"]), "graph": rule_graph.graph(numbers["reproduce"]["stages"])}
 
 
+def size(artifact):
+    """The bytes of an artifact's files."""
+    return sum(file["bytes"] for file in artifact.manifest["files"].values())
+
+
 def artifacts(inputs, numbers):
     return [{"role": roles.title(role), "version": artifact.version, "folder": facts.from_root(artifact.folder),
-             "bytes": sum(file["bytes"] for file in artifact.manifest["files"].values()),
+             "bytes": size(artifact),
              "made": artifact.manifest["made"], "seconds": artifact.manifest["seconds"],
              "peak_memory_bytes": artifact.manifest["peak_memory_bytes"]} for role, artifact in facts.in_order(inputs)]
 

@@ -15,11 +15,11 @@ def section(inputs, numbers):
     if "train" not in inputs:
         return None
     train, network = inputs["train"], facts.network(inputs)
-    average_image = average_image_loss(inputs)
+    average_image = numbers["average_image_loss"]
     return {
         "loss_curve": loss_curve(inputs, average_image), "accuracy_curve": accuracy_curve(inputs),
         "divergence_curve": divergence_curve(inputs), "average_image": average_image,
-        "passes": train.metrics["steps"] / curves.steps_per_epoch(train, inputs["data"].metrics["train"]),
+        "passes": numbers["passes"],
         "misfits": train.metrics["misfits"], "movement": movement(numbers["layer_movement"]),
         "code": network.code, "image_values": math.prod(network.input_shape), "draws": network.draws,
     }
@@ -115,6 +115,14 @@ def curve_points(inputs):
     shown = {"loss": loss, "accuracy": accuracy_curve(inputs), "divergence": divergence_curve(inputs)}
     return {"step": loss["data"]["series"][0]["x"],
             **{name: chart["data"]["series"][0]["y"] for name, chart in shown.items() if chart}}
+
+
+def passes(inputs):
+    """The passes over the training images, where the last may be a part of one; None if nothing was trained."""
+    if "train" not in inputs:
+        return None
+    train = inputs["train"]
+    return train.metrics["steps"] / curves.steps_per_epoch(train, inputs["data"].metrics["train"])
 
 
 def divergence(inputs):

@@ -68,6 +68,11 @@ def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
             assert row["summary"] == summary and row["versions"]["report"] == made[which]["report"].version
     assert (folder / "compare.html").read_text().startswith("<!doctype html>")
     assert len(list(csv.DictReader((folder / "compare.csv").open()))) == len(ENTRIES)
+    cells = [line.split(" & ") for line in (folder / "compare.tex").read_text().splitlines() if line[:1].isdigit()]
+    shown = compare.context(runs_of(made))["rows"]
+    assert [line[0] for line in cells] == ["1", "2", "3", "4"]
+    for line, row in zip(cells, shown, strict=False):   # the last run has no result
+        assert row["accuracies"]["test_accuracy"]["text"][:-2] in line and row["interval"].replace(" to ", "--") in line
 
 
 def test_the_table_for_spreadsheets_has_every_number(made):

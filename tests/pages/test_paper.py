@@ -7,9 +7,14 @@ import sys
 import numpy as np
 import pytest
 
+import make_report
+import manifest_files
+import synthetic_results
 import synthetic_run
 from ladder.errors import UserError
-from ladder.pages import paper, report, templates
+from ladder.pages import compare, paper, parity, report, run_table, templates
+from ladder.pages.sections import labels
+from ladder.store import artifacts
 
 matplotlib = pytest.importorskip("matplotlib", reason="Matplotlib is not installed (envs/figures.txt)")
 
@@ -31,7 +36,7 @@ def shown(run, numbers):
 
 @pytest.fixture(scope="module")
 def drawn(shown):
-    return {name: figure.axes[0] for name, figure in paper.drawings(shown).items()}
+    return {name: figure.axes[0] for name, figure in paper.drawings("report", shown).items()}
 
 
 def test_the_curves_go_through_their_values(drawn, numbers):
@@ -66,25 +71,73 @@ def test_the_cells_have_the_shares_and_the_numbers_of_the_confusion_matrix(drawn
 def test_a_run_without_a_classifier_has_its_loss_alone(tmp_path):
     run = synthetic_run.make(tmp_path, controls=())
     alone = {role: one for role, one in run.items() if role in ("data", "normalized", "initial", "train")}
-    assert list(paper.titles(report.context(alone, report.summary(alone, "r0")))) == ["loss.pdf"]
+    assert [name for name, *_ in paper.figures("report", report.context(alone, report.summary(alone, "r0")))] == ["loss"]
 
 
 def test_files_are_the_same_bytes_in_another_process_and_have_no_date(shown):
-    made = paper.files(shown)
-    assert list(made) == list(paper.titles(shown)) == ["loss.pdf", "accuracy.pdf", "confusion.pdf"]
+    made = {name: paper.pdf(figure) for name, figure in paper.drawings("report", shown).items()}
+    assert list(made) == ["loss", "accuracy", "confusion"]
     assert all(content.startswith(b"%PDF") and b"CreationDate" not in content for content in made.values())
     curve = {"loss_curve": {"data": shown["training"]["loss_curve"]["data"]}}
-    told = {"training": curve, "verdict": None, "run": {"confusion": None}}
+    told = {"training": curve, "verdict": None, "few_labels": None, "run": {"confusion": None}}
     code = (f"import sys; sys.path.insert(0, {str(templates.sources.ROOT / 'workflow/scripts')!r})\n"
-            f"from ladder.pages import paper\nsys.stdout.buffer.write(paper.files({told!r})['loss.pdf'])")
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == made["loss.pdf"]
+            f"from ladder.pages import paper\nsys.stdout.buffer.write(paper.pdf(paper.drawings('report', {told!r})['loss']))")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == made["loss"]
 
 
-def test_the_page_links_to_the_figures_that_were_made(run, numbers, shown):
-    page = report.page(run, numbers, paper.titles(shown))
-    links = re.findall(r'<a href="\.\./\.\./report/r0123456789e/(\w+\.pdf)">', page)
-    assert links == ["loss.pdf", "accuracy.pdf", "confusion.pdf"]
+def test_the_page_links_to_the_figures_that_were_made(run, numbers, tmp_path):
+    folder = tmp_path / "report/r0123456789e"
+    with artifacts.making(folder, manifest_files.spec("report")) as work:
+        make_report.make(work, run, {"variant": "cpu", "seed": 1, "figures": True})
+    links = re.findall(r'<a href="\.\./\.\./report/r0123456789e/(\w+\.pdf)">', (folder / "report.html").read_text())
+    assert links == ["loss.pdf", "accuracy.pdf", "confusion.pdf"] and all((folder / name).stat().st_size for name in links)
     assert ".pdf" not in report.page(run, numbers)
+
+
+def test_the_curves_of_few_labels_have_their_means_over_a_logarithmic_axis():
+    measured = {"counts": [10, 100], "draws": 5, "all": {"labels": 1000, "accuracy": {"run": 0.9, "pixels": 0.8}},
+                "curves": {name: {"mean": mean, "interval": [None, None]} for name, mean in
+                           (("run", [0.5, 0.8]), ("pixels", [0.4, 0.7]))}}
+    page = {"training": None, "verdict": None, "run": {"confusion": None}, "data": {"classes": []},
+            "few_labels": labels.section({}, {"few_labels": measured})}
+    (axes,) = paper.drawings("report", page)["few_labels"].axes
+    assert [line.get_ydata().tolist() for line in axes.lines] == [pytest.approx([50, 80, 90]), pytest.approx([40, 70, 80])]
+    assert axes.get_xscale() == "log" and axes.lines[0].get_xdata().tolist() == [10, 100, 1000]
+    assert axes.get_ylabel() == "accuracy, %"
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """The variables of a comparison of two runs, the second not available here beside them."""
+    results = tmp_path_factory.mktemp("results")
+    made = [synthetic_results.add(results, epochs=2), synthetic_results.add(results, epochs=2, learning_rate=0.01, noise=0.1)]
+    inputs = {f"{role}{number}": run[role] for number, run in enumerate(made) for role in ("report", "train")}
+    entries = [{"overrides": {}, "reason": ""}, {"overrides": {"learning_rate": 0.01}, "reason": ""}]
+    return compare.context(run_table.read(inputs, entries))
+
+
+def test_a_comparison_has_its_accuracies_with_intervals_and_a_curve_of_each_run(compared):
+    figures = paper.drawings("compare", compared)
+    bars = [line.get_xdata() for line in figures["accuracy"].axes[0].lines if line.get_marker() == "None"]
+    expected = [row["interval"] for row in reversed(compared["accuracies"]["rows"])]
+    assert bars == [pytest.approx([100 * end for end in interval]) for interval in expected]
+    lines = figures["curves1"].axes[0].lines
+    assert [line.get_ydata().tolist() for line in lines] == [line["y"] for line in compared["charts"][0]["data"]["series"]]
+
+
+def test_the_figures_of_multipliers_have_an_arm_each():
+    rows = [{"key": key, "name": name, "value": value, "interval": [value - 0.01, value + 0.01]}
+            for key, name, value in (("own", "exact", 0.98), ("", "am32", 0.95))]
+    (figure,) = paper.drawings("multipliers", {"first": {"rows": rows}, "groups": []}).values()
+    assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_marker() == "o"] == pytest.approx([95, 98])
+
+
+def test_a_bar_of_the_ladder_ends_at_its_time():
+    summary = {"rungs": [], "unavailable": {}, "network": "", "batch": 0}
+    page = parity.context(summary, "", {"cpu": [81_000.0, ""], "gpu": [90.5, ""]})
+    (axes,) = paper.drawings("parity", page)["predicted"].axes
+    assert [bar.get_width() for bar in axes.patches] == [0.0905, 81]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["gpu", "cpu"] and axes.get_xscale() == "log"
 
 
 def test_colours_are_those_of_the_pages():
@@ -95,4 +148,4 @@ def test_colours_are_those_of_the_pages():
 def test_without_matplotlib_one_line_says_what_to_install(shown, monkeypatch):
     monkeypatch.setattr(paper.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"^figures need Matplotlib, .* `envs/install figures`"):
-        paper.files(shown)
+        paper.drawings("report", shown)

@@ -8,7 +8,7 @@ Writes parity.html, and parity.json, from which `variant: auto` selects the fast
 from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
-from ladder.pages import parity
+from ladder.pages import paper, parity
 from ladder.training import measure_rungs
 from ladder.workflow import stage_script
 
@@ -21,7 +21,9 @@ def make(work, inputs, params):
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     timestamp = progress.utc()
     work.write_json("parity.json", {**summary, "made": timestamp})
-    work.write_bytes("parity.html", parity.page(summary, timestamp, params["predictions"]).encode())
+    variables = parity.context(summary, timestamp, params["predictions"])
+    figures = paper.write(work, variables) if params.get("figures") else {}
+    work.write_bytes("parity.html", parity.page(summary, timestamp, params["predictions"], figures).encode())
     work.metrics = {"fastest": summary["fastest"],
                     "passed": {rung["name"]: rung.get("passed", False) for rung in summary["rungs"]}}
 

@@ -6,7 +6,7 @@ Writes multipliers.html, multipliers.csv with a line for each network and multip
 lines, "cells": [{"settings", "versions", "summary", "reason"}]}; versions and summary come from the report, None without one.
 """
 
-from ladder.pages import multiplier_runs, multipliers
+from ladder.pages import multiplier_runs, multipliers, paper
 from ladder.workflow import stage_script
 
 
@@ -18,7 +18,8 @@ def make(work, inputs, params):
         {"settings": run.settings, "versions": run.summary and run.summary["versions"], "summary": run.summary,
          "reason": run.reason} for run in runs]})
     work.write_bytes("multipliers.csv", multiplier_runs.csv_text(rows).encode())
-    work.write_bytes("multipliers.html", multipliers.page(groups).encode())
+    figures = paper.write(work, multipliers.context(groups)) if params.get("figures") else {}
+    work.write_bytes("multipliers.html", multipliers.page(groups, figures).encode())
 
 
 if __name__ == "__main__":

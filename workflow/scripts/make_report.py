@@ -6,12 +6,10 @@ from ladder.workflow import stage_script
 
 def make(work, inputs, params):
     numbers = report.summary(inputs, work.folder.name, params)
-    figures = paper.files(report.context(inputs, numbers)) if params.get("figures") else {}
+    figures = paper.write(work, report.context(inputs, numbers)) if params.get("figures") else {}
     work.write_json("summary.json", numbers)
     work.write_bytes("report.html", report.page(inputs, numbers, figures).encode())
     work.write_bytes("scored_images.csv", report.csv_text(inputs).encode())
-    for name, content in figures.items():
-        work.write_bytes(name, content)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ POINTS = 100       # maximum per curve
 MAIN = ("dataset", "network", "variant", "batch_size", "epochs", "steps", "optimizer", "learning_rate", "seed")   # settings
 
 
-def page(runs):
-    """The page as one HTML text."""
-    return templates.render("compare.html", context(runs))
+def page(runs, figures=()):
+    """The page as one HTML text; figures: of paper.write."""
+    return templates.render("compare.html", {**context(runs), "figures": figures})
 
 
 def context(runs):

@@ -18,9 +18,9 @@ ROOM = 14     # percent of an axis's width that the text of a tick needs
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def page(groups):
-    """The page as one HTML text."""
-    return templates.render("multipliers.html", context(groups))
+def page(groups, figures=()):
+    """The page as one HTML text; figures: of paper.write."""
+    return templates.render("multipliers.html", {**context(groups), "figures": figures})
 
 
 def context(groups):

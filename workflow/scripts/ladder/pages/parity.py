@@ -5,9 +5,12 @@ from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
 
-def page(summary, timestamp, predictions=()):
-    """The page of `summary` as one HTML text; timestamp: as in a manifest; predictions: see rungs/counted.py."""
-    return templates.render("parity.html", context(summary, timestamp, dict(predictions)))
+def page(summary, timestamp, predictions=(), figures=()):
+    """The page of `summary` as one HTML text; timestamp: as in a manifest; predictions: see rungs/counted.py.
+
+    figures: of paper.write.
+    """
+    return templates.render("parity.html", {**context(summary, timestamp, dict(predictions)), "figures": figures})
 
 
 def context(summary, timestamp, predictions):
@@ -105,7 +108,7 @@ def _predicted_table(summary, ran, predictions):
     """Rows by rung: the prediction, and the time that was measured of the same step here, "" if none was."""
     same_step = (summary["network"], summary["batch"]) == CASE
     measured = {rung["name"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
-    return [{"name": rung, "text": milliseconds(microseconds / 1000), "bound": bound,
+    return [{"name": rung, "value": microseconds / 1000, "text": milliseconds(microseconds / 1000), "bound": bound,
              "measured": measured.get(rung, "")} for rung, (microseconds, bound) in predictions.items()]
 
 

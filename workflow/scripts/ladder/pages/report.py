@@ -14,7 +14,7 @@ from ladder.classifiers import scoring
 from ladder.data import names as picture_names
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import facts, intervals, output, paper, reproduce, summary_keys, templates, verdicts
+from ladder.pages import facts, intervals, output, reproduce, summary_keys, templates, verdicts
 from ladder.pages.sections import (
     accuracy,
     classes,
@@ -159,10 +159,8 @@ def _svm(inputs):
 # The page.
 
 def page(inputs, numbers, figures=()):
-    """The report as one HTML text; `numbers` is its summary; figures: names of the files of paper.py beside it."""
-    variables = context(inputs, numbers)
-    titles = {name: title for name, title in paper.titles(variables).items() if name in figures}
-    return templates.render("report.html", {**variables, "figures": titles})
+    """The report as one HTML text; `numbers` is its summary; figures: of paper.write, {address: title}."""
+    return templates.render("report.html", {**context(inputs, numbers), "figures": figures})
 
 
 def csv_text(inputs):

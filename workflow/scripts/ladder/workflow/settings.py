@@ -435,9 +435,11 @@ class Classifiers(Section):
     """Show up to 1,000 test images in the report, laid out in the plane by t-SNE of their features. It takes
     seconds."""
     figures: Flag = False
-    """Also write the report's figures for papers, as PDF with embedded fonts: the training loss, the accuracy
-    beside its controls, and the confusion matrix. They lie beside the report in `results/report/<version>/`, which
-    links to them. This needs Matplotlib, which `envs/install figures` installs."""
+    """Also write figures for papers, as PDF with embedded fonts. Of a report: the training loss, the accuracy beside
+    its controls, the accuracy with few labels, and the confusion matrix; of a comparison and of multipliers: the
+    accuracies with their intervals, and the curves; of the comparison of rungs: the time of a training step,
+    measured and predicted. They lie beside the page in `results/<stage>/<version>/`, which links to them. This
+    needs Matplotlib, which `envs/install figures` installs."""
 
 
 class Controls(Section):

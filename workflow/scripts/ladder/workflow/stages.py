@@ -50,12 +50,16 @@ def _runs(key: str) -> Callable[[Configuration], Parents]:
     return parents
 
 
+def _compare(config: Configuration) -> dict[str, Any]:
+    return {"entries": parameters.listed(config.entries["compare"]), **_figures(config)}
+
+
 def _multipliers(config: Configuration) -> dict[str, Any]:
     """`settings` of an entry are those by which two runs can differ: MULTIPLIER_CELL and the overrides of all entries."""
     entries = config.entries["multipliers"]
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
     return {"entries": [{"overrides": entry.overrides, "settings": entry.run.pick(*keys), "reason": entry.reason}
-                        for entry in entries if entry.run]}
+                        for entry in entries if entry.run], **_figures(config)}
 
 
 def _search(config: Configuration) -> dict[str, Any]:
@@ -79,7 +83,12 @@ def _gradients(config: Configuration) -> dict[str, Any]:
 
 def _parity(config: Configuration) -> dict[str, Any]:
     return {**config.run.network_params, **config.run.pick("batch_size"), "rungs": catalog.available(),
-            "machine": catalog.machine(), "predictions": counted.predictions()}
+            "machine": catalog.machine(), "predictions": counted.predictions(), **_figures(config)}
+
+
+def _figures(config: Configuration) -> dict[str, Any]:
+    """The parameter of a page that figures for papers lie beside."""
+    return {"figures": True} if config.run.settings.figures else {}
 
 
 # What a person takes elsewhere.
@@ -105,8 +114,8 @@ def _columns(config: Configuration) -> Parents:
 
 
 OF_RUNS = (
-    Stage("compare", "compare_runs", lambda config: {"entries": parameters.listed(config.entries["compare"])}, _runs("compare"),
-          ("compare.html", "compare.json", "compare.csv"), anywhere=True),
+    Stage("compare", "compare_runs", _compare, _runs("compare"),
+          ("compare.html", "compare.json", "compare.csv", "compare.tex"), anywhere=True),
     Stage("multipliers", "compare_multipliers", _multipliers, _runs("multipliers"),
           ("multipliers.html", "multipliers.json", "multipliers.csv"), anywhere=True),
     Stage("search", "search_runs", _search, _runs("search"),

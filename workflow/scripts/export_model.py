@@ -10,18 +10,16 @@ Metrics: how far the answers of onnxruntime for all test images are from the run
 
 import json
 import shutil
-import zipfile
 
 from ladder import sources
 from ladder.data.pictures import LIGHT_ON_DARK
 from ladder.errors import UserError
 from ladder.export import requirements
 from ladder.progress import log, size
-from ladder.store import artifacts, disk
+from ladder.store import artifacts, disk, zips
 from ladder.workflow import stage_script
 
 FOLDER = "kernel_ladder_model"   # that the archive unpacks
-DATE = (1980, 1, 1, 0, 0, 0)     # of its files, so that its bytes are the same each time
 READERS = sources.ROOT / "workflow/resources/model"
 
 
@@ -30,7 +28,7 @@ def make(work, inputs, params):
         raise UserError(reason)
     names, work.metrics = write(work.folder, inputs, work.threads)   # files that no manifest names: they go when it is written
     with work.file("model.zip") as path:
-        pack(path, [work.folder / name for name in names])
+        zips.pack(path, {f"{FOLDER}/{name}": work.folder / name for name in names})
     deviations = " and ".join(f"{name} by up to {value:.1e}" for name, value in work.metrics["deviations"].items())
     log.info("%d of %d classes differ from the run's, and in units of the largest %s", work.metrics["classes_that_differ"],
              work.metrics["images"], deviations)
@@ -58,16 +56,6 @@ def write(folder, inputs, threads):
     (folder / "README.md").write_text(card.text(summary, folder.name, facts, measured, files), "utf-8")
     log.info("%s", ", ".join(f"{name} {size(file['bytes'])}" for name, file in files.items()))
     return ["README.md", *names], {**measured, "bytes": {name: file["bytes"] for name, file in files.items()}}
-
-
-def pack(path, files):
-    """Write an archive of these files, as they are: arrays of float32 do not become smaller."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for file in files:
-            entry = zipfile.ZipInfo(f"{FOLDER}/{file.name}", DATE)
-            entry.external_attr = 0o644 << 16
-            with open(file, "rb") as source, archive.open(entry, "w", force_zip64=True) as target:
-                shutil.copyfileobj(source, target)
 
 
 if __name__ == "__main__":

@@ -135,9 +135,7 @@ rule bundle:
     conda:
         ENVIRONMENT
     params:
-        command=lambda wildcards: with_configuration(
-            "write_bundle", "logs/bundle.json"
-        ),
+        command=lambda wildcards: with_configuration("write_bundle", "logs/bundle.json"),
     message:
         "{output}: the report with what it takes to check it and to make it again"
     shell:

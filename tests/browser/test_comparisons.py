@@ -277,20 +277,6 @@ def test_the_history_shows_only_what_holds_the_words(chromium, pages, text, coun
     assert chromium.value("document.querySelector('#filtered').textContent") == (f"{count} of 7" if text else "")
 
 
-def test_a_long_history_is_filtered_and_sorted_at_once(chromium, pages):
-    chromium.open(pages("long history"))
-    assert chromium.value(f"{OF_HISTORY}.length") == 407
-    seconds = chromium.value("""(() => {
-      const started = performance.now();
-      const box = document.querySelector("#filter");
-      box.value = "digits";
-      box.dispatchEvent(new Event("input"));
-      document.querySelector("#history thead button").click();
-      return (performance.now() - started) / 1000;
-    })()""")
-    assert seconds < 5 and chromium.value(f"{OF_HISTORY}.length") == 403
-
-
 def test_without_its_script_a_page_shows_the_same(chromium, pages):
     chromium.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -335,13 +321,14 @@ def test_on_a_phone_a_table_of_colours_scrolls_by_the_keyboard(chromium, pages):
 
 def test_on_a_phone_a_menu_sorts_the_cards(chromium, pages):
     chromium.open(pages("history"), 390)
-    order = "[...document.querySelectorAll('#history tbody tr')].map(row => row.cells[0].dataset.value.slice(0, 10))"
+    order = "[...document.querySelectorAll('#history tbody tr')].map(row => row.cells[1].textContent.slice(0, 10))"
     before = chromium.value(order)
     choose = """(text => { const menu = document.querySelector('.sort-menu select');
       menu.selectedIndex = [...menu.options].findIndex(one => one.text === text);
       menu.dispatchEvent(new Event('change')); return menu.getBoundingClientRect().height; })"""
     assert chromium.value(f"{choose}('loss')") >= 44
-    losses = chromium.value("[...document.querySelectorAll('#history [data-label=loss]')].map(cell => +cell.dataset.value)")
+    losses = [float(text) for text in chromium.value(
+        "[...document.querySelectorAll('#history [data-label=loss]')].map(cell => cell.textContent)")]
     assert losses == sorted(losses) and chromium.value(order) != before
     chromium.value(f"{choose}('as listed')")
     assert chromium.value(order) == before

@@ -9,15 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
+import yaml
 
 import make_history
 import manifest_files
 import synthetic_results
-from ladder.pages import history, index
+from ladder.pages import history, index, intervals, reproduce
 from ladder.sources import ROOT
 from ladder.store import lineage, manifests
+from ladder.workflow import chains, config, plans, runs, stages
 from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_history.py"
@@ -41,6 +44,14 @@ def results(whole, tmp_path):
     return shutil.copytree(whole[0], tmp_path / "results")
 
 
+def context_of(results):
+    return history.context(history.rows(results), results, results / "history.html", make_history.defaults())
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="runs">(.*?)</script>', page, re.S)[1])
+
+
 def page_of(results):
     rows = history.rows(results)
     return history.page(rows, results, results / "history.html", make_history.defaults())
@@ -62,8 +73,8 @@ def test_the_page_has_numbers_settings_and_a_link_to_each_report(whole):
         assert f'href="report/{report.version}/report.html"' in page
         assert (results / "report" / report.version / "report.html").is_file()
     text = text_of(page)
-    assert "4 reports, made from 2026-03-01 to 2026-03-04" in text and "97.2 %" in text and "lenet_5, cpu" in text
-    assert "faster &lt;start&gt;" in page and "learning_rate 0.01" in text and "seed 3" in text
+    assert "4 runs Reports made from 2026-03-01 to 2026-03-04; the runs differ in dataset, network, " in text
+    assert "97.2 %" in text and "faster &lt;start&gt;" in page and "sweep" in text and "seed 3" in text
     assert "None" not in text and all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
 
 
@@ -75,13 +86,30 @@ def test_runs_can_be_sorted_by_the_divergence_of_latent_values_that_were_drawn(r
         drawn["train"].metrics["divergence"][-1]}
 
 
-def test_a_line_names_the_settings_in_which_it_departs_from_the_usual(whole):
+def test_a_run_departs_from_the_configuration_also_where_most_runs_do_and_never_from_what_that_leaves_to_the_machine(whole):
     results, _ = whole
-    context = history.context(history.rows(results), results, results / "history.html", make_history.defaults())
-    epochs = {"epochs": "2"}                                 # the default is 10, although most of them have 2
-    assert [row["unusual"] for row in context["rows"]] == [
-        epochs | {"learning_rate": "0.01"}, {"epochs": "1"}, epochs, epochs | {"seed": "3"}]
-    assert context["usual"]["learning_rate"] == "0.001" and "dataset" not in context["usual"]
+    context = context_of(results)
+    epochs = {"epochs": "2", "dataset": "digits", "network": "autoencoder"}   # config.yaml has 10, although most of them have 2
+    departures = [history.departures(row.settings, make_history.defaults()) for row in history.rows(results)]
+    assert departures == [epochs | {"learning_rate": "0.01"}, {"epochs": "1", "dataset": "mnist", "network": "lenet_5"},
+                          epochs, epochs | {"seed": "3"}]
+    assert history.departures({"variant": "cpu", "train_limit": 5000}, {"variant": "auto", "train_limit": "all"}) == {
+        "train_limit": "5000"}
+    assert context["same"]["svm_C"] == {"text": "10", "usual": ""} and not {"dataset", "seed"} & context["same"].keys()
+    assert context["columns"][:2] == ["dataset", "network"] and context["differing"][2:] == ["epochs", "learning_rate", "seed"]
+
+
+def test_the_best_run_of_each_data_set_has_its_interval_and_what_sets_it_apart_from_the_configuration_and_the_next(tmp_path):
+    first = synthetic_results.add(tmp_path, dataset="mnist", network="lenet_5", epochs=1, accuracy=0.96)["report"]
+    best = synthetic_results.add(tmp_path, dataset="mnist", network="lenet_5", epochs=3, accuracy=0.98, name="longer")["report"]
+    alone = synthetic_results.add(tmp_path, validation=180)["report"]
+    more, other = context_of(tmp_path)["leaders"]
+    assert (more["row"].version, more["second"].version, more["count"]) == (best.version, first.version, 2)
+    assert more["text"] == intervals.accuracy(best.json("summary.json")) and more["apart"] == {"epochs": ("3", "1")}
+    assert more["departs"] == {"epochs": "3", "network": "lenet_5"} and more["points"] == "+1.9" and more["luck"]
+    assert (other["row"].version, other["notes"], "second" in other) == (alone.version, ["validation"], False)
+    page = page_of(tmp_path)
+    assert "epochs 3 against 1" in text_of(page) and f"<strong>{more['text']}</strong> {more['interval_text']} " in page
 
 
 def test_links_lead_from_where_the_page_is(whole, tmp_path):
@@ -127,7 +155,7 @@ def test_a_run_without_a_number_for_any_epoch_has_its_line(results, whole):
     folder = results / "report" / whole[1][1].version   # the latest
     change_summary(folder, lambda of: of | {"loss": [], "accuracy": [], "divergence": []})
     context = history.context(history.rows(results), results, results / "history.html", make_history.defaults())
-    assert context["rows"][0]["loss"]["text"] == "" and "training loss" not in context["rows"][0]["metrics"]
+    assert context["rows"][0]["loss"] == "" and "training loss" not in context["rows"][0]["metrics"]
     assert not context["rows"][0]["fault"] and "97.2 %" in text_of(page_of(results))
     assert f'href="report/{folder.name}/report.html"' in index.page(results)
 
@@ -140,7 +168,7 @@ def test_a_summary_of_another_release_is_named_so_and_is_not_the_latest_run(resu
     change_summary(folder, change)
     assert history.rows(results)[0].fault == f"made by another release: its summary has no {part}"
     assert "1 of them is unfinished, failed or damaged" in text_of(page_of(results))
-    assert folder.name not in index.page(results) and "The latest of 3 runs:" in text_of(index.page(results))
+    assert folder.name not in index.page(results) and "The best of 3 runs" in text_of(index.page(results))
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty"])
@@ -175,12 +203,13 @@ def count_opened(monkeypatch, below):
     return opened
 
 
-def test_five_hundred_reports_are_on_a_page_of_a_megabyte_and_each_file_is_read_at_most_twice(results, whole, monkeypatch):
+def test_five_hundred_reports_are_half_a_megabyte_with_fifty_rows_each_file_read_at_most_twice(results, whole, monkeypatch):
     many(results, results / "report" / whole[1][0].version, 500)
     opened = count_opened(monkeypatch, results)
     page = page_of(results)
     assert len(opened) >= 2 * 504 and max(opened.values()) <= 2   # a summary also for its checksum
-    assert page.count("data-own=") == 504 and len(page) < 1_000_000
+    assert page.count('<tr><th scope="row">') == 50 and "Rows 1 to 50 of 504; 454 are left out." in page
+    assert len(data_of(page)["version"]) == 504 and len(page) < 500_000
 
 
 def test_the_command_writes_the_page_and_changes_nothing_else(results):
@@ -211,19 +240,18 @@ def test_runs_that_differ_in_what_a_default_leaves_unsaid_have_different_lines(t
     ablated = [{"features_flip": True, "features_concatenate": [{"features_layer": "enc1", "weight": 0.5}]}]
     row = history.Row("r0", "2026-01-01", fault="failed", settings={"ablation": ablated, "seeds": [2, 3]})
     rows = [*history.rows(tmp_path), row]
-    context = history.context(rows, tmp_path, tmp_path / "history.html", make_history.defaults())
-    shown = context["rows"]
-    unusual = [one["unusual"] for one in shown]
-    assert sum("multiplier" in one for one in unusual) == 1 and {"multiplier": "mit16", "epochs": "2"} in unusual
-    assert len({str(one) for one in unusual}) == 4, unusual
-    assert context["every"]["multiplier"] == "exact" and [one["own"].get("multiplier") for one in shown].count("mit16") == 1
-    assert unusual[-1] == {"ablation": "{features_flip: true, features_concatenate: [{features_layer: enc1, weight: 0.5}]}",
-                           "seeds": "2, 3"}
+    texts = [history.texts(row) for row in rows]
+    assert sorted(own.get("multiplier", "") for own in texts) == ["", "exact", "exact", "mit16"]
+    assert len(set(map(str, texts))) == 4
+    assert texts[-1] == {"ablation": "{features_flip: true, features_concatenate: [{features_layer: enc1, weight: 0.5}]}",
+                         "seeds": "2, 3"}
+    shown = history.context(rows, tmp_path, tmp_path / "history.html", make_history.defaults())
+    assert set(shown["columns"]) <= {"multiplier", "epochs", "steps"} and "mit16" in str(shown["rows"])
 
 
 def test_the_machines_are_named_where_there_are_several(results):
     report = min((results / "report").glob("r*"))
-    assert "gpu-node" not in page_of(results) and not history.context(history.rows(results), results, "x", {})["hosts"]
+    assert "gpu-node" not in page_of(results) and "machine" not in context_of(results)["differing"]
     row = next(row for row in history.rows(results) if row.version == report.name)
     parent = next(folder for folder in (results / "train").iterdir()
                   if folder.name == lineage.Store(results).parents(report.name)["train"])
@@ -231,13 +259,40 @@ def test_the_machines_are_named_where_there_are_several(results):
     manifest_files.rewrite(parent, machine={**manifest["machine"], "host": "gpu-node"})
     rows = {row.version: row for row in history.rows(results)}
     assert "gpu-node" in rows[report.name].hosts and len(rows[report.name].hosts) == 1 + len(row.hosts)
-    assert "gpu-node" in text_of(page_of(results))
+    assert "machine" in context_of(results)["differing"] and "gpu-node" in text_of(page_of(results))
 
 
 def test_accuracies_and_differences_have_no_more_digits_than_in_the_report(tmp_path):
     synthetic_results.add(tmp_path, dataset="cifar10", network="resnet50", steps=5)
     (row,) = history.context(history.rows(tmp_path), tmp_path, tmp_path / "history.html", make_history.defaults())["rows"]
-    assert row["accuracy"]["text"] == row["metrics"]["accuracy"][1] == "71\u202f%"
+    assert row["accuracy"] == row["metrics"]["accuracy"][1] == "71\u202f%"
     assert row["metrics"]["points against majority"][1] == "+62"
-    (line,) = index.context(tmp_path)["lines"]
-    assert line["last"]["text"] == line["best"]["text"] == "71\u202f%"
+    (leader,) = index.context(tmp_path)["leaders"]
+    assert leader["text"] == index.context(tmp_path)["rows"][0]["accuracy"] == "71\u202f%"
+
+
+COMPARED = [
+    {"train_limit": 400, "seed": 3}, {"train_limit": 400, "seed": 4}, {"train_limit": 400, "name": "it's", "tags": ["a", "b"]},
+    {"multiplier": "mit16", "multiplier_in": ["input_grad"]}, {"multiplier": "mit16", "test_multiplier": "exact"},
+    {"epochs": 3},
+    {"steps": 12, "controls": [], "evaluations": ["knn"], "seeds": [4, 5], "ablation": [{"features_standardize": True}]},
+    {"network": "lenet_5", "dataset": "mnist", "learning_rate": 1e-7, "validation": 50, "reference_variant": "cpu_sequential"},
+]
+
+
+@pytest.mark.parametrize("here", [{}, {"train_limit": 400, "epochs": 3, "name": "mine", "seeds": [4, 5], "multiplier": "am32"},
+                                  {"label_counts": [10], "evaluations": ["ridge"], "features_pca": 5, "precision": "bfloat16"}])
+def test_what_the_page_says_of_runs_plans_their_very_versions_whatever_the_configuration_has_by_now(monkeypatch, here):
+    base = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    planned = [chains.chain(runs.of(config.load(base | run)))["report"] for run in COMPARED]
+    inputs = [{role: types.SimpleNamespace(manifest={"spec": parent.spec}) for role, parent in report.parents.items()}
+              for report in planned]
+    monkeypatch.setattr(make_history.config, "base", lambda: base | here)
+    make_history.configured.cache_clear()
+    entries = [make_history.entry(reproduce.settings(roles, report.spec["params"]))
+               for roles, report in zip(inputs, planned, strict=True)]
+    make_history.configured.cache_clear()
+    plan = plans.of(base | here | {"compare": json.loads(json.dumps(entries))})
+    page = stages.page(stages.STAGES["compare"], stages.Configuration(plan.run, {"compare": runs.entries(plan.run.given)}, {}))
+    again = [page.parents[f"report{number}"].version for number in range(len(planned))]
+    assert again == [report.version for report in planned] and set(again) <= plan.artifacts.keys()

@@ -52,12 +52,18 @@ def test_the_copy_is_the_keyed_page_with_links_from_where_it_lies(results, tmp_p
     assert not copies.is_published(artifact, tmp_path / "report.html")
 
 
-def test_the_latest_run_stands_first_with_its_verdict_and_the_lines_leave_out_validation_scores(results):
+def test_the_best_run_on_test_images_and_the_newest_one_stand_first_and_the_list_says_where_runs_differ(results):
     text = text_of((results / "index.html").read_text())
-    assert "The latest of 3 runs:" in text and "180 validation images of handwritten digits correctly (95 % interval" in text
-    assert "handwritten digits2 runs by time" in text and "second good" in text
-    found = index.context(results)
-    assert [page["made"] is not None for page in found["pages"]] == [True] + [False] * 9
+    context = index.context(results)
+    (leader,) = context["leaders"]
+    assert (leader["row"].made[:10], leader["count"], leader["alike"]) == ("2026-02-01", 2, [context["rows"][1]["run"].version])
+    assert "The best of 3 runs" in text and "1 other as accurate" in text
+    assert "The newest: " in text and "180 validation images of handwritten digits correctly (95 % interval" in text
+    assert [row["run"].name for row in context["rows"]] == ["", "second", ""] and "epochs 3" in text and "epochs 2" in text
+    assert [row["apart"] for row in context["rows"]] == [{"epochs": "3", "validation": "180"},
+                                                       {"epochs": "3", "validation": "0"},
+                                                       {"epochs": "2", "validation": "0"}]
+    assert [page["made"] is not None for page in context["pages"]] == [True] + [False] * 9
     assert "not made yet: .venv/bin/snakemake results/history.html" in text
 
 

@@ -12,6 +12,7 @@ import make_report
 import manifest_files
 import synthetic_run
 from ladder.network import networks, weights
+from ladder.pages import intervals
 from ladder.store import artifacts
 
 # Setting -> (stage, parameter) that it changes, besides the parameters of the training.
@@ -37,6 +38,27 @@ def add(results, made="2026-01-31T12:34:56Z", name=None, tags=None, faster=1.0, 
     shutil.rmtree(fresh)
     roles = {role: one.version for role, one in run.items()} | {"report": synthetic_run.version("report")}
     return {role: artifacts.Artifact(renamed[version]) for role, version in roles.items()}
+
+
+def vary(results, run, made, accuracy, **training):
+    """Write a copy of a run's report with another time and accuracy, and of its training with other parameters.
+
+    run: of `add`; accuracy: about the one in its summary, a whole number of images. Returns the version of the report.
+    """
+    digits = hashlib.sha256(json.dumps([made, training]).encode()).hexdigest()[:11]
+    train, report = (shutil.copytree(run[role].folder, pathlib.Path(results, role, f"{role[0]}{digits}"), copy_function=os.link)
+                     for role in ("train", "report"))
+    spec = run["train"].manifest["spec"]
+    manifest_files.rewrite(train, spec={**spec, "params": {**spec["params"], **training}})
+    summary = run["report"].json("summary.json")
+    images = sum(map(sum, summary["confusion"]))
+    reached = round(accuracy * images) / images
+    (report / "summary.json").unlink()   # it is a link
+    (report / "summary.json").write_text(json.dumps(summary | {
+        "test_accuracy": reached, "accuracy_interval": intervals.wilson(reached, images)}))
+    spec = run["report"].manifest["spec"]
+    manifest_files.rewrite(report, made=made, spec={**spec, "parents": {**spec["parents"], "train": train.name}})
+    return report.name
 
 
 def _change_training(train, faster, noise, loss, params):

@@ -174,5 +174,5 @@ const saving = (() => {
     bar.append(menu({title: chart.dataset.save, svg: () => drawn(chart), csv: () => csv(rows())}));
     (chart.closest(".wide") ?? chart).after(bar);
   }
-  return {menu, styled, onPaper, file, csv};
+  return {menu, styled, onPaper, file, csv, svg};
 })();

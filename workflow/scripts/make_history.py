@@ -4,25 +4,42 @@ The exit status is 0, also if there are no reports yet, or 2 with a one-line mes
 """
 
 import argparse
+import functools
 import pathlib
 
 from ladder import command, files
 from ladder.pages import history, output
-from ladder.workflow import config, search
+from ladder.workflow import config, lists, search
+from ladder.workflow.settings import Settings
 
 
 def main():
     arguments = parse()
     rows = history.rows(arguments.results)
-    output.write(arguments.output, history.page(rows, arguments.results, arguments.output, defaults()))
+    output.write(arguments.output, history.page(rows, arguments.results, arguments.output, defaults(), entry))
     print(f"{files.shown(arguments.output)}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
 
 
 def defaults():
     """The settings of a run in config.yaml, as they are committed or edited."""
-    loaded = config.load(config.base())
-    return {key: value for key, value in loaded.by_key().items()
+    return {key: value for key, value in configured().items()
             if key not in search.NOT_OF_A_RUN and not key.startswith("cifar10_")}
+
+
+@functools.cache
+def configured():
+    """Key -> value of config.yaml, and the defaults of what it leaves out."""
+    return config.load(config.base()).by_key()
+
+
+def entry(written):
+    """The overrides by which an entry of the list `compare` in config.yaml is the run with these settings.
+
+    A setting that is not among them has the program's default, which config.yaml, or the list, may have changed.
+    """
+    base, usual = {**configured(), **lists.ALONE}, Settings().by_key()
+    wanted = {key: usual[key] for key in (*defaults(), "name", "tags")} | written
+    return {key: value for key, value in wanted.items() if value != base[key]}
 
 
 def parse():

@@ -1,4 +1,4 @@
-"""Write results/index.html: the latest run, the accuracies of all runs by time, and every page. Nothing is run for it.
+"""Write results/index.html: the best runs, the newest ones, and every page. Nothing is run for it.
 
 The exit status is 0, or 2 with a one-line message if the page cannot be written.
 """

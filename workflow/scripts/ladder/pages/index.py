@@ -1,10 +1,11 @@
-"""The first page of a results folder: its latest run, the accuracies of all runs by time, and every page that there is.
+"""The first page of a results folder: the best run on each data set, the newest ones, and every page that there is.
 
-Only manifests and summaries of reports are read, and nothing is run.
+It is made at the end of every command that makes a page: of a report only its manifest and its summary are read, and the
+history, which checks all files and holds all runs, is a page of its own. Nothing is run.
 """
 
+import dataclasses
 import json
-import math
 import pathlib
 import time
 
@@ -14,8 +15,6 @@ from ladder.store import artifacts, lineage
 
 NAME = "index.html"
 LATEST = 8      # runs listed
-LEAST_ERROR = 1e-4   # drawn as no error
-DRAWN = 60      # accuracies in a sparkline, the latest ones
 # Page of templates.SITE -> what it shows, and the command that makes it.
 PAGES = {
     "report": ("The latest run: its accuracy beside its controls, and everything behind it", "report"),
@@ -33,7 +32,7 @@ PAGES = {
 
 
 def runs(results):
-    """{"version", "made", "summary"} of each finished report that can be read, the oldest first."""
+    """The history.Row of each finished report that can be read, without its settings, the newest first."""
     finished = []
     for version, folder in lineage.Store(results).folders().items():
         if folder.parent.name != "report":
@@ -42,10 +41,11 @@ def runs(results):
             report = artifacts.Artifact(folder)
             summary = None if report.failed else report.json("summary.json")
             if summary and not history.fault_of(summary):
-                finished.append({"version": version, "made": report.manifest["made"], "summary": summary})
+                finished.append(history.Row(version, report.manifest["made"], name=str(summary.get("name") or ""),
+                                            tags=tuple(summary.get("tags") or ()), summary=summary, results=folder.parents[1]))
         except (UserError, OSError, json.JSONDecodeError):   # unfinished or damaged
             continue
-    return sorted(finished, key=lambda run: (run["made"], run["version"]))
+    return sorted(finished, key=lambda run: (run.made, run.version), reverse=True)
 
 
 def page(results):
@@ -55,11 +55,13 @@ def page(results):
 
 def context(results):
     """All variables of the template."""
-    finished = runs(results)
+    finished, store = runs(results), lineage.Store(results)
+    newest = [_with_settings(run, store) for run in finished[:LATEST]]
+    texts = [{key: templates.setting(value) for key, value in run.settings.items()} for run in newest]
     return {
-        "up": "", "here": "", "count": len(finished), "latest": _row(finished[-1]) if finished else None,
-        "rows": [_row(run) for run in reversed(finished[-LATEST:])],
-        "lines": [_sparkline(dataset, runs) for dataset, runs in sorted(_by_dataset(finished).items())],
+        "up": "", "here": "", "count": len(finished), "latest": newest[0] if newest else None,
+        "leaders": [_apart(leader, store) for leader in history.leaders(finished)],
+        "rows": [_row(run, own, history.differing(texts)) for run, own in zip(newest, texts, strict=True)],
         "pages": [{"name": name, "title": title, "made": _made(results / f"{name}.html"), "what": PAGES[name][0],
                    "command": f".venv/bin/snakemake {PAGES[name][1]}"} for name, title in templates.SITE.items()],
         "gpu_check": (results / "gpu-check" / NAME).exists(),
@@ -71,39 +73,22 @@ def _made(path):
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(path.stat().st_mtime)) if path.exists() else None
 
 
-def _row(run):
-    summary = run["summary"]
+def _with_settings(run, store):
+    return dataclasses.replace(run, settings=store.settings(run.version))
+
+
+def _apart(leader, store):
+    """history.leaders has read no settings here: those of the best run and the next one."""
+    pair = [_with_settings(leader[which], store).settings for which in ("row", "second") if which in leader]
+    return {**leader, "apart": history.apart(*pair)} if len(pair) == 2 else leader
+
+
+def _row(run, texts, differing):
+    """What the list shows of a run: texts: its settings, of which it shows those that the listed runs have differently."""
+    summary = run.summary
     accuracy, interval = summary.get("test_accuracy"), summary.get("accuracy_interval")
-    return {"version": run["version"], "made": run["made"], "link": f"report/{run['version']}/report.html",
-            "name": summary.get("name"), "tags": summary.get("tags") or [], "verdict": summary.get("verdict"),
-            "what": f"{templates.network_title(summary['network'])} on {templates.dataset_title(summary['dataset'])}",
-            "accuracy": intervals.accuracy(summary),
+    network, dataset = templates.network_title(summary["network"]), templates.dataset_title(summary["dataset"])
+    return {"run": run, "what": f"{network} on {dataset}",
+            "accuracy": intervals.accuracy(summary), "validation": bool(summary.get("validation")),
             "interval": intervals.within(accuracy, interval)["interval_text"] if interval else "",
-            "validation": bool(summary.get("validation"))}
-
-
-def _by_dataset(runs):
-    """Title of a data set -> its runs that were scored on test images."""
-    grouped = {}
-    for run in runs:
-        if run["summary"].get("test_accuracy") is not None and not run["summary"].get("validation"):
-            grouped.setdefault(templates.dataset_title(run["summary"]["dataset"]), []).append(run)
-    return grouped
-
-
-def _sparkline(dataset, runs):
-    """The accuracies of a data set's runs in the order of their time, as places in percent of a small drawing."""
-    shown = runs[-DRAWN:]
-    values = [run["summary"]["test_accuracy"] for run in shown]
-    heights = [-math.log(max(1 - value, LEAST_ERROR)) for value in values]   # so that good ones can be told apart
-    low, high = min(heights), max(heights)
-    points = [(100 * at / max(1, len(heights) - 1), 90 - 80 * (height - low) / ((high - low) or 1))
-              for at, height in enumerate(heights)]
-    best = max(shown, key=lambda run: run["summary"]["test_accuracy"])
-    rows = [[dataset, run["version"], run["made"], value] for run, value in zip(shown, values, strict=True)]
-    return {"dataset": dataset, "count": len(runs), "rows": rows,
-            "path": "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points),
-            "last": {"x": round(points[-1][0], 1), "y": round(points[-1][1], 1),
-                     "text": intervals.accuracy(shown[-1]["summary"])},
-            "best": {"text": intervals.accuracy(best["summary"]), "link": _row(best)["link"],
-                     "made": best["made"]}}
+            "apart": {key: texts[key] for key in differing if key in texts and key not in history.FIRST[:2]}}

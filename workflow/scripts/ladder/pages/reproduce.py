@@ -5,6 +5,7 @@ inputs are artifacts by role, as in report.py.
 
 import yaml
 
+from ladder.arithmetic import multipliers
 from ladder.network import networks
 from ladder.pages import roles
 from ladder.pages.network_file import text as network_file_text
@@ -23,6 +24,7 @@ def settings(inputs, params):
     config = lineage.settings({"report": report, **{role: artifact.manifest for role, artifact in inputs.items()}})
     for key in unwritten(inputs):
         config.pop(key, None)
+    config |= _multipliers(inputs)
     if "table" in params:
         config["network"] = params["network"]
     if "train" not in inputs:
@@ -36,6 +38,7 @@ def settings(inputs, params):
     config["controls"] = [kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)]
     config["evaluations"] = [name for name in EXTRA if name in inputs]
     config["feature_map"] = "map" in inputs
+    config.setdefault("label_counts", [])
     if "train_reference" in inputs:
         config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"]["variant"]
     of_page = {key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)}
@@ -45,10 +48,20 @@ def settings(inputs, params):
 def unwritten(inputs):
     """The settings that the run has and its artifacts do not keep in the form of config.yaml."""
     specs = [artifact.manifest["spec"]["params"] for artifact in inputs.values()]
-    present = {"features_concatenate": "joined" in inputs, "multiplier": any("multiplier" in params for params in specs),
+    present = {"features_concatenate": "joined" in inputs,
+               "multiplier": any(params.get("multiplier", "exact") not in multipliers.MULTIPLIERS for params in specs),
                "folder": any("folder_sha256" in params for params in specs),
                "initial_weights": any("file_sha256" in params for params in specs)}
     return [key for key, there in present.items() if there]
+
+
+def _multipliers(inputs):
+    """The multipliers of the training and of what answers, by key, where one is not exact and none is a person's table."""
+    params = [next((inputs[role].manifest["spec"]["params"] for role in stages if role in inputs), {})
+              for stages in (("train",), ("evaluate", "features"))]
+    trained, tested = (own.get("multiplier", "exact") for own in params)
+    named = {trained, tested} != {"exact"} and {trained, tested} <= multipliers.MULTIPLIERS.keys()
+    return {"multiplier": trained, "test_multiplier": tested} if named else {}
 
 
 def text(settings):

@@ -50,6 +50,11 @@ class Run:
         return networks.from_params(self.train.manifest["spec"]["params"])
 
     @property
+    def results(self):
+        """The folder with the artifacts of all stages."""
+        return self.train.folder.parents[1]
+
+    @property
     def accuracy(self):
         """The run's accuracy (0 to 1) on the images that it is scored on; None without one."""
         return self.summary["test_accuracy"]
@@ -162,8 +167,8 @@ def _cell(value):
 def standing(ranked, score, role=None):
     """The best of runs that all have a score, and its lead over the next ones.
 
-    ranked: the runs, best first; score: function of a Run; role: of the classifier that the score is of, None for that of the
-    accuracy. {"number", "alike": numbers of the others with its score, "tested", "next": numbers of the next ones} with its
+    ranked: the runs, best first, of a list or of the history; score: function of a Run; role: of the classifier that the score
+    is of, None for that of the accuracy. {"number", "alike": numbers of the others with its score, "tested", "next": numbers of the next ones} with its
     score as intervals.share and, if there is a next one, the lead as intervals.words, but its "interval_of_lead".
     """
     (first, *alike), *lower = (list(runs) for _, runs in itertools.groupby(ranked, score))
@@ -212,7 +217,7 @@ class _Answers:
 
 def _answers(run, role):
     """The run's _Answers; None if the artifacts are no longer there, or damaged."""
-    versions, results = run.summary["versions"], run.train.folder.parents[1]
+    versions, results = run.summary["versions"], run.results
     role = role or lineage.answering(versions)
     try:
         data, score = (artifacts.Artifact(results / stage / versions[stage]) for stage in ("data", role))

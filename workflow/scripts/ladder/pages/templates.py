@@ -13,7 +13,8 @@ import markupsafe
 
 from ladder import progress, sources
 
-CHARTS = ("saving.js", "uplot/uPlot.iife.min.js", "charts.js")   # the scripts of a page with charts that answer questions
+# The scripts of a page with charts that answer questions.
+CHARTS = ("saving.js", "axes.js", "uplot/uPlot.iife.min.js", "charts.js")
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.

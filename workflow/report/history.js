@@ -6,9 +6,9 @@
   const data = JSON.parse(source.textContent);
   const place = id => document.getElementById(id);
   const element = (name, properties, ...children) => {
-    const made = Object.assign(document.createElement(name), properties);
-    made.append(...children);
-    return made;
+    const node = Object.assign(document.createElement(name), properties);
+    node.append(...children);
+    return node;
   };
   const {svg} = saving;
 
@@ -25,12 +25,10 @@
     ...data.metrics.map(({key, values, texts, share}) =>
       ({key, kind: share ? "share" : "number", text: run => texts[run], value: run => values[run]})),
     ...Object.entries(data.settings).map(([key, column]) => {
-      const of = coded(column);
-      const numbers = column.values.every(text => text !== "" && !Number.isNaN(Number(text)));
-      return {key, kind: numbers ? "number" : "name", text: run => of(run) ?? "", value: run => {
-        const text = of(run) ?? null;
-        return numbers && text !== null ? Number(text) : text;
-      }};
+      const text = coded(column);
+      const numbers = column.values.every(value => value !== "" && !Number.isNaN(Number(value)));
+      const value = run => text(run) === undefined ? null : numbers ? Number(text(run)) : text(run);
+      return {key, kind: numbers ? "number" : "name", text: run => text(run) ?? "", value};
     }),
     named("others", run => data.own.slice(data.columns.length)
       .filter(([key, often]) => columns.get(key).text(run) && columns.get(key).text(run) !== often).map(([key]) => `${key} ${columns.get(key).text(run)}`).join(", ")),
@@ -52,9 +50,9 @@
   function choose() {
     const asked = place("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
     chosen = new Set(runs.filter(run => asked.every(word => words[run].includes(word))
-      && [...ranges.values()].every(one => inside(one, run))));
+      && [...ranges.values()].every(axis => inside(axis, run))));
     place("filtered").textContent = asked.length || ranges.size ? `${chosen.size.toLocaleString("en")} of ${runs.length.toLocaleString("en")}` : "";
-    if (place("clear")) place("clear").hidden = !ranges.size;
+    place("clear").hidden = !ranges.size;
     for (const mark of document.querySelectorAll(".plot [data-run]")) mark.classList.toggle("off", !chosen.has(Number(mark.dataset.run)));
     page = 0;
     show();
@@ -82,14 +80,14 @@
   }
 
   const cell = (column, run, head) => {
-    const made = element("td", {className: head.className});
-    made.append(column.text(run) || (column.key === "others" ? "" : "–"));
-    if (column.key === "others") made.title = column.text(run);
-    else made.dataset.label = {"training loss": "loss"}[column.key] ?? column.key;
+    const node = element("td", {className: head.className});
+    node.append(column.text(run) || (column.key === "others" ? "" : "–"));
+    if (column.key === "others") node.title = column.text(run);
+    else node.dataset.label = {"training loss": "loss"}[column.key] ?? column.key;
     if (column.key === "accuracy") {
-      for (const note of [data.interval[run], data.notes[run]].filter(Boolean)) made.append(" ", element("small", {}, note));
+      for (const note of [data.interval[run], data.notes[run]].filter(Boolean)) node.append(" ", element("small", {}, note));
     }
-    return made;
+    return node;
   };
   const rowOf = run => {
     const text = data.name[run] && !data.fault[run] ? data.name[run] : element("code", {}, data.version[run]);
@@ -108,8 +106,8 @@
     const size = whole ? rows.length || 1 : data.listed;
     const [from, to] = [page * size, Math.min((page + 1) * size, rows.length)];
     table.tBodies[0].replaceChildren(...rows.slice(from, to).map(rowOf));
-    const [number, first, last, left] = [rows.length, from + 1, to, rows.length - to + from].map(one => one.toLocaleString("en"));
-    place("range").textContent = rows.length <= data.listed ? "" : `Rows ${first} to ${last} of ${number}${to - from < rows.length ? `; ${left} are left out.` : ""}`;
+    const [all, first, last, left] = [rows.length, from + 1, to, rows.length - to + from].map(number => number.toLocaleString("en"));
+    place("range").textContent = rows.length <= data.listed ? "" : `Rows ${first} to ${last} of ${all}${to - from < rows.length ? `; ${left} are left out.` : ""}`;
     turn.hidden = rows.length <= data.listed;
     [back.disabled, on.disabled] = [whole || !page, whole || to === rows.length];
   }
@@ -136,7 +134,7 @@
       box.textContent = "Tick one more run to get the commands that diff and compare the two.";
       return;
     }
-    const lines = [`.venv/bin/snakemake results/compare.html --config ${quoted(`compare=${JSON.stringify([...picked].map(entry))}`)}`];
+    const lines = [`.venv/bin/snakemake results/compare.html --config ${quoted(`compare=${JSON.stringify([...picked].map(entry), null, 1).replace(/\n */g, " ")}`)}`];
     if (picked.size === 2) lines.unshift(`.venv/bin/snakemake results/diff.html --config 'diff=[${[...picked].map(run => data.version[run])}]'`);
     const left = [...new Set([...picked].flatMap(run => data.unsaid[run]))];
     box.replaceChildren(...lines.map(line => element("code", {className: "command"}, line)),
@@ -161,11 +159,11 @@
     const axis = {percent: share, least: share ? Math.max(Math.min(.5, ...values.filter(value => value < 1).map(value => 1 - value)) / 2, 1e-6) : 1e-12};
     const kind = share ? "error" : column.kind === "number" && low > 0 && high > 20 * low ? "log" : "linear";
     const to = value => axes.forward[kind](value, axis.least);
-    const room = .06 * (to(high) - to(low)) || (column.kind === "time" ? 4e7 : kind === "linear" ? Math.abs(low) / 4 || .5 : .5);
+    const room = .06 * (to(high) - to(low)) || (column.kind === "time" ? 4e6 : kind === "linear" ? Math.abs(low) / 4 || .5 : .5);
     const ends = [share ? Math.max(0, to(low) - room) : to(low) - room, to(high) + room];
     const spot = value => (to(value) - ends[0]) / (ends[1] - ends[0]);
     if (column.kind === "time") {
-      const digits = ends[1] - ends[0] < 2e8 ? [5, 16] : [0, 10];
+      const long = ends[1] - ends[0], digits = long < 6e5 ? [11, 19] : long < 2e8 ? [5, 16] : [0, 10];
       return {place: spot, ticks: Array.from({length: count}, (_, number) => (number + .5) / count).map(at =>
         [at, new Date(ends[0] + at * (ends[1] - ends[0])).toISOString().slice(...digits).replace("T", " ")])};
     }
@@ -196,7 +194,7 @@
   // What is shown of a run: a ring around its mark, its line, and beside it what it is.
   let marks = new Map(), tip = null;
   function point(run) {
-    document.querySelectorAll(".plot .ring, .plot .pointed").forEach(one => one.matches(".ring") ? one.remove() : one.classList.remove("pointed"));
+    document.querySelectorAll(".plot .ring, .plot .pointed").forEach(mark => mark.matches(".ring") ? mark.remove() : mark.classList.remove("pointed"));
     tip.hidden = run === null || !marks.has(run);
     document.querySelector(`#parallel [data-run="${run}"]`)?.classList.add("pointed");
     if (tip.hidden) return;
@@ -274,7 +272,7 @@
     const nearest = event => {
       const {left: zero, top} = drawn.getBoundingClientRect();
       const away = ([, [a, b]]) => Math.hypot(a - event.clientX + zero, b - event.clientY + top);
-      const best = [...marks].reduce((one, other) => !one || away(other) < away(one) ? other : one, null);
+      const best = [...marks].reduce((a, b) => !a || away(b) < away(a) ? b : a, null);
       point(best && away(best) < 24 ? best[0] : null);
     };
     const spots = [...marks.keys()].map(run => ({run, at: [across.place(x.value(run)), up.place(y.value(run))]}));
@@ -340,8 +338,10 @@
     csv: () => saving.csv([["run", "made", ...metrics, ...settings], ...sorted.filter(run => chosen.has(run) && !data.fault[run]).map(run =>
       [data.version[run], data.made[run], ...[...metrics, ...settings].map(key => columns.get(key).value(run))])])}));
 
+  let width = 0;
   function draw() {
-    if (!x_ || !place("scatter").clientWidth) return;
+    width = x_ ? place("scatter").clientWidth : 0;
+    if (!width) return;
     const painted = paint(columns.get(colour_.value));
     drawScatter(painted);
     drawParallel(painted);
@@ -362,10 +362,11 @@
     colour_.value = settings.find(key => valuesOf(columns.get(key)).length <= COLOURED) ?? "";
     for (const select of [x_, y_, colour_]) {
       select.addEventListener("change", () => {
-        if (select !== colour_) ranges.clear();
+        if (select === x_) ["x", "y"].forEach(axis => ranges.delete(axis));
+        if (select === y_) ranges.clear();
         if (select === y_ && heads.some(head => head.dataset.column === "metric")) {
           metric = columns.get(y_.value);
-          const head = heads.find(one => one.dataset.column === "metric");
+          const head = heads.find(other => other.dataset.column === "metric");
           head.querySelector("button").textContent = metric.key;
           if (order.key === "metric") sort();
         }
@@ -373,13 +374,9 @@
       });
     }
     place("clear").addEventListener("click", () => { ranges.clear(); draw(); });
-    let width = 0;
-    new ResizeObserver(() => {
-      if (place("scatter").clientWidth !== width) draw();
-      width = place("scatter").clientWidth;
-    }).observe(place("scatter"));
-    for (const [kind, of] of [["pointerover", event => event.target.closest("tr")], ["focusin", event => event.target.closest("tr")], ["pointerleave", () => null]]) {
-      table.tBodies[0].addEventListener(kind, event => tip && point(of(event) ? Number(of(event).dataset.row) : null));
+    new ResizeObserver(() => { if (place("scatter").clientWidth !== width) draw(); }).observe(place("scatter"));
+    for (const [kind, there] of [["pointerover", true], ["focusin", true], ["pointerleave", false]]) {
+      table.tBodies[0].addEventListener(kind, event => tip && point(there ? Number(event.target.closest("tr").dataset.row) : null));
     }
   }
   const FALLING = /loss|time|memory|divergence/;
@@ -394,6 +391,6 @@
   table.classList.add("sorts");
   place("filter").closest("[hidden]").hidden = false;
   place("filter").addEventListener("input", choose);
-  choose();
   sortBy("made", -1);
+  draw();
 })();

@@ -168,8 +168,9 @@ def standing(ranked, score, role=None):
     """The best of runs that all have a score, and its lead over the next ones.
 
     ranked: the runs, best first, of a list or of the history; score: function of a Run; role: of the classifier that the score
-    is of, None for that of the accuracy. {"number", "alike": numbers of the others with its score, "tested", "next": numbers of the next ones} with its
-    score as intervals.share and, if there is a next one, the lead as intervals.words, but its "interval_of_lead".
+    is of, None for that of the accuracy. {"number", "alike": numbers of the others with its score, "tested", "next": numbers of
+    the next ones} with its score as intervals.share and, if there is a next one, the lead as intervals.words, but its
+    "interval_of_lead".
     """
     (first, *alike), *lower = (list(runs) for _, runs in itertools.groupby(ranked, score))
     best = {"number": first.number, "alike": _numbers(alike), "tested": first.tested, "next": [],

@@ -1,4 +1,4 @@
-// The axes of charts, for charts.js and history.js: the same kinds as in ladder/pages/charts.py.
+// The axes of charts, for charts.js and history_charts.js: the same kinds as in ladder/pages/charts.py.
 const axes = (() => {
   const forward = {
     linear: value => value,

@@ -102,7 +102,7 @@ const runsPage = (() => {
     const numbers = [from + 1, to, rows.length, rows.length - to + from];
     const [first, last, all, left] = numbers.map(number => number.toLocaleString("en"));
     turn.hidden = rows.length <= data.listed;
-    const out = left === "0" ? "" : `; ${left} are left out.`;
+    const out = left === "0" ? "" : `; ${left} ${left === "1" ? "is" : "are"} left out.`;
     place("range").textContent = turn.hidden ? "" : `Rows ${first} to ${last} of ${all}${out}`;
     [back.disabled, on.disabled] = [whole || !page, whole || to === rows.length];
   }

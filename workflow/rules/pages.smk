@@ -37,7 +37,7 @@ for role in FIXED:
 for page, arguments, words in (
     ("diff", ["--output", "results/diff.html", "--", *SETTINGS.diff], SETTINGS.diff),
     ("history", ["--output", "results/history.html"], "every run in results/"),
-    ("index", [], "the latest run and all pages"),
+    ("index", [], "the best and the newest runs, and all pages"),
 ):
 
     rule:

@@ -1,5 +1,5 @@
-// Tables that become cards on a phone, tables that sort by a column when its head is clicked, and boxes that filter the rows of a
-// table by words. Without JavaScript the pages show the same rows in their original order, and wide tables scroll sideways.
+// Tables that become cards on a phone, and tables that sort by a column when its head is clicked. Without JavaScript the pages show
+// the same rows in their original order, and wide tables scroll sideways.
 const wordsOf = head => [...head.childNodes].map(one => one.textContent.trim()).filter(Boolean).join(" ");   // also around <br>
 
 // A cell over several rows is repeated in each of them, which only cards show.
@@ -66,23 +66,4 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
   table.classList.add("sorts");
-}
-
-for (const box of document.querySelectorAll("input[data-filters]")) {
-  const table = document.getElementById(box.dataset.filters);
-  const rows = [...table.tBodies[0].rows];
-  // The text of a row and its settings: its own, and the usual ones of the table.
-  const usual = JSON.parse(table.dataset.usual ?? "{}");
-  const settings = row => !row.dataset.own ? [] : Object.entries({...usual, ...JSON.parse(row.dataset.own)}).map(([key, value]) => `${key}=${value}`);
-  const texts = rows.map(row => `${row.textContent} ${settings(row).join(" ")}`.toLowerCase().replace(/\s+/g, " "));
-  const count = document.getElementById(box.getAttribute("aria-describedby"));
-  const filter = () => {
-    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-    rows.forEach((row, at) => { row.hidden = !words.every(word => texts[at].includes(word)); });
-    const shown = rows.filter(row => !row.hidden).length;
-    count.textContent = words.length ? `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")}` : "";
-  };
-  box.closest("[hidden]")?.removeAttribute("hidden");
-  box.addEventListener("input", filter);
-  filter();
 }

@@ -18,7 +18,8 @@ LISTED = 50     # rows of a page of the table
 # What the parameters of stages leave out where it is off, and a person may look for.
 OFF = {"multiplier": "exact"}
 # The parts of a summary that pages cannot do without, and their types.
-SUMMARY = {**dict.fromkeys(FIRST, str), "loss": list | None, "seconds": dict, "validation": int}
+SUMMARY = {**dict.fromkeys(FIRST, str), "loss": list | None, "seconds": dict, "validation": int, "versions": dict,
+           "confusion": list | None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +135,9 @@ def leaders(rows):
     scored = collections.defaultdict(list)
     for row in rows:
         if row.summary and row.accuracy is not None:
-            scored[row.summary["dataset"]].append(row)
-    return [_leader(dataset, runs) for dataset, runs in sorted(scored.items(), key=lambda item: (-len(item[1]), item[0]))]
+            dataset = row.summary["dataset"]   # two folders of a person's pictures have nothing in common
+            scored[dataset, row.summary["versions"]["data"] if dataset == "folder" else ""].append(row)
+    return [_leader(dataset, runs) for (dataset, _), runs in sorted(scored.items(), key=lambda item: (-len(item[1]), item[0]))]
 
 
 def _leader(dataset, runs):

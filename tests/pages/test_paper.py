@@ -96,8 +96,8 @@ def test_the_page_links_to_the_figures_that_were_made(run, numbers, tmp_path):
 
 def test_the_curves_of_few_labels_have_their_means_over_a_logarithmic_axis():
     measured = {"counts": [10, 100], "draws": 5, "all": {"labels": 1000, "accuracy": {"run": 0.9, "pixels": 0.8}},
-                "curves": {name: {"mean": mean, "interval": [None, None]} for name, mean in
-                           (("run", [0.5, 0.8]), ("pixels", [0.4, 0.7]))}}
+                "curves": {name: {"mean": mean, "interval": [None, None], "each": [[value] * 5 for value in mean]}
+                           for name, mean in (("run", [0.5, 0.8]), ("pixels", [0.4, 0.7]))}}
     page = {"training": None, "verdict": None, "run": {"confusion": None}, "data": {"classes": []},
             "few_labels": labels.section({}, {"few_labels": measured})}
     (axes,) = paper.drawings("report", page)["few_labels"].axes

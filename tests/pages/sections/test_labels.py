@@ -62,7 +62,16 @@ def test_the_sentence_names_the_count_that_saves_the_most_labels():
 
 def test_the_sentence_says_where_all_labels_of_the_control_are_beaten():
     assert said((0.5, 0.91, 0.94), (0.4, 0.6, 0.75)) == (
-        "With 100 labels the features are better than raw pixels with all 10,000.")
+        "With 100 labels the features are better than raw pixels with all 10,000 (+1 points, −12 to +14 over the draws, could "
+        "be luck).")
+
+
+def test_the_sentence_says_whether_the_lead_with_as_many_labels_could_be_luck():
+    numbers = labels.numbers(run((0.4, 0.75, 0.8), (0.4, 0.6, 0.75)))
+    numbers["curves"]["pixels"]["each"][1] = [0.5905, 0.6095]   # the run's: 0.74 and 0.76
+    assert labels.sentence(numbers, "pixels") == (
+        "With 100 labels the features are as good as raw pixels with about 1,000 (+15.0 points with as many, +14.4 to +15.6 "
+        "over the draws, more than luck).")
 
 
 def test_the_sentence_says_where_nothing_is_saved():

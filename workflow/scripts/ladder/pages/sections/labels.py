@@ -70,19 +70,34 @@ def section(inputs, summary):
 
 
 def sentence(measured, name):
-    """How many labels the run's features save against those of a control, at the count where they save the most."""
+    """How many labels the run's features save against those of a control, at the count where they save the most.
+
+    In brackets is the difference over the draws, which have the same labels for both.
+    """
     control = next(words for key, _, words in FEATURES.values() if key == name)
     counts, own, others = measured["counts"], measured["curves"]["run"]["mean"], measured["curves"][name]["mean"]
-    every, whole = measured["all"]["labels"], measured["all"]["accuracy"][name]
+    each, every, whole = measured["curves"]["run"]["each"], measured["all"]["labels"], measured["all"]["accuracy"][name]
     better = [at for at in range(len(counts)) if own[at] > others[at]]
     if not better:
         return f"With none of these numbers of labels are the features better than {control}."
     equals = {at: equivalent(own[at], [*counts, every], [*others, whole]) for at in better}
     beyond = [at for at in better if equals[at] is None]
     if beyond:
-        return f"With {counts[beyond[0]]:,} labels the features are better than {control} with all {every:,}."
+        luck = _over_draws([value - whole for value in each[beyond[0]]], "")
+        return f"With {counts[beyond[0]]:,} labels the features are better than {control} with all {every:,}{luck}."
     most = max(better, key=lambda at: equals[at] / counts[at])
-    return f"With {counts[most]:,} labels the features are as good as {control} with about {rounded(equals[most]):,}."
+    pairs = zip(each[most], measured["curves"][name]["each"][most], strict=True)
+    luck = _over_draws([value - other for value, other in pairs], " with as many")
+    return f"With {counts[most]:,} labels the features are as good as {control} with about {rounded(equals[most]):,}{luck}."
+
+
+def _over_draws(differences, when):
+    """' (+1.2 points, −0.3 to +2.7 over the draws, could be luck)'; '' where the difference is the same in each draw."""
+    over = spread.spread([round(value, 12) for value in differences], spread.DIFFERENCES)
+    if over.interval is None:
+        return ""
+    words = intervals.words(intervals.Difference(over.mean, over.interval, True))
+    return f" ({words['points']} points{when}, {words['interval_text']} over the draws, {words['luck_text']})"
 
 
 def rounded(count):

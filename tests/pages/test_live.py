@@ -30,6 +30,18 @@ def test_the_log_alone_gives_its_epochs_and_monitored_steps(folders):
     assert (found["steps"], found["losses"], found["accuracies"]) == ([10], [0.5], [0.45]) and not found["done"]
 
 
+@pytest.mark.parametrize("job, network", [
+    ({"spec": {"params": {"network": "lenet_5"}}}, "LeNet-5"), ({}, ""),
+    ({"spec": {"params": {"network": "autoencoder", "variational": True}}}, "A variational autoencoder")])
+def test_the_training_is_named_by_its_network(folders, job, network):
+    (folders[1] / "train/t0.log").write_text(LOG)
+    assert live.state(*folders)["network"] == ""
+    (folders[1] / "train/t0.json").write_text(json.dumps(job))
+    assert live.state(*folders)["network"] == network
+    (folders[1] / "train/t0.json").write_text('{"spec": ')   # being written
+    assert live.state(*folders)["network"] == ""
+
+
 def test_a_network_that_does_not_classify_has_no_accuracy(folders):
     (folders[1] / "train/t0.log").write_text("10:00:02 epoch 1/2  loss 0.83909  13 min 30 s  2 images/s\n")
     assert live.state(*folders)["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.83909, "accuracy": None,

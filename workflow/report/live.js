@@ -15,7 +15,7 @@ async function look() {
     const found = await (await fetch("/state")).json();
     if (found) {
       const last = found.epochs.at(-1);
-      $("now").textContent = `Training ${found.version}${found.done ? " has ended" : ""}${
+      $("now").textContent = `${found.network ? `${found.network}, training` : "Training"} ${found.version}${found.done ? " has ended" : ""}${
         last ? `: epoch ${last.epoch} of ${last.of}, loss ${last.loss}` : `: ${found.last || "it begins"}`}.`;
       draw(found.chart);
       $("rows").replaceChildren(...found.epochs.toReversed().map(one => {

@@ -29,9 +29,10 @@ def page():
 def state(results, logs):
     """The latest training, JSON-able; None if there is none. A loss that is not finite is None, in an epoch "nan" or "inf".
 
-    {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "validation_loss", "validation_accuracy", "speed"}],
-    "steps": [step], "losses": means up to it, "accuracies": likewise or None, "validation_curve": {"steps", "losses"},
-    "chart": HTML of both curves, "last": line of the log}; results, logs: the folders.
+    {"version", "network": its title, '' if nothing says it, "done", "epochs": [{"epoch", "of", "loss", "accuracy",
+    "validation_loss", "validation_accuracy", "speed"}], "steps": [step], "losses": means up to it, "accuracies": likewise or
+    None, "validation_curve": {"steps", "losses"}, "chart": HTML of both curves, "last": line of the log}; results, logs: the
+    folders.
     """
     log_files = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
     if not log_files:
@@ -42,10 +43,20 @@ def state(results, logs):
                "validation_loss": _loss(measured) if measured else None, "validation_accuracy": _share(share)}
               for epoch, total, loss, accuracy, measured, share, speed in EPOCH.findall(text)]
     steps, losses, hits, validation = _history(folder) or _monitored(text)
-    return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps,
+    return {"version": version, "network": _network(log_files[-1].with_suffix(".json")),
+            "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps,
             "losses": _finite(losses), "accuracies": hits,
             "validation_curve": {**validation, "losses": _finite(validation["losses"])},
             "chart": _chart(steps, losses, validation), "last": text.strip().rpartition("\n")[2]}
+
+
+def _network(job):
+    """The title of the network that the job file beside the log names; '' without one."""
+    try:
+        settings = json.loads(job.read_text("utf-8"))["spec"]["params"]
+    except (OSError, ValueError, KeyError):
+        return ""
+    return templates.network_title(settings["network"], settings.get("variational", False))
 
 
 def _chart(steps, losses, validation):

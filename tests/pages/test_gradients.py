@@ -27,6 +27,7 @@ WRONG = {"product": 0.3, "deviation": 0.2, "passed": False}
 def test_the_verdict_is_the_first_sentence():
     text = page.page(summary())
     assert "The backward pass of all 3 trained layers agrees with finite differences." in text
+    assert '<td class="right">0.5</td>' in text and "e-01" not in text, "a length is written as people write it"
     assert "The largest deviation is <strong class=\"num\">3.0e-09</strong>; the" in text and "deviates" not in text
 
 

@@ -28,6 +28,7 @@ def test_the_page_names_every_rung_that_cannot_run_here(summary):
     reasons = {**{rung: f"variant {rung} {needs}" for rung in ("gpu_basic", "gpu_fused")}, "other": "Numba is missing"}
     text = text_of(parity_page.page({**summary, "unavailable": reasons}, "2026-01-31T12:34:56Z"))
     assert f"gpu_basic and gpu_fused: {needs}" in text and "other: Numba is missing" in text
+    assert "selects it on this machine. 3 others could not run here." in text, "in the first sentences"
     assert "and all results agree" in text and "2026-01-31 12:34" in text
 
 
@@ -63,11 +64,16 @@ def test_predictions_are_named_as_such_beside_what_was_measured(summary):
     predictions = {"gpu_basic": [24430.4, "level 1"], "cpu": [1500.0, "issue"]}
     table = _predicted(parity_page.page(summary, "2026-01-31T12:34:56Z", predictions))
     assert "predicted for an H200" in table and "gpu_basic 24.4 ms level 1 not measured" in table
+    assert "level 1 , the cache and shared memory of a multiprocessor, which" in table and "tensor cores" not in table
     assert "cpu 1.5 ms issue not measured" in table   # the page has another network and batch than the predictions
     same = {**summary, "network": "autoencoder", "batch": 64}
     step = parity_page.milliseconds(summary["rungs"][0]["step"]).replace(templates.NARROW_SPACE, " ")
     assert f"cpu 1.5 ms issue {step}" in _predicted(parity_page.page(same, "2026-01-31T12:34:56Z", predictions))
     assert 'id="predicted"' not in parity_page.page(summary, "2026-01-31T12:34:56Z")
+
+
+def test_whatever_bounds_a_prediction_is_explained():
+    assert {bound for _, bound in counted.predictions().values()} <= parity_page.BOUNDS.keys()
 
 
 def _predicted(page):

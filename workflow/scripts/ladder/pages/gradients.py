@@ -19,7 +19,7 @@ def context(summary):
         "precision": PRECISIONS[summary["precision"]], "tolerance": f"{summary['tolerance']:.0e}",
         "largest": _digits(max((row["deviation"] for row in summary["tensors"]), default=0)),
         "layers": [_layer(row, tensors) for row in summary["layers"]],
-        "tensors": [{**row, **{key: _digits(row[key]) for key in ("norm", "deviation")},
+        "tensors": [{**row, "deviation": _digits(row["deviation"]), "norm": f"{row['norm']:.3g}",
                      **{key: f"{row[key]:.7g}" for key in ("difference", "product")}} for row in summary["tensors"]],
     }
 

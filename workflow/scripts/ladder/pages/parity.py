@@ -4,6 +4,14 @@ from ladder.pages import templates
 from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
+# What bounds a predicted time (benchmarks/prediction.py) -> what that is.
+BOUNDS = {
+    "memory": "the bytes that pass between the GPU’s memory and its chip",
+    "level 2": "the cache that all multiprocessors share",
+    "level 1": "the cache and shared memory of a multiprocessor, which serve one request a cycle",
+    "issue": "the instructions that a multiprocessor begins in a cycle", "tensor cores": "their products of matrices",
+    "latency": "the time that warps wait for their loads, with too few others to work meanwhile"}
+
 
 def page(summary, timestamp, predictions=(), figures=()):
     """The page of `summary` as one HTML text; timestamp: as in a manifest; predictions: see rungs/counted.py.
@@ -16,6 +24,7 @@ def page(summary, timestamp, predictions=(), figures=()):
 def context(summary, timestamp, predictions):
     """All variables of the template."""
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
+    elsewhere, predicted = _elsewhere(summary["unavailable"]), _predicted_table(summary, ran, predictions)
     return {
         "summary": summary, "made": timestamp, "ran": ran,
         "faults": {rung["name"]: rung["fault"] for rung in summary["rungs"] if "fault" in rung},
@@ -28,8 +37,9 @@ def context(summary, timestamp, predictions):
         "work": _work_table(ran),
         "memory": _memory_table(ran),
         "kernels": _kernel_table(ran),
-        "elsewhere": _elsewhere(summary["unavailable"]),
-        "predicted": _predicted_table(summary, ran, predictions), "predicted_case": CASE,
+        "elsewhere": elsewhere, "not_here": sum(map(len, elsewhere.values())),
+        "predicted": predicted, "predicted_case": CASE,
+        "bounds": {bound: BOUNDS[bound] for bound in BOUNDS if bound in {row["bound"] for row in predicted}},
     }
 
 

@@ -5,11 +5,12 @@ import io
 import json
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 
 import browser
-from browser import TOO_WIDE
-from ladder.pages import charts, intervals, live, templates
+from browser import TOO_WIDE, UNCLEAR
+from ladder.pages import charts, figures, intervals, live, templates
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
 
@@ -183,8 +184,8 @@ BAR = "rgb(71, 123, 192)"   # 82 % accent on light paper
 SAVED = """(async () => {
   const made = [], create = URL.createObjectURL;
   URL.createObjectURL = blob => { made.push(blob); return create.call(URL, blob); };
-  const select = [...document.querySelectorAll('.controls select')].at(-1);
-  for (const format of ['SVG', 'PNG', 'CSV']) { select.value = format; select.dispatchEvent(new Event('change')); }
+  const [opener, ...formats] = [...document.querySelectorAll('.save')].at(-1).querySelectorAll('button');
+  for (const format of formats) { opener.click(); format.click(); }
   while (made.length < 3) await new Promise(resolve => setTimeout(resolve, 20));
   const byType = type => made.find(blob => blob.type === type);
   const image = await createImageBitmap(byType('image/png'));
@@ -210,6 +211,62 @@ def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, s
     assert found["size"] == [2 * int(found["svg"].get("width")), 2 * int(found["svg"].get("height"))]
     assert len(found["rows"]) == 10
     assert found["rows"][1] == {"series": "run 1", "step": "2", "epoch": "1", "seconds": "40", "loss": "0.0333333"}
+
+
+def test_the_menu_that_saves_opens_and_closes_by_keys_and_saves_nothing_before_a_format_is_pressed(chromium, shown):
+    shown(curves())
+    chromium.value("globalThis.saved = 0; URL.createObjectURL = () => { saved += 1; return '#'; }; undefined")
+    state = """(([opener, first]) => [opener.ariaExpanded, first.checkVisibility(), document.activeElement === opener, saved])(
+      document.querySelectorAll('.save button'))"""
+    chromium.value("document.querySelector('.save button').focus()")
+    press(chromium, "ArrowDown")
+    assert chromium.value(state) == ["false", False, True, 0]
+    chromium.value("document.activeElement.click()")
+    assert chromium.value(state) == ["true", True, True, 0]
+    chromium.value("document.querySelectorAll('.save button')[1].focus()")
+    assert chromium.value(state) == ["true", True, False, 0]
+    press(chromium, "Escape")
+    assert chromium.value(state) == ["false", False, True, 0]
+    chromium.value("document.activeElement.click(); document.querySelector('.stage').focus()")
+    assert chromium.value(state) == ["false", False, False, 0], "the focus has left it"
+
+
+def test_the_name_of_a_button_is_the_word_on_it_and_says_what_the_axis_becomes(chromium, shown):
+    names = "[...document.querySelectorAll('.controls button')].map(one => [one.textContent, one.ariaLabel, one.title])"
+    shown(curves())
+    named = chromium.value(names)
+    assert ["log", None, "Logarithmic vertical axis"] in named and ["+", "Zoom in", "Zoom in"] in named
+    assert all(label is None or text in label or not text.isalpha() for text, label, _ in named)
+    series = {"name": "a", "series": 1, "points": [(1, 0.5), (2, 0.99)]}
+    shown(charts.lines("t", [series], charts.share_axis([0.5, 0.99], "accuracy")))
+    assert ["expanded", None, "Vertical axis that expands towards 100 %"] in chromium.value(names)
+
+
+def test_a_point_of_a_map_is_shown_with_its_picture(chromium, opened):
+    images = np.zeros((5, 4, 8, 3), np.uint8)
+    images[3] = 255
+    side = charts.number_axis(0, 1, "")
+    points = [{"x": at / 5, "y": 0.5, "text": f"true class {at}", "picture": at} for at in range(5)]
+    of = charts.scatter("Map", [{"name": "a", "key": "a", "series": 10, "points": points}], side, side, square=True)
+    of["data"]["pictures"] = figures.sheet(images)
+    opened(pieces().chart(of, "A map"))
+    focus(chromium)
+    press(chromium, *["ArrowRight"] * 4)
+    assert chromium.value(SHOWN)["text"] == "true class 3"
+    picture, sheet = chromium.value("""['.tip .picture', '.tip img'].map(name => document.querySelector(name))
+      .map(one => one.getBoundingClientRect()).map(box => [box.x, box.y, box.width, box.height])""")
+    assert picture[2:] == [72, 36] and sheet[2:] == [3 * 72, 2 * 36], "three in a row of the sheet"
+    assert [sheet[at] - picture[at] for at in (0, 1)] == [0, -36], "the first one of its second row"
+
+
+def test_a_picture_is_saved_in_its_place(chromium, opened):
+    picture = figures.png_uri(np.zeros((2, 2, 3), np.uint8))
+    opened(f'<figure {pieces().saved("Errors", ["name"])}><p {pieces().row_of(["am32"])}>'
+           f'<img src="{picture}" alt="" width="40" height="30"></p></figure>')
+    found = saved(chromium)
+    (image,) = found["svg"].iter(f"{SVG}image")
+    assert image.get("href") == picture and [image.get("width"), image.get("height")] == ["40", "30"]
+    assert found["rows"] == [{"name": "am32"}]
 
 
 def rectangles(root, fill):
@@ -324,6 +381,11 @@ def live_page(chromium, tmp_path):
     page = tmp_path / "live.html"
     page.write_text(live.page())
     chromium.open(page)
+
+
+@pytest.mark.usefixtures("live_page")
+def test_the_landmarks_of_the_live_page_have_names_of_their_own(chromium):
+    assert chromium.value(UNCLEAR) == []
 
 
 @pytest.mark.usefixtures("live_page")

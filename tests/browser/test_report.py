@@ -120,6 +120,22 @@ def test_boxes_of_tables_can_be_reached_with_the_keyboard(chromium, page):
     assert chromium.value("[...document.querySelectorAll('.wide')].every(box => box.tabIndex === 0 && box.ariaLabel)")
 
 
+def test_what_scrolls_can_be_reached_with_the_keyboard(chromium, page):
+    show(chromium, page)
+    assert chromium.value("""[...document.querySelectorAll('main *')].filter(one => one.checkVisibility() && one.tabIndex < 0
+      && one.scrollHeight > one.clientHeight + 1 && ['auto', 'scroll'].includes(getComputedStyle(one).overflowY))
+      .map(one => one.outerHTML.slice(0, 80))""") == []
+
+
+def test_the_drawing_of_a_network_can_be_saved_with_a_row_for_each_layer(chromium, pages):
+    chromium.open(pages("drawn lenet"))
+    rows = chromium.value("[...document.querySelectorAll('.graph [data-row]')].map(row => JSON.parse(row.dataset.row))")
+    heads = chromium.value("JSON.parse(document.querySelector('.graph').dataset.head)")
+    assert heads == ["layer", "output", "parameters", "MACs", "memory", "kernel"] and {len(row) for row in rows} == {len(heads)}
+    assert [row[0] for row in rows] == ["input", *(layer.name for layer in networks.build(*DRAWINGS["drawn lenet"]).layers)]
+    assert chromium.value("document.querySelectorAll('.wide:has(.graph) + .saves button').length") == 4
+
+
 def test_tables_that_scroll_do_so_by_the_keyboard(chromium, pages):
     show(chromium, pages("resnet"), 320)
     check_keys_scroll(chromium)

@@ -8,7 +8,7 @@ import browser
 import synthetic_results
 import synthetic_run
 from browser import SMALL_TARGETS, check_width
-from ladder.pages import index, report
+from ladder.pages import index, report, templates
 from ladder.workflow import copies
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
@@ -45,6 +45,19 @@ def test_the_first_page_fits_a_phone(chromium, tmp_path):
     assert chromium.value("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.wide'))")
     assert chromium.value("document.querySelector('.wide tbody').innerText.replace(/\\s+/g, ' ')").startswith(
         "r") and "An autoencoder on handwritten digits" in chromium.value("document.body.innerText")
+
+
+def test_on_a_phone_the_bar_is_one_row_whose_menu_has_every_page(chromium, reports):
+    shown = "['.menu', '.site a'].map(name => document.querySelector(name).checkVisibility())"
+    chromium.open(reports / "digits.html", 390, 844)
+    assert chromium.value(shown) == [True, False] and chromium.value("document.querySelector('.top').offsetHeight") <= 48
+    chromium.value("document.querySelector('.menu').click()")
+    assert chromium.value(shown) == [True, True] and chromium.value(SMALL_TARGETS) == []
+    assert chromium.value("document.querySelectorAll('.site a').length") == len(templates.SITE)
+    assert chromium.value("(box => box.left >= 0 && box.right <= innerWidth && box.bottom <= innerHeight)"
+                          "(document.querySelector('.site').getBoundingClientRect())")
+    chromium.open(reports / "digits.html", 1280)
+    assert chromium.value(shown) == [False, True]
 
 
 def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, tmp_path):

@@ -32,8 +32,8 @@ def ticks_of(svg):
 
 def dots_of(svg):
     """[(x, y)] of the marks of a scatter."""
-    return [tuple(map(float, re.match(r"M(\S+) (\S+)h0", path.get("d")).groups()))
-            for path in svg.iter(f"{SVG}path") if "dot" in path.get("class")]
+    return [tuple(map(float, re.match(r"translate\(([^ ]+) ([^ )]+)\)", path.get("transform")).groups()))
+            for path in svg.iter(f"{SVG}path") if "mark" in path.get("class")]
 
 
 def percent(value):

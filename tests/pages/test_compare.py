@@ -14,7 +14,7 @@ import compare_runs
 import manifest_files
 import synthetic_results
 from ladder.executors import create
-from ladder.pages import compare, curves, run_table
+from ladder.pages import compare, curves, intervals, run_table
 from ladder.store import artifacts
 from page_text import addresses, text_of
 
@@ -211,6 +211,16 @@ def test_a_curve_goes_by_step_epoch_and_time(made):
         assert (steps * step, steps * epoch) == (steps, one.summary["epochs"])
         whole = one.images * one.summary["epochs"] / one.summary["images_per_second"]
         assert seconds == pytest.approx([x / steps * whole for x in line["x"]], rel=1e-3), "its epochs take the same time"
+
+
+def test_the_chart_has_the_best_first_and_the_differences_of_the_others_from_it(made):
+    runs = [dataclasses.replace(run, summary={**run.summary, "test_accuracy": accuracy})
+            for run, accuracy in zip(runs_of(made, ENTRIES[:3]), (0.8, 0.95, 0.9), strict=True)]
+    first, *others = compare.context(runs)["accuracies"]["rows"]
+    assert [row["name"] for row in (first, *others)] == ["run 2", "run 3", "run 1"] and "points against" not in first["note"]
+    for row, run in zip(others, (runs[2], runs[0]), strict=True):
+        words = intervals.words(run_table.difference(run, runs[1]), "run 2")
+        assert row["note"].endswith(f"; {words['against']}") and words["formula"].startswith("Bonett")
 
 
 def test_which_is_best_is_only_said_on_the_same_images(made):

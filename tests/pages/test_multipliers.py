@@ -92,7 +92,7 @@ def test_the_first_screen_has_exact_and_what_is_furthest_from_it(full, monkeypat
     first = context_of(full)["first"]
     assert first["of"] == 7 and [row["key"] for row in first["rows"]] == ["own", "", "", "own", ""]
     lenet = next(row for row in first["rows"] if row["name"] == "LeNet-5, am32")
-    assert lenet["note"] == "−2.20 points (−2.45 to −1.95), more than luck"
+    assert lenet["note"] == "−2.20 points (−2.45 to −1.95, more than luck)"
     assert lenet["text"] == f"94.8{templates.NARROW_SPACE}%"
     assert lenet["left"] < lenet["at"] < lenet["right"]
     alone = Cells(tmp_path).add("exact", 1, 0.9).add("acc16", 1, 0.8)
@@ -108,7 +108,7 @@ def test_the_verdicts_are_summed_up(full):
     assert found["verdicts"] == {"below": 2, "above": 0, "within": 2} and found["compared"] == 4   # the table has no spread
     assert (found["networks"], found["multipliers"], found["runs"], found["missing"]) == (2, 3, 21, 1)
     text = text_of(multipliers_page.page(groups_of(full)))
-    assert "lower in 2, not distinguishable in 2 of 4 comparisons" in text
+    assert "lower in 2, different by what could be luck in 2 of 4 comparisons" in text
 
 
 def row(seeds=3, difference=-0.01, low=None, high=None):
@@ -117,10 +117,10 @@ def row(seeds=3, difference=-0.01, low=None, high=None):
 
 
 @pytest.mark.parametrize("of, kind, words", [
-    (row(low=-0.03, high=0.01), "within", "not distinguishable from exact with 3 seeds"),
-    (row(low=-0.03, high=0.0), "within", "not distinguishable"),
-    (row(low=-0.03, high=-0.001), "below", "below exact: −3.0 to −0.1 with 3 seeds"),
-    (row(low=0.001, high=0.02), "above", "above exact: +0.1 to +2.0 with 3 seeds"),
+    (row(low=-0.03, high=0.01), "within", "could be luck: −3.0 to +1.0 with 3 seeds"),
+    (row(low=-0.03, high=0.0), "within", "could be luck: −3.0 to 0.0 with 3 seeds"),
+    (row(low=-0.03, high=-0.001), "below", "below exact, more than luck: −3.0 to −0.1 with 3 seeds"),
+    (row(low=0.001, high=0.02), "above", "above exact, more than luck: +0.1 to +2.0 with 3 seeds"),
     (row(seeds=1), "", "one seed does not show the variation by chance"),
     (row(difference=0.0), "within", "equal to exact with each of 3 seeds"),
     (row(), "", "no confidence interval"),
@@ -136,14 +136,25 @@ def test_without_an_exact_run_of_that_seed_nothing_is_concluded(has_exact, words
     assert found["kind"] == "" and words in found["text"]
 
 
+def test_nothing_is_concluded_of_two_that_have_hardly_learned(tmp_path):
+    cells = Cells(tmp_path)
+    for seed, better in ((1, 0.0), (2, 0.001)):
+        cells.add("exact", seed, 0.13 + better).add("acc16", seed, 0.12).add("am32", seed, 0.5)
+    found = context_of(cells)
+    said = {row["label"]: row["verdict"]["text"] for row in found["groups"][0]["rows"]}
+    assert said["acc16"] == "both near chance: nothing is shown" and said["am32"].startswith("above exact, more than luck")
+    assert found["verdicts"] == {"below": 0, "above": 1, "within": 0} and found["compared"] == 1
+    assert [row["note"].endswith(", near chance") for row in found["first"]["rows"]] == [False, True, False]
+
+
 def test_exact_is_not_judged():
     assert multipliers_page.verdict(row(), True, True) == {"kind": "", "text": ""}
 
 
 @pytest.mark.parametrize("spread, accuracy, difference", [
-    (0.02, ("90", "± 2.0"), ("−1", "± 2.0")), (0.002, ("90.0", "± 0.2"), ("−1.0", "± 0.2")),
+    (0.02, ("90.0", "± 2.0"), ("−1.0", "± 2.0")), (0.002, ("90.0", "± 0.2"), ("−1.0", "± 0.2")),
     (0.0, ("90.0", "± 0.0"), ("−1.00", "± 0.00"))])
-def test_the_table_has_no_more_digits_than_the_intervals_carry(tmp_path, spread, accuracy, difference):
+def test_a_number_has_the_digits_of_its_deviation_which_the_interval_carries(tmp_path, spread, accuracy, difference):
     cells = Cells(tmp_path)
     for seed, off in ((1, -1), (2, 0), (3, 1)):
         cells.add("exact", seed, 0.91).add("acc16", seed, 0.9 + off * spread)

@@ -331,13 +331,13 @@ def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_pag
 
 
 @pytest.mark.parametrize("won, lost, says", [
-    (30, 10, "Compared with random weights, training the encoder raised the accuracy of the SVM: +5.6 points, 95 % interval "
-             "+2.1 to +9.0. The SVM classifies 30 test images correctly only with the trained encoder, and 10 only with the "
-             "untrained one. This is more than luck."),
-    (12, 10, "This could be luck."),
+    (30, 10, "Compared with random weights, training the encoder changed the accuracy of the SVM by +5.6 points (+2.1 to "
+             "+9.0, more than luck). The SVM classifies 30 test images correctly only with the trained encoder, and 10 only "
+             "with the untrained one."),
+    (12, 10, "The features of the trained encoder against the raw pixels: +0.6 points (−2.1 to +3.2, could be luck)."),
     (1, 0, "The SVM classifies 1 test image correctly only with the trained encoder"),
-    (10, 30, "lowered the accuracy of the SVM: −5.6 points"),
-    (7, 7, "did not change the accuracy of the SVM: 0.0 points"),
+    (10, 30, "changed the accuracy of the SVM by −5.6 points (−9.0 to −2.1, more than luck)"),
+    (7, 7, "changed the accuracy of the SVM by 0.0 points"),
 ])
 def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
     gain = {"won": won, "lost": lost, **intervals.words(intervals.paired(won, lost, 360))}
@@ -558,17 +558,28 @@ def test_the_page_says_in_how_many_values_an_image_is_encoded(digits, monkeypatc
     assert said in text_of(page_of(digits))
 
 
+def test_a_variational_network_is_called_one(tmp_path):
+    run = synthetic_run.make(tmp_path, drawn=0.5, epochs=1)
+    text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e", PARAMS)
+    assert "An SVM on features of a variational autoencoder, trained" in numbers["verdict"]
+    assert text.startswith(" A variational autoencoder on handwritten digits")
+    assert "The output of layer mean of a variational autoencoder" in text
+    assert "That of this run, without the draws, is 0.0123 on the test images." in text
+
+
 def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(digits, monkeypatch):
     soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
     text = text_of(page_of(digits))
     assert soft in text and bad not in text
     reached = training.average_image_loss(digits)
-    monkeypatch.setitem(digits["train"].metrics, "loss", [0.9 * reached])
+    monkeypatch.setitem(digits["train"].metrics, "loss", [0.5])   # of a training with draws or noise, which tests do without
+    assert soft in text_of(page_of(digits))
+    monkeypatch.setitem(digits["train"].metrics, "reconstruction_loss", 0.9 * reached)
     text = text_of(page_of(digits))
-    assert soft not in text and bad not in text and "the loss is 90 % of that of the average image" in text
-    monkeypatch.setitem(digits["train"].metrics, "loss", [0.5])
+    assert soft not in text and bad not in text and "the error is 90 % of that of the average image" in text
+    monkeypatch.setitem(digits["train"].metrics, "reconstruction_loss", 0.5)
     text = text_of(page_of(digits))
-    assert soft not in text and bad in text and "This run is still above it." in text
+    assert soft not in text and bad in text and "This run’s error on the test images is still larger: 0.5." in text
 
 
 @pytest.mark.parametrize("scores, said", [
@@ -593,7 +604,7 @@ def test_a_fitted_encoder_is_told_layer_by_layer_beside_its_decoders_training(tm
     assert "The encoder of a network of 751,875 parameters was fitted to patches" in text
     assert "Only the decoder was trained for 1 epoch; no feature depends on it." in text
     assert "enc1120,00027ZCA256k\u2011means2.19 to 2.31 in 3" in text and "enc2120,0002,304PCA25695.0 %" in text
-    assert "fitting the encoder raised the accuracy" in text and "Fitted encoder" in text and "filters of enc1" in text
+    assert "fitting the encoder changed the accuracy" in text and "Fitted encoder" in text and "filters of enc1" in text
     assert numbers["versions"]["initial"] == synthetic_run.version("initial") and numbers["seconds"]["patches"] > 31
 
 
@@ -622,7 +633,7 @@ def test_a_run_that_starts_from_a_file_names_it_and_calls_only_the_random_draw_u
     assert numbers["start"] == START and numbers["versions"]["initial"] != numbers["versions"]["initial_random"]
     lead = text.rpartition("The run")[2].partition("Datasetdigits")[0]
     assert f"It started from the weights of {START['file']} (sha256 {START['sha256']})." in lead
-    assert f"Compared with random weights, the weights of {START['file']} and training the encoder from there raised" in text
+    assert f"Compared with random weights, the weights of {START['file']} and training the encoder from there changed" in text
     assert f"well under 1 % is still practically as in {START['file']}, however" in text.replace("\xa0", " ")
     assert f"The run did not train on them; what {START['file']} had been trained on is not known here." in text
     assert "practically random" not in text and "Neither the network nor the SVM was trained on them" not in text
@@ -640,7 +651,7 @@ def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
     assert "An SVM on features of an autoencoder, with the weights of theirs.bin, classifies" in text
     assert f"751,875 parameters was not trained: its weights are those of theirs.bin (sha256 {START['sha256']})." in text
     assert "Given encoderthis run" in text and re.search(r"Untrained encoder[+−.0-9]+ points", text)
-    assert "Compared with random weights, the weights of theirs.bin raised the accuracy" in text
+    assert "Compared with random weights, the weights of theirs.bin changed the accuracy" in text
     assert "correctly only with the given encoder" in text and "The given weights are" in text
     assert numbers["training"] == "none" and numbers["loss"] is numbers["device"] is numbers["layer_movement"] is None
     assert numbers["features"] == [{"network": "autoencoder", "layer": "latent", "weight": None, "learned": "nothing",
@@ -736,7 +747,7 @@ def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):
 
 @pytest.mark.parametrize("network, controls, conclusion", [
     ("autoencoder", ("random",), "training helped"), ("autoencoder", (), ""),
-    ("lenet_5", ("pixels",), "the network is better than a linear classifier")])
+    ("lenet_5", ("pixels",), "the network is better than linear least squares")])
 def test_a_verdict_ends_with_what_follows(tmp_path, network, controls, conclusion):
     run = synthetic_run.make(tmp_path, "mnist", network=network, controls=controls, epochs=1, accuracy=0.99)
     numbers = report.summary(run, "r0123456789e")
@@ -744,7 +755,7 @@ def test_a_verdict_ends_with_what_follows(tmp_path, network, controls, conclusio
     assert f"{conclusion}" in text_of(report.page(run, numbers))
 
 
-def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_a_linear_classifier(tmp_path):
+def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_linear_least_squares(tmp_path):
     run = synthetic_run.make(tmp_path, "mnist", network="lenet_5", epochs=1)
     linear, majority = report.summary(run, "r0123456789e")["controls"]
     labels, training = (np.asarray(run["data"].array(f"{part}_labels.npy")) for part in ("test", "train"))
@@ -752,7 +763,7 @@ def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_a
     assert majority["control"] == "majority"
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
     page = report.page(run, report.summary(run, "r0123456789e"))
-    assert "Linear, raw pixels" in page and 'class="track  off"' in page   # the other is far below
+    assert "Linear least squares, raw pixels" in page and 'class="track  off"' in page   # the other is far below
 
 
 def test_the_page_says_when_and_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):
@@ -788,6 +799,12 @@ def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(di
     rows = timing.operations(digits["train"])
     names = [row["name"] for row in rows["rows"]]
     assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
+
+
+def test_only_a_network_with_shortcuts_spends_time_on_them(lenet, resnet, monkeypatch):
+    for run, words in ((lenet, "padding and shapes"), (resnet, "shortcuts and shapes")):
+        monkeypatch.setitem(run["train"].metrics, "seconds_by_operation", {"shortcuts and shapes": 2.0})
+        assert [row["name"] for row in timing.operations(run["train"])["rows"]] == [words]
 
 
 def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):

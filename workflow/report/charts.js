@@ -9,12 +9,14 @@
   const FAR = 14;        // a grey point counts as this many pixels further away than a coloured one
   const FINGER = 48;     // pixels: a point that is further away is not meant
   const ZOOM = 1.6;
+  const PICTURE = 72;    // larger side of a picture that the tip shows, in pixels
   const charts = [];
   const element = (name, className, text = "") => Object.assign(document.createElement(name), {className, textContent: text});
 
   // Series key -> colour (1 to COLOURED) or "rest"; asked: the keys in the order in which they were given a colour.
   const colours = new Map();
   const asked = [];
+  let most = COLOURED;   // series in colour at once: as many as a chart begins with, if these are more
   const colourOf = series => series.series === "level" ? "level" : colours.get(series.key) ?? series.series;
   const stroke = colour => css(colour === "rest" || colour === "level" ? "--quiet" : `--series-${colour}`);
 
@@ -29,9 +31,9 @@
   // A series gets a colour; where none is free it gets that of the series that was asked for first.
   const toggle = key => {
     if (colours.get(key) !== "rest") return take(key);
-    if (asked.length >= COLOURED) take(asked[0]);
+    if (asked.length >= most) take(asked[0]);
     const used = asked.map(one => colours.get(one));
-    give(key, [1, 2, 3, 4, 5, 6].find(colour => !used.includes(colour)));
+    give(key, Array.from({length: most}, (_, at) => at + 1).find(colour => !used.includes(colour)));
   };
 
   // Where the point lies on the chart's axis number `by`: counted by a factor of the first one, or listed.
@@ -69,16 +71,6 @@
     });
   };
 
-  // The outlines of the marks, beside the colours.
-  const SHAPES = {
-    1: (path, x, y, r) => path.arc(x, y, r, 0, 7),
-    2: (path, x, y, r) => path.rect(x - r * .88, y - r * .88, r * 1.76, r * 1.76),
-    3: (path, x, y, r) => { path.moveTo(x, y - 1.2 * r); path.lineTo(x + 1.1 * r, y + .8 * r); path.lineTo(x - 1.1 * r, y + .8 * r); path.closePath(); },
-    4: (path, x, y, r) => { path.moveTo(x, y - 1.3 * r); path.lineTo(x + 1.3 * r, y); path.lineTo(x, y + 1.3 * r); path.lineTo(x - 1.3 * r, y); path.closePath(); },
-    5: (path, x, y, r) => { path.moveTo(x, y + 1.2 * r); path.lineTo(x + 1.1 * r, y - .8 * r); path.lineTo(x - 1.1 * r, y - .8 * r); path.closePath(); },
-    6: (path, x, y, r) => { for (let a = 0; a < 5; a++) path.lineTo(x + 1.2 * r * Math.sin(a * 1.2566), y - 1.2 * r * Math.cos(a * 1.2566)); path.closePath(); },
-  };
-
   class Chart {
     constructor(box) {
       this.box = box;
@@ -112,7 +104,7 @@
       const button = (text, label, act) => {
         const one = bar.appendChild(element("button", "", text));
         one.type = "button";
-        one.setAttribute("aria-label", label);
+        if (!/[a-z]/.test(text)) one.setAttribute("aria-label", label);   // a word is its own name, which speech can say
         one.title = label;
         one.addEventListener("click", () => act(one));
         return one;
@@ -125,7 +117,9 @@
       }
       const other = Object.keys(this.data.y.ranges).find(kind => kind !== "linear");
       if (other && this.data.y.ranges.linear) {
-        this.log = button("log", "Logarithmic vertical axis", () => {
+        const [text, label] = {log: ["log", "Logarithmic vertical axis"],
+          error: ["expanded", "Vertical axis that expands towards 100 %"]}[other];
+        this.log = button(text, label, () => {
           this.choose({y: this.kind.y === "linear" ? other : "linear"});
           this.draw();
         });
@@ -300,12 +294,10 @@
         pen.moveTo(x + size, y - size); pen.lineTo(x - size, y + size);
         return pen.stroke();
       }
-      (SHAPES[colour] ?? SHAPES[1])(pen, x, y, size);
-      if (look === "ring") {
-        pen.strokeStyle = stroke(colour);
-        return pen.stroke();
-      }
-      pen.fill();
+      const shape = new Path2D();
+      shape.addPath(new Path2D(this.data.marks[colour] ?? this.data.marks[1]), new DOMMatrix([size, 0, 0, size, x, y]));
+      if (look === "ring") return pen.stroke(shape);
+      pen.fill(shape);
       if (look !== "best") return;
       pen.strokeStyle = css("--ink");
       pen.beginPath();
@@ -347,6 +339,7 @@
       const {data, plot} = this;
       this.tip.textContent = point.series.text?.[point.index]
         ?? `${point.series.name}, ${data.by[this.by]} ${written({}, point.x)}: ${written(data.y, point.y)}`;
+      if (point.series.picture) this.tip.prepend(this.picture(point.series.picture[point.index]));
       const [x, y] = this.place(point);
       this.ring = plot.over.appendChild(element("i", "ring"));
       this.ring.style.cssText = `left:${x}px;top:${y}px`;
@@ -356,6 +349,18 @@
       const half = this.tip.offsetWidth / 2;
       this.tip.style.left = `${Math.min(Math.max(middle, half), live.width - half)}px`;
       this.tip.style.top = `${above > this.tip.offsetHeight + 14 ? above - this.tip.offsetHeight - 12 : above + 14}px`;
+    }
+
+    // A picture of the chart's sheet.
+    picture(number) {
+      const {image, columns, width, height} = this.data.pictures;
+      const scale = PICTURE / Math.max(width, height);
+      const one = element("i", "picture");
+      one.style.cssText = `width:${width * scale}px;height:${height * scale}px`;
+      const sheet = one.appendChild(Object.assign(new Image(), {src: image, alt: ""}));
+      sheet.style.cssText = `width:${columns * width * scale}px;left:${-(number % columns) * width * scale}px;top:${
+        -Math.floor(number / columns) * height * scale}px`;
+      return one;
     }
 
     key(event) {
@@ -438,6 +443,7 @@
     for (const series of charts.flatMap(chart => chart.data.series)) {
       if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
     }
+    most = Math.max(COLOURED, asked.length);
   };
   // For a page that gets its charts later: what `put` puts into this element is drawn in the place of all former ones, each seen as
   // the former one was.

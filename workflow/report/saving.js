@@ -114,6 +114,7 @@ const saving = (() => {
     if (node.nodeType !== Node.ELEMENT_NODE || node.matches(LEFT_OUT) || !node.checkVisibility()) return [];
     const {left, top, width, height} = node.getBoundingClientRect();
     const place = {left: left - origin.left, top: top - origin.top, width, height};
+    if (node.matches("img")) return [svg("image", {href: node.src, x: short(place.left), y: short(place.top), width: short(width), height: short(height)})];
     if (node.matches("svg")) {
       const copy = styled(node);
       for (const [key, value] of Object.entries({x: place.left, y: place.top, width, height})) copy.setAttribute(key, short(value));
@@ -156,16 +157,37 @@ const saving = (() => {
       PNG: () => png(of.svg()),
       CSV: async () => new Blob([of.csv()], {type: "text/csv"}),
     };
-    const select = document.createElement("select");
-    select.setAttribute("aria-label", `Save ${of.title}`);
-    select.append(new Option("save", ""), ...Object.keys(FORMATS).map(format => new Option(format)));
-    select.addEventListener("change", async () => {
-      const format = select.value;
-      select.value = "";
+    const box = Object.assign(document.createElement("div"), {className: "save"});
+    const button = (text, act) => {
+      const one = Object.assign(document.createElement("button"), {type: "button", textContent: text});
+      one.addEventListener("click", act);
+      return one;
+    };
+    const opener = button("save", () => open(formats.hidden));
+    const formats = Object.assign(document.createElement("div"), {className: "formats"});
+    const open = shown => {
+      formats.hidden = !shown;
+      opener.setAttribute("aria-expanded", shown);
+    };
+    opener.setAttribute("aria-label", `save ${of.title}`);
+    formats.setAttribute("role", "group");
+    formats.setAttribute("aria-label", `save ${of.title} as`);
+    formats.append(...Object.keys(FORMATS).map(format => button(format, async () => {
+      open(false);
       const name = of.title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
       download(await FORMATS[format](), `${name}.${format.toLowerCase()}`);
+    })));
+    box.addEventListener("keydown", event => {
+      if (event.key !== "Escape" || formats.hidden) return;
+      open(false);
+      opener.focus();
     });
-    return select;
+    box.addEventListener("focusout", event => {
+      if (!box.contains(event.relatedTarget)) open(false);
+    });
+    open(false);
+    box.append(opener, formats);
+    return box;
   };
 
   for (const chart of document.querySelectorAll("[data-save]")) {

@@ -5,11 +5,10 @@ import io
 import re
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from ladder.data import names
-from ladder.pages import facts, figures, templates
+from ladder.pages import facts, figures, intervals
 from ladder.pages.sections import classes
 
 
@@ -42,23 +41,26 @@ def test_no_probability_below_one_is_called_certain():
     assert classes._sure(0.99949).startswith("99.9") and classes._sure(0.99999).startswith("> 99.9")
 
 
-@pytest.mark.parametrize("shares, cut, lengths", [
-    ({"a": 0.5, "b": 0.75, "c": 1.0}, 0, [100, 75, 50]),
-    ({"a": 0.95, "b": 0.99, "c": 1.0}, 0.9, [100, 90, 50]),
-    ({"a": 1.0, "b": 1.0}, 0.9, [100, 100]),
-])
-def test_the_bar_of_a_class_ends_at_its_accuracy_on_the_axis(lenet, monkeypatch, shares, cut, lengths):
-    metrics = {"per_class": {**shares, "d": None}, "confusion": [[1, 0, 0, 0]] * len([*shares, "d"])}
+def test_a_class_has_a_dot_and_the_interval_of_its_images_on_an_axis_that_begins_at_0(lenet, monkeypatch):
+    shares = {"few": 35 / 37, "none": None, "many": 3500 / 3700, "all": 1.0}
+    metrics = {"per_class": shares, "confusion": [[37, 0, 0, 0], [0, 0, 0, 0], [3700, 0, 0, 0], [10, 0, 0, 0]]}
     monkeypatch.setattr(facts, "predictions", lambda inputs: type("Evaluated", (), {"metrics": metrics}))
-    found = classes.bars(lenet)
-    rows = found["rows"]
-    assert [row["name"] for row in rows] == sorted(shares, key=lambda name: -shares[name])   # a class without images has no row
-    assert found["cut"] == cut and [row["length"] for row in rows] == lengths
-    ticks = {float(tick["text"].split(templates.NARROW_SPACE)[0]) / 100: tick["at"] for tick in found["ticks"]}
-    assert len(ticks) >= 3 and ticks[1.0] == 100
+    chart = classes.accuracies(lenet)["all"]
+    first, *rows = chart["rows"]   # best first; a class without images has no row
+    assert first["name"] == "all" and {row["name"]: row["note"] for row in rows} == {"few": "of 37", "many": "of 3,700"}
+    ticks = [(tick["text"], tick["at"]) for tick in chart["ticks"]]
+    assert ticks[0] == ("0 %", 0) and ticks[-1] == ("100 %", 100)
     for row in rows:
-        assert all((at < row["length"]) == (value < shares[row["name"]]) for value, at in ticks.items()
-                   if abs(value - shares[row["name"]]) > 1e-9)
+        n = {"few": 37, "many": 3700}[row["name"]]
+        assert row["interval"] == list(intervals.wilson(35 / 37, n)) and row["at"] == round(3500 / 37, 2)
+        assert [row["left"], row["right"]] == [round(100 * end, 2) for end in row["interval"]] and row["mark"] is None
+
+
+def test_the_untrained_encoder_has_a_mark_at_its_accuracy_of_the_class(digits):
+    control = digits["svm_random"].metrics["per_class"]
+    chart = classes.accuracies(digits)
+    assert {row["name"]: row["mark"] for row in chart["all"]["rows"]} == {
+        name: round(100 * value, 2) for name, value in control.items()} and chart["ends"] is None
 
 
 def test_the_most_confused_pairs_come_with_their_images_and_none_that_happened_once(digits):

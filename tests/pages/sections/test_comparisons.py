@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import synthetic_run
-from ladder.pages import report
+from ladder.pages import facts, intervals, report
 from ladder.pages.sections import comparisons
 from ladder.store import scores
 
@@ -81,10 +81,15 @@ def test_looks_at_the_test_images_are_counted_once_each_and_those_at_validation_
 
 def test_the_tables_say_who_read_what(run):
     numbers = json.loads(json.dumps(report.summary(run, "r0123456789e", {"ablation": ENTRIES}), allow_nan=False))
-    table = comparisons.classifier_table(numbers["evaluations"], "trained")
+    table = comparisons.classifier_table(run, "trained")
     assert table["heads"] == ["trained", "untrained", "raw pixels"]
     assert [row["name"] for row in table["rows"]] == ["SVM", "linear", "kernel ridge", "nearest neighbours"]
-    assert comparisons.classifier_table({"svm": 0.5, "svm_random": 0.4, "evaluate": 0.9}, "trained") is None
+    assert comparisons.classifier_table({role: run[role] for role in ("svm", "svm_random")}, "trained") is None
+    for row, role in zip(table["rows"], ("svm", "linear", "ridge", "knn"), strict=True):
+        own, *controls = row["cells"]
+        assert own["difference"] is None and own["interval"] == list(intervals.wilson(run[role].metrics["accuracy"], 360))
+        for cell, tail in zip(controls, ("_random", "_pixels"), strict=True):
+            assert cell["difference"] == intervals.words(facts.difference(run, run[role], run[f"{role}{tail}"]))
     rows = comparisons.seed_table(numbers["seeds"], "trained")["rows"]
     assert [(row["name"], row["note"]) for row in rows[:2]] == [("SVM", "trained"), ("SVM", "untrained")]
 

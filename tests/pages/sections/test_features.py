@@ -1,9 +1,14 @@
 """The processing of the features in words, and their map."""
 
+import base64
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
 import synthetic_run
+from ladder.pages import charts
 from ladder.pages.sections import features
 
 OPTIONS = {"features_two_polarity": 0.25, "features_polarity_scale": "channel", "features_max_pool": 2, "features_pool": 4,
@@ -56,11 +61,25 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
     assert [name for name, *_ in told] == [str(label) for label in labels[order]]
     assert [look == "ring" for _, _, look, _, _ in told] == (labels != named)[order].tolist()
     assert shown["wrong"] == (labels != named).sum() and (shown["count"], shown["of"]) == (100, 360)
-    texts = [f"{label}, classified as {other}" if label != other else str(label)
-             for label, other in zip(labels, named, strict=True)]
+    texts = [f"true class {label}, classified as {other}" for label, other in zip(labels, named, strict=True)]
     assert [text for _, text, *_ in told] == [texts[at] for at in order]
     places = run["map"].array("places.npy")[order]
     assert np.allclose([(x, 1 - y) for *_, x, y in told], places, atol=1e-5)
+    assert [one["series"] for one in shown["legend"]] == list(range(1, 11)), "each class has a mark of its own"
+    assert len(set(charts.MARKS.values())) == 10
+    assert [at for one in shown["data"]["series"] for at in one["picture"]] == order.tolist()
+    sheet = shown["data"]["pictures"]
+    picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2]))), int)
+    for at in (0, 57, 99):   # of the sheet, whose losses are small
+        top, left = at // sheet["columns"] * sheet["height"], at % sheet["columns"] * sheet["width"]
+        cut = picture[top:top + sheet["height"], left:left + sheet["width"]]
+        assert np.abs(cut - run["data"].array("test_images.npy")[at]).mean() < 10
+
+
+def test_of_more_classes_than_there_are_marks_those_with_the_most_errors_have_one(run, monkeypatch):
+    monkeypatch.setattr(charts, "MARKS", {number: charts.MARKS[number] for number in range(1, 7)})
+    shown = features.feature_map(run)
+    labels, named = run["data"].array("test_labels.npy")[:100], run["svm"].array("predictions.npy")[:100]
     coloured = {one["name"]: one["series"] for one in shown["legend"] if one["series"] != "rest"}
     errors = {str(label): int((named[labels == label] != label).sum()) for label in range(10)}
     assert len(coloured) == 6 and min(errors[name] for name in coloured) >= max(

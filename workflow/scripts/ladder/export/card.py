@@ -15,7 +15,7 @@ LICENCES = {
                     "licence, and the rights to the photographs are their owners'"),
     "folder": "pictures of whoever made this model, who alone can say what their licence is",
 }
-CONTROLS = {"linear_pixels": "a linear classifier of raw pixels", "majority": "the most frequent class alone",
+CONTROLS = {"linear_pixels": "linear least squares on raw pixels", "majority": "the most frequent class alone",
             "random": "the same classifier on the untrained encoder", "pixels": "the same classifier on raw pixels",
             "start": "the same classifier on the encoder at the start"}   # by the role, or by its kind
 DECISIONS = {"svm": "one for each pair of classes (0, 1), (0, 2), ...; above 0 it votes for the first",

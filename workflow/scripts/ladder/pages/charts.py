@@ -11,6 +11,13 @@ from ladder.pages.templates import NARROW_SPACE
 
 LOG_RATIO = 20         # curves that span more than this factor get a logarithmic axis
 COLOURED = 6           # series in colour at once; the others are grey until the reader asks for one
+# Number of a series -> the outline of its marks, about 2 wide around (0, 0), as the path of an SVG. Those after COLOURED have
+# the colours of the first ones again.
+MARKS = {1: "M1 0A1 1 0 1 1 -1 0A1 1 0 1 1 1 0Z", 2: "M-.88 -.88H.88V.88H-.88Z", 3: "M0 -1.2L1.1 .8H-1.1Z",
+         4: "M0 -1.3L1.3 0L0 1.3L-1.3 0Z", 5: "M0 1.2L1.1 -.8H-1.1Z", 6: "M0 -1.2L1.14 -.37L.71 .97H-.71L-1.14 -.37Z",
+         7: "M-.42 -1.3H.42V-.42H1.3V.42H.42V1.3H-.42V.42H-1.3V-.42H-.42Z",
+         8: "M-.6 -1.2L0 -.6L.6 -1.2L1.2 -.6L.6 0L1.2 .6L.6 1.2L0 .6L-.6 1.2L-1.2 .6L-.6 0L-1.2 -.6Z",
+         9: "M0 -1.5L.4 -.4L1.5 0L.4 .4L0 1.5L-.4 .4L-1.5 0L-.4 -.4Z", 10: "M1.2 0L-.8 1.1V-1.1Z"}
 WIDTH, HEIGHT = 760, 300
 TOP, BOTTOM = 30, 46   # above the plot the label of the y axis, below it ticks and the label of the x axis
 CHARACTER, LINE = 6.6, 15   # width and height of the text, for the room that it needs
@@ -129,21 +136,23 @@ def lines(title, series, y, by=("step",), x=None):
                                                  for factor in curve.get("by", [1] * len(by))],
                "x": [_short(step) for step, _ in curve["points"]], "y": [_short(value) for _, value in curve["points"]]}
               for curve in series]
-    data = {"title": title, "drawn": "lines", "x": _told(x), "by": list(by), "y": _told(y), "series": curves}
+    data = {"title": title, "drawn": "lines", "marks": MARKS, "x": _told(x), "by": list(by), "y": _told(y), "series": curves}
     return {"data": data, "still": _still(title, x, y, curves, "lines")}
 
 
 def scatter(title, series, x, y, names=(), square=False):
     """A chart of points.
 
-    series: [{"name", "key", "series", "points": [{"x", "y", "text", "run", "look"}]}]; run: of a page that lists runs; look: ""
-    for a filled mark, "ring", "best" or "failed"; names: [{"name", "x", "y"}] written into the plot. Returns {"data", "still"}.
+    series: [{"name", "key", "series", "points": [{"x", "y", "text", "run", "look", "picture"}]}]; series: a key of MARKS or
+    "rest"; run: of a page that lists runs; look: "" for a filled mark, "ring", "best" or "failed"; picture: a number on the
+    sheet that the caller adds to the data (figures.sheet); names: [{"name", "x", "y"}] written into the plot. Returns {"data",
+    "still"}.
     """
     groups = [{"name": group["name"], "key": str(group["key"]), "series": group["series"],
                "x": [_short(point["x"]) for point in group["points"]], "y": [_short(point["y"]) for point in group["points"]],
-               **{part: [point.get(part, "") for point in group["points"]] for part in ("text", "look", "run")
+               **{part: [point.get(part, "") for point in group["points"]] for part in ("text", "look", "run", "picture")
                   if any(point.get(part) for point in group["points"])}} for group in series]
-    data = {"title": title, "drawn": "points", "x": _told(x), "by": [x.label], "y": _told(y), "series": groups,
+    data = {"title": title, "drawn": "points", "marks": MARKS, "x": _told(x), "by": [x.label], "y": _told(y), "series": groups,
             "names": list(names), "square": square}
     return {"data": data, "still": _still(title, x, y, groups, "points", names, square)}
 

@@ -44,8 +44,8 @@ def context(runs):
         "charts": _charts(ran, series, labels),
         "stage_heads": [roles.title(name) for name in stages],
         "stage_rows": [_stage_row(run, stages, labels) for run in ran],
-        "operations": _operations(ran, labels),
-        "speed": _speed(ran, labels),
+        "operations": _operations(ran),
+        "speed": _speed(ran),
         "one_task": len({(run.summary["network"], run.summary["dataset"]) for run in ran}) < 2,
         "weights": _weights(ran, labels),
     }
@@ -90,9 +90,17 @@ def _best(ranked):
 
 
 def _accuracies(ranked, best, labels):
-    """The accuracies of the CHARTED best runs, in the order of their numbers; None if they are not comparable."""
-    charted = sorted(ranked[:CHARTED], key=lambda run: run.number)
-    return best and run_table.chart(charted, lambda run: run.accuracy, best["numbers"], labels)
+    """The accuracies of the CHARTED best runs, best first, with their differences from the best in the notes.
+
+    None if they are not comparable.
+    """
+    if not best:
+        return None
+    (first, *others), notes = ranked[:CHARTED], dict(labels)
+    for run in others:
+        against = intervals.words(run_table.difference(run, first), f"run {first.number}")["against"]
+        notes[run.number] = f"{labels[run.number]}; {against}".removeprefix("; ")
+    return run_table.chart([first, *others], lambda run: run.accuracy, best["numbers"], notes)
 
 
 def _highest(ran):
@@ -185,7 +193,7 @@ def _stage_row(run, stages, labels):
             "total": {"value": run.seconds, "text": templates.duration(run.seconds)}}
 
 
-def _operations(ran, labels):
+def _operations(ran):
     """Stacked bars of the training time by operation: {"rows", "parts"}; operations without a colour are 'all other'."""
     ran = [run for run in ran if "seconds_by_operation" in run.train.metrics]   # without the runs of weights as they were
     spent = {run.number: timing.spent(run.train.metrics) for run in ran}
@@ -198,27 +206,27 @@ def _operations(ran, labels):
     parts = [{"name": name, "series": number} for number, name in enumerate(coloured, 1)]
     parts += [{"name": "all other", "series": "rest"}] if len(names) > len(coloured) else []
     longest = max((sum(times.values()) for times in spent.values()), default=0) or 1
-    return {"parts": parts, "rows": [_stack(run, spent[run.number], parts, longest, labels) for run in ran]}
+    return {"parts": parts, "rows": [_stack(run, spent[run.number], parts, longest) for run in ran]}
 
 
-def _stack(run, times, parts, longest, labels):
+def _stack(run, times, parts, longest):
     total = sum(times.values())
     named = {part["name"] for part in parts}
     seconds = {part["name"]: times.get(part["name"], 0) for part in parts}
     if "all other" in seconds:
         seconds["all other"] = sum(value for name, value in times.items() if name not in named)
-    return {"name": run.number, "detail": labels[run.number], "length": round(100 * total / longest, 2),
+    return {"name": run.number, "length": round(100 * total / longest, 2),
             "text": templates.duration(total), "numbers": list(seconds.values()),
             "parts": [{**part, "length": round(100 * seconds[part["name"]] / (total or 1), 2),
                        "text": templates.duration(seconds[part["name"]])} for part in parts if seconds[part["name"]] > 0]}
 
 
-def _speed(ran, labels):
+def _speed(ran):
     """Bars of each run's images per second in training, relative to the slowest run."""
     rates = {run.number: run.summary["images_per_second"] for run in ran if run.summary["images_per_second"]}
     slowest = min(rates.values(), default=1)
     bars = templates.bars({number: rate / slowest for number, rate in rates.items()}, "{:.2f}×".format)
-    return [{**bar, "detail": labels[bar["name"]], "note": f"{templates.rate(rates[bar['name']])} images/s"} for bar in bars]
+    return [{**bar, "note": f"{templates.rate(rates[bar['name']])} images/s"} for bar in bars]
 
 
 # Weights.

@@ -113,31 +113,37 @@ def accuracy(summary):
     return "" if value is None else templates.percent(value, decimals(interval) if interval else 1)
 
 
-def words(difference):
-    """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck", "luck_text", "formula"}."""
+def words(difference, other=""):
+    """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck", "luck_text", "formula", "against"}.
+
+    against: all in one, '+1.2 points against raw pixels (−0.3 to +2.7, could be luck)'; other: what it is against.
+    """
     digits = decimals(difference.interval)
     low, high = (points(end, digits) for end in difference.interval)
-    return {"points": points(difference.value, digits), "interval_text": f"{low} to {high}", "luck": difference.luck,
-            "luck_text": "could be luck" if difference.luck else "more than luck", "formula": FORMULAS[difference.paired]}
+    value, luck = points(difference.value, digits), "could be luck" if difference.luck else "more than luck"
+    return {"points": value, "interval_text": f"{low} to {high}", "luck": difference.luck, "luck_text": luck,
+            "formula": FORMULAS[difference.paired],
+            "against": f"{value} points{f' against {other}' if other else ''} ({low} to {high}, {luck})"}
 
 
-def chart(rows):
-    """Accuracies with their intervals on one axis that covers them.
+def chart(rows, whole=False):
+    """Accuracies with their intervals on one axis that covers them, or from 0 to 100 % if `whole`.
 
-    rows: [{"value", "interval", ...}] as fractions; a row with "floor": True is a control so far below the others that it would
-    leave them no room: it does not stretch the axis. Returns {"rows": the same with "at", "left" and "right" in percent of the
-    axis, and "off": whether the value lies below it, "ticks": [{"at", "text"}]}, tick texts in percent.
+    rows: [{"value", "interval", "mark", ...}] as fractions; mark: of a further accuracy, left out or None for none; a row with
+    "floor": True is a control so far below the others that it would leave them no room: it does not stretch the axis. Returns
+    {"rows": the same with "at", "left", "right" and "mark" in percent of the axis, and "off": whether the value lies below it,
+    "ticks": [{"at", "text"}]}, tick texts in percent.
     """
     setting = [row for row in rows if not row.get("floor")] or rows
     low, high = min(row["interval"][0] for row in setting), max(row["interval"][1] for row in setting)
     margin = max(0.1 * (high - low), 0.005)
-    low, high = max(0.0, low - margin), min(1.0, high + margin)
+    low, high = (0.0, 1.0) if whole else (max(0.0, low - margin), min(1.0, high + margin))
 
     def at(value):
         return round((min(max(value, low), high) - low) / (high - low) * 100, 2)
 
     return {
         "rows": [{**row, "at": at(row["value"]), "left": at(row["interval"][0]), "right": at(row["interval"][1]),
-                  "off": row["value"] < low} for row in rows],
+                  "off": row["value"] < low, "mark": None if row.get("mark") is None else at(row["mark"])} for row in rows],
         "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in charts.ticks(low * 100, high * 100, 4)],
     }

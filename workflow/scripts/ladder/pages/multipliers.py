@@ -15,6 +15,8 @@ from ladder.progress import log
 COLOURS = charts.COLOURED   # the first ones belong to the multipliers of ORDER, on every page
 CURVE = 16    # minimum number of points of a curve
 ROOM = 14     # percent of an axis's width that the text of a tick needs
+NEAR = 0.1    # see near_chance
+NEAR_CHANCE = {"kind": "", "text": "both near chance: nothing is shown"}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -56,7 +58,7 @@ def _first(groups, labels):
 def _first_row(group, arm, numbers, label, several):
     """A row for intervals.chart; several: whether it has to name its network."""
     network = f"{templates.network_title(group.settings['network'])}, " if several else ""
-    return {"key": "own" if arm.exact else "", "name": f"{network}{label}", "note": _against_exact(numbers, arm),
+    return {"key": "own" if arm.exact else "", "name": f"{network}{label}", "note": _against_exact(group, arm, numbers),
             **intervals.within(*_accuracy(group, arm))}
 
 
@@ -67,7 +69,7 @@ def _accuracy(group, arm):
     return mean.mean, mean.interval or intervals.wilson(mean.mean, tested)
 
 
-def _against_exact(numbers, arm):
+def _against_exact(group, arm, numbers):
     """The difference from exact with its interval, and what it shows, for the note of a row."""
     if arm.exact:
         return "the usual arithmetic"
@@ -76,8 +78,8 @@ def _against_exact(numbers, arm):
     if numbers["difference_low"] is None:
         return f"{intervals.points(numbers['difference'], _digits(numbers))} points"
     interval = numbers["difference_low"], numbers["difference_high"]
-    words = intervals.words(intervals.Difference(numbers["difference"], interval, True))
-    return f"{words['points']} points ({words['interval_text']}), {words['luck_text']}"
+    near = ", near chance" if near_chance(group, arm) else ""
+    return intervals.words(intervals.Difference(numbers["difference"], interval, True))["against"] + near
 
 
 def colours(arms):
@@ -134,15 +136,14 @@ def _group(group, labels):
 
 def _table_row(group, arm, row, label, series, **_):
     seeds = sorted(group.runs.get(arm, {}).items())
-    digits = intervals.decimals(_accuracy(group, arm)[1]) if seeds else 0
+    digits = max(intervals.decimals(_accuracy(group, arm)[1]), 1) if seeds else 0
     return {
         "label": label, "series": series, "reason": row["reason"],
         "seeds": [{"seed": seed, "report": run.summary["versions"]["report"]} for seed, run in seeds],
-        "accuracy": _cell(row, "test_accuracy", lambda value: f"{100 * value:.{digits}f}",
-                          lambda value: f"{100 * value:.{max(digits, 1)}f}"),
+        "accuracy": _cell(row, "test_accuracy", lambda value: f"{100 * value:.{digits}f}"),
         "difference": _cell(row, "difference", lambda value: intervals.points(value, _digits(row)),
-                            lambda value: f"{100 * value:.{max(_digits(row), 1)}f}"),
-        "verdict": verdict(row, arm == group.exact, group.exact is not None),
+                            lambda value: f"{100 * value:.{_digits(row)}f}"),
+        "verdict": NEAR_CHANCE if near_chance(group, arm) else verdict(row, arm == group.exact, group.exact is not None),
         "seconds": {"text": "" if row["train_seconds"] is None else templates.duration(row["train_seconds"]),
                     "value": row["train_seconds"]},
         "ratio": {"text": _multiple(row["train_seconds_ratio"]), "value": row["train_seconds_ratio"]},
@@ -164,13 +165,26 @@ def _loss_text(deviation):
 
 
 def _digits(row):
-    """Decimals of a row's difference in percent: those that its interval carries, 2 without one."""
+    """Decimals of a row's difference and deviation in percent: those that its interval carries, at least 1; 2 without one."""
     low, high = row["difference_low"], row["difference_high"]
-    return 2 if low is None else intervals.decimals((low, high))
+    return 2 if low is None else max(intervals.decimals((low, high)), 1)
 
 
 def _multiple(ratio):
     return "" if ratio is None else f"{ratio:.2f}×"
+
+
+def near_chance(group, arm):
+    """Whether an arm and the exact one hardly classify: both are on the first NEAR of the way from chance to 100 %.
+
+    Chance is the share of the most frequent class. A difference between two that have not learned says nothing of a multiplier.
+    """
+    if arm == group.exact or not (group.exact and arm in group.runs):
+        return False
+    runs = [run for each in (arm, group.exact) for run in group.runs[each].values()]
+    totals = [sum(row) for row in runs[0].summary["confusion"]]
+    chance = max(totals) / sum(totals)
+    return all(run.accuracy - chance < NEAR * (1 - chance) for run in runs)
 
 
 def verdict(row, is_exact, has_exact):
@@ -187,10 +201,12 @@ def verdict(row, is_exact, has_exact):
     if low is None:
         return {"kind": "", "text": f"the same with each of {n} seeds: no confidence interval"}
     if low <= 0 <= high:
-        return {"kind": "within", "text": f"not distinguishable from exact with {n} seeds"}
-    kind = "below" if high < 0 else "above"
+        kind, words = "within", "could be luck"
+    else:
+        kind = "below" if high < 0 else "above"
+        words = f"{kind} exact, more than luck"
     low, high = (intervals.points(end, _digits(row)) for end in (low, high))
-    return {"kind": kind, "text": f"{kind} exact: {low} to {high} with {n} seeds"}
+    return {"kind": kind, "text": f"{words}: {low} to {high} with {n} seeds"}
 
 
 # Charts.

@@ -38,7 +38,7 @@ def context(network, rung, batch, optimizer, recompute=False):
         part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
     memory = (less or step).bytes_by_purpose()
     return {
-        "network": network, "title": templates.network_title(network.name), "rung": rung, "batch": batch,
+        "network": network, "title": templates.network_title(network.name, bool(network.draws)), "rung": rung, "batch": batch,
         "optimizer": optimizer, "image": templates.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
         "flop": step.flop, "kernels": len(step.kernels), "parts": parts,
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},

@@ -70,7 +70,7 @@ def summary(inputs, version, params=None):
     score, classifier = facts.predictions(inputs), lineage.primary_classifier(inputs)
     classified, against = score.metrics if score else {}, verdicts.numbers(inputs) or {}
     origins, shifted, dataset = features.origins(inputs), features.shifted(inputs), facts.params(inputs, "data")["dataset"]
-    names, in_order = features.networks(settings["network"], origins), facts.in_order(inputs)
+    names, in_order = features.networks(inputs), facts.in_order(inputs)
     evaluated = comparisons.accuracies(inputs)
     numbers = {
         "schema_version": summary_keys.SCHEMA,
@@ -122,6 +122,7 @@ def summary(inputs, version, params=None):
         "control_accuracy": facts.accuracy(inputs, f"{classifier}_random"),
         "raw_pixel_accuracy": facts.accuracy(inputs, f"{classifier}_pixels"),
         "per_class": classified.get("per_class"),
+        "per_class_intervals": classes.per_class_intervals(classified) if score else None,
         "confusion": classified.get("confusion"),
         "reference": training.reference(inputs),
         "layer_movement": trained.get("layer_movement"),
@@ -181,7 +182,7 @@ def context(inputs, numbers):
     return {
         "run": numbers,
         "title": templates.dataset_title(numbers["dataset"]),
-        "networks": features.networks(numbers["network"], numbers["features"]),
+        "networks": features.networks(inputs),
         "made": max(artifact.manifest["made"] for _, artifact in facts.in_order(inputs)),
         "verdict": _verdict(inputs, numbers),
         "scored_on": facts.scored_on(inputs),

@@ -96,6 +96,7 @@ KEYS: dict[str, tuple[Any, str]] = {
     "control_accuracy": (Share | None, "of the primary classifier on features of the untrained network"),
     "raw_pixel_accuracy": (Share | None, "of the primary classifier on raw pixels"),
     "per_class": (dict[str, Share | None] | None, "accuracy by class; null for a class without images"),
+    "per_class_intervals": (dict[str, Interval | None] | None, "their 95 % intervals (Wilson)"),
     "confusion": (list[list[Count]] | None, "rows are true classes, columns predictions"),
     "reference": (group("Reference", variant=str, largest=float, tensor=str, mean=float) | None,
                   "how far the weights are from those of `reference_variant`"),

@@ -62,8 +62,13 @@ def _script_text(name):
     return (TEMPLATES / name).read_text("utf-8")
 
 
-def network_title(name):
-    """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'."""
+def network_title(name, variational=False):
+    """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'.
+
+    variational: whether an autoencoder's latent values are draws.
+    """
+    if variational:
+        return NETWORKS[name].replace("An autoencoder", "A variational autoencoder")
     return NETWORKS.get(name) or re.sub(r"^vgg(?=\d)", "VGG-", re.sub(r"^resnet(?=\d)", "ResNet-", name))
 
 

@@ -14,7 +14,7 @@ OF_FEATURES = {"_random": ("the untrained encoder", "Untrained encoder"), "_pixe
 OF_CLASSIFIER = {
     **{f"{role}_start": (f"{classifier.a} on the encoder that it started from", f"{classifier.name}, encoder at the start")
        for role, classifier in roles.PRIMARY.items()},
-    "linear_pixels": ("a linear classifier of raw pixels", "Linear, raw pixels")}
+    "linear_pixels": ("linear least squares on raw pixels", "Linear least squares, raw pixels")}
 MAJORITY = ("the most frequent class alone", "Most frequent class")
 HELPED = {"trained": "training", "fitted": "fitting to patches", "given": "using these weights",
           "untrained": "using random weights"}
@@ -98,8 +98,7 @@ def _in_sentence(networks):
 
 
 def _against(control):
-    words = intervals.words(difference(control))
-    return f"{words['points']} points against {_names(control)[0]} ({words['interval_text']}, {words['luck_text']})"
+    return intervals.words(difference(control), _names(control)[0])["against"]
 
 
 def difference(control):
@@ -132,8 +131,8 @@ def conclusion(inputs, controls):
         return _said(pixels, "the features are better than raw pixels",
                      "nothing shows that the features are better than raw pixels", "raw pixels are better")
     if linear := by_name.get("linear_pixels"):
-        return _said(linear, "the network is better than a linear classifier",
-                     "nothing shows that the network is better than a linear classifier", "a linear classifier is better")
+        return _said(linear, "the network is better than linear least squares",
+                     "nothing shows that the network is better than linear least squares", "linear least squares is better")
     return ""
 
 

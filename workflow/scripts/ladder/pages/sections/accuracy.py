@@ -31,15 +31,15 @@ def beside_the_network(inputs, numbers):
 def of_features(inputs):
     """The primary classifier of the features: its names in sentences (roles.Classifier), its accuracy, and its controls.
 
-    gain: a paired comparison with the same classifier of the untrained network's features; gain_of_labels: with that of the
-    features of the encoder before labels trained it. None without features.
+    gain: a paired comparison with the same classifier of the untrained network's features; gain_over_pixels: of raw pixels;
+    gain_of_labels: of the features of the encoder before labels trained it. None without features.
     """
     role = lineage.primary_classifier(inputs)
     if role is None:
         return None
     head = facts.head(inputs)
     return {**roles.PRIMARY[role]._asdict(), "accuracy": facts.accuracy(inputs, role), "accuracies": _accuracies(inputs, role),
-            "gain": _gain(inputs, role, f"{role}_random"),
+            "gain": _gain(inputs, role, f"{role}_random"), "gain_over_pixels": _gain(inputs, role, f"{role}_pixels"),
             "gain_of_labels": _gain(inputs, role, f"{role}_start") if head and not head["frozen"] else None}
 
 

@@ -1,18 +1,15 @@
 """The report's section on classes: the accuracy of each, the confusion matrix, and what was misclassified."""
 
-import math
-
 import numpy as np
 
 from ladder.data import names
 from ladder.files import shown
-from ladder.pages import charts, facts, figures, templates
+from ladder.pages import facts, figures, intervals, templates
 from ladder.store import lineage
 
 FEW = 20           # more classes are folded, and only the worst of them are in the confusion matrix
 MISTAKES = 16      # misclassified images shown
 PAIRS, PAIR_IMAGES = 6, 6   # most confused pairs of classes shown, and images of each
-NEARLY = 0.9       # the bars of the classes begin further right than 0 % if every one is above this
 
 
 def section(inputs, numbers):
@@ -20,33 +17,32 @@ def section(inputs, numbers):
     if facts.predictions(inputs) is None:
         return None
     matrix = numbers["confusion"]
-    return {"bars": bars(inputs), "few": FEW, "confusion": confusion(matrix, inputs["data"].metrics["classes"]),
+    return {"accuracies": accuracies(inputs), "few": FEW, "confusion": confusion(matrix, inputs["data"].metrics["classes"]),
             "most_mistaken": most_mistaken(matrix), "confused": most_confused(inputs), "mistakes": mistakes(inputs)}
 
 
-def bars(inputs):
-    """Bars of the accuracy by class, best first: {"rows", "ticks": [{"at", "text"}], "cut": where the bars begin}.
+def accuracies(inputs):
+    """Charts of the accuracies by class with their intervals on an axis from 0 to 100 %, best first: {"all", "ends"}.
 
-    Each row has a mark for the untrained encoder if there is that control. Where all accuracies are high, the axis does not
-    begin at 0.
+    ends: of more than FEW classes the best and the worst, else None. Each row has a mark for the untrained encoder if there is
+    that control.
     """
     metrics = facts.predictions(inputs).metrics
     role = f"{lineage.answering(inputs)}_random"   # none for a network that classifies
     control = inputs[role].metrics["per_class"] if role in inputs else {}
-    shares = {name: value for name, value in metrics["per_class"].items() if value is not None}
-    least = min([*shares.values(), *(control[name] for name in shares if control)])
-    cut = 0.0 if least < NEARLY else math.floor(20 * least - 1e-9) / 20 if least < 1 else NEARLY
+    reached, totals = per_class_intervals(metrics), map(sum, metrics["confusion"])
+    rows = [{"key": "", "name": name, "note": f"of {total:,}", **intervals.within(value, reached[name]),
+             "mark": control.get(name), "mark_text": f"untrained {templates.percent(control[name])}" if control else ""}
+            for (name, value), total in zip(metrics["per_class"].items(), totals, strict=True) if value is not None]
+    rows.sort(key=lambda row: -row["value"])
+    return {"all": intervals.chart(rows, whole=True),
+            "ends": intervals.chart([*rows[:FEW // 2], *rows[-(FEW // 2):]], whole=True) if len(rows) > FEW else None}
 
-    def place(value):
-        return round(100 * (value - cut) / (1 - cut), 2)
 
-    totals = dict(zip(metrics["per_class"], map(sum, metrics["confusion"]), strict=True))
-    rows = [{"name": name, "value": value, "length": place(value), "text": templates.percent(value),
-             "note": f"of {totals[name]:,}", "mark": place(control[name]) if control else None,
-             "mark_text": templates.percent(control[name]) if control else None}
-            for name, value in sorted(shares.items(), key=lambda item: -item[1])]
-    return {"rows": rows, "cut": cut, "ticks": [{"at": place(value / 100), "text": templates.percent(value / 100, 0)}
-                                                for value, _ in charts.ticks(100 * cut, 100, 4)]}
+def per_class_intervals(metrics):
+    """Class -> the 95 % interval of its accuracy, JSON-able; None for a class without images."""
+    return {name: None if value is None else list(intervals.wilson(value, sum(counts)))
+            for (name, value), counts in zip(metrics["per_class"].items(), metrics["confusion"], strict=True)}
 
 
 # The confusion matrix.

@@ -14,7 +14,7 @@ SEED = re.compile(r"(\w+)_seed(\d+)")
 def section(inputs, numbers):
     """None without any comparison."""
     how = facts.how(inputs)
-    tables = {"classifiers": classifier_table(numbers["evaluations"], how), "seeds": seed_table(numbers["seeds"], how),
+    tables = {"classifiers": classifier_table(inputs, how), "seeds": seed_table(numbers["seeds"], how),
               "ablation": ablation_table(numbers["ablation"], inputs["data"].metrics["test"])}
     neighbours = facts.params(inputs, "knn") if "knn" in inputs else None
     return {**tables, "neighbours": neighbours} if any(tables.values()) else None
@@ -83,16 +83,24 @@ def test_scores(inputs):
 
 # Tables, for the page.
 
-def classifier_table(accuracies, how):
-    """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None if the SVM is the only one."""
-    rows = [name for name in roles.CLASSIFIERS if name != "evaluate" and name in accuracies]
+def classifier_table(inputs, how):
+    """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None if the SVM is the only one.
+
+    A cell has an accuracy as intervals.share and the `difference` of the run's features from a control in words, else None.
+    """
+    rows = [name for name in roles.CLASSIFIERS if name != "evaluate" and name in inputs]
     if len(rows) < 2:
         return None
-    heads = [tail for tail in roles.ENCODERS if f"svm{tail}" in accuracies]
+    heads = [tail for tail in roles.ENCODERS if f"svm{tail}" in inputs]
     return {"heads": [roles.encoder(tail, how) for tail in heads],
-            "rows": [{"name": roles.CLASSIFIERS[name],
-                      "cells": [templates.percent(accuracies[f"{name}{tail}"]) for tail in heads]}
+            "rows": [{"name": roles.CLASSIFIERS[name], "cells": [_cell(inputs, name, tail) for tail in heads]}
                      for name in rows]}
+
+
+def _cell(inputs, name, tail):
+    control = inputs[f"{name}{tail}"]
+    cell = intervals.share(control.metrics["accuracy"], inputs["data"].metrics["test"])
+    return {**cell, "difference": intervals.words(facts.difference(inputs, inputs[name], control)) if tail else None}
 
 
 def seed_table(numbers, how):

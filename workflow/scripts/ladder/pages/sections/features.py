@@ -53,12 +53,16 @@ def with_labels(origins):
     return [origin for origin in origins if origin["learned"] == "with labels"]
 
 
-def networks(network, origins):
+def networks(inputs):
     """The titles of the run's network and of those whose features are joined to it: '2 patch networks', 'an autoencoder'."""
-    names = [origin["network"] for origin in origins] or [network]
-    counts = collections.Counter(map(templates.network_title, names))
+    settings = [features.manifest["spec"]["params"] for features, _ in _joined(inputs)]
+    counts = collections.Counter(map(_title, settings or [facts.final(inputs).manifest["spec"]["params"]]))
     first, *others = (re.sub(r"^An? (.*)", rf"{count} \1s", title) if count > 1 else title for title, count in counts.items())
     return [first, *(re.sub(r"^A(?=n? )", "a", title) for title in others)]
+
+
+def _title(settings):
+    return templates.network_title(settings["network"], settings.get("variational", False))
 
 
 def _joined(inputs):
@@ -93,7 +97,7 @@ def parts(inputs):
 
     network: its title; how: it got its weights; weight: None for a single part; steps: in words, in the order of the work.
     """
-    return [{"network": templates.network_title(origin["network"]), "layer": origin["layer"], "weight": origin["weight"],
+    return [{"network": _title(features.manifest["spec"]["params"]), "layer": origin["layer"], "weight": origin["weight"],
              "how": _how(origin), "steps": _steps(features.manifest["spec"]["params"], features.metrics),
              "dimensions": features.metrics["dimensions"]}
             for origin, (features, _) in zip(origins(inputs), _joined(inputs), strict=True)]
@@ -149,8 +153,9 @@ def pixels(inputs):
 def feature_map(inputs):
     """Test images in the plane, a chart of charts.scatter with "legend", "count", "of" and "wrong"; None without a map.
 
-    The classes with the most errors are in colour. legend: for each class the image of the point closest to its median, where
-    its name stands; of more than FEW classes those in colour have names.
+    The classes with the most errors, ten at most, have marks of their own. legend: for each class the image of the point
+    closest to its median, where its name stands; of more than FEW classes those with marks have names. data["pictures"]: a
+    sheet of the images, for the point that a reader points at (figures.sheet).
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
@@ -159,7 +164,7 @@ def feature_map(inputs):
     labels, names = np.asarray(data.array("test_labels.npy"))[rows], data.metrics["classes"]
     named = np.asarray(facts.predictions(inputs).array("predictions.npy"))[rows]
     present = np.unique(labels)
-    worst = sorted(present, key=lambda label: (-np.sum(named[labels == label] != label), label))[:charts.COLOURED]
+    worst = sorted(present, key=lambda label: (-np.sum(named[labels == label] != label), label))[:len(charts.MARKS)]
     colours = {label: number for number, label in enumerate(sorted(worst), 1)}
     series, legend, marks = [], [], []
     for label in present:
@@ -167,18 +172,18 @@ def feature_map(inputs):
         middle = np.median(x[own]), np.median(y[own])
         nearest = own[np.argmin((x[own] - middle[0]) ** 2 + (y[own] - middle[1]) ** 2)]
         line = {"name": names[label], "key": f"class {label}", "series": colours.get(label, "rest")}
-        series.append({**line, "points": [_place(x[at], y[at], names[label], names[named[at]]) for at in own]})
+        series.append({**line, "points": [_place(x[at], y[at], names[label], names[named[at]], at) for at in own]})
         if label not in colours and len(present) > FEW:
             continue
         marks.append({"name": names[label], "x": float(middle[0]), "y": float(1 - middle[1])})
         legend.append({**line, "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])})
     side = charts.number_axis(-0.03, 1.03, "")   # a margin for the points at the edges
-    return {**charts.scatter("Map of the features", series, side, side, marks, square=True), "legend": legend,
-            "count": len(rows), "of": data.metrics["test"], "wrong": int((labels != named).sum())}
+    chart = charts.scatter("Map of the features", series, side, side, marks, square=True)
+    chart["data"]["pictures"] = figures.sheet(data.array("test_images.npy")[rows])
+    return {**chart, "legend": legend, "count": len(rows), "of": data.metrics["test"], "wrong": int((labels != named).sum())}
 
 
-def _place(x, y, label, named):
-    """A point of the map, whose y is from the top."""
-    wrong = label != named
-    return {"x": float(x), "y": float(1 - y), "look": "ring" if wrong else "",
-            "text": f"{label}, classified as {named}" if wrong else label}
+def _place(x, y, label, named, picture):
+    """A point of the map, whose y is from the top; picture: its number on the sheet."""
+    return {"x": float(x), "y": float(1 - y), "look": "ring" if label != named else "", "picture": int(picture),
+            "text": f"true class {label}, classified as {named}"}

@@ -5,6 +5,7 @@ from ladder.pages import facts, roles, templates
 
 # Kind of layer, except convolutions -> the category its time is reported under if it has an operation of its own.
 LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
+SHORTCUTS, SHAPES = "shortcuts and shapes", "padding and shapes"   # the latter for a network without shortcuts
 PASSES = ("load", "forward", "recompute", "backward", "update", COPIES, WAITING)
 
 
@@ -26,12 +27,13 @@ def operations(artifact):
     """Bars of the seconds of each operation of the training or the fit; None if there was neither."""
     if "seconds_by_operation" not in artifact.metrics:
         return None
-    values = spent(artifact.metrics)
+    kinds = {layer["kind"] for layer in artifact.metrics["network"]}
+    values = {SHAPES if name == SHORTCUTS and "add" not in kinds else name: value
+              for name, value in spent(artifact.metrics).items()}
     total = sum(values.values())
     rows = templates.bars(dict(sorted(values.items(), key=lambda item: -item[1])), templates.duration)
     for row in rows:
         row["note"] = templates.percent(values[row["name"]] / total)
-    kinds = {layer["kind"] for layer in artifact.metrics["network"]}
     fused = [name for kind, name in LAYER_WORK.items() if kind in kinds and name not in values]
     return {"rows": rows, "total": total, "fused": fused, "copies": copies(artifact.metrics)}
 

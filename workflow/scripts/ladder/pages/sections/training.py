@@ -19,6 +19,7 @@ def section(inputs, numbers):
     return {
         "loss_curve": loss_curve(inputs, average_image), "accuracy_curve": accuracy_curve(inputs),
         "divergence_curve": divergence_curve(inputs), "average_image": average_image,
+        "error": (numbers["reconstruction_loss"] or {}).get("test", numbers["loss"][-1]),
         "passes": numbers["passes"],
         "misfits": train.metrics["misfits"], "movement": movement(numbers["layer_movement"]),
         "code": network.code, "image_values": math.prod(network.input_shape), "draws": network.draws,

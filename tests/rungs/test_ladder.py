@@ -233,7 +233,8 @@ def compiled_all(sources, architecture):
     if int(architecture.removeprefix("sm_")) >= catalog.RUNGS[rung].oldest])
 def test_every_launch_of_every_plan_is_one_that_the_gpu_accepts(rung, architecture):
     launches = {launch: made for made in plans(rung) for launch in plan_checks.every_launch(made)}
-    binaries = compiled_all(sorted({(launch.source, launch.defines) for launch in launches}), architecture)
+    binaries = compiled_all(sorted({(launch.source, launch.defines) for launch in launches}),
+                            plan_checks.CODE_OF.get(architecture, architecture))
     for launch, made in launches.items():
         resources = binaries[launch.source, launch.defines].kernels[launch.entry]
         refused = plan_checks.refusals(launch, made, resources, architecture)

@@ -186,6 +186,7 @@ def test_every_launch_is_one_that_the_gpu_accepts(architecture):
         made = plan.training_plan(settings, plan.Dataset(50_000, "uint8"), LENGTH)
         for launch in {launch for step in made.steps if "multiplier" in step.attributes or step.operation == "scale"
                        for launch in step.launches if step.layer in ("", "enc2", "dec1")}:
-            resources = compiled(launch.source, launch.defines, architecture).kernels[launch.entry]
+            code = compiled(launch.source, launch.defines, plan_checks.CODE_OF.get(architecture, architecture))
+            resources = code.kernels[launch.entry]
             assert not plan_checks.refusals(launch, made, resources, architecture), launch
             assert resources.spill_bytes == resources.stack_bytes == 0, f"{launch.source} {multiplier.name}: {resources}"

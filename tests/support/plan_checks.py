@@ -11,6 +11,7 @@ import emulator_executor
 from ladder.rungs.patterns import Table
 
 SHARED_BYTES = {"sm_75": 64 << 10, "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_90": 227 << 10}   # that one block may have
+CODE_OF = {"sm_86": "sm_80"}       # GPUs that run another's machine code, with limits of their own
 PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the kernel's limit was raised
 REGISTERS = 65536                  # that one block may have
 MOST_THREADS, MOST_THREADS_BY_DIMENSION = 1024, (1024, 1024, 64)

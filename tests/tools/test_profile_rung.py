@@ -11,6 +11,7 @@ import pytest
 import fake_cupy
 import small_networks
 from ladder.executors.cuda import executor as cuda_executor
+from ladder.machine import driver
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -123,6 +124,7 @@ def test_without_a_profiler_or_a_gpu_there_is_one_line(install, monkeypatch):
 def test_one_step_makes_the_launches_that_it_prints(monkeypatch, tmp_path, capsys):
     if shutil.which("g++") is None:
         pytest.skip("no g++ (Debian package: g++)")
+    driver.gpu_count()   # which is kept; below its library is another one
     machine, called = fake_cupy.install(monkeypatch, tmp_path), []
     library = types.SimpleNamespace(cuProfilerStart=lambda: called.append(len(machine.launched)),
                                     cuProfilerStop=lambda: called.append(len(machine.launched)))

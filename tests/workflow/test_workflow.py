@@ -182,7 +182,7 @@ def reasons(output):
 
 def test_copies_in_results_are_made_on_this_machine_also_where_a_cluster_runs_the_jobs():
     text = (ROOT / "workflow/rules/pages.smk").read_text()
-    assert len(re.findall(r"^ *rule\b.*:$", text, re.MULTILINE)) == text.count("localrule: True") == 7
+    assert len(re.findall(r"^ *rule\b.*:$", text, re.MULTILINE)) == text.count("localrule: True") > 0
 
 
 def test_a_second_run_has_nothing_to_do(project):

@@ -1188,7 +1188,7 @@ def test_a_page_of_all_runs_has_those_of_the_same_command(project):
     assert project.ran() == ["report"] and "results/history.html: 2 reports" in output
     output = project.snakemake("--cores", "1", "results/index.html", "results/report.html", "--config", "name=third")
     assert project.ran() == ["report"]
-    assert output.index(": copied from results/report/") < output.index("results/index.html: the latest run")
+    assert output.index(": copied from results/report/") < output.index("results/index.html: the best and the newest")
 
 
 def test_missing_pictures_are_named_before_any_training(fresh):

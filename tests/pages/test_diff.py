@@ -102,7 +102,7 @@ def test_metrics_times_and_machines_are_compared(difference):
     assert metrics["train", "loss, last epoch"]["change"].replace(templates.NARROW_SPACE, " ") == "+100 %"
     assert metrics["train", "images per second"]["a"] == "171.4"
     assert context["same_metrics"] > 20 and context["named"] == [{"role": "svm", "count": 0, "of": 360, "scored_on": "test"}]
-    changes = {row["role"]: row["change"] for row in context["times"]}   # of the seconds given, and of those that this test took
+    changes = {row["role"]: row["change"] for row in context["times"]}   # with what this test took
     assert re.fullmatch(r"(1\.9|2\.0)\d× as fast", changes["train"])
     assert context["operations"][0] == {"name": "convolution backward", "a": "48\N{NARROW NO-BREAK SPACE}s",
                                         "b": "24\N{NARROW NO-BREAK SPACE}s", "change": "2.00× as fast"}

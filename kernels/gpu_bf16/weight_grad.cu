@@ -92,7 +92,7 @@ struct Operands {
     }
 };
 
-// Write this thread's part of C to the row-major rows x columns matrix c.
+// Write this thread's part of C to the row-major rows x columns matrix c. As in common/conv2d_gemm.cuh, which is not read here.
 template <class Tile>
 __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
                                       int first_m, int first_n) {

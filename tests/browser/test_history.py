@@ -19,7 +19,7 @@ RATES = (1e-4, 1e-3, 1e-2, 1e-1)
 COUNT = 120
 VERSIONS = "[...document.querySelectorAll('#history tbody tr')].map(row => row.querySelector('a').title)"
 MARKS = """[...document.querySelectorAll('#scatter .mark')].map(mark => [Number(mark.dataset.run),
-  ...mark.getAttribute('transform').match(/[-.0-9]+/g).map(Number)])"""
+  ...mark.getAttribute('transform').match(/[-.0-9]+/g).slice(0, 2).map(Number)])"""
 BOX = "(box => [box.x, box.y])(document.querySelector('#scatter svg').getBoundingClientRect())"
 NEXT = "[...document.querySelectorAll('.turn button')].find(one => one.textContent === 'Next')"
 

@@ -6,8 +6,7 @@
   const {svg} = saving;
   const CHARACTER = 6.6, NAMED = 8, COLOURED = 6;
   const HEIGHT = 260, TOP = 28, BOTTOM = 216, FLOOR = 240;
-  const MARKS = {1: "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", 2: "M-3.5-3.5h7v7h-7z", 3: "M0-4.8 4.4 3.2h-8.8z",
-    4: "M0-5.2 5.2 0 0 5.2-5.2 0z", 5: "M0 4.8 4.4-3.2h-8.8z", 6: "M0-4.8 4.6-1.5 2.8 3.9h-5.6L-4.6-1.5z"};
+  const outline = colour => data.marks[colour] ?? data.marks[1];   // about 2 wide
   const [x_, y_, colour_] = ["x", "y", "colour"].map(place);
   const has = key => finished.some(run => columns.get(key).value(run) !== null);
   const metrics = data.metrics.map(({key}) => key).filter(has);
@@ -166,7 +165,7 @@
       const colour = painted.of(run), [low, high] = ends[run]?.map(value => toY(up.place(value))) ?? [];
       if (high) drawn.append(svg("path", {class: `interval c-${colour}`, "data-run": run, d: `M${a} ${low}V${high}`}));
       drawn.append(svg("path",
-        {class: `mark c-${colour}`, "data-run": run, d: MARKS[colour] ?? MARKS[1], transform: `translate(${a} ${b})`}));
+        {class: `mark c-${colour}`, "data-run": run, d: outline(colour), transform: `translate(${a} ${b})scale(4)`}));
     }
     brush(drawn, [{id: "x", column: x, scale: across, pixel: toX}, {id: "y", column: y, scale: up, pixel: toY}], spots);
     box.replaceChildren(drawn, tip, save(box, `${y.key} by ${x.key}`, drawn, width));
@@ -222,7 +221,7 @@
     drawParallel(painted);
     place("colours").replaceChildren(...painted.legend.map(([colour, text]) => element("li", {},
       svg("svg", {class: "plot-key", viewBox: "-6 -6 12 12", "aria-hidden": "true"},
-        svg("path", {class: `mark c-${colour}`, d: MARKS[colour] ?? MARKS[1]})), text)));
+        svg("path", {class: `mark c-${colour}`, d: outline(colour), transform: "scale(4)"})), text)));
     runsPage.choose();
   }
 

@@ -81,9 +81,10 @@ def store(to):
 
 def write_run(entities, client, experiment, row, folder):
     ended = int(datetime.datetime.fromisoformat(row.made).timestamp() * 1000)
+    title = templates.run_title(row.summary["network"], row.summary["dataset"])
     spent = round(1000 * sum(row.summary["seconds"].values()))
     tags = {TAG: row.version, **{f"tag.{tag}": "true" for tag in row.tags}}
-    run = client.create_run(experiment, ended - spent, tags, row.name or title(row.summary)).info.run_id
+    run = client.create_run(experiment, ended - spent, tags, row.name or title).info.run_id
     params = [entities.Param(key, templates.setting(value)[:LONGEST]) for key, value in row.settings.items()]
     metrics = [entities.Metric(UNNAMED.sub("_", name), value, ended, step) for name, value, step in metrics_of(row.summary)]
     for start in range(0, max(len(params), len(metrics)), BATCH):
@@ -91,10 +92,6 @@ def write_run(entities, client, experiment, row, folder):
     for name in ("report.html", "summary.json", *sorted(path.name for path in folder.glob("*.pdf"))):
         client.log_artifact(run, str(folder / name))
     client.set_terminated(run, "FINISHED", ended)
-
-
-def title(summary):
-    return f"{templates.network_title(summary['network'])} on {templates.dataset_title(summary['dataset'])}"
 
 
 def metrics_of(summary):

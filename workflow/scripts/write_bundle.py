@@ -15,8 +15,8 @@ import pathlib
 import yaml
 
 from ladder import command, sources
+from ladder.data import licences
 from ladder.errors import UserError
-from ladder.export import card
 from ladder.pages import templates
 from ladder.progress import size
 from ladder.store import artifacts, disk, lineage, manifests, zips
@@ -78,18 +78,16 @@ def settings(plan):
 
 def readme(summary):
     """The text of README.md; summary: of the report."""
-    program, again = summary["program"], summary["reproduce"]
-    state = "" if program.get("clean", True) else " with changed files"
-    commit = f", git commit {program['commit']}{state}" if "commit" in program else ""
+    again = summary["reproduce"]
     elsewhere = templates.listed([f"`{key}`" for key in again["not_in_settings"]]) if again["not_in_settings"] else ""
     return (RESOURCES / "README.md").read_text("utf-8").format(
-        title=f"{templates.network_title(summary['network'])} on {templates.dataset_title(summary['dataset'])}",
+        title=templates.run_title(summary["network"], summary["dataset"]),
         verdict=summary["verdict"] or "Nothing was classified.", report=summary["versions"]["report"],
-        program=f"Kernel Ladder {program['version']}{commit}",
+        program=f"Kernel Ladder {templates.program(summary)}",
         versions="\n".join(f"| {role} | `{version}` |" for role, version in summary["versions"].items()),
         files=f"\nFiles that {elsewhere} may name are not here.\n" if elsewhere else "",
         data=templates.dataset_title(summary["dataset"]),
-        licence=card.LICENCES[summary["dataset"]],
+        licence=licences.LICENCES[summary["dataset"]],
         checksums="\n".join(f"- `{name}` {sha256}" for name, sha256 in again["data"].items()))
 
 

@@ -3,18 +3,10 @@
 import yaml
 
 from ladder import sources
+from ladder.data import licences
+from ladder.pages import templates
 from ladder.progress import size
 
-# What the authors of a data set allow.
-LICENCES = {
-    **dict.fromkeys(("mnist_small", "mnist"), "MNIST, by Yann LeCun, Corinna Cortes and Christopher Burges: CC BY-SA 3.0"),
-    "digits": "Optical Recognition of Handwritten Digits, by E. Alpaydin and C. Kaynak, UCI: CC BY 4.0",
-    "fashion_mnist": "Fashion-MNIST, by Zalando SE: MIT",
-    "svhn": "Street View House Numbers, by Netzer et al. (2011): for non-commercial use only",
-    **dict.fromkeys(("cifar10", "cifar100"), "by Alex Krizhevsky (2009), of photographs from the web: its authors state no "
-                    "licence, and the rights to the photographs are their owners'"),
-    "folder": "pictures of whoever made this model, who alone can say what their licence is",
-}
 CONTROLS = {"linear_pixels": "linear least squares on raw pixels", "majority": "the most frequent class alone",
             "random": "the same classifier on the untrained encoder", "pixels": "the same classifier on raw pixels",
             "start": "the same classifier on the encoder at the start"}   # by the role, or by its kind
@@ -44,10 +36,10 @@ def text(summary, version, facts, measured, files):
         rows="validation" if summary["validation"] else "test", deviation=measured["deviations"]["decisions"],
         same=f"the same classes but for {differ}" if differ else "the same classes",
         height=height, width=width, channels=channels, classes=", ".join(map(_plain, facts["classes"])),
-        decisions=DECISIONS[summary["answered_by"]], data=data, licence=LICENCES[data],
+        decisions=DECISIONS[summary["answered_by"]], data=data, licence=licences.LICENCES[data],
         blind="" if summary["validation"] else
         f"The test images were scored {summary['test_scores']['all']} times in this folder of results.",
-        version=version, report=summary["versions"]["report"], program=_program(summary),
+        version=version, report=summary["versions"]["report"], program=f" {templates.program(summary)}",
         settings=yaml.safe_dump(summary["reproduce"]["settings"], sort_keys=False, allow_unicode=True, default_flow_style=None),
         files="\n".join(f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {WORDS[name]} |"
                         for name, file in files.items()))
@@ -56,12 +48,6 @@ def text(summary, version, facts, measured, files):
 def _plain(words):
     """Text of a person's own without what Markdown or HTML would read as more."""
     return "".join(f"&#{ord(char)};" if char in "<>&|`[]\\" else char for char in words)
-
-
-def _program(summary):
-    program = summary["program"]
-    commit = f", commit {program['commit'][:12]}{'' if program['clean'] else ' with changes'}" if "commit" in program else ""
-    return f" {program['version']}{commit}"
 
 
 def _accuracies(summary):

@@ -8,7 +8,7 @@ import pathlib
 import types
 
 from ladder import progress
-from ladder.pages import intervals, reproduce, run_table, templates
+from ladder.pages import charts, intervals, reproduce, run_table, templates
 from ladder.pages.sections import features
 from ladder.store import lineage, manifests
 
@@ -245,7 +245,7 @@ def _data(rows, shown):
     ends = [row.summary.get("accuracy_interval") if row.summary else None for row in rows]
     return {
         **{part: [row[part] for row in shown] for part in ("version", "made", "name", "tags", "fault", "notes")},
-        "unsaid": [row.unsaid for row in rows],
+        "marks": charts.MARKS, "unsaid": [row.unsaid for row in rows],
         "interval": [row.get("interval", "") for row in shown],
         "ends": [end and [_short(value) for value in end] for end in ends],
         "metrics": [{"key": name, **_metric([row.get("metrics", {}).get(name) for row in shown])} for name in names],

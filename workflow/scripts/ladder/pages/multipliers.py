@@ -121,7 +121,7 @@ def _group(group, labels):
     trained = [arm for arm in ran if arm["row"]["train_seconds"] is not None]
     network, dataset = group.settings["network"], group.settings["dataset"]
     return {
-        "title": f"{templates.network_title(network)} on {templates.dataset_title(dataset)}",
+        "title": templates.run_title(network, dataset),
         "settings": {key: templates.setting(value) for key, value in arms[0]["row"]["settings"].items()},
         "tested": max((run.tested for run in group.ran), default=0),
         "legend": [{"key": arm["id"], "name": arm["label"], "series": arm["series"]} for arm in trained],

@@ -77,6 +77,18 @@ def dataset_title(name):
     return DATASETS.get(name, name)
 
 
+def run_title(network, dataset):
+    """'An autoencoder on CIFAR-10'."""
+    return f"{network_title(network)} on {dataset_title(dataset)}"
+
+
+def program(summary):
+    """The version of the program that made a run, with its git commit if that is known; summary: of the run."""
+    made_by = summary["program"]
+    changed = "" if made_by.get("clean", True) else " with changed files"
+    return made_by["version"] + (f", git commit {made_by['commit']}{changed}" if "commit" in made_by else "")
+
+
 def way_up(results, output):
     """The beginning of a link into the folder `results` from a page at `output`: '' inside it, '../results/' beside it."""
     below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent)).as_posix()

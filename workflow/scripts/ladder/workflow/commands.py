@@ -23,7 +23,7 @@ SEVERAL = {"--config", "-C", "--configfile", "--configfiles", "-R", "--forcerun"
            "-q"}
 DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")   # -n, also as in -np
 TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")   # names of roles that are targets
-KNOWN = {*TARGETS, "report", "model", "table", *(page for pages in COPIES.values() for page in pages)}
+KNOWN = {*TARGETS, *COPIES, *(page for pages in COPIES.values() for page in pages)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,5 +90,5 @@ def test_a_network_that_classifies_without_features_has_its_probabilities_on_a_v
 def test_without_pyarrow_one_line_says_what_installs_it(tmp_path, monkeypatch):
     monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
     with artifacts.making(tmp_path / "t0123456789a", manifest_files.spec("table")) as work, pytest.raises(
-            UserError, match="table needs pyarrow, not installed here: `make table`, or `envs/install export`"):
+            UserError, match="table needs pyarrow, not installed here: `make table`, or `pip install pyarrow`"):
         export_table.make(work, {}, {})

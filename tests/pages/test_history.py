@@ -99,6 +99,12 @@ def test_a_run_departs_from_the_configuration_also_where_most_runs_do_and_never_
     assert context["columns"][:2] == ["dataset", "network"] and context["differing"][2:] == ["epochs", "learning_rate", "seed"]
 
 
+def test_what_two_runs_have_differently_comes_before_what_only_one_of_them_has():
+    a, b = {"augment_flip": True, "epochs": 2, "network": "autoencoder"}, {"epochs": 3, "network": "patch_net", "patches": 9}
+    assert list(history.apart(a, b)) == ["network", "epochs", "augment_flip", "patches"]
+    assert history.apart(a, b)["patches"] == ("–", "9")
+
+
 def test_the_best_run_of_each_data_set_has_its_interval_and_what_sets_it_apart_from_the_configuration_and_the_next(tmp_path):
     first = synthetic_results.add(tmp_path, dataset="mnist", network="lenet_5", epochs=1, accuracy=0.96)["report"]
     best = synthetic_results.add(tmp_path, dataset="mnist", network="lenet_5", epochs=3, accuracy=0.98, name="longer")["report"]

@@ -158,7 +158,7 @@ def test_a_damaged_input_is_named(exported, tmp_path):
 
 @pytest.mark.parametrize("products, reason", [
     (["bfloat16"], "rounded (bfloat16), which ONNX cannot do"), (["am16", "float32"], "rounded (am16)"),
-    (["float32"], "needs onnx and onnxruntime, not installed here: `make model`, or `envs/install export`")])
+    (["float32"], "needs onnx and onnxruntime, not installed here: `make model`, or `pip install onnx onnxruntime`")])
 def test_what_cannot_be_exported_is_said_before_anything_is_computed(products, reason, tmp_path, monkeypatch):
     if products == ["float32"]:
         assert requirements.unavailable(products) is None

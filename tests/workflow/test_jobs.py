@@ -137,7 +137,7 @@ def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_p
 
 def test_a_table_without_its_library_is_a_line_before_anything_is_made(plan, monkeypatch):
     monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="^table needs pyarrow, not installed here: `make table`, or `envs/install export`$"):
+    with pytest.raises(UserError, match="^table needs pyarrow, not installed here: `make table`, or `pip install pyarrow`$"):
         jobs_of(plan).inputs(plan.chain["table"].version)
 
 

@@ -20,4 +20,4 @@ def missing(stage: str) -> str | None:
     absent = [name for name in PACKAGES.get(stage, ()) if not importlib.util.find_spec(name)]
     if not absent:
         return None
-    return f"{stage} needs {' and '.join(absent)}, not installed here: `make {stage}`, or `envs/install export`"
+    return f"{stage} needs {' and '.join(absent)}, not installed here: `make {stage}`, or `pip install {' '.join(absent)}`"

@@ -151,7 +151,7 @@ def _leader(dataset, runs):
 
 
 def apart(a, b):
-    """Setting -> (text in a, text in b) where the two differ; those that both have first, '–' for one that a run does not have."""
+    """Setting -> (text in a, text in b) where the two differ, those of both first; '–' for one that a run does not have."""
     order = sorted(a.keys() | b.keys(), key=lambda key: (not (key in a and key in b), key not in FIRST, key))
     return {key: pair for key in order
             if len(set(pair := tuple(templates.setting(run[key]) if key in run else "–" for run in (a, b)))) > 1}

@@ -66,13 +66,14 @@ def outdated(record):
 
 def described(rung, plan, counts, row):
     """Lines for a terminal."""
-    used, multiply = (f"{100 * row[name]:.0f} %" for name in ("coalesced", "products_of_issued"))
-    yield (f"{rung}: {row['microseconds']:.0f} us predicted for an H200, bound by {row['bound_by']}; {row['launches']} "
-           f"launches, {used} of sectors used, {multiply} of instructions multiply")
-    launches = [counts[counting.key(launch, plan)] for launch in plan_checks.launches(plan)]
     gpu = prediction.H200
-    for launch in sorted(launches, key=lambda launch: -prediction.seconds(gpu, launch))[:SHOWN]:
-        times = prediction.seconds_by_resource(gpu, launch)
+    rates = prediction.between(gpu)
+    used, multiply = (f"{100 * row[name]:.0f} %" for name in ("coalesced", "products_of_issued"))
+    yield (f"{rung}: {counted.span(*row['predicted'][gpu.name])} us predicted for an H200, bound by {row['bound_by']}; "
+           f"{row['launches']} launches, {used} of sectors used, {multiply} of instructions multiply")
+    launches = [counts[counting.key(launch, plan)] for launch in plan_checks.launches(plan)]
+    for launch in sorted(launches, key=lambda launch: -prediction.seconds(gpu, launch, rates))[:SHOWN]:
+        times = prediction.seconds_by_resource(gpu, launch, rates)
         yield (f"    {launch['kernel']}: " + ", ".join(f"{name} {1e6 * time:.0f}" for name, time in times.items())
                + f" us; {launch['registers']} registers, occupancy {100 * prediction.occupancy(gpu, launch):.0f} %")
 

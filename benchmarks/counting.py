@@ -124,10 +124,11 @@ def summary(plan, counts):
     """The numbers of a plan's row in the ladder's tables; counts: {key: counts} with at least those of its launches."""
     launches = [counts[key(launch, plan)] for launch in plan_checks.launches(plan)]
     gpu = prediction.H200
-    times = [prediction.seconds_by_resource(gpu, launch) for launch in launches]
+    middle, interval = prediction.between(gpu), prediction.interval(gpu, launches)
+    times = [prediction.seconds_by_resource(gpu, launch, middle) for launch in launches]
     bounds = {name: sum(max(spent.values()) for spent in times if max(spent, key=spent.get) == name) for name in times[0]}
     issued = [prediction.warps(launch) * prediction.issued_per_warp(launch) for launch in launches]
-    busiest = max(launches, key=lambda launch: prediction.seconds(gpu, launch))
+    busiest = max(launches, key=lambda launch: prediction.seconds(gpu, launch, middle))
     # Copies by the engine are of whole sectors.
     copied = sum(prediction.warps(launch) * prediction.bulk_bytes(launch, "bulk_copies") for launch in launches)
     loads = {name: _total(launches, "global_loads", name) + _total(launches, "global_stores", name) + copied / each
@@ -144,8 +145,23 @@ def summary(plan, counts):
         "busiest": {"kernel": busiest["kernel"], "registers": busiest["registers"],
                     "occupancy": prediction.occupancy(gpu, busiest),
                     "waves": {str(card.multiprocessors): prediction.waves(card, busiest) for card in prediction.GPUS}},
-        "bound_by": max(bounds, key=bounds.get), "microseconds": 1e6 * sum(max(spent.values()) for spent in times),
+        "bound_by": max(bounds, key=bounds.get), "middle": _microseconds(interval.middle),
+        "swings": {name: _microseconds(*swing) for name, swing in interval.swings.items()},
+        "first": _microseconds(prediction.total(gpu, launches, prediction.FIRST)),
+        "extremes": _microseconds(*(prediction.total(gpu, launches, prediction.between(gpu, kind)) for kind in (1, 0))),
+        "predicted": {card.name: _ends(prediction.interval(card, launches)) for card in prediction.GPUS
+                      if all(launch["resident"][card.name] for launch in launches)},
     }
+
+
+def _ends(interval):
+    return _microseconds(interval.low, interval.high)
+
+
+def _microseconds(*seconds):
+    """Of one time a number, of several a list, to a tenth."""
+    rounded = [round(1e6 * time, 1) for time in seconds]
+    return rounded if len(rounded) > 1 else rounded[0]
 
 
 def _total(launches, place, what):

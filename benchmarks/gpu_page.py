@@ -13,6 +13,7 @@ import table
 from cases import CONTENDERS, HEADLINES
 from ladder.errors import UserError
 from ladder.pages import templates
+from ladder.rungs import counted
 from sections import look_name, parity_name, race_name
 
 NO_TIME = "no time"
@@ -85,6 +86,7 @@ def rung_row(record, rung):
         "name": rung,
         "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
         "deviations": table.deviations(record, case, rung) if checked else "", "failed": failed or "",
+        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]),
         "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
         "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
         "epoch": _seconds(record, "epoch", rung), "extraction": _seconds(record, "extraction", rung),

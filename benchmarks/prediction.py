@@ -1,48 +1,84 @@
-"""The time of a launch on a GPU as predicted from its counts (counting.py): docs/prediction.md has the model.
+"""The time of launches on a GPU as predicted from their counts (counting.py): docs/prediction.md has the model.
 
-Every number here is counted or a property of the GPU; none was measured.
+What it assumes is in assumptions.py, and a dictionary of a value for each assumption is called `rates` here.
 """
 
 import dataclasses
 import math
 
+from assumptions import ASSUMPTIONS
+
 WARP, WARPGROUP, LINE, SECTOR = 32, 128, 128, 32
 REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given whole units
 RESERVED_SHARED = 1024                  # bytes of shared memory that the system takes of each block
 ISSUED = 4                              # instructions that a multiprocessor issues in a cycle
-FFMA_CYCLES = 4                         # from a product to one that adds to its result
-# Cycles until a load arrives, about, from shared memory, level 1, level 2 and memory: rounded from Luo et al., Benchmarking and
-# Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024.
-SHARED_CYCLES, LEVEL_1_CYCLES, LEVEL_2_CYCLES, MEMORY_CYCLES = 30, 40, 260, 600
+FFMA_CYCLES = 4                         # from a product to one that adds to its result: Luo et al., 2024
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
     """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part of level 1.
 
-    bytes: per second from and to memory; matrices: products of 16x8x16 bfloat16 or 16x8x8 TF32 numbers (4,096 or 2,048 FLOP)
-    that a multiprocessor's tensor cores make in a cycle, by NVIDIA's dense peaks (roofline.FLOP_PER_CYCLE); level_2_bytes: per
-    cycle from level 2, as NVIDIA states for the A100.
+    multiply_adds: instructions of 32 of float32 in a cycle; matrices: products of 16x8x16 bfloat16 or 16x8x8 TF32
+    numbers (4,096 or 2,048 FLOP) in a cycle; both by NVIDIA's dense peaks (roofline.FLOP_PER_CYCLE).
     """
 
     name: str
     architecture: str
     multiprocessors: int
-    hertz: float
     warps: int
     blocks: int
     shared_bytes: int
     level_1_bytes: int
-    bytes: float
+    multiply_adds: int
     matrices: float
-    level_2_bytes: float = 5120
 
 
-H200 = Gpu("H200", "sm_90", 132, 1.98e9, 64, 32, 228 << 10, 256 << 10, 4.3e12, 1)
-A100 = Gpu("A100", "sm_80", 108, 1.41e9, 64, 32, 164 << 10, 192 << 10, 1.555e12, 1 / 2)
-RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 2.52e9, 48, 24, 100 << 10, 128 << 10, 1.008e12, 1 / 4)
-RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 1.777e9, 48, 16, 100 << 10, 128 << 10, 0.36e12, 1 / 4)
+H200 = Gpu("H200", "sm_90", 132, 64, 32, 228 << 10, 256 << 10, 4, 1)
+A100 = Gpu("A100", "sm_80", 108, 64, 32, 164 << 10, 192 << 10, 2, 1 / 2)
+RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 48, 24, 100 << 10, 128 << 10, 4, 1 / 4)
+RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 48, 16, 100 << 10, 128 << 10, 4, 1 / 4)
 GPUS = (H200, A100, RTX_4090, RTX_3060)
+FIRST = {name: assumption.first for name, assumption in ASSUMPTIONS.items()}   # of the H200, in the first model
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Seconds. swings: {assumption: (seconds less than the middle if it is kind, seconds more if it is harsh)}."""
+
+    middle: float
+    swings: dict
+
+    @property
+    def low(self):
+        return self.middle - math.hypot(*(less for less, _ in self.swings.values()))
+
+    @property
+    def high(self):
+        return self.middle + math.hypot(*(more for _, more in self.swings.values()))
+
+
+def between(gpu, kind=0.5, **kindness):
+    """The rates `kind` of the way from the harsh values to the kind ones; kindness: of single assumptions."""
+    ends = {name: assumption.values[gpu.name] for name, assumption in ASSUMPTIONS.items()}
+    return {name: harsh + kindness.get(name, kind) * (best - harsh) for name, (best, harsh) in ends.items()}
+
+
+def interval(gpu, launches):
+    """The Interval of launches one after another.
+
+    An assumption that errs does so for all launches alike, so that its errors add; two of them have nothing to do with each
+    other, so that theirs add as squares do.
+    """
+    middle = total(gpu, launches, between(gpu))
+    kind, harsh = ([total(gpu, launches, between(gpu, **{name: kindness})) for name in ASSUMPTIONS] for kindness in (1, 0))
+    return Interval(middle, {name: (middle - least, most - middle)
+                             for name, least, most in zip(ASSUMPTIONS, kind, harsh, strict=True)})
+
+
+def total(gpu, launches, rates):
+    """Seconds of launches one after another."""
+    return sum(seconds(gpu, counts, rates) for counts in launches)
 
 
 def resident_blocks(gpu, threads, registers, shared_bytes):
@@ -93,26 +129,57 @@ def bulk_bytes(counts, place):
     return counts["per_warp"].get(place, {"bytes": 0})["bytes"]
 
 
-def seconds_by_resource(gpu, counts):
-    """{resource: seconds that a launch needs of it}; the time is that of the longest."""
-    warp = counts["per_warp"]
+def seconds_by_resource(gpu, counts, rates):
+    """{resource: seconds that a launch needs of it}, of which the longest counts."""
+    warp, hertz = counts["per_warp"], rates["hertz"]
     busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)   # warps of the fullest multiprocessor
     wavefronts = sum(warp[place]["wavefronts"] for place in ("shared_loads", "shared_stores"))
     wavefronts += sum(bulk_bytes(counts, place) for place in ("bulk_copies", "operands")) / LINE
     lines = sum(warp[place]["lines"] for place in ("global_loads", "global_stores"))
-    rounds = _up(_up(counts["blocks"], gpu.multiprocessors), counts["resident"][gpu.name])
+    multiply_adds = 0 if counts["body"]["matrices"] else _repeats(counts) * counts["body"]["products"]
+    sustained = rates["sustained"] * hertz
     return {
-        "memory": counts["bytes"] / gpu.bytes,
-        "level 2": warps(counts) * level_2_bytes(counts) / gpu.level_2_bytes / gpu.hertz,
-        "level 1": busiest * (lines + wavefronts) / gpu.hertz,
-        "issue": busiest * issued_per_warp(counts) / ISSUED / gpu.hertz,
-        "tensor cores": busiest * _matrices(counts) / gpu.matrices / gpu.hertz,
-        "latency": rounds * _cycles_of_a_warp(gpu, counts) / gpu.hertz,
+        "memory": _from_memory(counts, rates) / rates["memory"],
+        "level 2": warps(counts) * level_2_bytes(counts) / rates["level_2"],
+        "level 1": busiest * (lines + wavefronts) / sustained,
+        "issue": busiest * max(issued_per_warp(counts) / ISSUED, multiply_adds / gpu.multiply_adds) / sustained,
+        "tensor cores": busiest * _matrices(counts) / _matrix_rate(gpu, counts, rates) / sustained,
+        "latency": _rounds(gpu, counts) * _cycles_of_a_warp(gpu, counts, rates) / hertz,
     }
 
 
-def seconds(gpu, counts):
-    return max(seconds_by_resource(gpu, counts).values())
+def seconds(gpu, counts, rates):
+    """Of a launch, with the gap before it."""
+    times = seconds_by_resource(gpu, counts, rates)
+    return rates["launch"] + max(times.values()) + _exposed(gpu, counts, rates, times)
+
+
+def _exposed(gpu, counts, rates, times):
+    """Seconds that blocks with tiles in shared memory load the first of them, and store what they computed from the last.
+
+    Blocks that share a multiprocessor wait for it in the first and the last round only: in others there is one that computes.
+    """
+    if not counts["shared_bytes"]:
+        return 0
+    written = SECTOR * warps(counts) * counts["per_warp"]["global_stores"]["sectors"] / rates["level_2"]
+    loaded = (max(times["memory"], times["level 2"]) - written) / _repeats(counts)
+    alone = counts["resident"][gpu.name] == 1 or counts["blocks"] <= gpu.multiprocessors
+    return (loaded + written) * (rates["alone"] if alone else rates["among"] / _rounds(gpu, counts))
+
+
+def _from_memory(counts, rates):
+    """Bytes of the launch's arrays that level 2 does not have from the launch before."""
+    return max(0, counts["bytes"] - rates["kept"])
+
+
+def _rounds(gpu, counts):
+    """How often the fullest multiprocessor takes as many blocks as it can."""
+    return _up(_up(counts["blocks"], gpu.multiprocessors), counts["resident"][gpu.name])
+
+
+def _matrix_rate(gpu, counts, rates):
+    """Products of matrices in a cycle: of wgmma the peak, of mma.sync a share of it."""
+    return gpu.matrices * (1 if bulk_bytes(counts, "operands") else rates["mma"])
 
 
 def _repeats(counts):
@@ -127,7 +194,7 @@ def _matrices(counts):
     return bulk_bytes(counts, "operands") / 64 or _repeats(counts) * counts["body"]["matrices"]
 
 
-def _cycles_of_a_warp(gpu, counts):
+def _cycles_of_a_warp(gpu, counts, rates):
     """Cycles of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums.
 
     It has one of the multiprocessor's tensor cores, a quarter. Copies to shared memory are under way while it multiplies. Where
@@ -135,14 +202,14 @@ def _cycles_of_a_warp(gpu, counts):
     """
     body, warp = counts["body"], counts["per_warp"]
     loads, matrices = warp["global_loads"], body["matrices"]
-    sectors = max(loads["sectors"], 1)
-    from_memory = min(1, counts["bytes"] / max(1, warps(counts) * SECTOR * warp["missed"]))
-    missed = warp["missed"] / sectors
-    cycles = (1 - missed) * LEVEL_1_CYCLES + missed * ((1 - from_memory) * LEVEL_2_CYCLES + from_memory * MEMORY_CYCLES)
+    from_memory = min(1, _from_memory(counts, rates) / max(1, warps(counts) * SECTOR * warp["missed"]))
+    missed = warp["missed"] / max(loads["sectors"], 1)
+    behind = (1 - from_memory) * rates["level_2_cycles"] + from_memory * rates["memory_cycles"]
+    cycles = (1 - missed) * rates["level_1_cycles"] + missed * behind
     waits = loads["requests"] / max(1, body["global_loads"]) * cycles
-    shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * SHARED_CYCLES
+    shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * rates["shared_cycles"]
     one_by_one = 0 if matrices else body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
-    sums = _repeats(counts) * one_by_one + _matrices(counts) * ISSUED / gpu.matrices
+    sums = _repeats(counts) * one_by_one + _matrices(counts) * ISSUED / _matrix_rate(gpu, counts, rates)
     computes = shared + max(sums, issued_per_warp(counts))
     if bulk_bytes(counts, "bulk_copies"):
         return max(waits, computes * counts["threads"] / (counts["threads"] - WARPGROUP))

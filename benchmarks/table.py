@@ -1,10 +1,11 @@
-"""Write the tables of README.md, kernels/README.md and docs/results.md between their markers, from plans and gpu.py's records.
+"""Write the tables of README.md, kernels/README.md, docs/prediction.md and docs/results.md between their markers.
 
     python benchmarks/table.py [--check]
 
 The ladder's tables have the floors of the plans (roofline.py), what was counted without a GPU and the times predicted from it
-(counts.json), and measured columns from the newest record in benchmarks/gpu/; the table of docs/results.md has the newest
-record of each card. What no record has is "not measured". --check writes nothing and exits with 1 if a table is out of date.
+(counts.json), and measured columns from the newest record of gpu.py in benchmarks/gpu/; the table of docs/results.md has the
+newest record of each card. What no record has is "not measured". --check writes nothing and exits with 1 if a table is out of
+date.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
+import assumptions  # noqa: E402
+import prediction_tables  # noqa: E402
 import results  # noqa: E402
 import roofline  # noqa: E402
 from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products  # noqa: E402
@@ -60,7 +63,22 @@ def wanted_texts(records):
     newest = records[0] if records else {}
     tables = {"README.md": short(newest), "kernels/README.md": table(newest),
               "docs/results.md": cards(results.by_card(records))}
-    return {HERE.parent / name: with_table((HERE.parent / name).read_text("utf-8"), body) for name, body in tables.items()}
+    texts = {HERE.parent / name: with_table((HERE.parent / name).read_text("utf-8"), body) for name, body in tables.items()}
+    page = HERE.parent / "docs/prediction.md"
+    return {**texts, page: with_predictions(page.read_text("utf-8"))}
+
+
+def with_predictions(text):
+    """The text of docs/prediction.md with its tables."""
+    counts = counted.read()["rungs"]
+    rungs = {name: counts[name] for name in documented_rungs() if name in counts}
+    heads = {"times": (prediction_tables.TIMES_HEAD, prediction_tables.times(rungs, CASE.batch)),
+             "values": (prediction_tables.VALUES_HEAD, prediction_tables.values()),
+             "swings": (prediction_tables.SWINGS_HEAD, prediction_tables.swings(rungs))}
+    bodies = {name: markdown([head, tuple("---" for _ in head), *rows]) for name, (head, rows) in heads.items()}
+    for name, lines in {**bodies, "sources": prediction_tables.sources()}.items():
+        text = with_table(text, "\n".join(["", *lines, "", ""]), f"<!-- {name}: made by benchmarks/table.py -->")
+    return text
 
 
 def with_table(text, body, marker=BEGIN):
@@ -78,7 +96,7 @@ def short(record):
     for rung in (name for name in documented_rungs() if catalog.RUNGS[name].role == "rung"):
         idea = catalog.RUNGS[rung].technique.split(", ")[0]
         measured = results.row(record, CASE, rung)
-        rows.append((f"`{rung}`", idea, str(counts[rung]["launches"]), f"{counts[rung]['microseconds'] / 1000:.2g}",
+        rows.append((rung, idea, str(counts[rung]["launches"]), predicted(counts[rung], unit=1000),
                      *([f"{measured['median_us'] / 1000:.2g}" if measured else ""] if record else [])))
     head = SHORT_HEAD + (("measured ms",) if record else ())
     return "\n".join(markdown([head, tuple("---" for _ in head), *rows])) + "\n"
@@ -111,10 +129,17 @@ def counted_row(rung, counts):
     if counts is None:
         return (rung, NOT_COUNTED, *("" for _ in COUNTED_HEAD[2:]))
     busiest, millions = counts["busiest"], {name: f"{counts[name] / 1e6:.1f} M" for name in ("wavefronts", "conflicts")}
-    return (rung, f"{counts['microseconds']:.0f}", percent(counts["coalesced"]), f"{counts['level_2_megabytes']:.0f}",
+    return (rung, predicted(counts), percent(counts["coalesced"]), f"{counts['level_2_megabytes']:.0f}",
             *millions.values(), percent(counts["products_of_issued"]), busiest["kernel"].replace(".cu ", ": "),
             str(busiest["registers"]), percent(busiest["occupancy"]),
             ", ".join(f"{waves:.2g}" for waves in busiest["waves"].values()))
+
+
+def predicted(counts, gpu=assumptions.H200, unit=1):
+    """'190-280', the interval of a rung's step, "" of a GPU without one; gpu: its driver's name; unit: microseconds of one."""
+    card = gpu.removeprefix("NVIDIA ").removeprefix("GeForce ").partition("-")[0]
+    ends = counts["predicted"].get(card) if counts else None
+    return counted.span(*(end / unit for end in ends)) if ends else ""
 
 
 def percent(share):
@@ -219,7 +244,7 @@ def row(rung, lowered, counts, measured, record):
     ceilings = roofline.H200[products(rung)]
     cells = (rung, catalog.RUNGS[rung].technique, str(launches), f"{lowered.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
              f"{1e6 * roofline.plan_seconds(lowered, ceilings):.0f}",
-             *((f"{counts['microseconds']:.0f}", counts["bound_by"]) if counts else (NOT_COUNTED, NOT_COUNTED)))
+             *((predicted(counts), counts["bound_by"]) if counts else (NOT_COUNTED, NOT_COUNTED)))
     return cells + (measured_cells(rung, lowered, *measured, record) if measured[0] else (NOT_MEASURED,) * 7)
 
 

@@ -102,8 +102,10 @@ def counts_row(rung, record):
     step = next(step for step in made.steps if step.layer.startswith(LAYER) and "conv2d" in step.operation
                 and step.operation.endswith("forward"))
     one = record["launches"][counting.key(step.launches[0], made)]
-    times, loads = prediction.seconds_by_resource(gpu, one), one["per_warp"]["global_loads"]
-    return (rung, f"{record['rungs'][rung]['microseconds']:.0f}", f"{1e6 * max(times.values()):.0f}",
+    times, loads = prediction.seconds_by_resource(gpu, one, prediction.between(gpu)), one["per_warp"]["global_loads"]
+    forward = prediction.interval(gpu, [one])
+    return (rung, counted.span(*record["rungs"][rung]["predicted"][gpu.name]),
+            counted.span(1e6 * forward.low, 1e6 * forward.high),
             *(f"{1e6 * seconds:.0f}" for seconds in times.values()), percent(loads["bytes"] / (32 * loads["sectors"])),
             percent(one["body"]["products"] / one["body"]["instructions"]), str(one["registers"]),
             percent(prediction.occupancy(gpu, one)))

@@ -132,11 +132,13 @@ def test_the_figures_of_multipliers_have_an_arm_each():
     assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_marker() == "o"] == pytest.approx([95, 98])
 
 
-def test_a_bar_of_the_ladder_ends_at_its_time():
+def test_a_bar_of_the_ladder_ends_at_its_time_or_in_the_middle_of_its_interval():
     summary = {"rungs": [], "unavailable": {}, "network": "", "batch": 0}
-    page = parity.context(summary, "", {"cpu": [81_000.0, ""], "gpu": [90.5, ""]})
+    page = parity.context(summary, "", {"cpu": [81_000.0, 83_000.0, ""], "gpu": [90.0, 91.0, ""]})
     (axes,) = paper.drawings("parity", page)["predicted"].axes
-    assert [bar.get_width() for bar in axes.patches] == [0.0905, 81]
+    assert [bar.get_width() for bar in axes.patches] == [0.0905, 82]
+    (intervals,) = axes.collections
+    assert [line[:, 0].tolist() for line in intervals.get_segments()] == [pytest.approx([0.09, 0.091]), pytest.approx([81, 83])]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["gpu", "cpu"] and axes.get_xscale() == "log"
 
 

@@ -166,13 +166,17 @@ def counts(rung):
         return Verdict(True, "counts", "not made: NVRTC or the disassembler is not installed (envs/kernels.txt)")
     known = counted.read()["launches"]
     _, found, row = count.of_rung(rung, known)
-    text = (f"{row['microseconds']:.0f} us a step predicted for an H200, bound by {row['bound_by']}")
+    text = f"{_predicted(row)} us a step predicted for an H200, bound by {row['bound_by']}"
     if (below := catalog.RUNGS[rung].below) is None:
         return Verdict(True, "counts", text)
     _, _, other = count.of_rung(below, known | found)
-    ratio = other["microseconds"] / row["microseconds"]
+    ratio = other["middle"] / row["middle"]
     kind = "as fast by counts" if abs(ratio - 1) < SAME else "faster by counts" if ratio > 1 else "slower by counts"
-    return Verdict(True, kind, f"{text}: {ratio:.2f} times as fast as {below}, {other['microseconds']:.0f} us")
+    return Verdict(True, kind, f"{text}: {ratio:.2f} times as fast as {below}, {_predicted(other)} us")
+
+
+def _predicted(row):
+    return counted.span(*row["predicted"]["H200"])
 
 
 @functools.cache

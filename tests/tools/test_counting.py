@@ -10,13 +10,15 @@ from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import assumptions  # noqa: E402
 import count  # noqa: E402
 import counting  # noqa: E402
 import disassembly  # noqa: E402
 import prediction  # noqa: E402
+from assumptions import ASSUMPTIONS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.rungs import counted  # noqa: E402
-from prediction import H200, RTX_3060  # noqa: E402
+from prediction import A100, H200, RTX_3060  # noqa: E402
 
 CODE = """
 .text.first:
@@ -118,59 +120,140 @@ def test_single_words_that_the_compiler_loads_four_at_a_time_are_not_four_rounds
     assert prediction.issued_per_warp(launch(body=vars(merged), per_warp=in_shared)) == 24 * 6
 
 
+# Round numbers, and nothing that is waited for.
+RATES = {**prediction.FIRST, "hertz": 2e9, "level_2": 1e13}
+CLOCK = 1 / RATES["hertz"]
+
+
+def times(gpu=H200, rates=RATES, **changes):
+    """The seconds by resource of a launch with these changes, those in per_warp beside what it has."""
+    per_warp = {**launch()["per_warp"], **changes.pop("per_warp", {})}
+    return prediction.seconds_by_resource(gpu, launch(per_warp=per_warp, **changes), rates)
+
+
 def test_each_resource_takes_its_time():
     """Two blocks of 4 warps on every multiprocessor of an H200, in one round."""
-    def times(**changes):
-        per_warp = {**launch()["per_warp"], **changes.pop("per_warp", {})}
-        return prediction.seconds_by_resource(H200, launch(per_warp=per_warp, **changes))
-
-    clock = 1 / H200.hertz
     assert times(bytes=4.3e12)["memory"] == 1
-    assert times()["issue"] == pytest.approx(8 * 200 / 4 * clock)
-    assert times()["latency"] == pytest.approx((10 * 40 + 200) * clock)   # of 10 iterations, whose loads level 1 has
+    assert times()["issue"] == pytest.approx(8 * 200 / 4 * CLOCK)
+    assert times()["latency"] == pytest.approx((10 * 40 + 200) * CLOCK)   # of 10 iterations, whose loads level 1 has
     stores = {"requests": 1, "sectors": 16, "lines": 4, "bytes": 512}
-    assert times(per_warp={"missed": 4, "global_stores": stores})["level 2"] == pytest.approx(264 * 4 * 20 * 32 / 5120 * clock)
+    assert times(per_warp={"missed": 4, "global_stores": stores})["level 2"] == pytest.approx(264 * 4 * 20 * 32 / 1e13)
     shared = {"requests": 3, "wavefronts": 6, "least": 3}
-    assert times(per_warp={"shared_loads": shared, "global_stores": stores})["level 1"] == pytest.approx(8 * 10 * clock)
-    assert prediction.seconds(H200, launch(bytes=4.3e12)) == 1
+    assert times(per_warp={"shared_loads": shared, "global_stores": stores})["level 1"] == pytest.approx(8 * 10 * CLOCK)
+
+
+def test_an_a100_makes_two_multiply_adds_a_cycle_and_issues_four_instructions():
+    multiplies = {**launch()["body"], "products": 18}
+    assert times(body=multiplies)["issue"] == pytest.approx(8 * 200 / 4 * CLOCK)
+    assert times(A100, body=multiplies)["issue"] == pytest.approx(3 * 4 * 180 / 2 * CLOCK)
 
 
 def test_products_of_matrices_take_the_time_of_a_tensor_core_and_copies_pass_beside_them():
     """10 iterations of 8 products: two blocks of 4 warps on four tensor cores, a product in 4 cycles each."""
-    clock, body = 1 / H200.hertz, {**launch()["body"], "matrices": 8}
-    times = prediction.seconds_by_resource(H200, launch(body=body))
-    assert times["tensor cores"] == pytest.approx(8 * 80 * clock) and times["latency"] == pytest.approx((10 * 40 + 320) * clock)
-    ahead = prediction.seconds_by_resource(H200, launch(body={**body, "copies": 2}))
-    assert ahead["latency"] == pytest.approx(max(10 * 40, 320) * clock)
-    assert prediction.seconds_by_resource(RTX_3060, launch(body=body))["tensor cores"] == pytest.approx(
-        10 * 4 * 80 * 4 / RTX_3060.hertz)
+    body = {**launch()["body"], "matrices": 8}
+    assert times(body=body)["tensor cores"] == pytest.approx(8 * 80 * CLOCK)
+    assert times(body=body)["latency"] == pytest.approx((10 * 40 + 320) * CLOCK)
+    assert times(body={**body, "copies": 2})["latency"] == pytest.approx(max(10 * 40, 320) * CLOCK)
+    assert times(RTX_3060, body=body)["tensor cores"] == pytest.approx(10 * 4 * 80 * 4 * CLOCK)
 
 
 def test_bulk_copies_come_from_level_2_and_what_wgmma_reads_passes_shared_memory():
     """Two blocks of 8 warps on every multiprocessor, of which four copy and four multiply."""
-    def times(**places):
-        per_warp = {**launch()["per_warp"], **{place: {"requests": 1, "bytes": count} for place, count in places.items()}}
-        return prediction.seconds_by_resource(H200, launch(threads=256, per_warp=per_warp))
+    def moved(**places):
+        return times(threads=256, per_warp={place: {"requests": 1, "bytes": count} for place, count in places.items()})
 
-    clock = 1 / H200.hertz
-    copied, both = times(bulk_copies=1280), times(bulk_copies=1280, operands=640)
-    assert copied["level 2"] == pytest.approx(264 * 8 * 1280 / 5120 * clock)
-    assert copied["level 1"] == pytest.approx(16 * 10 * clock) and both["level 1"] == pytest.approx(16 * 15 * clock)
-    assert copied["latency"] == pytest.approx(max(10 * 40, 2 * 200) * clock)
-    assert times()["latency"] == pytest.approx((10 * 40 + 200) * clock)
+    copied, both = moved(bulk_copies=1280), moved(bulk_copies=1280, operands=640)
+    assert copied["level 2"] == pytest.approx(264 * 8 * 1280 / 1e13)
+    assert copied["level 1"] == pytest.approx(16 * 10 * CLOCK) and both["level 1"] == pytest.approx(16 * 15 * CLOCK)
+    assert copied["latency"] == pytest.approx(max(10 * 40, 2 * 200) * CLOCK)
+    assert moved()["latency"] == pytest.approx((10 * 40 + 200) * CLOCK)
 
 
-def test_products_of_wgmma_are_those_that_its_reads_were_for_whatever_a_warp_loads_besides():
+def test_products_of_wgmma_are_those_that_its_reads_were_for_at_the_peak_that_mma_sync_does_not_reach():
     """A wgmma of 64x128x16, that reads 4096 bytes, is for each of four warps 16 products of 16x8x16."""
-    per_warp = {**launch()["per_warp"], "operands": {"requests": 1, "bytes": 4096 / 4}}
-    times = prediction.seconds_by_resource(H200, launch(body={**launch()["body"], "matrices": 8}, per_warp=per_warp))
-    assert times["tensor cores"] == pytest.approx(8 * 16 / H200.hertz)
+    body, operands = {**launch()["body"], "matrices": 8}, {"operands": {"requests": 1, "bytes": 4096 / 4}}
+    assert times(body=body, per_warp=operands)["tensor cores"] == pytest.approx(8 * 16 * CLOCK)
+    half = {**RATES, "mma": 0.5}
+    assert times(rates=half, body=body, per_warp=operands) == times(body=body, per_warp=operands)
+    assert times(rates=half, body=body)["tensor cores"] == 2 * times(body=body)["tensor cores"]
 
 
 def test_a_launch_with_one_block_more_takes_another_round():
-    more = prediction.seconds_by_resource(H200, launch(blocks=2 * 132 + 1))
-    once = prediction.seconds_by_resource(H200, launch())
+    more, once = times(blocks=2 * 132 + 1), times()
     assert more["latency"] == 2 * once["latency"] and more["issue"] == 1.5 * once["issue"]
+
+
+NOTHING = {**launch()["body"], "instructions": 1, "is_loop": False, "products": 0}
+
+
+@pytest.mark.parametrize("gpu", prediction.GPUS, ids=lambda gpu: gpu.name)
+def test_a_tiny_launch_takes_what_any_launch_takes_and_one_that_only_copies_the_time_of_memory(gpu):
+    tiny = prediction.interval(gpu, [launch(blocks=1, body=NOTHING)])
+    least, most = ASSUMPTIONS["launch"].values[gpu.name]
+    assert least <= tiny.low < tiny.high <= most + 1e-6
+    copies = launch(bytes=10**10, body=NOTHING)
+    fastest, slowest = ASSUMPTIONS["memory"].values[gpu.name]
+    copied = prediction.interval(gpu, [copies])
+    assert (1e10 - ASSUMPTIONS["kept"].values[gpu.name][0]) / fastest < copied.low < copied.high < 1e10 / slowest + most
+    assert prediction.total(gpu, [copies], prediction.between(gpu, kind=0)) == pytest.approx(1e10 / slowest + most)
+
+
+def test_what_level_2_has_from_the_launch_before_does_not_come_from_memory():
+    kept = {**RATES, "kept": 30e6}
+    assert times(rates=kept, bytes=30e6)["memory"] == 0 and times(rates=kept, bytes=73e6)["memory"] == pytest.approx(1e-5)
+
+
+def test_a_lone_block_hides_neither_its_first_loads_nor_its_last_stores():
+    """10 iterations: a tenth of what is loaded comes before; of two blocks side by side one multiplies meanwhile."""
+    stores = {"requests": 1, "sectors": 1000, "lines": 250, "bytes": 32000}
+    per_warp = {**launch()["per_warp"], "missed": 2000, "global_stores": stores}
+
+    def waited(rates, **changes):
+        rates = {**RATES, **rates}
+        counts = launch(**{"per_warp": per_warp, "shared_bytes": 1024, **changes})
+        return prediction.seconds(H200, counts, rates) - max(prediction.seconds_by_resource(H200, counts, rates).values())
+
+    written = 132 * 4 * 32000 / 1e13
+    assert waited({}, blocks=132) == 0
+    assert waited({"alone": 1}, blocks=132) == pytest.approx(written + 2 * written / 10)
+    assert waited({"alone": 1}) == 0 and waited({"among": 1}) == pytest.approx(2 * (written + 2 * written / 10))
+    assert waited({"among": 1}, blocks=4 * 264) == pytest.approx(2 * (written + 2 * written / 10)), "in one of four rounds"
+    assert waited({"among": 1}, shared_bytes=0) == 0, "what has no tiles loads and stores all the time"
+
+
+def recorded(rung):
+    record, plan = counted.read(), count.step_plan(rung, count.BATCH)
+    return [record["launches"][counting.key(one, plan)] for one in counting.plan_checks.launches(plan)]
+
+
+@pytest.mark.parametrize("gpu", prediction.GPUS, ids=lambda gpu: gpu.name)
+def test_no_assumption_shortens_a_step_by_being_harsh_and_the_interval_lies_within_the_extremes(gpu):
+    launches = recorded("gpu_tf32")
+    interval = prediction.interval(gpu, launches)
+    assert all(less >= 0 and more >= 0 for less, more in interval.swings.values())
+    kind, harsh = (prediction.total(gpu, launches, prediction.between(gpu, kind)) for kind in (1, 0))
+    assert kind < interval.low < interval.middle < interval.high < harsh
+    twice = prediction.interval(gpu, launches * 2)
+    assert (twice.low, twice.high) == pytest.approx((2 * interval.low, 2 * interval.high)), "the same error in every launch"
+
+
+@pytest.mark.parametrize("name", ASSUMPTIONS)
+def test_every_assumption_has_a_source_a_measurement_that_decides_and_is_kind_first(name):
+    assumption = ASSUMPTIONS[name]
+    assert any(source in assumption.source for source in assumptions.SOURCES) and assumption.decided_by
+    assert list(assumption.values) == [gpu.name for gpu in prediction.GPUS]
+    grows = name in {"launch", "alone", "among"} or name.endswith("cycles")   # more of it takes longer
+    assert all(kind <= harsh if grows else kind >= harsh for kind, harsh in assumption.values.values())
+
+
+def test_every_source_is_used():
+    texts = " ".join(assumption.source for assumption in ASSUMPTIONS.values())
+    assert [source for source in assumptions.SOURCES if source not in texts] == []
+
+
+def test_a_span_has_two_digits():
+    assert [counted.span(*ends) for ends in ((189.6, 284), (0.2118, 0.2786), (1294.1, 10232))] == [
+        "190-280", "0.21-0.28", "1300-10000"]
 
 
 def test_the_record_is_of_the_rungs_as_they_are():

@@ -28,6 +28,24 @@ def test_missing_measurements_are_marked():
     assert table.cards({}).splitlines()[2].startswith("| not measured |")
 
 
+def test_a_prediction_is_an_interval_of_the_card_that_the_driver_names():
+    counts = {"predicted": {"H200": [211.8, 278.6], "RTX 3060": [2157.7, 2853.9]}}
+    cards = "NVIDIA H200", "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060 Ti"
+    assert [table.predicted(counts, card) for card in cards] == ["210-280", "2200-2900", ""]
+    assert table.predicted(counts, unit=1000) == "0.21-0.28" and table.predicted(None) == ""
+
+
+def test_every_rung_has_its_first_prediction_its_interval_and_the_seconds_of_an_epoch():
+    text = table.with_predictions("".join(f"<!-- {name}: made by benchmarks/table.py -->\n{table.END}\n"
+                                          for name in ("times", "values", "swings", "sources")))
+    assert [row.split(" | ")[0][2:] for row in text.splitlines() if row.startswith("| gpu_")] == table.documented_rungs()
+    (last,) = (row for row in text.splitlines() if row.startswith("| gpu_bf16_sm90 |"))
+    first, predicted, _, epoch = last.split(" | ")[1:5]
+    least, most = map(float, predicted.split("-"))
+    assert float(first) < least < most and [float(end) for end in epoch.split("-")] == pytest.approx(
+        [least * 50_000 / 64 / 1e6, most * 50_000 / 64 / 1e6], rel=0.05)
+
+
 def raced(case, *rows):
     """The section of a race; rows: (name, precision, median, more fields)."""
     made = [{"name": name, "batch": case.batch, "precision": precision, "median_us": median, "low_us": 0.9 * median,

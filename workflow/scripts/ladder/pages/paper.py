@@ -97,9 +97,11 @@ def _intervals(axes, rows):
 
 
 def _bars(axes, rows):
-    """Milliseconds on a logarithmic axis, the first at the top; rows: [{"name", "value", "text"}]."""
+    """Milliseconds on a logarithmic axis, the first at the top; rows: [{"name", "value", "text"}], some with "ends"."""
     values = [row["value"] for row in reversed(rows)]
-    axes.bar_label(axes.barh(range(len(rows)), values, color=COLOURS[1], height=0.6),
+    ends = [row.get("ends", 2 * (row["value"],)) for row in reversed(rows)]
+    spread = [[abs(end[side] - value) for value, end in zip(values, ends, strict=True)] for side in (0, 1)]
+    axes.bar_label(axes.barh(range(len(rows)), values, xerr=spread, color=COLOURS[1], height=0.6),
                    [row["text"].replace(NARROW_SPACE, " ") for row in reversed(rows)], padding=2, fontsize=6)
     _name_rows(axes, rows)
     axes.set_xscale("log")

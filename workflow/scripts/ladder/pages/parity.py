@@ -1,7 +1,7 @@
 """The page of the comparison of rungs (training/measure_rungs.py)."""
 
 from ladder.pages import templates
-from ladder.rungs.counted import CASE
+from ladder.rungs.counted import CASE, span
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
 # What bounds a predicted time (benchmarks/prediction.py) -> what that is.
@@ -115,11 +115,12 @@ def _kernel_table(ran):
 
 
 def _predicted_table(summary, ran, predictions):
-    """Rows by rung: the prediction, and the time that was measured of the same step here, "" if none was."""
+    """Rows by rung: the predicted interval, and the time that was measured of the same step here, "" if none was."""
     same_step = (summary["network"], summary["batch"]) == CASE
     measured = {rung["name"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
-    return [{"name": rung, "value": microseconds / 1000, "text": milliseconds(microseconds / 1000), "bound": bound,
-             "measured": measured.get(rung, "")} for rung, (microseconds, bound) in predictions.items()]
+    return [{"name": rung, "value": (least + most) / 2000, "ends": (least / 1000, most / 1000), "bound": bound,
+             "text": f"{span(least / 1000, most / 1000)}{templates.NARROW_SPACE}ms", "measured": measured.get(rung, "")}
+            for rung, (least, most, bound) in predictions.items()]
 
 
 def milliseconds(value):

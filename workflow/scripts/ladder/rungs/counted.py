@@ -18,6 +18,10 @@ def read() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def predictions() -> dict[str, list[float | str]]:
-    """{rung: [predicted microseconds on an H200, what bounds it]}, {} without the record."""
-    rows = read()["rungs"]
-    return {rung: [round(row["microseconds"], 1), row["bound_by"]] for rung, row in rows.items()}
+    """{rung: [least and most predicted microseconds on an H200, what bounds it]}, {} without the record."""
+    return {rung: [*row["predicted"]["H200"], row["bound_by"]] for rung, row in read()["rungs"].items()}
+
+
+def span(least: float, most: float) -> str:
+    """'190-280': two digits each, for more would promise too much."""
+    return "-".join(f"{float(f'{end:.2g}'):.15g}" for end in (least, most))

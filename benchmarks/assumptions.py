@@ -1,5 +1,5 @@
-"""What prediction.py assumes of a GPU: for each quantity a kind value and a harsh one, where they come from, and which
-measurement decides between them.
+"""What prediction.py assumes of a GPU: for each quantity an optimistic value and a pessimistic one, where they come from,
+and which measurement decides between them.
 
 The values are what others measured on this GPU, or on the nearest that somebody did measure. docs/prediction.md shows them.
 """
@@ -23,7 +23,7 @@ SOURCES = {
     "OpenCL-Benchmark": "[of a GH200](https://github.com/mredenti/PowerCapping/blob/main/configuration/OpenCL_benchmark.md)",
     "TileOPs": "[pull request 1588](https://github.com/tile-ai/TileOPs/pull/1588), on locked clocks of H200s",
     "L40": "[Non-Uniform L2 Cache Latency of an NVIDIA L40](https://arxiv.org/abs/2606.22588)",
-    "NVIDIA": "data sheets",
+    "NVIDIA": "data sheets, as [that of the H200](https://www.nvidia.com/en-us/data-center/h200/)",
     "bounds": "no less and no more is possible",
     "judged": "by us, between published values",
 }
@@ -33,7 +33,7 @@ SOURCES = {
 class Assumption:
     """what, unit: for people, with `scale` of what prediction.py uses in one of the unit.
 
-    first: the H200's value in the first model, which had no intervals; values: {name of a GPU: (kind, harsh)}.
+    first: the H200's value in the first model, which had no intervals; values: {name of a GPU: (optimistic, pessimistic)}.
     """
 
     what: str
@@ -45,8 +45,8 @@ class Assumption:
     decided_by: str
 
 
-def _same(kind, harsh):
-    return dict.fromkeys(NAMES, (kind, harsh))
+def _same(optimistic, pessimistic):
+    return dict.fromkeys(NAMES, (optimistic, pessimistic))
 
 
 ASSUMPTIONS = {
@@ -95,12 +95,13 @@ ASSUMPTIONS = {
         "those of blocks that begin together on a multiprocessor", "%", 0.01, 0, _same(0, 1), "bounds",
         "`benchmarks/kernel.py` with half and with twice the channels: what is left at none"),
     "shared_cycles": Assumption("load from shared memory", "cycles", 1, 30, _same(29, 33), "Luo", "`gpu-latency` of RRZE"),
-    "level_1_cycles": Assumption("load from level 1", "cycles", 1, 40, _same(32, 40), "RRZE, Luo", "the same"),
+    "level_1_cycles": Assumption("load from level 1", "cycles", 1, 40, _same(32, 40), "RRZE, Luo", "`gpu-latency` of RRZE"),
     "level_2_cycles": Assumption(
         "load from level 2", "cycles", 1, 260,
         {H200: (205, 280), A100: (205, 400), RTX_4090: (222, 339), RTX_3060: (250, 250)},
-        "its near and its far half (RRZE), of an A40 all of it; RTX 4090: L40", "the same"),
+        "its near and its far half (RRZE), of an A40 all of it; RTX 4090: L40", "`gpu-latency` of RRZE"),
     "memory_cycles": Assumption(
         "load from memory", "cycles", 1, 600,
-        {H200: (600, 690), A100: (510, 552), RTX_4090: (543, 625), RTX_3060: (546, 557)}, "RRZE, Luo", "the same"),
+        {H200: (600, 690), A100: (510, 552), RTX_4090: (543, 625), RTX_3060: (546, 557)}, "RRZE, Luo",
+        "`gpu-latency` of RRZE"),
 }

@@ -148,9 +148,9 @@ def summary(plan, counts):
         "bound_by": max(bounds, key=bounds.get), "middle": _microseconds(interval.middle),
         "swings": {name: _microseconds(*swing) for name, swing in interval.swings.items()},
         "first": _microseconds(prediction.total(gpu, launches, prediction.FIRST)),
-        "extremes": _microseconds(*(prediction.total(gpu, launches, prediction.between(gpu, kind)) for kind in (1, 0))),
+        "extremes": _microseconds(*(prediction.total(gpu, launches, prediction.between(gpu, optimism)) for optimism in (1, 0))),
         "predicted": {card.name: _ends(prediction.interval(card, launches)) for card in prediction.GPUS
-                      if all(launch["resident"][card.name] for launch in launches)},
+                      if all(prediction.runs(card, launch) for launch in launches)},
     }
 
 

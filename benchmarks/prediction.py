@@ -44,7 +44,7 @@ FIRST = {name: assumption.first for name, assumption in ASSUMPTIONS.items()}   #
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Seconds. swings: {assumption: (seconds less than the middle if it is kind, seconds more if it is harsh)}."""
+    """Seconds. swings: {assumption: (seconds less than the middle at its optimistic end, seconds more at the other)}."""
 
     middle: float
     swings: dict
@@ -58,10 +58,10 @@ class Interval:
         return self.middle + math.hypot(*(more for _, more in self.swings.values()))
 
 
-def between(gpu, kind=0.5, **kindness):
-    """The rates `kind` of the way from the harsh values to the kind ones; kindness: of single assumptions."""
+def between(gpu, optimism=0.5, **single):
+    """The rates with all assumptions at their pessimistic ends for 0 and at the others for 1; single: of single assumptions."""
     ends = {name: assumption.values[gpu.name] for name, assumption in ASSUMPTIONS.items()}
-    return {name: harsh + kindness.get(name, kind) * (best - harsh) for name, (best, harsh) in ends.items()}
+    return {name: worst + single.get(name, optimism) * (best - worst) for name, (best, worst) in ends.items()}
 
 
 def interval(gpu, launches):
@@ -71,9 +71,9 @@ def interval(gpu, launches):
     other, so that theirs add as squares do.
     """
     middle = total(gpu, launches, between(gpu))
-    kind, harsh = ([total(gpu, launches, between(gpu, **{name: kindness})) for name in ASSUMPTIONS] for kindness in (1, 0))
+    best, worst = ([total(gpu, launches, between(gpu, **{name: optimism})) for name in ASSUMPTIONS] for optimism in (1, 0))
     return Interval(middle, {name: (middle - least, most - middle)
-                             for name, least, most in zip(ASSUMPTIONS, kind, harsh, strict=True)})
+                             for name, least, most in zip(ASSUMPTIONS, best, worst, strict=True)})
 
 
 def total(gpu, launches, rates):
@@ -96,6 +96,11 @@ def cache_lines(gpu, resident, shared_bytes):
 def warps(counts):
     """Of a launch, in all its blocks."""
     return counts["blocks"] * _up(counts["threads"], WARP)
+
+
+def runs(gpu, counts):
+    """Whether there is room for a block on the GPU, and the copy engine of Hopper where the launch uses it."""
+    return counts["resident"][gpu.name] > 0 and (gpu.architecture == "sm_90" or not bulk_bytes(counts, "bulk_copies"))
 
 
 def occupancy(gpu, counts):

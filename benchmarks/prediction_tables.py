@@ -7,7 +7,7 @@ from ladder.rungs.counted import span
 
 EPOCH = 50_000   # images
 SHOWN = ("gpu_opt_v2", "gpu_3xtf32", "gpu_tf32", "gpu_bf16_sm90")   # rungs whose intervals are taken apart
-TIMES_HEAD = ("rung", "first model", "H200", "all kind, all harsh", f"s for {EPOCH:,} images", *NAMES[1:])
+TIMES_HEAD = ("rung", "first model", "H200", "all optimistic, all pessimistic", f"s for {EPOCH:,} images", *NAMES[1:])
 VALUES_HEAD = ("assumption", "first model", *NAMES, "source")
 SWINGS_HEAD = ("assumption", *SHOWN, "decided by")
 
@@ -25,7 +25,7 @@ def values():
     for assumption in ASSUMPTIONS.values():
         numbers = [[f"{value / assumption.scale:.3g}" for value in ends] for ends in assumption.values.values()]
         yield (f"{assumption.what}, {assumption.unit}", f"{assumption.first / assumption.scale:.3g}",
-               *(kind if kind == harsh else f"{kind}, {harsh}" for kind, harsh in numbers), assumption.source)
+               *(best if best == worst else f"{best}, {worst}" for best, worst in numbers), assumption.source)
 
 
 def swings(rungs):
@@ -33,7 +33,8 @@ def swings(rungs):
     for name, assumption in ASSUMPTIONS.items():
         moved = [rungs[rung]["swings"][name] for rung in SHOWN]
         if max(map(max, moved)) >= 0.5:
-            yield (assumption.what, *(f"-{less:.0f} +{more:.0f}" for less, more in moved), assumption.decided_by)
+            widened = (f"-{less:.0f} +{more:.0f}" if max(less, more) >= 0.5 else "" for less, more in moved)
+            yield (assumption.what, *widened, assumption.decided_by)
 
 
 def sources():

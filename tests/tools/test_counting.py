@@ -107,6 +107,14 @@ def test_occupancy_and_waves():
     assert [prediction.waves(gpu, launch()) for gpu in prediction.GPUS] == [1, 264 / 216, 264 / 256, 264 / 56]
 
 
+def test_a_launch_runs_where_a_block_has_room_and_with_the_copy_engine_on_hopper_alone():
+    assert [gpu.name for gpu in prediction.GPUS if prediction.runs(gpu, launch())] == [gpu.name for gpu in prediction.GPUS]
+    crowded = launch(resident={**launch()["resident"], "RTX 3060": 0})
+    assert not prediction.runs(RTX_3060, crowded) and prediction.runs(A100, crowded)
+    copies = launch(per_warp={**launch()["per_warp"], "bulk_copies": {"requests": 1, "bytes": 128}})
+    assert [gpu.name for gpu in prediction.GPUS if prediction.runs(gpu, copies)] == ["H200"]
+
+
 def test_instructions_are_those_of_the_loop_as_often_as_its_loads_were_counted():
     assert prediction.issued_per_warp(launch()) == 10 * 20
     assert prediction.issued_per_warp(launch(body={**launch()["body"], "is_loop": False})) == 20
@@ -195,7 +203,7 @@ def test_a_tiny_launch_takes_what_any_launch_takes_and_one_that_only_copies_the_
     fastest, slowest = ASSUMPTIONS["memory"].values[gpu.name]
     copied = prediction.interval(gpu, [copies])
     assert (1e10 - ASSUMPTIONS["kept"].values[gpu.name][0]) / fastest < copied.low < copied.high < 1e10 / slowest + most
-    assert prediction.total(gpu, [copies], prediction.between(gpu, kind=0)) == pytest.approx(1e10 / slowest + most)
+    assert prediction.total(gpu, [copies], prediction.between(gpu, optimism=0)) == pytest.approx(1e10 / slowest + most)
 
 
 def test_what_level_2_has_from_the_launch_before_does_not_come_from_memory():
@@ -227,23 +235,23 @@ def recorded(rung):
 
 
 @pytest.mark.parametrize("gpu", prediction.GPUS, ids=lambda gpu: gpu.name)
-def test_no_assumption_shortens_a_step_by_being_harsh_and_the_interval_lies_within_the_extremes(gpu):
+def test_no_assumption_shortens_a_step_at_its_pessimistic_end_and_the_interval_lies_within_the_extremes(gpu):
     launches = recorded("gpu_tf32")
     interval = prediction.interval(gpu, launches)
     assert all(less >= 0 and more >= 0 for less, more in interval.swings.values())
-    kind, harsh = (prediction.total(gpu, launches, prediction.between(gpu, kind)) for kind in (1, 0))
-    assert kind < interval.low < interval.middle < interval.high < harsh
+    best, worst = (prediction.total(gpu, launches, prediction.between(gpu, optimism)) for optimism in (1, 0))
+    assert best < interval.low < interval.middle < interval.high < worst
     twice = prediction.interval(gpu, launches * 2)
     assert (twice.low, twice.high) == pytest.approx((2 * interval.low, 2 * interval.high)), "the same error in every launch"
 
 
 @pytest.mark.parametrize("name", ASSUMPTIONS)
-def test_every_assumption_has_a_source_a_measurement_that_decides_and_is_kind_first(name):
+def test_every_assumption_has_a_source_a_measurement_that_decides_and_its_optimistic_value_first(name):
     assumption = ASSUMPTIONS[name]
     assert any(source in assumption.source for source in assumptions.SOURCES) and assumption.decided_by
     assert list(assumption.values) == [gpu.name for gpu in prediction.GPUS]
     grows = name in {"launch", "alone", "among"} or name.endswith("cycles")   # more of it takes longer
-    assert all(kind <= harsh if grows else kind >= harsh for kind, harsh in assumption.values.values())
+    assert all(best <= worst if grows else best >= worst for best, worst in assumption.values.values())
 
 
 def test_every_source_is_used():
@@ -252,8 +260,8 @@ def test_every_source_is_used():
 
 
 def test_a_span_has_two_digits():
-    assert [counted.span(*ends) for ends in ((189.6, 284), (0.2118, 0.2786), (1294.1, 10232))] == [
-        "190-280", "0.21-0.28", "1300-10000"]
+    assert [counted.span(*ends) for ends in ((189.6, 284), (0.2299, 0.2966), (9.96, 10232))] == [
+        "190-280", "0.23-0.30", "10-10000"]
 
 
 def test_the_record_is_of_the_rungs_as_they_are():

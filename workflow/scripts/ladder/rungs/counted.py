@@ -4,6 +4,7 @@ Standard library only.
 """
 
 import json
+import math
 from typing import Any
 
 from ladder.sources import ROOT
@@ -23,5 +24,6 @@ def predictions() -> dict[str, list[float | str]]:
 
 
 def span(least: float, most: float) -> str:
-    """'190-280': two digits each, for more would promise too much."""
-    return "-".join(f"{float(f'{end:.2g}'):.15g}" for end in (least, most))
+    """'190-280': two digits each, for more would promise too much; both positive."""
+    ends = [float(f"{end:.2g}") for end in (least, most)]
+    return "-".join(f"{end:.{max(0, 1 - math.floor(math.log10(end)))}f}" for end in ends)

@@ -29,7 +29,8 @@ class Case:
     @classmethod
     def of(cls, described):
         """The Case that dataclasses.asdict described, after a way through JSON."""
-        shape, options = tuple(described["input_shape"]), tuple(map(tuple, described["options"]))
+        shape = tuple(described["input_shape"])
+        options = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in described["options"])
         return cls(**{**described, "input_shape": shape, "options": options})
 
     @property
@@ -56,27 +57,36 @@ MULTIPLIED = Case("resnet18", (32, 32, 3), 128, 50_000, (("width", 32),))
 class Contender:
     """A way to train in PyTorch. tf32: float32 with TF32 products; bf16: autocast, with float32 weights.
 
-    graph: the whole step, optimizer included, is one CUDA graph.
+    form: a key of FORMS; graph: the whole step, optimizer included, is one CUDA graph.
     """
 
     precision: str
-    compiled: bool
+    form: str
     channels_last: bool
     graph: bool
 
     @property
     def name(self):
-        words = ("compiled" if self.compiled else "eager", "channels_last" if self.channels_last else "contiguous")
+        words = (self.form, "channels_last" if self.channels_last else "contiguous")
         return " ".join(("PyTorch", self.precision, *words, *(["graph"] if self.graph else [])))
 
 
+# Form -> mode of torch.compile, None without it. The step is captured in a graph of our own.
+FORMS = {"compiled": "default", "max-autotune": "max-autotune-no-cudagraphs", "eager": None}
+# Those that are likely to be fastest first. To choose kernels by timing them takes minutes: in one way only.
 CONTENDERS = {contender.name: contender for contender in (
-    Contender(precision, compiled, channels_last, graph) for graph in (True, False) for compiled in (True, False)
-    for channels_last in (True, False) for precision in PRECISIONS)}   # those that are likely to be fastest first
+    Contender(precision, form, channels_last, graph) for graph in (True, False) for channels_last in (True, False)
+    for form in FORMS for precision in PRECISIONS if form != "max-autotune" or (graph and channels_last))}
 
 
 def gpu_rungs():
     return [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"]
+
+
+def newest_first(rungs=None):
+    """The rungs, by default all of a GPU, from the top of the ladder; lessons, which are there to be read, last."""
+    chosen = gpu_rungs() if rungs is None else rungs
+    return sorted(chosen, key=lambda rung: (catalog.RUNGS[rung].role == "lesson", -gpu_rungs().index(rung)))
 
 
 def precision(contestant):

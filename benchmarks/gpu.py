@@ -4,15 +4,18 @@
     python benchmarks/gpu.py --dry-run          list the steps, with predictions and lower bounds; needs no GPU
 
 Called again with the same DIR, it goes on where the time ran out. Sections, the most important first: the machine; ceilings;
-parity of every rung; training steps of the autoencoder in batches of 64 and 32, rungs and PyTorch in turns; seconds of an epoch
-and of an extraction; an SVM by cuML; streamed images; LeNet-5, ResNet-18 and ResNet-50; batches of 512; every multiplier.
+parity of every rung, the newest first; training steps of the autoencoder in batches of 64 and 32, rungs and PyTorch in
+turns; seconds of an epoch and of an extraction; an SVM by cuML; streamed images; LeNet-5, ResNet-18 and ResNet-50; batches of
+512; every multiplier.
 
 The rungs run in one process and PyTorch in another, each with a time limit: a section that fails, hangs or breaks CUDA is
-recorded with its reason, its process is replaced, and the rest runs. A rung that is not within its tolerance, that gives other
-bytes in a second run, or that is faster than the GPU's arithmetic has no time in the record.
+recorded with its reason, its process is replaced, and the rest runs. A rung that gives other bytes in a second run, or that is
+faster than the GPU's arithmetic, has no time in the record; one that is not within its tolerance has, marked, and is never the
+fastest. An edit of the program discards the sections that depend on what was edited (record.MEASURED_WITH).
 
-Needs NumPy, SciPy, scikit-learn, Numba, threadpoolctl, tqdm, safetensors, CuPy (for CUDA 12 or 13) and NVRTC. PyTorch, in this
-environment or that of --torch-python, and cuML are measured where they are installed. benchmarks/table.py makes the tables.
+Needs NumPy, CuPy (for CUDA 12 or 13) and, for kernels that are not compiled yet, NVRTC. Without Numba, NumPy computes what
+parity is compared with. PyTorch, in this environment or that of --torch-python, and cuML are measured where they are installed.
+benchmarks/table.py makes the tables.
 """
 
 import argparse
@@ -42,14 +45,14 @@ from sections import sections
 MODULES = {"rungs": "rung_work", "torch": "torch_gpu"}   # kind of work -> the module that does it in a process of its own
 HERE = pathlib.Path(__file__).resolve().parent
 TORCH_PYTHON = HERE.parent / ".venv-benchmark/bin/python"
+SPARE = 20   # seconds that a call may take longer than it was given, to say that the GPU cannot be used
 STATE = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "power.limit", "utilization.gpu")   # of nvidia-smi
 
 
 def main(arguments=None):
     arguments = parse(arguments)
-    rungs = arguments.rungs or cases.gpu_rungs()
     if arguments.dry_run:
-        dry_run(rungs)
+        dry_run(arguments.rungs or cases.gpu_rungs())
         return
     gpus.claim()
     reason = catalog.no_gpu()
@@ -57,7 +60,7 @@ def main(arguments=None):
         sys.exit(f"benchmarks/gpu.py {reason}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     session = Session(arguments.out, 60 * arguments.minutes, arguments.torch_python or find_torch())
-    finish(session, "nothing was measured", rungs)
+    finish(session, "nothing was measured", cases.newest_first(arguments.rungs))
 
 
 def finish(session, failed, *work):
@@ -75,35 +78,37 @@ def finish(session, failed, *work):
 class Session:
     """One call of this program: its processes, its time, and the record."""
 
-    def __init__(self, out, seconds, torch_python):
+    def __init__(self, out, seconds, torch_python, begun=None):
         self.out, self.record = out, None
-        self.begun, self.seconds = time.monotonic(), seconds
+        self.begun, self.seconds = begun or time.monotonic(), seconds
         self.pythons = {"rungs": sys.executable, "torch": torch_python}
         self._workers, self._state = {}, {}   # _state: of the GPU, after the section before
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))   # an exception, so that the processes are ended too
 
     def run(self, rungs, wanted=sections):
-        """All wanted sections: those never tried, then those that failed in an earlier call. Raises Failed if no rung can run.
+        """All wanted sections: those never tried, those that had to wait, and those that failed in an earlier call.
 
-        wanted: see sections.sections.
+        wanted: see sections.sections. Raises Failed if no rung can run.
         """
-        machine = self.call("rungs", "machine", limit=240)
+        machine = self.call("rungs", "machine", limit=min(240, max(self.left, SPARE)))
         self.record, reason = Record.open(self.out / "record.json", machine)
         if reason:
             say(reason)
         self._state = state(machine)
         failed = {name for name, section in self.record.data["sections"].items() if "failed" in section}
         waiting, tried = {}, set()
-        for skipped in (failed, set()):
+        for skipped, patient in ((failed, True), (failed, False), (set(), False)):
             for section in wanted(self.record, rungs, self.pythons["torch"]):
-                if self._is_done(section) or section.name in skipped | tried:
+                attempt = section.name, str(section.of)
+                if self._is_done(section) or section.name in skipped or attempt in tried:
                     continue
-                if self.left < section.least or self.left < self.seconds * (1 - section.until) or not self._make(section):
+                late = patient and self.left < self.seconds * (1 - section.until)
+                if late or self.left < section.least or not self._make(section):
                     waiting[section.name] = True
                 else:
-                    tried.add(section.name)
+                    tried.add(attempt)
                     waiting.pop(section.name, None)
-        self.record.leave_out(list(waiting), tried)
+        self.record.leave_out(list(waiting), {name for name, _ in tried})
         say(summary(self.record))
 
     def call(self, kind, name, *arguments, limit):
@@ -153,7 +158,7 @@ class Session:
     def _forget(self):
         for kind in list(self._workers):
             try:
-                self.call(kind, "forget", limit=30)
+                self.call(kind, "forget", limit=min(30, max(self.left, 5)))
             except Failed:
                 pass   # its process is replaced
 

@@ -12,7 +12,6 @@ import sanitizer
 import table
 from cases import CONTENDERS, HEADLINES
 from ladder.errors import UserError
-from ladder.pages import templates
 from ladder.rungs import counted
 from sections import look_name, parity_name, race_name
 
@@ -20,7 +19,9 @@ NO_TIME = "no time"
 
 
 def page(record):
-    """One HTML text."""
+    """One HTML text. Raises ImportError without Jinja2."""
+    from ladder.pages import templates  # here: verdicts need no Jinja2
+
     return templates.render("gpu_check.html", context(record))
 
 
@@ -82,10 +83,11 @@ def rung_row(record, rung):
     name, row = parity_name(case, rung), results.row(record, case, rung)
     checked, raced = results.result(record, name), results.result(record, race_name(case))
     failed = record["sections"].get(name, {}).get("failed") or (raced or {"failed": {}})["failed"].get(rung)
+    failed = failed or (table.BEYOND if checked and not checked["passed"] else "")
     return {
         "name": rung,
         "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
-        "deviations": table.deviations(record, case, rung) if checked else "", "failed": failed or "",
+        "deviations": table.deviations(record, case, rung) if checked else "", "failed": failed,
         "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]),
         "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
         "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
@@ -123,7 +125,7 @@ def streaming(record):
                if name.startswith("streaming: ") and "result" in section}
     return [f"{name}: a step takes {timed['device_us']:.0f} µs with the images on the GPU and {timed['host_us']:.0f} µs with "
             f"images copied batch by batch; a copy takes {timed['copy_us']:.0f} µs, of which the step waits for "
-            f"{timed['waited_us']:.0f} µs: {templates.percent(timed['hidden_share'], 0)} are hidden behind the computation."
+            f"{timed['waited_us']:.0f} µs: {table.percent(timed['hidden_share'])} are hidden behind the computation."
             for name, timed in streams.items()]
 
 

@@ -1,5 +1,6 @@
 """The record of gpu.py: one JSON file, written whole after every section, without the name of a host or of a person."""
 
+import functools
 import getpass
 import hashlib
 import json
@@ -8,9 +9,26 @@ import platform
 import re
 import time
 
+import cases
+from ladder.executors import create
+from sections import mark
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SAME = ("gpu", "driver", "nvrtc", "cupy", "numpy")   # what a record's sections must have in common, of its machine
-MEASURED_WITH = ("kernels/**/*.cu*", "workflow/scripts/ladder/**/*.py", "benchmarks/*.py", "benchmarks/*.cu")
+LIBRARY = tuple(f"workflow/scripts/ladder/{name}/**/*.py" for name in ("arithmetic", "network", "training"))
+TORCH = ("benchmarks/torch_*.py", "benchmarks/cases.py", "workflow/scripts/ladder/network/*.py")
+# Besides the sources of a rung (executors.create.sources), which come to every section that has one.
+RUNGS = (*LIBRARY, "benchmarks/rung_work.py", "benchmarks/timing.py", "benchmarks/cases.py")
+# Kind of a section, the beginning of its name -> patterns of the files that its result depends on; another kind: DEFAULT.
+MEASURED_WITH = {
+    "ceilings": ("benchmarks/ceilings.cu", "benchmarks/timing.py", "benchmarks/roofline.py"),
+    "PyTorch": TORCH, "PyTorch's ceilings": TORCH, "first look": TORCH,
+    "kernels": (*LIBRARY, "benchmarks/prepare.py", "kernels/**/*", "workflow/scripts/ladder/rungs/*.py"),
+    "parity": (*RUNGS, "workflow/scripts/ladder/executors/cpu/*.py", "benchmarks/numpy_reference.py"),
+    "race": (*RUNGS, "benchmarks/race.py"),
+    "svm": ("benchmarks/rung_work.py", "workflow/scripts/ladder/classifiers/*.py"),
+}
+DEFAULT = RUNGS
 
 
 class Record:
@@ -22,13 +40,19 @@ class Record:
     @classmethod
     def open(cls, path, machine):
         """(the record at `path` or a new one, why the one there was put aside or ''); machine: as rung_work describes it."""
-        new = {"kind": "gpu", "made": _utc(), "sources": sources(), "machine": machine, "sections": {}, "left_out": []}
+        new = {"kind": "gpu", "made": _utc(), "machine": machine, "sections": {}, "left_out": []}
         saved, reason = _kept(path, new)
+        if saved:
+            fresh = {name: section for name, section in saved["sections"].items()
+                     if section.get("sources") == sources(name, section.get("of"))}
+            if others := len(saved["sections"]) - len(fresh):
+                reason = f"{others} of its {len(saved['sections'])} sections of other sources, which are measured again"
+            new = saved | {"sections": fresh}
         if reason:
             aside = path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.json")
             path.rename(aside)
-            reason = f"{path} is {reason}: it is kept as {aside.name}, and a new one begins"
-        return cls(path, saved or new), reason
+            reason = f"{path} has {reason}: as it was, it is kept as {aside.name}"
+        return cls(path, new), reason
 
     def result(self, name):
         """The result of a section; None if it has none."""
@@ -43,8 +67,9 @@ class Record:
         return self.data["sections"].get(name, {}).get("of")
 
     def keep(self, name, section):
-        """Put a section into the record, and write it."""
-        self.data["sections"][name] = scrubbed(section)
+        """Put a section into the record, with the digest of its sources, and write it."""
+        self.data["sections"][name] = scrubbed({**section, "sources": sources(name, section.get("of"))})
+        mark(self.data)
         self.save()
 
     def leave_out(self, names, tried):
@@ -59,12 +84,19 @@ class Record:
         temporary.replace(self.path)
 
 
-def sources():
-    """Digest of the programs that are measured, and of those that measure."""
-    digest = hashlib.sha256()
-    for path in sorted({path for pattern in MEASURED_WITH for path in ROOT.glob(pattern)}):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+def sources(name, line_up=None):
+    """Digest of the files that the result of a section depends on: what is measured, and what measures it."""
+    kind, _, rest = name.partition(": ")
+    contestants = line_up or [rest.rpartition(", ")[2]]
+    paths = {path for pattern in MEASURED_WITH.get(kind, DEFAULT) for path in ROOT.glob(pattern) if path.is_file()}
+    paths |= {ROOT / path for rung in contestants if rung in cases.gpu_rungs() for path in create.sources(rung)}
+    paths |= {path for pattern in TORCH for path in ROOT.glob(pattern) if set(contestants) & cases.CONTENDERS.keys()}
+    return hashlib.sha256("".join(map(_digest, sorted(paths))).encode()).hexdigest()[:16]
+
+
+@functools.cache   # as they are when the program begins
+def _digest(path):
+    return f"{path.relative_to(ROOT).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
 def scrubbed(value):
@@ -86,15 +118,13 @@ def _kept(path, new):
     """(the record at `path` if it can be continued else None, why not or '')."""
     try:
         saved = json.loads(path.read_text("utf-8"))
-        if saved["sources"] != new["sources"]:
-            return None, "of other sources"
         other = [name for name in SAME if saved["machine"][name] != json.loads(json.dumps(new["machine"][name]))]
-        saved["sections"], saved["left_out"]
+        saved["sections"].items(), saved["left_out"]
     except FileNotFoundError:
         return None, ""
-    except (ValueError, KeyError, TypeError):
-        return None, "no record of this program"
-    return (None, f"of another {', '.join(other)}") if other else (saved, "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None, "no sections of this program"
+    return (None, f"the measurements of another {', '.join(other)}") if other else (saved, "")
 
 
 def _user():

@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/s
 import spread  # noqa: E402
 from cases import CONTENDERS, HEADLINES, PRECISIONS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
-from sections import parity_name, race_name  # noqa: E402
+from sections import counts, parity_name, race_name  # noqa: E402
 
 RECORDS = pathlib.Path(__file__).resolve().parent / "gpu"
 
@@ -52,10 +52,10 @@ def row(record, case, name):
 
 
 def fastest(record, case, precision, torch):
-    """The fastest row of a precision in the race of a case, of PyTorch or of the rungs; None without one."""
+    """The fastest row of a precision in the race of a case, of PyTorch or of the rungs that count; None without one."""
     raced = result(record, race_name(case))
     rows = [row for row in (raced["rows"] if raced else ())
-            if (row["name"] in CONTENDERS) == torch and row["precision"] == precision]
+            if (row["name"] in CONTENDERS) == torch and row["precision"] == precision and counts(row)]
     return min(rows, key=lambda row: row["median_us"], default=None)
 
 

@@ -11,6 +11,8 @@ import statistics
 import sys
 import time
 
+import numpy_reference
+import prepare as preparation
 import timing
 from cases import LOSS_SCALE, Case, precision, products
 from ladder.arithmetic import multipliers
@@ -18,9 +20,10 @@ from ladder.classifiers import backends
 from ladder.data import normalization
 from ladder.executors import create as executors
 from ladder.executors.create import COPIES, WAITING
-from ladder.executors.cuda import nvrtc
+from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import networks, optimizers, weights
+from ladder.rungs import catalog
 from ladder.rungs.catalog import RUNGS
 from ladder.training import measure_rungs, plan, training
 from ladder.training.inference import Inference
@@ -32,7 +35,7 @@ ROWS = 60_000        # images of an extraction
 WARM_UP = 10         # steps before a time counts
 CHECKED = 20         # steps that are made twice and must give the same bytes
 SVM_ROWS, SVM_TEST_ROWS, SVM_FEATURES, CLASSES = 50_000, 10_000, 8192, 10
-STREAMED = 100       # steps with images on the GPU, and with streamed ones
+STREAMED, LOOKS = 100, 5   # steps with images on the GPU, and with streamed ones; how often
 
 _prepared = {}       # rung -> (executor, plan, arrays)
 
@@ -48,7 +51,7 @@ def machine():
             "multiprocessors": size.multiprocessors, "highest_mhz": size.hertz / 1e6, "memory_mhz": size.memory_hertz / 1e6,
             "bus_bits": size.bus_bits, "level_2_bytes": size.level_2_bytes, "block_shared_bytes": gpu.block_shared_bytes,
             "pci_address": driver.pci_address(), "driver": driver.version(), "driver_cuda": driver.cuda_version(),
-            "nvrtc": nvrtc.version(), "cupy": executor.cupy.__version__, "python": sys.version.split()[0],
+            "nvrtc": ", ".join(cuda_executor.compilers()), "cupy": executor.cupy.__version__, "python": sys.version.split()[0],
             "numpy": np.__version__}
 
 
@@ -61,11 +64,19 @@ def ceilings():
             "peak_flop_per_second": {name: peak and peak.flop for name, peak in peaks.items()}}
 
 
+def kernels(case, rungs):
+    """Compile all that these rungs launch for a case, side by side; what is in the cache is not compiled again."""
+    usable = [rung for rung in rungs if catalog.unavailable(rung) is None]
+    files = preparation.launched(Case.of(case), usable)
+    return {"files": len(files), "faults": preparation.compile_all(files, driver.gpu().architecture)}
+
+
 def check(case, rung):
-    """Parity with the cpu rung and reproducibility of a rung: see measure_rungs.check."""
+    """Parity with the cpu rung, or with NumPy where there is no Numba, and reproducibility: see measure_rungs.check."""
     case = Case.of(case)
     references = _references(case.name, case.input_shape, case.options, RUNGS[rung].precision)
-    return measure_rungs.check(case.network, rung, os.cpu_count(), references)
+    reference = "cpu" if catalog.unavailable("cpu_sequential") is None else "NumPy"
+    return {"reference": reference, **measure_rungs.check(case.network, rung, os.cpu_count(), references)}
 
 
 def prepare(case, rung):
@@ -80,7 +91,7 @@ def prepare(case, rung):
     executor = executors.create(rung, 1, "device")
     lowered, arrays = _bind(executor, case, rung, steps)
     _prepared[rung] = executor, lowered, arrays
-    timing.laps(executor, lowered, arrays, min(WARM_UP, steps))
+    executor.prepare(lowered, arrays)
     peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), products(rung))
     return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(rung), "same_bytes_twice": True,
             "step_us": statistics.median(turn(rung, min(WARM_UP, steps))["us"]),
@@ -92,7 +103,7 @@ def prepare(case, rung):
 
 
 def turn(rung, steps):
-    """{"us": microseconds of each of `steps` steps, "mhz"}, from the first image on."""
+    """{"us": microseconds of a step in each lap of `steps` steps (timing.laps), "mhz"}, from the first image on."""
     executor, lowered, arrays = _prepared[rung]
     executor.fill(arrays["counters"], 0)
     microseconds, mhz = timing.laps(executor, lowered, arrays, steps)
@@ -148,7 +159,7 @@ def streaming(case, rung):
     for residency in measured:
         executor = executors.create(rung, 1, residency)
         bound[residency] = (executor, *_bind(executor, case, rung, steps))
-    for number in range(6):
+    for number in range(1 + LOOKS):
         for residency, (executor, lowered, arrays) in bound.items():
             executor.fill(arrays["counters"], 0)
             microseconds, _ = timing.laps(executor, lowered, arrays, steps)
@@ -157,7 +168,7 @@ def streaming(case, rung):
             else:   # the first turn warms up
                 executor.seconds = {}
     spent = bound["host"][0].seconds
-    copy, waited = (1e6 * spent[work] / len(measured["host"]) for work in (COPIES, WAITING))
+    copy, waited = (1e6 * spent[work] / (LOOKS * (steps - steps % timing.LAP or steps)) for work in (COPIES, WAITING))
     device, host = (statistics.median(measured[residency]) for residency in ("device", "host"))
     return {"batch": case.batch, "device_us": device, "host_us": host, "copy_us": copy, "waited_us": waited,
             "hidden_share": 1 - min(1, waited / copy)}
@@ -200,8 +211,11 @@ def forget():
 
 @functools.lru_cache(maxsize=1)   # they are gigabytes for a deep network
 def _references(name, input_shape, options, precision):
-    """The cpu rung's results, the same for all rungs of a precision."""
-    return measure_rungs.references(networks.build(name, input_shape, **dict(options)), os.cpu_count(), precision)
+    """The reference's results, the same for all rungs of a precision."""
+    network = networks.build(name, input_shape, **dict(options))
+    if catalog.unavailable("cpu_sequential"):   # no Numba
+        return numpy_reference.references(network, precision)
+    return measure_rungs.references(network, os.cpu_count(), precision)
 
 
 def _bind(executor, case, rung, steps):

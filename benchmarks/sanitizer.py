@@ -6,22 +6,24 @@ import sys
 
 import tools
 from ladder.machine.worker import Failed
+from ladder.rungs import catalog
 from sections import Section
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 FOUND = 86            # exit status where a tool has found something
 SECONDS = 120         # time limit of one tool on one rung
+UNTIL = 0.5           # of the time: times are measured after that
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 
 def sections(record, rungs, torch_python):
-    """A Section for each tool and rung; none where compute-sanitizer is not installed."""
+    """A Section for each tool on each rung that this GPU runs; none where compute-sanitizer is not installed."""
     program = tools.find("compute-sanitizer")
-    for tool in TOOLS if program else ():
-        for rung in rungs:
+    for rung in rungs if program else ():
+        for tool in TOOLS if catalog.unavailable(rung) is None else ():
             yield Section(section_name(tool, rung), lambda session, seconds, tool=tool, rung=rung:
-                          check(program, tool, rung, seconds), SECONDS)
+                          check(program, tool, rung, seconds), SECONDS, until=UNTIL)
 
 
 def section_name(tool, rung):

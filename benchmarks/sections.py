@@ -1,4 +1,4 @@
-"""What gpu.py measures, in this order."""
+"""What gpu.py measures, in this order; the rungs are given in the order in which they take their turns."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ class Section:
     """A measurement. work(session, seconds) returns its result, in at most so many seconds, or raises Failed.
 
     of: what it is measured of, where that depends on earlier sections; another `of` makes it again. least: seconds that must be
-    left for it to begin; until: share of the time after which it does not begin.
+    left for it to begin; until: share of the time after which it begins only when all others are done.
     """
 
     name: str
@@ -41,18 +41,31 @@ def sections(record, rungs, torch_python):
     yield from parity(HEADLINES[0], rungs)
     yield from first_looks(record)
     for number, case in enumerate(HEADLINES):
-        yield race_of(case, passed(record, case, rungs) + best_of_torch(record, 2 if number else 1))
+        yield race_of(case, running(record, case, rungs) + best_of_torch(record, 2 if number else 1))
     yield from whole_runs(record, HEADLINES[0], rungs)
     for case in OTHERS:
         yield from parity(case, rungs)
-        yield race_of(case, passed(record, case, rungs) + graphs_of_torch(record))
-    yield race_of(LARGE, passed(record, LARGE, rungs) + best_of_torch(record, 2))
-    for multiplier in MULTIPLIERS:
-        case = dataclasses.replace(MULTIPLIED, multiplier=multiplier)
-        yield race_of(case, passed(record, case, [rung for rung in rungs if cases.precision(rung) == "fp32"]))
+        yield race_of(case, running(record, case, rungs) + graphs_of_torch(record))
+    yield kernels(LARGE, rungs)
+    yield race_of(LARGE, running(record, LARGE, rungs) + best_of_torch(record, 2))
+    for case in multiplied():
+        of_float32 = [rung for rung in rungs if cases.precision(rung) == "fp32"]
+        yield kernels(case, of_float32)
+        yield race_of(case, running(record, case, of_float32))
+
+
+def multiplied():
+    """The cases of the multipliers."""
+    return [dataclasses.replace(MULTIPLIED, multiplier=name) for name in MULTIPLIERS]
+
+
+def kernels(case, rungs):
+    """The kernels of a case, compiled side by side before one rung after the other asks for its own."""
+    return single(f"kernels: {case.label}", "rungs", "kernels", dataclasses.asdict(case), rungs, limit=240)
 
 
 def parity(case, rungs):
+    yield kernels(case, rungs)
     for rung in rungs:
         yield single(parity_name(case, rung), "rungs", "check", dataclasses.asdict(case), rung, limit=240)
 
@@ -67,12 +80,12 @@ def first_looks(record):
 def whole_runs(record, case, rungs):
     """Seconds of an epoch and of an extraction, by the best of each precision; an SVM; streamed images."""
     described, raced = dataclasses.asdict(case), record.result(race_name(case))
-    best = [*best_in(raced, rungs), *best_in(raced, CONTENDERS)]
+    best = [*best_in(raced, cases.gpu_rungs()), *best_in(raced, CONTENDERS)]
     for work, limit in (("epoch", 120), ("extraction", 120)):
         for name in best:
             yield single(f"{work}: {name}", kind_of(name), work, described, name, limit=limit)
     yield single("svm", "rungs", "svm", limit=240)
-    for name in best_in(raced, rungs):
+    for name in best_in(raced, cases.gpu_rungs()):
         yield single(f"streaming: {name}", "rungs", "streaming", described, name)
 
 
@@ -108,13 +121,18 @@ def look_name(contender):
     return f"first look: {contender}"
 
 
-def passed(record, case, rungs):
-    """The rungs without a failed parity of the case's network, the lowest and slowest last."""
-    def is_wrong(rung):
-        name = parity_name(case, rung)
-        return record.failure(name) or not (record.result(name) or {"passed": True})["passed"]
+def running(record, case, rungs):
+    """The rungs whose parity for the case's network did not end in a failure; numbers beyond the limit are no failure."""
+    return [rung for rung in rungs if not record.failure(parity_name(case, rung))]
 
-    return [rung for rung in reversed(rungs) if not is_wrong(rung)]
+
+def mark(data):
+    """Say in each row of a race in a record whether the numbers of its rung are within the limit; None: not checked."""
+    sections = data["sections"]
+    for case in (*HEADLINES, *OTHERS, LARGE, *multiplied()):
+        for row in sections.get(race_name(case), {}).get("result", {}).get("rows", ()):
+            if row["name"] not in CONTENDERS:
+                row["within_limit"] = sections.get(parity_name(case, row["name"]), {}).get("result", {}).get("passed")
 
 
 def supported(record):
@@ -135,12 +153,17 @@ def best_of_torch(record, count):
 def graphs_of_torch(record):
     """Contenders for networks without first looks: eager, because compiling them takes minutes, in one CUDA graph."""
     return [name for name in supported(record)
-            if CONTENDERS[name].graph and CONTENDERS[name].channels_last and not CONTENDERS[name].compiled]
+            if CONTENDERS[name].graph and CONTENDERS[name].channels_last and CONTENDERS[name].form == "eager"]
+
+
+def counts(row):
+    """Whether a row of a race may be the fastest: its numbers are not beyond the limit."""
+    return row.get("within_limit") is not False
 
 
 def best_in(raced, names):
-    """Of `names`, the fastest of each precision in the result of a race, or None."""
-    rows = [row for row in raced["rows"] if row["name"] in names] if raced else []
+    """Of `names`, the fastest of each precision in the result of a race, with numbers that are not beyond the limit."""
+    rows = [row for row in raced["rows"] if row["name"] in names and counts(row)] if raced else []
     fastest = [min((row for row in rows if row["precision"] == precision), key=lambda row: row["median_us"], default=None)
                for precision in PRECISIONS]
     return [row["name"] for row in fastest if row]

@@ -26,7 +26,7 @@ from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
 from ladder.rungs import catalog, counted, tiles  # noqa: E402
 from ladder.training import plan  # noqa: E402
-from sections import race_name  # noqa: E402
+from sections import counts, race_name  # noqa: E402
 
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
 CASE = HEADLINES[0]
@@ -41,6 +41,7 @@ MULTIPLIED_HEAD = ("multiplier", "rung", "ResNet-18, 32 filters, batch 128: medi
 CARDS_HEAD = ("card", "batch", "precision", "fastest rung", "us (spread)", "fastest PyTorch", "us (spread)",
               "PyTorch takes", "epoch: rung, PyTorch", "features of 60,000 images: rung, PyTorch")
 NOT_MEASURED, NOT_COUNTED = "not measured", "not counted"
+BEYOND = "numbers not within the limit"
 
 
 def main():
@@ -203,7 +204,7 @@ def multiplied(record):
     rows = [MULTIPLIED_HEAD, tuple("---" for _ in MULTIPLIED_HEAD)]
     races = {name: in_order(results.result(record, race_name(dataclasses.replace(MULTIPLIED, multiplier=name))))
              for name in MULTIPLIERS}
-    exact = min((racer["median_us"] for racer in races["exact"]), default=None)
+    exact = min((racer["median_us"] for racer in races["exact"] if counts(racer)), default=None)
     for name, measured in races.items():
         for racer in measured:
             ratio = f"{racer['median_us'] / exact:.2f}" if exact else NOT_MEASURED
@@ -218,7 +219,8 @@ def in_order(raced):
 
 
 def spread(measured):
-    return f"{measured['median_us']:.0f} ({measured['low_us']:.0f}-{measured['high_us']:.0f})"
+    beyond = "" if counts(measured) else f", {BEYOND}"
+    return f"{measured['median_us']:.0f} ({measured['low_us']:.0f}-{measured['high_us']:.0f}){beyond}"
 
 
 def share(opponent, measured):

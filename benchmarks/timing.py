@@ -13,11 +13,13 @@ import numpy as np  # noqa: E402
 import ladder  # noqa: E402, F401 (before NumPy: see ladder/__init__.py)
 import roofline  # noqa: E402
 from ladder.executors.cuda import executor as cuda_executor  # noqa: E402
+from ladder.executors.cuda.launching import RECORDED  # noqa: E402
 from ladder.machine import driver  # noqa: E402
 from ladder.network import optimizers, weights  # noqa: E402
 from ladder.training import parity, plan  # noqa: E402
 from spread import percentiles  # noqa: E402
 
+LAP = RECORDED                     # steps
 FLUSH_BYTES = 256 << 20            # more than any level-2 cache
 COPY_BYTES, COPIES = 512 << 20, 20
 ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: 1.13 TFLOP per launch
@@ -61,17 +63,18 @@ class Clock:
 
 
 def laps(executor, plan, arrays, count):
-    """(microseconds of each of `count` runs of a plan, MHz of the multiprocessors meanwhile or 0).
+    """(microseconds of a step in each lap, MHz of the multiprocessors meanwhile or 0) of about `count` runs of a plan.
 
-    A run begins where the one before ended: what the GPU waits for between two runs counts too.
+    A lap is of LAP runs, recorded and replayed as in a training, or of all where there are fewer; it begins where the one
+    before ended: what the GPU waits for in between counts too.
     """
-    marks = [executor.stream.record(executor.cupy.cuda.Event())]
-    for _ in range(count):
-        executor.run(plan, arrays)
+    size, marks = min(LAP, count), [executor.stream.record(executor.cupy.cuda.Event())]
+    for _ in range(count // size):
+        executor.run_many(plan, arrays, size)
         marks.append(executor.stream.record(executor.cupy.cuda.Event()))
     mhz = driver.sm_clock() or 0   # before the GPU is idle
     executor.synchronize()
-    return [1000 * executor.cupy.cuda.get_elapsed_time(begin, end) for begin, end in itertools.pairwise(marks)], mhz
+    return [1000 * executor.cupy.cuda.get_elapsed_time(begin, end) / size for begin, end in itertools.pairwise(marks)], mhz
 
 
 def spread(microseconds, mhz):

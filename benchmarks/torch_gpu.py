@@ -13,12 +13,13 @@ import time
 import torch
 from torch import nn
 
-from cases import CONTENDERS, OLDEST, Case
+from cases import CONTENDERS, FORMS, OLDEST, Case
 from torch_step import Module
 
 DEVICE = "cuda"
 BATCHES = 8          # of different images, used in turn
 WARM_UP = 10         # steps before a time counts, and before a graph is captured
+LAP = 10             # steps between two looks at the clock
 SCREENED = 50        # steps of a first look at a contender
 ROWS, ROWS_AT_A_TIME = 60_000, 1_000   # images of an extraction
 PRODUCT = 8192       # rows and columns of the matrices that measure a ceiling
@@ -55,7 +56,7 @@ class Training:
         layout = torch.channels_last if contender.channels_last else torch.contiguous_format
         self.module = Module(self.network).to(DEVICE, memory_format=layout)
         self.optimizer = torch.optim.Adam(self.module.parameters(), 1e-3, fused=True, capturable=contender.graph)
-        self.forward = _compiled(self.module) if contender.compiled else self.module
+        self.forward = _compiled(self.module, FORMS[contender.form])
         height, width, channels = self.network.input_shape
         self.images = torch.rand(self.batch * BATCHES, channels, height, width, device=DEVICE).to(memory_format=layout)
         self.labels = torch.randint(0, 10, (self.batch * BATCHES,), device=DEVICE)
@@ -130,7 +131,7 @@ def prepare(case, name):
 
 
 def turn(name, steps):
-    """{"us": microseconds of each of `steps` steps}; a step begins where the one before ended."""
+    """{"us": microseconds of a step in each lap of `steps` steps}; a lap begins where the one before ended."""
     run = _prepared[name]
     _set_precision(run.contender.precision)
     microseconds = _laps(run.step, steps)
@@ -183,7 +184,7 @@ def extraction(case, name):
     layout = torch.channels_last if contender.channels_last else torch.contiguous_format
     network = case.network
     module = Module(network, network.features).to(DEVICE, memory_format=layout).eval()
-    forward = _compiled(module) if contender.compiled else module
+    forward = _compiled(module, FORMS[contender.form])
     height, width, channels = network.input_shape
     images = torch.randint(0, 256, (ROWS, channels, height, width), dtype=torch.uint8)
     count = min(ROWS_AT_A_TIME, ROWS)
@@ -267,31 +268,36 @@ def _set_precision(precision):
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 
-def _compiled(module):
-    """The module compiled for its shapes; an error, not eager execution, where that does not work."""
+def _compiled(module, mode):
+    """The module compiled for its shapes, itself without a mode; an error, not eager execution, where that does not work."""
+    if mode is None:
+        return module
     for name in ("recompile_limit", "cache_size_limit"):   # one process compiles many networks with one `forward`
         if hasattr(torch._dynamo.config, name):
             setattr(torch._dynamo.config, name, 1000)
             break
     torch._dynamo.config.suppress_errors = False
-    return torch.compile(module, dynamic=False)
+    return torch.compile(module, dynamic=False, mode=mode)
 
 
 def _laps(step, count):
-    """Microseconds of `count` steps, each from the end of the one before."""
+    """Microseconds of a step in each of the laps of LAP steps that `count` steps make; as the rungs are timed (timing.laps)."""
+    size = min(LAP, count)
     if DEVICE != "cuda":
         marks = [time.perf_counter()]
-        for _ in range(count):
-            step()
+        for _ in range(count // size):
+            for _ in range(size):
+                step()
             marks.append(time.perf_counter())
-        return [1e6 * (end - begin) for begin, end in itertools.pairwise(marks)]
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+        return [1e6 * (end - begin) / size for begin, end in itertools.pairwise(marks)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(count // size + 1)]
     marks[0].record()
     for mark in marks[1:]:
-        step()
+        for _ in range(size):
+            step()
         mark.record()
     torch.cuda.synchronize()
-    return [1000 * begin.elapsed_time(end) for begin, end in itertools.pairwise(marks)]
+    return [1000 * begin.elapsed_time(end) / size for begin, end in itertools.pairwise(marks)]
 
 
 def _synchronize():

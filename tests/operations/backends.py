@@ -6,6 +6,7 @@ kernels, and those of others that it compiles for other tiles or products. They 
 
 import functools
 import inspect
+import sys
 
 import numpy as np
 import pytest
@@ -21,8 +22,13 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda.launching import Bound
 from ladder.rungs import catalog
 from ladder.rungs.patterns import Gradient
+from ladder.sources import ROOT
 from operation_cases import Near
 from rung_checks import ORDERS, kernel_folder, made, run_launches
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import numpy_reference  # noqa: E402
 
 UNIT, UNIT_64 = 2.0 ** -24, 2.0 ** -47   # of the bounds; in float64 the definitions err too
 ROUNDED = {"float32": None, "tf32": to_tf32, "bfloat16": to_bfloat16}
@@ -93,6 +99,16 @@ class Cpu(Functions):
             if self.pieces:
                 patched.setattr(small, "MOST_WEIGHTS", 0)
             cpu_rung.perform(_executor(self.threads), operation, **operands)
+
+
+class NumPy(Functions):
+    """The reference of benchmarks/gpu_check.py where there is no Numba."""
+
+    def __init__(self):
+        super().__init__("NumPy", numpy_reference.OPERATIONS)
+
+    def call(self, operation, operands):
+        self.operations[operation](**operands)
 
 
 @functools.cache
@@ -208,7 +224,7 @@ class OnGpu(Rung):
 def backends():
     """All of them, the rungs in the order of the ladder."""
     found = [Cpu(threads, pieces) for pieces in (False, True) for threads in (1, 2, 3)]
-    found.append(Sequential())
+    found += [Sequential(), NumPy()]
     for name, entry in catalog.RUNGS.items():
         if entry.executor == "cuda":
             found += of_rung(name, entry)

@@ -8,6 +8,7 @@ import pytest
 import cases
 import fake_cupy
 import fake_faults
+import prepare as preparation
 import rung_work
 import small_networks
 import timing
@@ -22,8 +23,9 @@ patch.setattr(driver, "sm_clock", lambda: 1500)
 patch.setattr(driver, "pci_address", lambda: "00000000:01:00.0")
 patch.setattr(driver, "gpu_size", lambda: driver.Size(108, 1.41e9, 1.2e9, 5120, 40 << 20))
 patch.setattr(rung_work, "ROWS", 12)
+patch.setattr(preparation, "compile_all", lambda files, architecture: [])
 for name, value in SMALL.items():
     patch.setattr(timing, name, value)
 
 globals().update(fake_faults.faulty({name: getattr(rung_work, name) for name in (
-    "machine", "ceilings", "check", "prepare", "turn", "epoch", "extraction", "streaming", "svm", "forget")}))
+    "machine", "ceilings", "kernels", "check", "prepare", "turn", "epoch", "extraction", "streaming", "svm", "forget")}))

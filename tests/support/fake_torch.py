@@ -16,7 +16,7 @@ class Torch(types.ModuleType):
         self.backends = types.SimpleNamespace(cudnn=types.SimpleNamespace(allow_tf32=True, benchmark=False))
         self.matmul = "highest"
         self.rand = self.randint = lambda *shape, **_: Tensor(self, shape[0] if isinstance(shape[0], int) else shape[2][0])
-        self.compile = lambda module, dynamic: self.log.append(f"compile dynamic={dynamic}") or module
+        self.compile = lambda module, dynamic, mode: self.log.append(f"compile dynamic={dynamic} mode={mode}") or module
         self._dynamo = types.SimpleNamespace(config=types.SimpleNamespace(recompile_limit=8, suppress_errors=True))
         self.optim = types.SimpleNamespace(Adam=self._adam)
         self.cuda = types.SimpleNamespace(

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ import page_text
 import synthetic_gpu
 from ladder.machine import driver
 from ladder.machine.worker import Failed
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -55,6 +57,10 @@ def check(monkeypatch, tmp_path):
     """check(*arguments) runs gpu_check with made-up workers in tmp_path/out."""
     measure = synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
     monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10))
+    monkeypatch.setattr(driver, "cuda_version", lambda: (13, 0))
+    monkeypatch.setattr(catalog, "unavailable", lambda rung: None)
+    for name in gpu_check.CACHES:
+        monkeypatch.setenv(name, "")   # restored after the test
 
     def check(*arguments, **faults):
         measure.faults(faults)
@@ -73,8 +79,8 @@ def test_it_prints_what_is_installed_checks_measures_and_writes_both_files(check
     sent, = out.glob("Fake-*.json")
     assert json.loads(sent.read_text()) == record and str(sent) in printed.out
     names = list(record["sections"])
-    assert names[:6] == ["parity: small, gpu_basic", "parity: small, gpu_gemm", "memcheck: gpu_basic", "memcheck: gpu_gemm",
-                         "racecheck: gpu_basic", "racecheck: gpu_gemm"]
+    assert names[:11] == ["kernels: small, batch 2", "parity: small, gpu_gemm", "parity: small, gpu_basic", *(
+        f"{name}: {rung}" for rung in ("gpu_gemm", "gpu_basic") for name in sanitizer.TOOLS)]
     assert "race: small, batch 2" in names and record["left_out"] == []
 
 
@@ -91,8 +97,9 @@ def test_the_page_says_what_was_found_and_what_failed(check, tool):
             "takes 100 µs, of which the step waits for 10 µs: 90 % are hidden behind the computation.") in text
 
 
-def test_a_page_of_a_record_without_measurements_can_be_made(check, capsys):
-    out = check("--minutes", "0", check__gpu_basic="cudaErrorNoKernelImageForDevice", check__gpu_gemm="hang up")
+def test_a_page_of_a_record_without_measurements_can_be_made(check, monkeypatch):
+    monkeypatch.setattr(gpu.Session, "left", synthetic_gpu.until(3))
+    out = check(check__gpu_basic="cudaErrorNoKernelImageForDevice", check__gpu_gemm="hang up")
     text = page_text.text_of((out / "index.html").read_text())
     assert f"0 of {len(cases.gpu_rungs())} rungs agree" in text and "not measured" in text
     assert "RuntimeError: cudaErrorNoKernelImageForDevice" in text and "There was no time for" in text
@@ -114,6 +121,12 @@ def test_make_without_a_gpu_says_so_before_it_installs_anything(tool, tmp_path, 
     assert ended.returncode != 0 and [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def test_the_whole_call_ends_in_its_time(check):
+    began = time.monotonic()
+    out = check("--minutes", "0.02", check__gpu_gemm="hang")
+    assert time.monotonic() - began < 15 and json.loads((out / "record.json").read_text())["left_out"]
+
+
 def test_a_gpu_that_no_process_can_use_ends_in_one_line(check):
     with pytest.raises(SystemExit, match="^gpu-check: the GPU cannot be used: RuntimeError: cudaErrorDevicesUnavailable$"):
         check(machine="cudaErrorDevicesUnavailable")
@@ -128,7 +141,8 @@ def test_a_sanitizer_that_hangs_is_ended_with_what_it_started(tool):
 def test_only_tools_that_are_installed_are_called(monkeypatch, tool):
     assert list(sanitizer.sections(None, ["gpu_basic"], None)) == []
     tool("compute-sanitizer", SANITIZER)
-    assert [one.name for one in sanitizer.sections(None, ["gpu_basic"], None)] == [
+    monkeypatch.setattr(catalog, "unavailable", lambda rung: "needs a GPU of sm_90" if rung == "gpu_bf16_sm90" else None)
+    assert [one.name for one in sanitizer.sections(None, ["gpu_bf16_sm90", "gpu_basic"], None)] == [
         f"{name}: gpu_basic" for name in ("memcheck", "racecheck", "synccheck", "initcheck")]
 
 

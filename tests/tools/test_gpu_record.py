@@ -1,6 +1,7 @@
 """benchmarks/gpu.py with worker processes on stand-ins for CuPy and PyTorch: what it measures, in which order, what fails."""
 
 import dataclasses
+import json
 import shutil
 import sys
 import time
@@ -63,7 +64,7 @@ def test_the_record_has_every_section_the_headline_first(emulated):
     assert found["ceilings"]["peak_flop_per_second"]["bf16"] == pytest.approx(2048 * 108 * 1.41e9)
     order = [names.index(name) for name in ("parity: small, gpu_gemm", RACED, "race: small, batch 3", "epoch: gpu_gemm", "svm",
                                             "parity: labelled, gpu_basic", "race: labelled, batch 2", "race: small, batch 4",
-                                            "race: labelled, batch 2, fp16")]
+                                            "race: labelled, batch 3, fp16")]
     assert order == sorted(order)
     assert found["parity: small, gpu_basic"]["passed"] and found["parity: labelled, gpu_gemm"]["passed"]
     assert all(section["before"] == section["after"] == {"clocks.sm": "1500"} for section in record["sections"].values())
@@ -71,7 +72,7 @@ def test_the_record_has_every_section_the_headline_first(emulated):
 
 def test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision(emulated):
     found = measured(emulated)
-    assert len([name for name in found if name.startswith("first look: ")]) == 24
+    assert len([name for name in found if name.startswith("first look: ")]) == 27
     rows = {row["name"]: row for row in found[RACED]["rows"]}
     best = [f"PyTorch {precision} compiled channels_last graph" for precision in ("fp32", "tf32", "bf16")]
     assert list(rows) == ["gpu_gemm", "gpu_basic", *best]
@@ -84,7 +85,7 @@ def test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision(emulated):
     assert [rows[name]["median_us"] for name in best] == [4000, 2000, 1000]
     second = [row["name"] for row in found["race: small, batch 3"]["rows"] if row["precision"] == "tf32"]
     assert second == [best[1], "PyTorch tf32 compiled contiguous graph"]   # the two fastest first looks
-    exact, fp16 = (found[f"race: labelled, batch 2{name}"]["rows"] for name in ("", ", fp16"))
+    exact, fp16 = (found[f"race: labelled, batch 3{name}"]["rows"] for name in ("", ", fp16"))
     assert fp16[0]["launches"] > next(row for row in exact if row["name"] == "gpu_gemm")["launches"]   # gradients are scaled
 
 
@@ -173,7 +174,17 @@ def test_a_section_that_hangs_is_ended_and_recorded(measure, monkeypatch):
     assert "PyTorch bf16 compiled contiguous graph" in names and slow not in names
 
 
-def test_a_rung_that_is_not_within_its_tolerance_does_not_race(measure):
+def test_a_rung_beyond_its_tolerance_keeps_its_time_marked_and_is_never_the_fastest(measure):
+    record = measure(check__gpu_basic="beyond")   # the faster of the two
+    rows = {row["name"]: row for row in measured(record)[RACED]["rows"]}
+    assert [rows[rung]["within_limit"] for rung in ("gpu_basic", "gpu_gemm")] == [False, True]
+    assert rows["gpu_gemm"]["median_us"] < rows["gpu_basic"]["median_us"] or "epoch: gpu_basic" not in measured(record)
+    assert results.fastest(record, synthetic_gpu.SMALL["HEADLINES"][0], "fp32", torch=False)["name"] == "gpu_gemm"
+    assert "numbers not within the limit" in table.spread(rows["gpu_basic"])
+    assert measured(measure())[RACED]["rows"] == measured(record)[RACED]["rows"], "a second call measures nothing again"
+
+
+def test_a_rung_that_cannot_run_does_not_race(measure):
     record = measure(check__gpu_gemm="cudaErrorIllegalAddress")
     assert failures(record)["parity: small, gpu_gemm"] == "RuntimeError: cudaErrorIllegalAddress"
     assert "gpu_gemm" not in [row["name"] for row in measured(record)[RACED]["rows"]]
@@ -187,18 +198,23 @@ def test_without_pytorch_the_rungs_are_measured_all_the_same(measure, monkeypatc
 
 
 def test_a_second_call_goes_on_where_the_time_ran_out(measure, monkeypatch):
-    monkeypatch.setattr(sections, "FIRST_LOOKS_UNTIL", 0)
-    first = measure(rungs="gpu_basic")
-    looks = first["left_out"]
-    assert looks[:3] == [f"first look: PyTorch {one} compiled channels_last graph" for one in ("fp32", "tf32", "bf16")]
-    assert len(looks) == 24 and all(name.startswith("first look: ") for name in looks)
-    assert [row["name"] for row in measured(first)[RACED]["rows"]] == ["gpu_basic"]
-    monkeypatch.setattr(sections, "FIRST_LOOKS_UNTIL", 1.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(gpu.Session, "left", synthetic_gpu.until(6))
+        first = measure(rungs="gpu_basic")
+    assert list(first["sections"])[:5] == ["ceilings", "PyTorch", "PyTorch's ceilings", "kernels: small, batch 2",
+                                           "parity: small, gpu_basic"]
+    assert len(first["sections"]) == 6 and "svm" in first["left_out"]
     second = measure(rungs="gpu_basic")
-    assert second["left_out"] == [] and second["made"] == first["made"]
-    assert len(measured(second)[RACED]["rows"]) == 4, "the race is held again, with PyTorch"
-    unchanged = "parity: small, gpu_basic"
-    assert second["sections"][unchanged] == first["sections"][unchanged]
+    assert second["left_out"] == [] and second["made"] == first["made"] and len(measured(second)[RACED]["rows"]) == 4
+    assert all(second["sections"][name] == section for name, section in first["sections"].items())
+
+
+def test_what_waits_is_measured_where_time_is_left_and_the_race_is_held_again(measure, monkeypatch):
+    monkeypatch.setattr(sections, "FIRST_LOOKS_UNTIL", 0)
+    record = measure(rungs="gpu_basic")
+    names = list(record["sections"])
+    assert record["left_out"] == [] and names.index("svm") < names.index("first look: PyTorch fp32 eager contiguous")
+    assert len(measured(record)[RACED]["rows"]) == 4
 
 
 def test_what_failed_is_tried_again_after_everything_else(measure, capsys):
@@ -213,12 +229,31 @@ def test_nothing_starts_after_the_deadline(measure):
     assert record["sections"] == {} and "ceilings" in record["left_out"]
 
 
-def test_a_record_of_other_sources_is_put_aside(measure, monkeypatch, tmp_path, capsys):
-    measure("--minutes", "0")
-    monkeypatch.setattr(record_module, "sources", lambda: "0123456789abcdef")
-    measure("--minutes", "0")
-    assert "is of other sources: it is kept as record-" in capsys.readouterr().err
-    assert len(list((tmp_path / "out").glob("record-*.json"))) == 1
+def test_only_what_depends_on_an_edit_is_measured_again(measure, monkeypatch, tmp_path, capsys):
+    first, edited = measure(), ROOT / "workflow/scripts/ladder/rungs/gpu_gemm.py"
+    digest = record_module._digest
+    monkeypatch.setattr(record_module, "_digest", lambda path: "edited" if path == edited else digest(path))
+    second = measure("--minutes", "0")
+    gone = first["sections"].keys() - second["sections"].keys()
+    assert {name.partition(": ")[0] for name in gone} == {"kernels", "parity", "race", "epoch", "extraction", "streaming"}
+    assert "parity: small, gpu_gemm" in gone and "parity: small, gpu_basic" not in gone
+    assert f"has {len(gone)} of its {len(first['sections'])} sections of other sources" in capsys.readouterr().err
+    aside, = (tmp_path / "out").glob("record-*.json")
+    assert json.loads(aside.read_text()) == first
+
+
+@pytest.mark.parametrize("name, of, files", [
+    ("ceilings", None, {"benchmarks/ceilings.cu"}), ("PyTorch", None, {"benchmarks/torch_gpu.py"}),
+    ("parity: autoencoder, gpu_bf16", None, {"kernels/gpu_bf16/conv2d_halo.cu"}),
+    ("race: autoencoder, batch 64", ["gpu_basic", "PyTorch fp32 eager contiguous"],
+     {"benchmarks/torch_gpu.py", "kernels/gpu_basic/relu.cu"})])
+def test_a_section_depends_on_its_own_files(monkeypatch, name, of, files):
+    read = []
+    monkeypatch.setattr(record_module, "_digest", lambda path: read.append(path.relative_to(ROOT).as_posix()) or "")
+    record_module.sources(name, of)
+    others = {"benchmarks/gpu_page.py", "benchmarks/ceilings.cu", "benchmarks/torch_gpu.py", "kernels/gpu_bf16/conv2d_halo.cu",
+              "kernels/gpu_basic/relu.cu"} - files
+    assert files <= set(read) and not others & set(read) - {"kernels/gpu_basic/relu.cu"}   # which others build on
 
 
 def test_a_time_below_the_floor_of_its_precision_is_no_result(measure, monkeypatch):
@@ -226,6 +261,20 @@ def test_a_time_below_the_floor_of_its_precision_is_no_result(measure, monkeypat
     raced = measured(measure())[RACED]
     assert "is impossible" in raced["failed"]["gpu_basic"] and "in fp32 take at least" in raced["failed"]["gpu_basic"]
     assert "gpu_basic" not in [row["name"] for row in raced["rows"]]
+
+
+def test_steps_are_timed_in_laps_of_recorded_ones_as_in_a_training(monkeypatch, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ (Debian package: g++)")
+    fake = fake_cupy.install(monkeypatch, tmp_path)
+    monkeypatch.setattr(driver, "gpu_size", lambda: driver.Size(108, 1.41e9, 1.2e9, 5120, 40 << 20))
+    monkeypatch.setattr(cases.networks, "build", small_networks.build)
+    numbers = rung_work.prepare(dataclasses.asdict(cases.Case("small", (4, 4, 3), 2, 60)), "gpu_basic")
+    fake.replayed.clear()
+    assert rung_work.turn("gpu_basic", 30)["us"] == [pytest.approx(numbers["step_us"])] * 3
+    assert fake.replayed.count(10 * numbers["launches"]) >= 2   # one step in fifty is measured alone
+    rung_work.forget()
+    cuda_executor._cupy.cache_clear()
 
 
 def test_steps_that_are_not_reproducible_have_no_time(monkeypatch, tmp_path):

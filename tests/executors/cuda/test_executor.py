@@ -560,6 +560,25 @@ def test_machine_code_is_cached_by_everything_it_was_made_from(pretend, monkeypa
     assert len(found) == len(compiled) == 6
 
 
+def test_kernels_that_were_carried_run_whatever_nvrtc_is_here_or_without_one(pretend, monkeypatch, tmp_path):
+    pretend()
+    monkeypatch.setattr(driver, "cuda_version", lambda: (13, 0))
+    monkeypatch.setattr(cuda_executor, "_cache", lambda: tmp_path)
+    source = nvrtc.KERNELS / "gpu_basic/relu.cu"
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    carried = cuda_executor.cubin(source, "sm_80", ())
+    (tmp_path / "nvrtc.txt").write_text("13.0\n")
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 2))
+    monkeypatch.setattr(nvrtc, "installed", lambda: True)
+    assert cuda_executor.compilers() == ["13.0", "13.2"] and cuda_executor.cubin(source, "sm_80", ()) == carried
+    assert cuda_executor.find_cubin(source, "sm_86", ()) is None and cuda_executor.cubin(source, "sm_86", ()) != carried
+    monkeypatch.setattr(nvrtc, "installed", lambda: False)
+    assert cuda_executor.compilers() == ["13.0"] and cuda_executor.cubin(source, "sm_80", ()) == carried
+    monkeypatch.setattr(driver, "cuda_version", lambda: (12, 8))
+    monkeypatch.setattr(nvrtc, "version", lambda: (12, 8))
+    assert cuda_executor.compilers() == ["12.8"], "the driver is too old for code of CUDA 13"
+
+
 def test_a_kernel_that_does_not_compile_stops_before_any_work(pretend, monkeypatch):
     gpu = pretend()
 

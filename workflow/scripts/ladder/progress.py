@@ -35,11 +35,21 @@ def start_logging(file: pathlib.Path | None = None) -> None:
 
 
 def bar(iterable=None, label="", unit="it", **options):
-    """A tqdm progress bar on stderr, shown only where stderr is a terminal."""
-    import tqdm
-
+    """A tqdm progress bar on stderr, shown only where stderr is a terminal; none where there is no tqdm."""
+    try:
+        import tqdm
+    except ImportError:   # benchmarks/gpu_check.py trains with what is there
+        return _NoBar()
     return tqdm.tqdm(iterable, desc=label, unit=unit, leave=False, disable=not sys.stderr.isatty(),
                      dynamic_ncols=True, **options)
+
+
+class _NoBar(contextlib.nullcontext[None]):
+    def __enter__(self):
+        return self
+
+    def update(self, count):
+        pass
 
 
 def duration(seconds: float) -> str:

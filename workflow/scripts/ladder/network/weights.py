@@ -14,7 +14,6 @@ import math
 import struct
 
 import numpy as np
-import safetensors.numpy
 
 from ladder import files
 from ladder.arithmetic import randomness
@@ -125,6 +124,8 @@ def contents(path):
 
     Raises UserError for anything else.
     """
+    import safetensors.numpy  # here: nothing else in this module needs it
+
     data = files.read(path)
     if data[:HEADER.size] == HEADER.pack(MAGIC, VERSION):
         if len(data) % 4:

@@ -16,8 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import safetensors
-import safetensors.numpy
 
 from ladder import __version__, progress
 from ladder.errors import UserError
@@ -207,6 +205,8 @@ def reserve(path: pathlib.Path) -> None:
 
 def load_tensors(path: str | pathlib.Path) -> Tensors:
     """A safetensors file as a dict of arrays; raises UserError if it cannot be read as one."""
+    import safetensors.numpy  # here: only these files need it
+
     try:
         return safetensors.numpy.load_file(path)
     except safetensors.SafetensorError as error:
@@ -215,6 +215,8 @@ def load_tensors(path: str | pathlib.Path) -> Tensors:
 
 def save_tensors(path: str | pathlib.Path, tensors: Tensors, metadata: dict[str, str] | None = None) -> None:
     """Write a dict of arrays, and a dict of texts as metadata, as safetensors; raises OSError if the disk is full."""
+    import safetensors.numpy
+
     # To bytes first: the library reports a full disk as a format error when it writes to a file itself.
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     pathlib.Path(path).write_bytes(safetensors.numpy.save(contiguous, metadata))

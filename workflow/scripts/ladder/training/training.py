@@ -7,7 +7,6 @@ import json
 import time
 
 import numpy as np
-import safetensors
 
 from ladder import progress
 from ladder.arithmetic import randomness
@@ -298,6 +297,8 @@ class Training:
 
 def _read(path):
     """(state, tensors) of a checkpoint; ({}, {}) of one that is damaged or was saved elsewhere."""
+    import safetensors  # here: only a checkpoint needs it
+
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             state, digest = (file.metadata()[key] for key in ("state", "sha256"))

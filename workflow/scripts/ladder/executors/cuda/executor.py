@@ -1,7 +1,8 @@
 """Runs plans on an NVIDIA GPU through CuPy.
 
 Kernels are compiled by nvrtc.py to machine code for this GPU and cached in the user's cache folder under a hash of sources and
-options; CuPy loads them and compiles nothing.
+options; CuPy loads them and compiles nothing. What another machine has compiled is taken from a cache folder that says with
+which NVRTC (CARRIED): such kernels need none here.
 
 A plan's buffers lie in one block of GPU memory, allocated once. Launches keep the plan's order on their streams; a launch that
 conflicts with an earlier one on another stream (one of them writes a buffer that both use) waits for it. launching.py has how
@@ -16,6 +17,7 @@ import functools
 import hashlib
 import itertools
 import math
+import re
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from ladder.store import cache
 
 ALIGNMENT = 256        # bytes, of every buffer
 PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without raising the kernel's limit
+CARRIED = "nvrtc.txt"     # in the cache folder: the CUDA version of the NVRTC that compiled what was carried here
 SHARE_FOR_IMAGES = 0.5    # fraction of the free memory: data_residency auto streams images that take more
 
 
@@ -131,7 +134,7 @@ class Executor:
         toolkit = self._cupy.cuda.runtime.runtimeGetVersion()
         return (f"{driver.gpu().name}, driver {driver.version() or 'unknown'} (CUDA {_dotted(driver.cuda_version())}), "
                 f"CuPy {self._cupy.__version__} for CUDA {toolkit // 1000}.{toolkit % 1000 // 10}, "
-                f"NVRTC {_dotted(nvrtc.version())}")
+                f"NVRTC {', '.join(compilers())}")
 
     def launching(self):
         return self._launcher.described()
@@ -237,7 +240,7 @@ class Executor:
             try:
                 self._kernels[name] = [self._cupy.RawModule(path=str(path)).get_function(launch.entry), PLAIN_SHARED]
             except self._cupy.cuda.driver.CUDADriverError as error:
-                raise UserError(f"the driver does not take {source} as NVRTC {_dotted(nvrtc.version())} compiles it: {error}; "
+                raise UserError(f"the driver does not take {source} as NVRTC {compilers()[0]} compiles it: {error}; "
                                 "update the driver") from error
         loaded = self._kernels[name]
         if launch.shared_bytes > loaded[1]:
@@ -255,15 +258,37 @@ def _bound_step(step, launches):
 
 def cubin(source, architecture, defines):
     """Path of the machine code of a CUDA file, compiled unless it is in the cache."""
-    read = [text for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source) for text in (path.name, path.read_text("utf-8"))]
-    options = nvrtc.SPECIFIC.get(architecture, ""), *nvrtc.OPTIONS
-    made_from = [architecture, *options, *defines, _dotted(nvrtc.version()), *read]
-    digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
-    path = _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
-    if cached := cache.find(path):
+    if cached := find_cubin(source, architecture, defines):
         return cached
     with compiling.counted():
-        return cache.keep(path, nvrtc.compile_file(source, architecture, defines).cubin)
+        return cache.keep(_path(source, architecture, defines, compilers()[-1]),
+                          nvrtc.compile_file(source, architecture, defines).cubin)
+
+
+def find_cubin(source, architecture, defines):
+    """Path of the machine code of a CUDA file in the cache; None where it is not."""
+    paths = (_path(source, architecture, defines, compiler) for compiler in compilers())
+    return next(filter(None, map(cache.find, paths)), None)
+
+
+def compilers():
+    """The CUDA versions of the NVRTCs whose code runs here: of that which compiled carried kernels, and of this machine's.
+
+    Carried kernels that the driver is too old for do not count. Raises UserError where there is neither.
+    """
+    (newest, _), path = driver.cuda_version() or (0, 0), _cache() / CARRIED
+    carried = re.fullmatch(r"(\d{1,2})\.\d{1,2}", path.read_text("utf-8").strip()) if path.exists() else None
+    versions = [carried[0]] if carried and int(carried[1]) <= newest else []
+    if not versions or nvrtc.installed():
+        versions.append(_dotted(nvrtc.version()))
+    return list(dict.fromkeys(versions))
+
+
+def _path(source, architecture, defines, compiler):
+    read = [text for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source) for text in (path.name, path.read_text("utf-8"))]
+    options = nvrtc.SPECIFIC.get(architecture, ""), *nvrtc.OPTIONS
+    digest = hashlib.sha256("\0".join([architecture, *options, *defines, compiler, *read]).encode()).hexdigest()[:16]
+    return _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
 
 
 @functools.cache
@@ -272,9 +297,9 @@ def _cupy():
     reason = catalog.no_gpu()
     if reason:
         raise UserError(f"a GPU rung {reason}, or set variant to cpu")
-    compiler, newest = nvrtc.version(), driver.cuda_version()
-    if compiler[0] > newest[0]:
-        raise UserError(f"the NVIDIA driver is too old: NVRTC here is of CUDA {_dotted(compiler)}, the driver runs CUDA "
+    compiler, newest = compilers()[0], driver.cuda_version()
+    if int(compiler.partition(".")[0]) > newest[0]:
+        raise UserError(f"the NVIDIA driver is too old: NVRTC here is of CUDA {compiler}, the driver runs CUDA "
                         f"{_dotted(newest)} at most; update the driver")
     import cupy
 

@@ -1,0 +1,108 @@
+"""What gpu_check.py needs on a machine that can download nothing: kernels compiled before, and the list of files to carry."""
+
+import concurrent.futures
+import functools
+import itertools
+import multiprocessing
+import os
+import pathlib
+import sys
+
+import cases
+import sections
+from cases import LOSS_SCALE
+from ladder.arithmetic import multipliers
+from ladder.errors import UserError
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.executors.cuda import nvrtc
+from ladder.machine import runtime
+from ladder.network import optimizers
+from ladder.rungs import catalog
+from ladder.sources import ROOT
+from ladder.store import disk
+from ladder.training import inference, parity, plan
+
+HERE = pathlib.Path(__file__).resolve().parent
+CEILINGS = HERE / "ceilings.cu", ()
+EXTRACTED = 60_000   # images
+MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 28, "sm_90": 132}   # T4, A100, RTX 3060, H100 and H200
+PROGRAM = ("benchmarks/*.py", "benchmarks/*.cu", "benchmarks/counts.json", "kernels/**/*.cu*", "kernels/*/rung.toml",
+           "workflow/scripts/ladder/**/*.py", "workflow/report/**/*")
+
+
+def prepare(out, rungs, architecture, version):
+    """Compile for the architecture all that a check of these rungs launches; lines that say what to do next.
+
+    version: the CUDA version that NVRTC must have here, as '13.0', or None. Raises UserError.
+    """
+    here = ".".join(map(str, nvrtc.version()))
+    if version not in (None, here):
+        raise UserError(f"NVRTC here is of CUDA {here}, not {version}; call this by the Python of an environment of its own, "
+                        f"after: pip install numpy cuda-bindings=={version}.* nvidia-cuda-nvrtc=={version}.*")
+    number = int(architecture.removeprefix("sm_"))
+    rungs = [rung for rung in rungs if catalog.RUNGS[rung].oldest <= number <= (catalog.RUNGS[rung].newest or number)]
+    every = (*sections.HEADLINES, *sections.OTHERS, sections.LARGE, *sections.multiplied())
+    files = [CEILINGS, *(file for case in every for file in launched(case, rungs, MULTIPROCESSORS[architecture]))]
+    print(f"compiling {len(set(files))} files for {architecture} on {runtime.available_cores()} cores", file=sys.stderr)
+    failed = compile_all(dict.fromkeys(files), architecture)
+    if failed:
+        raise UserError(failed[0])
+    kernels = cuda_executor.find_cubin(CEILINGS[0], architecture, ()).parent
+    disk.write_atomically(kernels / cuda_executor.CARRIED, f"{here}\n".encode())
+    return [f"{len(set(files))} files of kernels for {architecture}, by NVRTC {here}: {kernels}", *carried(out)]
+
+
+def carried(out):
+    """Write out/carry.txt, the files that a check needs on another machine; lines about it."""
+    program = {path for pattern in PROGRAM for path in ROOT.glob(pattern) if path.is_file()}
+    own = {path for path in out.rglob("*") if path.is_file() and path.name != "log.txt"}
+    names = sorted(os.path.relpath(path, ROOT) for path in program | own)
+    disk.write_atomically(out / "carry.txt", "".join(f"{name}\n" for name in names).encode())
+    size = sum(path.stat().st_size for path in program | own) / 1e6
+    return [f"{len(names)} files to carry, {size:.1f} MB: tar -czf gpu-check.tgz -C {ROOT} -T {out / 'carry.txt'}",
+            f"there, where it is unpacked: python3 benchmarks/gpu_check.py --out {os.path.relpath(out, ROOT)}"]
+
+
+def launched(case, rungs, multiprocessors=None):
+    """[(path, macros)] of the CUDA files that these rungs launch for a case; multiprocessors: of the GPU."""
+    steps = (step for rung in rungs for lowered in plans(case, rung, multiprocessors)
+             for step in (*lowered.prologue, *lowered.steps))
+    return list(dict.fromkeys((nvrtc.KERNELS / launch.source, launch.defines) for step in steps for launch in step.launches))
+
+
+def plans(case, rung, multiprocessors):
+    """The plans of a case: of its steps with Adam; of parity and of an extraction too where the products are exact."""
+    network, chosen = case.network, multipliers.ByDirection.everywhere(multipliers.find(case.multiplier))
+    if not chosen.exact and cases.precision(rung) != "fp32":
+        return
+    settings = functools.partial(plan.Settings, network=network, variant=rung, multiprocessors=multiprocessors,
+                                 multipliers=plan.made_for(rung) if chosen.exact else chosen)
+    dataset = plan.Dataset(case.images, "uint8")
+    for batch in {case.batch, case.images % case.batch} - {0}:
+        step = settings(batch_size=batch, optimizer=optimizers.Optimizer("adam"),
+                        loss_scale=LOSS_SCALE if case.multiplier == "fp16" else 1)
+        yield plan.training_plan(step, dataset, plan.Length(1, 1))
+    if not chosen.exact:
+        return
+    for protocol in parity.protocols(network).values():
+        yield plan.training_plan(settings(batch_size=parity.batch_size(network), optimizer=protocol.optimizer,
+                                          gradient_scale=protocol.gradient_scale), dataset, plan.Length(1, 1))
+    for batch in (inference.BATCH, EXTRACTED % inference.BATCH):
+        yield plan.inference_plan(network, rung, batch, dataset, network.features, multipliers=plan.made_for(rung))
+
+
+def compile_all(files, architecture):
+    """Compile those of the CUDA files that are not in the cache, in as many processes as there are cores; [why one failed]."""
+    missing = [file for file in files if not cuda_executor.find_cubin(file[0], architecture, file[1])]
+    if not missing:
+        return []
+    with concurrent.futures.ProcessPoolExecutor(runtime.available_cores(), multiprocessing.get_context("spawn")) as pool:
+        return list(filter(None, pool.map(_fault, missing, itertools.repeat(architecture))))
+
+
+def _fault(file, architecture):
+    try:
+        cuda_executor.cubin(file[0], architecture, file[1])
+        return None
+    except UserError as error:
+        return str(error)

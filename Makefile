@@ -9,6 +9,7 @@
 # make check RUNG=mine      what is wrong with one rung of the ladder, in a line each, and its tests if it has any
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
 # make gpu-check            this machine's GPU: every rung checked, and measured beside PyTorch; a page, and a file to send in
+# make gpu-prepare          the kernels of gpu-check compiled here, and a list of files, for a machine with a GPU and no network
 # make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make container            a Docker image with the packages of the CPU and a copy of the project: kernel-ladder
@@ -21,7 +22,8 @@
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
-# MINUTES=10                of the measurements of gpu-check, which goes on where the time ran out
+# MINUTES=10                of a gpu-check, which goes on where the time ran out
+# ARCHITECTURE=sm_90        that gpu-prepare compiles for
 # KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
 # CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
 # PORT=8000                 of the demo; RUN, of the model and the table too:
@@ -35,7 +37,7 @@ MINUTES ?= 10
 # Tests start hundreds of processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report model table demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
+.PHONY: report model table demo watch test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -103,6 +105,11 @@ gpu-check: gpu-environment
 	@$(MAKE) --no-print-directory pytorch || echo "PyTorch could not be installed; the rungs are measured without it"
 	@.venv/bin/python benchmarks/gpu_check.py --minutes $(MINUTES)
 
+gpu-prepare:
+	@test -x .venv-nvrtc/bin/python || $(PYTHON) -m venv .venv-nvrtc
+	@.venv-nvrtc/bin/python envs/bring.py nvrtc13
+	@.venv-nvrtc/bin/python benchmarks/gpu_check.py --prepare --architecture $(or $(ARCHITECTURE),sm_90)
+
 profile: gpu-environment
 	@.venv/bin/python benchmarks/profile_rung.py $(or $(RUNG),gpu_opt_v2)
 
@@ -133,7 +140,7 @@ pictures: environment
 
 pins: pins-environment
 	.venv-pins/bin/python envs/pins.py cpu pins
-	.venv-pins/bin/python envs/pins.py test gpu demo figures export docs cluster kernels benchmark
+	.venv-pins/bin/python envs/pins.py test gpu demo figures export docs cluster kernels benchmark nvrtc13
 	.venv-pins/bin/python envs/pins.py slurm
 
 pins-environment:

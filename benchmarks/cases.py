@@ -72,8 +72,8 @@ class Contender:
 
 
 # Form -> mode of torch.compile, None without it. The step is captured in a graph of our own.
-FORMS = {"compiled": "default", "max-autotune": "max-autotune-no-cudagraphs", "eager": None}
-# Those that are likely to be fastest first. To choose kernels by timing them takes minutes: in one way only.
+FORMS = {"compiled": "default", "eager": None, "max-autotune": "max-autotune-no-cudagraphs"}
+# Those that are likely to be fastest first, and what takes minutes, to choose kernels by timing them, in one way only.
 CONTENDERS = {contender.name: contender for contender in (
     Contender(precision, form, channels_last, graph) for graph in (True, False) for channels_last in (True, False)
     for form in FORMS for precision in PRECISIONS if form != "max-autotune" or (graph and channels_last))}

@@ -9,8 +9,8 @@ elsewhere with the files of DIR, it goes on where the time ran out. DIR/index.ht
 send in: it names no host and no person (CONTRIBUTING.md says where to).
 
 It needs Python 3.11, NumPy and CuPy, takes what else is there, and downloads nothing. --prepare compiles the kernels into
-DIR/cache with the NVRTC that it is run with, and lists in DIR/carry.txt the files to carry. Kernels from there run whatever
-NVRTC the other machine has, or without one; what is not among them is compiled by its own.
+DIR/cache with the NVRTC that it is run with, and lists in DIR/carry.txt the files of the program that have to come along.
+Kernels from there run whatever NVRTC the other machine has, or without one; what is not among them is compiled by its own.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main(arguments=None):
     try:
         rungs = cases.newest_first(arguments.rungs)
         if arguments.prepare:
-            print("\n".join(prepare.prepare(arguments.out, rungs, arguments.architecture, arguments.nvrtc)))
+            print("\n".join(prepare.prepare(arguments.out.resolve(), rungs, arguments.architecture, arguments.nvrtc)))
         else:
             check(arguments, rungs, begun)
     except UserError as error:

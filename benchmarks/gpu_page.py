@@ -46,7 +46,9 @@ def verdict(record):
     """The result in a few sentences."""
     checked = [name for name in cases.gpu_rungs() if results.result(record, parity_name(HEADLINES[0], name))]
     passed = [name for name in checked if results.result(record, parity_name(HEADLINES[0], name))["passed"]]
-    sentences = [f"{len(passed)} of {len(cases.gpu_rungs())} rungs agree with the cpu rung within their tolerances."]
+    references = {results.result(record, parity_name(HEADLINES[0], name)).get("reference", "cpu") for name in checked}
+    reference = "NumPy" if "NumPy" in references else "the cpu rung"
+    sentences = [f"{len(passed)} of {len(cases.gpu_rungs())} rungs agree with {reference} within their tolerances."]
     errors = sum((results.result(record, sanitizer.section_name(tool, rung)) or {"errors": 0})["errors"]
                  for tool in sanitizer.TOOLS for rung in cases.gpu_rungs())
     if errors:

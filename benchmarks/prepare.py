@@ -4,7 +4,6 @@ import concurrent.futures
 import functools
 import itertools
 import multiprocessing
-import os
 import pathlib
 import sys
 
@@ -17,6 +16,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import runtime
 from ladder.network import optimizers
+from ladder.progress import size
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import disk
@@ -26,6 +26,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CEILINGS = HERE / "ceilings.cu", ()
 EXTRACTED = 60_000   # images
 MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 28, "sm_90": 132}   # T4, A100, RTX 3060, H100 and H200
+PARTS = "benchmarks", "kernels", "workflow"
 PROGRAM = ("benchmarks/*.py", "benchmarks/*.cu", "benchmarks/counts.json", "kernels/**/*.cu*", "kernels/*/rung.toml",
            "workflow/scripts/ladder/**/*.py", "workflow/report/**/*")
 
@@ -37,8 +38,8 @@ def prepare(out, rungs, architecture, version):
     """
     here = ".".join(map(str, nvrtc.version()))
     if version not in (None, here):
-        raise UserError(f"NVRTC here is of CUDA {here}, not {version}; call this by the Python of an environment of its own, "
-                        f"after: pip install numpy cuda-bindings=={version}.* nvidia-cuda-nvrtc=={version}.*")
+        raise UserError(f"NVRTC here is of CUDA {here}, not {version}; make gpu-prepare brings that of 13.0, and another comes "
+                        f"into an environment by pip install numpy cuda-bindings=={version}.* nvidia-cuda-nvrtc=={version}.*")
     number = int(architecture.removeprefix("sm_"))
     rungs = [rung for rung in rungs if catalog.RUNGS[rung].oldest <= number <= (catalog.RUNGS[rung].newest or number)]
     every = (*sections.HEADLINES, *sections.OTHERS, sections.LARGE, *sections.multiplied())
@@ -53,14 +54,15 @@ def prepare(out, rungs, architecture, version):
 
 
 def carried(out):
-    """Write out/carry.txt, the files that a check needs on another machine; lines about it."""
-    program = {path for pattern in PROGRAM for path in ROOT.glob(pattern) if path.is_file()}
-    own = {path for path in out.rglob("*") if path.is_file() and path.name != "log.txt"}
-    names = sorted(os.path.relpath(path, ROOT) for path in program | own)
-    disk.write_atomically(out / "carry.txt", "".join(f"{name}\n" for name in names).encode())
-    size = sum(path.stat().st_size for path in program | own) / 1e6
-    return [f"{len(names)} files to carry, {size:.1f} MB: tar -czf gpu-check.tgz -C {ROOT} -T {out / 'carry.txt'}",
-            f"there, where it is unpacked: python3 benchmarks/gpu_check.py --out {os.path.relpath(out, ROOT)}"]
+    """Write out/carry.txt, the files of the program that a check needs on another machine; lines about them and `out`."""
+    program = sorted({path for pattern in PROGRAM for path in ROOT.glob(pattern) if path.is_file()})
+    disk.write_atomically(out / "carry.txt", "".join(f"{path.relative_to(ROOT)}\n" for path in program).encode())
+    sizes = {part: sum(path.stat().st_size for path in program if path.is_relative_to(ROOT / part)) for part in PARTS}
+    sizes[out.name] = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    return [f"to carry: {len(program)} files of the program and {out.name}: "
+            + ", ".join(f"{part} {size(count)}" for part, count in sizes.items()),
+            f"tar -czf gpu-check.tgz -C {ROOT} -T {out / 'carry.txt'} -C {out.parent} {out.name}",
+            f"and there, where it is unpacked: python3 benchmarks/gpu_check.py --out {out.name}"]
 
 
 def launched(case, rungs, multiprocessors=None):
@@ -92,12 +94,12 @@ def plans(case, rung, multiprocessors):
 
 
 def compile_all(files, architecture):
-    """Compile those of the CUDA files that are not in the cache, in as many processes as there are cores; [why one failed]."""
+    """Compile those of the CUDA files that are not in the cache, in as many processes as there are cores; [why some failed]."""
     missing = [file for file in files if not cuda_executor.find_cubin(file[0], architecture, file[1])]
     if not missing:
         return []
     with concurrent.futures.ProcessPoolExecutor(runtime.available_cores(), multiprocessing.get_context("spawn")) as pool:
-        return list(filter(None, pool.map(_fault, missing, itertools.repeat(architecture))))
+        return sorted(filter(None, set(pool.map(_fault, missing, itertools.repeat(architecture)))))
 
 
 def _fault(file, architecture):

@@ -75,8 +75,8 @@ def check(case, rung):
     """Parity with the cpu rung, or with NumPy where there is no Numba, and reproducibility: see measure_rungs.check."""
     case = Case.of(case)
     references = _references(case.name, case.input_shape, case.options, RUNGS[rung].precision)
-    reference = "cpu" if catalog.unavailable("cpu_sequential") is None else "NumPy"
-    return {"reference": reference, **measure_rungs.check(case.network, rung, os.cpu_count(), references)}
+    checked = measure_rungs.check(case.network, rung, os.cpu_count(), references)
+    return {"reference": "cpu" if _has_numba() else "NumPy", **checked}
 
 
 def prepare(case, rung):
@@ -213,9 +213,17 @@ def forget():
 def _references(name, input_shape, options, precision):
     """The reference's results, the same for all rungs of a precision."""
     network = networks.build(name, input_shape, **dict(options))
-    if catalog.unavailable("cpu_sequential"):   # no Numba
-        return numpy_reference.references(network, precision)
-    return measure_rungs.references(network, os.cpu_count(), precision)
+    if _has_numba():
+        return measure_rungs.references(network, os.cpu_count(), precision)
+    return numpy_reference.references(network, precision)
+
+
+def _has_numba():
+    try:
+        import numba  # noqa: F401
+    except ImportError:   # also of one that is too old for the NumPy here
+        return False
+    return True
 
 
 def _bind(executor, case, rung, steps):

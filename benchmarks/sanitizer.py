@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 FOUND = 86            # exit status where a tool has found something
 SECONDS = 120         # time limit of one tool on one rung
-UNTIL = 0.5           # of the time: times are measured after that
+UNTIL = 0.35          # of the time: times are measured after that
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 

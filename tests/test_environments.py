@@ -11,7 +11,7 @@ import yaml
 from ladder.sources import ROOT
 
 SETS = sorted((ROOT / "envs").glob("*.txt"))
-APART = {"benchmark", "pins"}   # installed into environments of their own
+APART = {"benchmark", "nvrtc13", "pins"}   # installed into environments of their own
 PIN = r"(?P<pin>(?P<name>[a-z0-9-]+)==(?P<version>[^ ;]+)(?: ; [^\n]+?)?)(?P<hashes>(?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
 
 

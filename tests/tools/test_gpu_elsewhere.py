@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,14 @@ import gpu_check  # noqa: E402
 
 @pytest.mark.skipif(not nvrtc.installed() or shutil.which("g++") is None, reason="no NVRTC (envs/kernels.txt) or no g++")
 def test_prepared_kernels_and_one_folder_are_all_that_a_machine_needs_and_another_goes_on(tmp_path):
-    out = tmp_path / "prepared"
+    out = tmp_path / "check"
     prepared = call(sys.executable, ROOT, {}, out, "--prepare", "--rungs", "gpu_basic,gpu_bf16")
-    assert "files to carry" in prepared and (out / "cache/kernel-ladder/kernels/nvrtc.txt").exists()
-    machines = [carried(out, tmp_path / name) for name in ("first", "second")]
+    assert (out / "cache/kernel-ladder/kernels/nvrtc.txt").exists()
+    tar, = (line for line in prepared.splitlines() if line.startswith("tar "))
+    subprocess.run(shlex.split(tar), cwd=tmp_path, check=True)
+    machines = [tmp_path / name for name in ("first", "second")]
+    for machine in machines:
+        shutil.unpack_archive(tmp_path / "gpu-check.tgz", machine)
     packages = tmp_path / "packages"
     packages.mkdir()
     stand_in_gpu.install(packages)
@@ -60,16 +65,6 @@ def call(python, folder, variables, out, *arguments):
                            capture_output=True)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
-
-
-def carried(out, folder):
-    """The folder of another machine, with the files of carry.txt and no more; those of `out` in check/."""
-    for name in (out / "carry.txt").read_text().splitlines():
-        source = (ROOT / name).resolve()
-        target = folder / "check" / source.relative_to(out) if source.is_relative_to(out) else folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-    return folder
 
 
 def test_nvrtc_of_another_version_than_asked_for_is_one_line(tmp_path, monkeypatch):

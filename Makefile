@@ -102,7 +102,8 @@ pytorch:
 	    2>/dev/null || .venv-benchmark/bin/python envs/bring.py benchmark
 
 gpu-check: gpu-environment
-	@$(MAKE) --no-print-directory pytorch || echo "PyTorch could not be installed; the rungs are measured without it"
+	@$(PYTHON) -c "import tomllib, numpy, torch; torch.zeros(1, device='cuda')" 2>/dev/null || \
+	    $(MAKE) --no-print-directory pytorch || echo "PyTorch could not be installed; the rungs are measured without it"
 	@.venv/bin/python benchmarks/gpu_check.py --minutes $(MINUTES)
 
 gpu-prepare:

@@ -22,6 +22,7 @@ import argparse
 import importlib.util
 import json
 import pathlib
+import shutil
 import signal
 import statistics
 import subprocess
@@ -166,12 +167,12 @@ class Session:
 # ---- this machine
 
 def find_torch():
-    """The interpreter that has PyTorch: this one, or that of `make benchmark`; None without one."""
+    """An interpreter that has PyTorch: this one, the shell's, or that of `make benchmark`; None without one."""
     if importlib.util.find_spec("torch"):
         return sys.executable
-    if TORCH_PYTHON.exists():
-        outcome = subprocess.run([TORCH_PYTHON, "-c", "import torch"], capture_output=True)
-        return TORCH_PYTHON if outcome.returncode == 0 else None
+    for python in filter(None, map(shutil.which, ("python3", str(TORCH_PYTHON)))):
+        if subprocess.run([python, "-c", "import tomllib, numpy, torch"], capture_output=True).returncode == 0:
+            return python
     return None
 
 

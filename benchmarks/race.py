@@ -32,7 +32,7 @@ def race(case, line_up, session, seconds):
     if not rows and contest.left < 1:
         raise Failed(LATE, timed_out=True)
     if not rows:
-        raise Failed("; ".join(f"{name}: {reason}" for name, reason in failed.items()) or "no rung is right")
+        raise Failed("; ".join(f"{name}: {reason}" for name, reason in failed.items()) or "no rung runs here")
     return {"rows": rows, "failed": failed}
 
 

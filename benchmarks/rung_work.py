@@ -18,6 +18,7 @@ from cases import LOSS_SCALE, Case, precision, products
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data import normalization
+from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import executor as cuda_executor
@@ -51,7 +52,7 @@ def machine():
             "multiprocessors": size.multiprocessors, "highest_mhz": size.hertz / 1e6, "memory_mhz": size.memory_hertz / 1e6,
             "bus_bits": size.bus_bits, "level_2_bytes": size.level_2_bytes, "block_shared_bytes": gpu.block_shared_bytes,
             "pci_address": driver.pci_address(), "driver": driver.version(), "driver_cuda": driver.cuda_version(),
-            "nvrtc": ", ".join(cuda_executor.compilers()), "cupy": executor.cupy.__version__, "python": sys.version.split()[0],
+            "nvrtc": cuda_executor.compilers()[0], "cupy": executor.cupy.__version__, "python": sys.version.split()[0],
             "numpy": np.__version__}
 
 
@@ -68,7 +69,10 @@ def kernels(case, rungs):
     """Compile all that these rungs launch for a case, side by side; what is in the cache is not compiled again."""
     usable = [rung for rung in rungs if catalog.unavailable(rung) is None]
     files = preparation.launched(Case.of(case), usable)
-    return {"files": len(files), "faults": preparation.compile_all(files, driver.gpu().architecture)}
+    faults = preparation.compile_all(files, driver.gpu().architecture)
+    if faults:
+        raise UserError(f"{len(faults)} of {len(files)} files of kernels do not compile, the first: {faults[0]}")
+    return {"files": len(files)}
 
 
 def check(case, rung):

@@ -33,15 +33,25 @@ int cuDeviceGetPCIBusId(char* text, int size, int) { __builtin_snprintf(text, si
 int cuDeviceGetAttribute(int* value, int number, int) { switch (number) { CASES } return 1; }
 }
 """
+LIBRARIES = """
+import ctypes
+
+class CDLL(ctypes.CDLL):
+    def __init__(self, name, *arguments, **options):
+        super().__init__("{}" if name == "libcuda.so.1" else name, *arguments, **options)
+
+ctypes.CDLL = CDLL
+"""
 METADATA = f"Metadata-Version: 2.1\nName: cupy-cuda13x\nVersion: {VERSION}\n"
 
 
 def install(folder):
-    """Write the driver (by g++), the packages cupy and cupyx, and what pip would have noted of CuPy."""
+    """Write the driver (by g++), which only ctypes finds, as NVRTC asks one too; CuPy, and what pip would have noted of it."""
     cases = " ".join(f"case {number}: *value = {value}; return 0;" for number, value in ATTRIBUTES.items())
     source = DRIVER.replace("NAME", NAME).replace("CASES", cases)
-    subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", folder / "libcuda.so.1"], input=source, text=True,
+    subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", folder / "driver.so"], input=source, text=True,
                    check=True)
+    (folder / "sitecustomize.py").write_text(LIBRARIES.format(folder / "driver.so"))
     for name, text in {"cupy": "import stand_in_gpu\nstand_in_gpu.take_over(__spec__)\n",
                        "cupyx": "import cupy\nempty_pinned = cupy.empty_pinned\n"}.items():
         (folder / name).mkdir()
@@ -54,7 +64,7 @@ def install(folder):
 def environment(folder, nvrtc=None):
     """Variables of a process that finds what is in the folder, and the NVRTC in this shared library."""
     path = os.pathsep.join(map(str, (folder, HERE, HERE.parent / "cuda_emulator")))
-    return {"PYTHONPATH": path, "LD_LIBRARY_PATH": str(folder), "STAND_IN_NVRTC": str(nvrtc or ""),
+    return {"PYTHONPATH": path, "LD_LIBRARY_PATH": str(nvrtc.parent if nvrtc else ""), "STAND_IN_NVRTC": str(nvrtc or ""),
             "STAND_IN_CACHE": os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")}
 
 

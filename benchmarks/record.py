@@ -39,15 +39,18 @@ class Record:
 
     @classmethod
     def open(cls, path, machine):
-        """(the record at `path` or a new one, why the one there was put aside or ''); machine: as rung_work describes it."""
+        """(the machine's record or a new one, why that at `path` was put aside or ''); machine: as rung_work describes it."""
         new = {"kind": "gpu", "made": _utc(), "machine": machine, "sections": {}, "left_out": []}
         saved, reason = _kept(path, new)
+        if reason:   # this machine may have a record from before the one that is there now
+            earlier = sorted(path.parent.glob(f"{path.stem}-*.json"), reverse=True)
+            saved = next(filter(None, (_kept(other, new)[0] for other in earlier)), None)
         if saved:
             fresh = {name: section for name, section in saved["sections"].items()
                      if section.get("sources") == sources(name, section.get("of"))}
-            if others := len(saved["sections"]) - len(fresh):
-                reason = f"{others} of its {len(saved['sections'])} sections of other sources, which are measured again"
             new = saved | {"sections": fresh}
+            if not reason and (others := len(saved["sections"]) - len(fresh)):
+                reason = f"{others} of its {len(saved['sections'])} sections of other sources, which are measured again"
         if reason:
             aside = path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.json")
             path.rename(aside)

@@ -242,6 +242,16 @@ def test_only_what_depends_on_an_edit_is_measured_again(measure, monkeypatch, tm
     assert json.loads(aside.read_text()) == first
 
 
+def test_a_machine_goes_on_with_its_own_record_after_another_had_its_turn(tmp_path):
+    machines = [{name: card for name in record_module.SAME} for card in ("H100", "H200")]
+    for turn, machine in enumerate((*machines, *machines)):
+        record, reason = record_module.Record.open(tmp_path / "record.json", machine)
+        assert len(record.data["sections"]) == turn // 2 and bool(reason) == (turn > 0)
+        record.keep(f"epoch: gpu_basic {turn}", {"result": {"seconds": turn}})
+        for path in tmp_path.glob("record-*.json"):   # put aside within one second
+            path.rename(tmp_path / f"record-{turn}{path.name.removeprefix('record-')}")
+
+
 @pytest.mark.parametrize("name, of, files", [
     ("ceilings", None, {"benchmarks/ceilings.cu"}), ("PyTorch", None, {"benchmarks/torch_gpu.py"}),
     ("parity: autoencoder, gpu_bf16", None, {"kernels/gpu_bf16/conv2d_halo.cu"}),

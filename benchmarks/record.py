@@ -10,6 +10,7 @@ import re
 import time
 
 import cases
+import sanitizer
 from ladder.executors import create
 from sections import mark
 
@@ -19,7 +20,8 @@ LIBRARY = tuple(f"workflow/scripts/ladder/{name}/**/*.py" for name in ("arithmet
 TORCH = ("benchmarks/torch_*.py", "benchmarks/cases.py", "workflow/scripts/ladder/network/*.py")
 # Besides the sources of a rung (executors.create.sources), which come to every section that has one.
 RUNGS = (*LIBRARY, "benchmarks/rung_work.py", "benchmarks/timing.py", "benchmarks/cases.py")
-# Kind of a section, the beginning of its name -> patterns of the files that its result depends on; another kind: DEFAULT.
+# Kind of a section, the beginning of its name -> patterns of the files that its result depends on; another kind: RUNGS. What
+# is of PyTorch alone depends on TORCH.
 MEASURED_WITH = {
     "ceilings": ("benchmarks/ceilings.cu", "benchmarks/timing.py", "benchmarks/roofline.py"),
     "PyTorch": TORCH, "PyTorch's ceilings": TORCH, "first look": TORCH,
@@ -27,8 +29,8 @@ MEASURED_WITH = {
     "parity": (*RUNGS, "workflow/scripts/ladder/executors/cpu/*.py", "benchmarks/numpy_reference.py"),
     "race": (*RUNGS, "benchmarks/race.py"),
     "svm": ("benchmarks/rung_work.py", "workflow/scripts/ladder/classifiers/*.py"),
+    **dict.fromkeys(sanitizer.TOOLS, (*RUNGS, "benchmarks/one_step.py")),
 }
-DEFAULT = RUNGS
 
 
 class Record:
@@ -91,9 +93,10 @@ def sources(name, line_up=None):
     """Digest of the files that the result of a section depends on: what is measured, and what measures it."""
     kind, _, rest = name.partition(": ")
     contestants = line_up or [rest.rpartition(", ")[2]]
-    paths = {path for pattern in MEASURED_WITH.get(kind, DEFAULT) for path in ROOT.glob(pattern) if path.is_file()}
+    contenders = cases.CONTENDERS.keys() & set(contestants)
+    patterns = {*(TORCH if contenders else ()), *(() if contenders >= set(contestants) else MEASURED_WITH.get(kind, RUNGS))}
+    paths = {path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
     paths |= {ROOT / path for rung in contestants if rung in cases.gpu_rungs() for path in create.sources(rung)}
-    paths |= {path for pattern in TORCH for path in ROOT.glob(pattern) if set(contestants) & cases.CONTENDERS.keys()}
     return hashlib.sha256("".join(map(_digest, sorted(paths))).encode()).hexdigest()[:16]
 
 

@@ -47,6 +47,7 @@ def test_it_matches_scikit_learn_at_the_chosen_hyperparameters(count, monkeypatc
     scores = reference(features, labels, others, model.width, model.strength)
     found = kernel_ridge.predict(model, others)
     assert found.dtype == np.uint8 and np.array_equal(found, CLASSES[scores.argmax(axis=1)])
+    np.testing.assert_allclose(kernel_ridge.classify(model, others)[2], scores, atol=1e-3)
 
 
 @pytest.mark.parametrize("strength", kernel_ridge.STRENGTHS)

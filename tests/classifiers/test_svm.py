@@ -19,6 +19,7 @@ import numpy_cupy
 from ladder import progress, sources
 from ladder.arithmetic import arrays
 from ladder.classifiers import backends, kernel_functions, svm
+from ladder.classifiers import decisions as deciding
 from ladder.errors import UserError
 from ladder.store import artifacts, programs, scores
 
@@ -77,7 +78,7 @@ def test_wide_rows_as_the_encoder_gives_them():
 def test_votes_and_margins_are_those_of_the_pairs_one_by_one():
     model, _ = svm.fit(TRAIN, TRAIN_LABELS)
     found = decisions(model, TEST[:40])
-    votes, best = svm.votes(model, found), svm.predict(model, TEST[:40])
+    votes, best = deciding.votes(found, 10), svm.predict(model, TEST[:40])
     margins = svm.margins(model, found, best)
     np.testing.assert_array_equal(model.classes[np.argmax(votes, axis=1)], best)
     for row in range(40):
@@ -127,7 +128,7 @@ def test_equal_votes_go_to_the_lowest_class_as_in_libsvm():
     tests = random.standard_normal((400, 5)).astype(np.float32)
     model, _ = svm.fit(rows, labels)
     votes = np.zeros((len(tests), 6), int)
-    for column, (i, j) in zip(decisions(model, tests).T, svm._pairs(6), strict=True):
+    for column, (i, j) in zip(decisions(model, tests).T, deciding.pairs(6), strict=True):
         votes[np.arange(len(tests)), np.where(column > 0, i, j)] += 1
     assert ((votes == votes.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum() > 20
     np.testing.assert_array_equal(svm.predict(model, tests), reference(rows=rows, labels=labels).predict(tests))
@@ -418,6 +419,9 @@ def test_the_stage_writes_a_machine_its_predictions_and_metrics(run_stage, tmp_p
     assert predictions.dtype == np.uint8
     np.testing.assert_array_equal(predictions, reference().predict(TEST))
     np.testing.assert_array_equal(svm.predict(svm.load(made.path("model.safetensors")), TEST), predictions)
+    decided = made.array("decisions.npy")
+    assert decided.shape == (len(TEST), 45) and decided.dtype == np.float32
+    np.testing.assert_array_equal(deciding.named(decided, np.arange(10), by_pairs=True), predictions)
     metrics = made.metrics
     assert metrics["accuracy"] == np.mean(predictions == TEST_LABELS)
     assert metrics["confusion"][3][3] == np.count_nonzero((TEST_LABELS == 3) & (predictions == 3))
@@ -473,5 +477,5 @@ def test_decisions_of_many_classes_are_means_in_every_block(monkeypatch):
     monkeypatch.setattr(svm, "PREDICT_ROWS", 64)
     found = np.concatenate(svm.decision_blocks(model, TEST, 2, shifted))
     np.testing.assert_allclose(found, expected, atol=1e-6)
-    classes = np.argmax(svm.votes(model, expected), axis=1)
+    classes = np.argmax(deciding.votes(expected, 10), axis=1)
     np.testing.assert_array_equal(svm.predict(model, TEST, shifted=shifted), model.classes[classes])

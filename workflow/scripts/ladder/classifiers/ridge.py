@@ -117,13 +117,13 @@ def predict(model, rows, library=ON_CPU, shifted=()):
 
 
 def classify(model, rows, library=ON_CPU, shifted=()):
-    """(predicted labels (M,), dtype of model.classes; the lead of their scores (M,) float64) of rows (M, D) float32.
+    """(predicted labels (M,), dtype of model.classes; the lead of their scores (M,) float64; scores (M, k) float32) of rows.
 
-    The rows may be memory-mapped; shifted: as for `scores`.
+    The rows (M, D) float32 may be memory-mapped; shifted: as for `scores`.
     """
     values = scores(model, rows, library, shifted)
     second, first = np.partition(values, -2, axis=1)[:, -2:].T
-    return model.classes[values.argmax(axis=1)], first - second
+    return model.classes[values.argmax(axis=1)], first - second, values.astype(np.float32)
 
 
 def scores(model, rows, library=ON_CPU, shifted=()):

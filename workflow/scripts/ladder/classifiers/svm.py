@@ -141,43 +141,34 @@ def predict(model, features, threads=1, backend="sklearn", shifted=()):
 
 
 def classify(model, features, threads=1, backend="sklearn", shifted=()):
-    """(predicted labels (M,), dtype of model.classes; their margins (M,) float64) of features (M, D) float.
+    """(predicted labels (M,), dtype of model.classes; their margins (M,) float64; decisions (M, pairs) float32) of features.
 
-    The features may be memory-mapped. A margin is the least decision value of the label against another class, below 0 where
-    the label won by votes alone.
+    The features (M, D) float may be memory-mapped. A margin is the least decision value of the label against another class,
+    below 0 where the label won by votes alone.
 
     backend: with cuml, decisions are computed on the GPU; shifted: the features of shifted copies of the same images, each as
     `features`: the pairs vote by the means of their decisions. Raises RunFailed for features that are not finite, UserError for
     another number of features than in training.
     """
     def winners(decided):
-        best = np.argmax(votes(model, decided), axis=1)
+        best = np.argmax(decisions.votes(decided, len(model.classes)), axis=1)
         against = margins(model, decided, best)
         against[np.arange(len(best)), best] = np.inf
-        return model.classes[best], against.min(axis=1)
+        return model.classes[best], against.min(axis=1), decided.astype(np.float32)
 
     if backend == "cuml":
         return winners(decisions.mean([decisions_on_gpu(model, rows) for rows in (features, *shifted)]))
-    labels, least = zip(*decision_blocks(model, features, threads, shifted, winners), strict=True)
-    return np.concatenate(labels), np.concatenate(least)
+    return tuple(map(np.concatenate, zip(*decision_blocks(model, features, threads, shifted, winners), strict=True)))
 
 
-def votes(model, decisions):
-    """Votes for each of model.classes, 0 to k - 1, (rows, k) int64, from decisions (rows, pairs)."""
-    counts = np.zeros((len(decisions), len(model.classes)), np.int64)
-    for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
-        counts[:, i] += decision > 0
-        counts[:, j] += decision <= 0
-    return counts
-
-
-def margins(model, decisions, classes):
+def margins(model, decided, classes):
     """Decision values of classes[row], an index into model.classes, against each class, (rows, k) float64; 0 against itself.
 
-    1 is the margin of a pair of classes; a negative value means that the other class won.
+    decided: those of the pairs, (rows, pairs). 1 is the margin of a pair of classes; a negative value means that the other
+    class won.
     """
-    values = np.zeros((len(decisions), len(model.classes)))
-    for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
+    values = np.zeros((len(decided), len(model.classes)))
+    for decision, (i, j) in zip(decided.T, decisions.pairs(len(model.classes)), strict=True):
         values[:, j] += np.where(classes == i, decision, 0)
         values[:, i] -= np.where(classes == j, decision, 0)
     return values
@@ -286,13 +277,9 @@ def _check_settings(backend, kernel, C, gamma):
 # class, then of the second, and a decision > 0 means the second class, as for two classes in scikit-learn and cuML.
 
 
-def _pairs(count):
-    return list(itertools.combinations(range(count), 2))
-
-
 def _solve_pairs(rows, kernel, C, threads):
     """Solutions of all class pairs, several pairs in parallel."""
-    pairs = _pairs(len(rows.slices))
+    pairs = decisions.pairs(len(rows.slices))
     largest = sum(sorted(rows.counts)[-2:])
     workers = int(max(1, min(threads, len(pairs), PAIRS_MEMORY // _pair_bytes(largest))))
     _announce(rows, kernel, C, pairs, workers)
@@ -334,7 +321,7 @@ def _solve_pairs_on_gpu(rows, kernel, C):
         raise UserError("svm_backend cuml: CuPy finds no GPU that it can use; set svm_backend to sklearnex or sklearn")
     log.info("SVM: %d rows x %d features on the GPU", *rows.rows.shape)
     solutions = []
-    for i, j in bar(_pairs(len(rows.slices)), "SVM", "pair"):
+    for i, j in bar(decisions.pairs(len(rows.slices)), "SVM", "pair"):
         svc = SVC(C=C, **kernel.settings(), output_type="numpy")
         second_class = np.repeat(np.float32([0, 1]), [rows.counts[i], rows.counts[j]])
         svc.fit(np.concatenate([rows.rows[rows.slices[i]], rows.rows[rows.slices[j]]]), second_class)
@@ -359,7 +346,7 @@ def _fit_onedal(rows, classes, kernel, C):
 def _assemble(rows, classes, kernel, C, solutions):
     """The Model assembled from the solutions of all class pairs."""
     dual, intercepts = np.zeros((len(classes) - 1, len(rows.rows))), []
-    for (i, j), (support, coefficients, intercept) in zip(_pairs(len(classes)), solutions, strict=True):
+    for (i, j), (support, coefficients, intercept) in zip(decisions.pairs(len(classes)), solutions, strict=True):
         is_second = support >= rows.counts[i]
         dual[j - 1, rows.slices[i].start + support[~is_second]] = -coefficients[~is_second]
         dual[i, rows.slices[j].start + support[is_second] - rows.counts[i]] = -coefficients[is_second]
@@ -379,7 +366,7 @@ def _pair_coefficients(model):
     """Coefficients (s, pairs) float64: one column for each class pair, zero for vectors of other classes."""
     ends = np.cumsum(model.n_support)
     parts = [slice(end - count, end) for end, count in zip(ends, model.n_support, strict=True)]
-    pairs = _pairs(len(model.classes))
+    pairs = decisions.pairs(len(model.classes))
     coefficients = np.zeros((len(model.support), len(pairs)))
     for column, (i, j) in enumerate(pairs):
         coefficients[parts[i], column] = model.dual_coef[j - 1, parts[i]]

@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from ladder.arithmetic import arrays
-from ladder.classifiers import kernel_functions, metrics, ridge, svm
+from ladder.classifiers import decisions, kernel_functions, metrics, ridge, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features, mirrored, shifts
@@ -58,9 +58,9 @@ class SvmClassifier:
         encoded: [(feature vectors (M, D), their odd part, which the SVM does not read)] of the images and of each shifted copy.
         """
         vectors, *shifted = (even for even, _ in encoded)
-        decisions = np.concatenate(svm.decision_blocks(self.machine, vectors, threads, shifted))
-        votes = svm.votes(self.machine, decisions)
-        return votes, svm.margins(self.machine, decisions, np.argmax(votes, axis=1))
+        decided = np.concatenate(svm.decision_blocks(self.machine, vectors, threads, shifted))
+        votes = decisions.votes(decided, len(self.classes))
+        return votes, svm.margins(self.machine, decided, np.argmax(votes, axis=1))
 
 
 class RidgeClassifier:

@@ -18,6 +18,7 @@ from ladder.pages import compare, curves, intervals, run_table
 from ladder.store import artifacts
 from page_text import addresses, text_of
 
+DIFFERENT = "their classifiers are of different kinds"
 REASON = "the rung gpu_gemm needs an NVIDIA GPU, and none answers on this machine"
 
 
@@ -67,12 +68,24 @@ def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
             assert set(row) == {"settings", "versions", "summary"}
             assert row["summary"] == summary and row["versions"]["report"] == made[which]["report"].version
     assert (folder / "compare.html").read_text().startswith("<!doctype html>")
-    assert len(list(csv.DictReader((folder / "compare.csv").open()))) == len(ENTRIES)
+    *lines, last = csv.DictReader((folder / "compare.csv").open())
+    assert len(lines) == len(ENTRIES) and (last["run"], last["reason"]) == ("mean", DIFFERENT)
+    assert json.loads((folder / "compare.json").read_text())["ensemble"] == {"runs": [1, 2, 3, 4], "reason": DIFFERENT}
+    assert f"% No mean of the decisions: {DIFFERENT}.\n" in (folder / "compare.tex").read_text()
     cells = [line.split(" & ") for line in (folder / "compare.tex").read_text().splitlines() if line[:1].isdigit()]
     shown = compare.context(runs_of(made))["rows"]
     assert [line[0] for line in cells] == ["1", "2", "3", "4"]
     for line, row in zip(cells, shown, strict=False):   # the last run has no result
         assert row["accuracies"]["test_accuracy"]["text"][:-2] in line and row["interval"].replace(" to ", "--") in line
+
+
+def test_the_last_row_is_the_mean_of_the_decisions_or_says_why_there_is_none(made):
+    context = compare.context(runs_of(made, ENTRIES[:3]))
+    mean, page = context["mean"], text_of(compare.page(runs_of(made, ENTRIES[:3])))
+    assert f"mean {mean['text'][:-2]} % {mean['interval_text']} of the decisions of runs 1, 2 and 3: {mean['against']}" in page
+    assert "it averages what the runs decide on (the decision values of the SVM’s pairs of classes)" in page
+    assert f"mean no mean of the decisions of runs 1, 2, 3 and 4: {DIFFERENT}" in text_of(compare.page(runs_of(made)))
+    assert "no mean" not in text_of(compare.page(runs_of(made, ENTRIES[:1])))
 
 
 def test_the_table_for_spreadsheets_has_every_number(made):
@@ -240,7 +253,7 @@ REACHED = "90.0 % (95 % interval 86.5 to 92.7 %, 360 test images)"
                            "1, 2 and 3, the next"),
 ])
 def test_all_runs_that_share_a_place_are_named(made, monkeypatch, accuracies, said):
-    monkeypatch.setattr(run_table, "_answers", lambda run, role: None)   # they belong to other accuracies
+    monkeypatch.setattr(run_table, "answers", lambda run, role=None: None)   # they belong to other accuracies
     runs = [dataclasses.replace(run, overrides={}, summary={**run.summary, "test_accuracy": accuracy})
             for run, accuracy in zip(runs_of([made[0]] * 4, [({}, number) for number in range(4)]), accuracies, strict=True)]
     text = text_of(compare.page(runs)).replace("\xa0", " ")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ladder.classifiers import metrics
 from ladder.network import weights
-from ladder.pages import charts, curves, intervals, roles, run_table, templates
+from ladder.pages import charts, curves, ensemble, intervals, roles, run_table, templates
 from ladder.pages.run_table import CHARTED, NUMBERS, written
 from ladder.pages.sections import features, timing
 
@@ -30,12 +30,13 @@ def context(runs):
     series, distinguishing = _series(ran), differing(ran)
     labels = {run.number: label(run, distinguishing) for run in runs}
     ranked = sorted((run for run in ran if run.accuracy is not None), key=lambda run: -run.accuracy)
-    best, highest = _best(ranked), _highest(ran)
+    best, highest, joined = _best(ranked), _highest(ran), ensemble.numbers(ranked)
     return {
         "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason and not run.failed],
         "failed": [run for run in runs if run.failed],
         "keys": keys, "same": _same(ran, keys), "best": best, "accuracies": _accuracies(ranked, best, labels), "labels": labels,
         "rows": [_row(run, keys, series, highest) for run in runs],
+        "ensemble": joined, "mean": ensemble.texts(joined),
         "scored_on": _scored_on(ran),
         "labelled": [run.number for run in ran if features.with_labels(run.summary["features"])],
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},

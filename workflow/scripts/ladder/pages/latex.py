@@ -25,6 +25,7 @@ def comparison(page):
     lines += [f"% Run {row['number']} has no result." for row in page["rows"] if row["reason"]]
     lines += [rf"\begin{{tabular}}{{{''.join(aligned)}}}", r"\toprule", _line(map(escaped, heads)), r"\midrule"]
     lines += [_line(_cells(row, numbers)) for row in ran]
+    lines += _mean(page["mean"], len(heads) - len(page["keys"]) - 3, len(page["keys"])) if page["mean"] else []
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -33,6 +34,14 @@ def _cells(row, numbers):
     return [str(row["number"]), *(escaped(cell["text"]) for cell in row["settings"]),
             rf"\textbf{{{own}}}" if row["best"] else own, row["interval"].replace(" to ", "--"),
             *(_plain(row["accuracies"][key]) for key in numbers), escaped(row["loss"]["text"])]
+
+
+def _mean(mean, after, settings):
+    """The lines of the mean of the runs' decisions, with so many empty cells after the interval and for the settings."""
+    if mean["reason"]:
+        return [f"% No mean of the decisions: {mean['reason']}."]
+    cells = ["mean", *[""] * settings, _plain(mean), mean["interval_text"].replace(" to ", "--"), *[""] * after]
+    return [r"\midrule", _line(cells), f"% The mean of the runs' decisions: {mean['against']}."]
 
 
 def _plain(share):

@@ -111,10 +111,10 @@ def rows(runs):
             {"settings": run.overrides, "versions": None, "summary": None, "reason": run.reason} for run in runs]
 
 
-def csv_text(runs, more=None):
+def csv_text(runs, more=None, last=()):
     """A line for each run: number, settings that any entry names, numbers, versions, reason.
 
-    more: head -> function of a Run, further columns after the number.
+    more: head -> function of a Run, further columns after the number; last: further lines, dicts.
     """
     keys, more = named_keys(runs), more or {}
     numbers = [*(key for key in ("network", "dataset", "validation", "variant") if key not in keys), *NUMBERS]
@@ -123,7 +123,7 @@ def csv_text(runs, more=None):
               **{key: written(run.value(key)) for key in keys}, **(_results(run, numbers) if run.summary else {}),
               "reason": run.reason} for run in runs]
     return output.csv_text(["run", *more, *keys, *numbers, "loss", "seconds", *(f"seconds_{name}" for name in stages(runs)),
-                            "peak_memory_bytes", *versions, "reason"], lines)
+                            "peak_memory_bytes", *versions, "reason"], [*lines, *last])
 
 
 def _results(run, numbers):
@@ -196,7 +196,7 @@ def difference(first, other, role=None):
 
     role: of the classifier, by default the one that the runs' accuracies are of.
     """
-    a, b = (_answers(run, role) for run in (first, other))
+    a, b = (answers(run, role) for run in (first, other))
     if a and b and a.images == b.images:
         return intervals.counted(a.labels, a.predictions, b.predictions)
     return intervals.unpaired(*_score(first, role), *_score(other, role))
@@ -208,21 +208,26 @@ def _score(run, role):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Answers:
-    """images: checksums of the images and labels that a run was scored on; labels, predictions: (N,)."""
+class Answers:
+    """images: checksums of the images and labels that a run was scored on; labels, predictions: (N,).
 
+    data, score: the artifacts that they are from.
+    """
+
+    data: artifacts.Artifact
+    score: artifacts.Artifact
     images: tuple
     labels: np.ndarray
     predictions: np.ndarray
 
 
-def _answers(run, role):
-    """The run's _Answers; None if the artifacts are no longer there, or damaged."""
+def answers(run, role=None):
+    """The run's Answers, role as for `difference`; None if the artifacts are no longer there, or damaged."""
     versions, results = run.summary["versions"], run.results
     role = role or lineage.answering(versions)
     try:
         data, score = (artifacts.Artifact(results / stage / versions[stage]) for stage in ("data", role))
         images = tuple(data.manifest["files"][f"test_{part}.npy"]["sha256"] for part in ("images", "labels"))
-        return _Answers(images, data.array("test_labels.npy"), score.array("predictions.npy"))
+        return Answers(data, score, images, data.array("test_labels.npy"), score.array("predictions.npy"))
     except (UserError, OSError):
         return None

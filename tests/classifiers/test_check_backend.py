@@ -4,14 +4,12 @@ import pytest
 
 import fake_cuml
 import fake_cupy
-from ladder.classifiers import backends, check_backend
+from ladder.classifiers import check_backend
 
 
 @pytest.fixture
 def check(monkeypatch):
     """check(fault) is the outcome of the check of a cuML with this fault."""
-    monkeypatch.setattr(backends, "unavailable", lambda name: None)
-
     def check(fault=None):
         fake_cuml.install(monkeypatch, fault)
         return check_backend.check()

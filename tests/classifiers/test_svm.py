@@ -13,9 +13,9 @@ import safetensors.numpy
 import sklearn.datasets
 import sklearn.svm
 
+import fake_cuml
 import fit_svm
 import manifest_files
-import numpy_cupy
 from ladder import progress, sources
 from ladder.arithmetic import arrays
 from ladder.classifiers import backends, kernel_functions, svm
@@ -184,66 +184,51 @@ def test_onedal_runs_up_to_its_reach_and_gram_blocks_beyond(monkeypatch, caplog)
     np.testing.assert_array_equal(svm.predict(model, TEST), reference().predict(TEST))
 
 
-class CumlLikeSVC:
-    """A mock of cuML's documented two-class SVC with scikit-learn: float32 input, labels 0 and 1, its attributes."""
-
-    def __init__(self, *, kernel, C, gamma, degree, coef0, output_type):
-        assert output_type == "numpy"
-        self.svc = sklearn.svm.SVC(kernel=kernel, C=C, gamma=gamma, degree=degree, coef0=coef0)
-
-    def fit(self, rows, labels):
-        assert rows.dtype == np.float32 and set(labels) == {0, 1}
-        self.svc.fit(rows, labels)
-        self.support_, self.dual_coef_ = self.svc.support_, self.svc.dual_coef_.astype(np.float32)
-        self.intercept_ = self.svc.intercept_.astype(np.float32)
-        return self
-
-
 @pytest.fixture
 def gpu(monkeypatch):
-    """A function that installs mocks of CuPy (with or without a usable GPU) and cuML."""
-    def install(is_available):
-        monkeypatch.setattr(backends, "unavailable", lambda name: None)
-        cupy = numpy_cupy.install(monkeypatch)
-        cupy.cuda.is_available = lambda: is_available
-        monkeypatch.setitem(sys.modules, "cuml", types.ModuleType("cuml"))
-        monkeypatch.setitem(sys.modules, "cuml.svm", types.SimpleNamespace(SVC=CumlLikeSVC))
-        return cupy
-    return install
+    """A stand-in for CuPy, beside one for cuML."""
+    return fake_cuml.install(monkeypatch)
 
 
 @pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
 def test_the_pairs_of_cuml_make_one_model(gpu, kernel):
-    gpu(is_available=True)
     model, solver = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
     assert solver == "cuML"
     np.testing.assert_array_equal(svm.predict(model, TEST), reference(kernel).predict(TEST))
 
 
+def test_rows_are_uploaded_once_and_where_memory_does_not_hold_them_with_every_pair(gpu, monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr(progress.log, "propagate", True)
+    caplog.set_level("INFO")
+    svm.fit(TRAIN, TRAIN_LABELS, "cuml")[0].save(tmp_path / "rows at once")
+    assert gpu.uploaded == TRAIN.nbytes and "each pair is copied" not in caplog.text
+    gpu.total = 1 << 30
+    svm.fit(TRAIN, TRAIN_LABELS, "cuml")[0].save(tmp_path / "pair by pair")
+    assert gpu.uploaded >= (1 + 9) * TRAIN.nbytes and "each pair is copied" in caplog.text
+    assert (tmp_path / "rows at once").read_bytes() == (tmp_path / "pair by pair").read_bytes()
+
+
 @pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
 @pytest.mark.parametrize("rows", [4096, 64])
 def test_a_gpu_predicts_the_classes_of_the_cpu(gpu, monkeypatch, kernel, rows):
-    cupy = gpu(is_available=True)
     monkeypatch.setattr(arrays.CuPy, "rows", rows)
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
-    moved = cupy.moved["back"]
+    moved = gpu.moved["back"]
     found = svm.predict(model, TEST, backend="cuml")
-    assert cupy.moved["back"] > moved and found.dtype == TRAIN_LABELS.dtype
+    assert gpu.moved["back"] > moved and found.dtype == TRAIN_LABELS.dtype
     np.testing.assert_array_equal(found, svm.predict(model, TEST))
     largest = np.abs(decisions(model, TEST)).max()
     np.testing.assert_allclose(svm.decisions_on_gpu(model, TEST), decisions(model, TEST), atol=1e-4 * largest)
 
 
 def test_a_gpu_with_little_memory_predicts_the_same(gpu):
-    cupy = gpu(is_available=True)
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml")
-    cupy.total = cupy.used + 500_000
+    gpu.total = gpu.used + 500_000
     np.testing.assert_array_equal(svm.predict(model, TEST, backend="cuml"), svm.predict(model, TEST))
-    assert cupy.most < cupy.total
+    assert gpu.most < gpu.total
 
 
 def test_a_gpu_refuses_what_the_cpu_refuses(gpu):
-    gpu(is_available=True)
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml")
     broken = TEST.copy()
     broken[7, 3] = np.nan
@@ -251,12 +236,6 @@ def test_a_gpu_refuses_what_the_cpu_refuses(gpu):
         svm.predict(model, broken, backend="cuml")
     with pytest.raises(UserError, match="fitted to 64 features, these rows have 63"):
         svm.predict(model, TEST[:, 1:], backend="cuml")
-
-
-def test_cuml_is_refused_where_cupy_finds_no_gpu(gpu):
-    gpu(is_available=False)
-    with pytest.raises(UserError, match="CuPy finds no GPU.*sklearn"):
-        svm.fit(TRAIN, TRAIN_LABELS, "cuml")
 
 
 @pytest.mark.skipif(backends.gpu_count() > 0, reason="there is a GPU here")
@@ -353,7 +332,7 @@ def test_mismatched_rows_are_refused():
 
 def test_it_logs_expected_time_and_memory(monkeypatch, caplog):
     monkeypatch.setattr(progress.log, "propagate", True)
-    monkeypatch.setattr(svm, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(svm.psutil, "virtual_memory", lambda: types.SimpleNamespace(available=1000))
     with caplog.at_level("INFO"):
         svm.fit(TRAIN, TRAIN_LABELS, threads=2)
     assert "600 rows x 64 features, 45 class pairs, 2 at a time: about" in caplog.text
@@ -434,7 +413,6 @@ def test_the_stage_writes_a_machine_its_predictions_and_metrics(run_stage, tmp_p
 
 
 def test_the_stage_predicts_on_the_gpu_that_fitted_and_names_it(run_stage, gpu, monkeypatch, tmp_path):
-    cupy = gpu(is_available=True)
     monkeypatch.setattr(scores, "record", lambda work, inputs: None)
     params, used = {"backend": "cuml", "kernel": "rbf", "C": 10.0, "gamma": "scale"}, []
     right = svm.decisions_on_gpu
@@ -443,7 +421,7 @@ def test_the_stage_predicts_on_the_gpu_that_fitted_and_names_it(run_stage, gpu, 
         fit_svm.make(work, {name: artifacts.Artifact(tmp_path / name) for name in ("data", "features")}, params)
     made = artifacts.Artifact(tmp_path / "svm")
     np.testing.assert_array_equal(made.array("predictions.npy"), reference().predict(TEST))
-    assert used and cupy.moved["back"] and made.metrics["gpu"] == "Fake, driver 550.54.14, CuPy 0.0"
+    assert used and gpu.moved["back"] and made.metrics["gpu"] == "Fake, driver 550.54.14, CuPy 0.0"
     assert made.metrics["solver"] == "cuML"
 
 

@@ -49,14 +49,15 @@ class CUDARuntimeError(RuntimeError):
 class Gpu:
     """The module `cupy` of one made-up GPU with `memory` bytes.
 
-    tf32: products round their factors to 11 bits. moved: arrays uploaded and downloaded; most: bytes in use at a time.
+    tf32: products round their factors to 11 bits. moved: arrays uploaded and downloaded; uploaded: bytes; most: bytes in use at
+    a time.
     """
 
     __version__ = "0.0"
 
     def __init__(self, memory=1 << 30, tf32=False):
         self.total, self.tf32, self.used, self.most, self.moved = memory, tf32, 0, 0, {"there": 0, "back": 0}
-        self.raises, self.taken = False, {}
+        self.uploaded, self.raises, self.taken = 0, False, {}
         self.ndarray = Array
         self.cuda = types.SimpleNamespace(
             is_available=lambda: True,
@@ -73,6 +74,7 @@ class Gpu:
         if isinstance(values, Array):
             return values
         self.moved["there"] += 1
+        self.uploaded += values.nbytes
         return self.own(np.array(values))
 
     def asnumpy(self, values):

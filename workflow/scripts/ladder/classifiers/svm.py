@@ -309,22 +309,26 @@ def _solve_pair(first, second, across, kernel, C):
 
 
 def _solve_pairs_on_gpu(rows, kernel, C):
-    """Solutions of all class pairs by cuML.
+    """Solutions of all class pairs by cuML, on rows that are uploaded once where the GPU's memory holds all of them.
 
-    Written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s), intercept_) and tested only with
-    a mock with these attributes, not on a GPU.
+    Tested only with a mock that was written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s),
+    intercept_), not on a GPU.
     """
-    cupy = arrays.CuPy().xp   # before cuML loads CUDA's libraries: it switches TF32 off in them
+    library = arrays.CuPy()   # before cuML loads CUDA's libraries: it switches TF32 off in them
     from cuml.svm import SVC
 
-    if not cupy.cuda.is_available():
-        raise UserError("svm_backend cuml: CuPy finds no GPU that it can use; set svm_backend to sklearnex or sklearn")
     log.info("SVM: %d rows x %d features on the GPU", *rows.rows.shape)
+    # Beside them: a pair's rows, in cuML's order of memory too, and as support vectors, and cuML's cache of kernel rows.
+    beside = 3 * sum(sorted(rows.counts)[-2:]) * rows.rows[0].nbytes + (1 << 30)
+    kept = library.keep(rows.rows, beside)
+    xp = np if kept is rows.rows else library.xp
+    if xp is np:
+        log.info("SVM: the GPU's memory does not hold them beside a pair of classes; each pair is copied to it")
     solutions = []
     for i, j in bar(decisions.pairs(len(rows.slices)), "SVM", "pair"):
         svc = SVC(C=C, **kernel.settings(), output_type="numpy")
-        second_class = np.repeat(np.float32([0, 1]), [rows.counts[i], rows.counts[j]])
-        svc.fit(np.concatenate([rows.rows[rows.slices[i]], rows.rows[rows.slices[j]]]), second_class)
+        pair = xp.concatenate([kept[rows.slices[i]], kept[rows.slices[j]]])
+        svc.fit(pair, (xp.arange(len(pair)) >= rows.counts[i]).astype(np.float32))
         solutions.append((np.asarray(svc.support_), np.ravel(svc.dual_coef_), float(np.ravel(svc.intercept_)[0])))
     return solutions
 
@@ -384,7 +388,7 @@ def _announce(rows, kernel, C, pairs, workers):
              "takes up to %s", *rows.rows.shape, len(pairs), workers,
              duration(_expected_seconds(rows, kernel, C, pairs, workers)),
              size(2 * rows.rows.nbytes + working), size(rows.rows.nbytes))   # features twice: as mapped, as sorted
-    free = _free_memory()
+    free = psutil.virtual_memory().available
     if working > free:
         log.warning("only %s of memory are free here; if this run is killed, a smaller train_limit needs less",
                     size(free))
@@ -408,8 +412,3 @@ def _expected_seconds(rows, kernel, C, pairs, workers):
     solve = (time.perf_counter() - start) / (len(x) + len(y)) ** power
     values = sum(rows.counts) ** 2 / 2
     return (gemm * values + solve * sum((rows.counts[i] + rows.counts[j]) ** power for i, j in pairs)) / workers
-
-
-def _free_memory():
-    """Bytes of memory that are available here."""
-    return psutil.virtual_memory().available

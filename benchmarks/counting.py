@@ -46,13 +46,13 @@ def key(launch, plan):
         return str(argument if isinstance(argument, np.generic) else len(argument.words))
 
     arguments = [shown(argument) for argument in launch.arguments]
-    described = [METHOD, _text(launch.source), launch.entry, launch.defines, launch.grid, launch.block, launch.shared_bytes,
+    described = [METHOD, text(launch.source), launch.entry, launch.defines, launch.grid, launch.block, launch.shared_bytes,
                  arguments]
     return hashlib.sha256(json.dumps(described, default=str).encode()).hexdigest()[:16]
 
 
 @functools.cache
-def _text(source):
+def text(source):
     """The text of a file and its headers, without comments, which change nothing."""
     files = sorted(cuda_emulator.with_headers(emulated.KERNELS / source, (emulated.KERNELS,)))
     return "\0".join(" ".join(cuda_emulator.without_comments(path.read_text("utf-8")).split()) for path in files)

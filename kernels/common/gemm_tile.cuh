@@ -22,6 +22,11 @@ __device__ __forceinline__ void load(float (&to)[4], const float* from) {
 __device__ __forceinline__ void store(float* to, const float (&from)[4]) {
     *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
 }
+template <int quads>
+__device__ __forceinline__ void load_quads(float (&to)[quads][4], const float* from, int apart) {
+#pragma unroll
+    for (int quad = 0; quad < quads; quad++) load(to[quad], from + quad * apart);
+}
 
 // ---- the products of a thread
 
@@ -129,10 +134,13 @@ struct GemmTile {
 #pragma unroll UNROLLED
         for (int k = 0; k < K; k++) {
             float a_piece[M_THREAD / 4][4], b_piece[N_THREAD / 4][4];
-#pragma unroll
-            for (int quad = 0; quad < M_THREAD / 4; quad++) load(a_piece[quad], &a.at[k][quad * ROWS * 4 + first_row]);
-#pragma unroll
-            for (int quad = 0; quad < N_THREAD / 4; quad++) load(b_piece[quad], &b.at[k][quad * COLUMNS * 4 + first_column]);
+#if __CUDA_ARCH__ >= 1200   // where the other order spills registers
+            load_quads(b_piece, &b.at[k][first_column], COLUMNS * 4);
+            load_quads(a_piece, &a.at[k][first_row], ROWS * 4);
+#else
+            load_quads(a_piece, &a.at[k][first_row], ROWS * 4);
+            load_quads(b_piece, &b.at[k][first_column], COLUMNS * 4);
+#endif
             add_products(a_piece, b_piece, sum);
         }
     }

@@ -23,11 +23,10 @@ from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
-from ladder.network import networks, optimizers
-from ladder.network.optimizers import Optimizer
 from ladder.rungs import catalog
 from ladder.training import parity, plan
 from rung_checks import SMALL, kernel_folder
+from rung_plans import AUGMENTED, EPOCH, FORWARD, NETWORK, NETWORKS, inferred_in, plans, trained_in
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -36,17 +35,8 @@ RUNGS = [name for name, entry in catalog.RUNGS.items() if entry.executor == "cud
 ON_TENSOR_CORES = [rung for rung in RUNGS if catalog.RUNGS[rung].on_tensor_cores]   # slow in the emulator
 # Each with fewer launches and bytes.
 LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in catalog.RUNGS]
-NETWORK = networks.build("autoencoder")
-NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
-FORWARD = {**NETWORKS, **zoo.FITTED}   # networks with a forward pass
 # Largest deviation of an output, of its largest value: another order of a sum can move an operand to the next number.
 OUTPUT = {"float32": 1e-5, "tf32": 5e-4, "bfloat16": 4e-3}
-AUGMENTED = plan.Augmentation(flip=True, crop=2)
-JITTERED = plan.Augmentation(flip=True, crop=2, rotate=10, colour=0.2)
-EPOCH = 50_000   # images of CIFAR-10; the last batch of an epoch is a smaller one
-BATCHES = sorted({size for batch in (1, 3, 32, 64, 512) for size in (batch, EPOCH % batch) if size})
-LENGTH = plan.Length(10, 5)
-MOMENTUM = Optimizer("momentum", momentum=0.9)
 
 
 # ---- training as the cpu rung does
@@ -179,43 +169,6 @@ def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
 
 
 # ---- launches that every GPU accepts
-
-@functools.cache
-def plans(rung):
-    """The kinds of plans that a rung may run."""
-    made = []
-    for network, batch in itertools.product(NETWORKS.values(), BATCHES):
-        made += [trained_in(network, rung, batch), *inferred_in(network, rung, batch)]
-    for network, (name, fuse) in itertools.product(NETWORKS.values(), itertools.product(optimizers.AVERAGES, (True, False))):
-        made.append(trained_in(network, rung, 64, "float32", fuse, optimizer=Optimizer(name, momentum=0.9, clip=5.0)))
-    for network in NETWORKS.values():
-        made += [trained_in(network, rung, 64, dtype, augmentation=augmentation) for dtype in ("uint8", "float32")
-                 for augmentation in (AUGMENTED, JITTERED)]
-    for network in FORWARD.values():
-        made += inferred_in(network, rung, 64, "float32")
-    made += [trained_in(NETWORK, rung, 64, frozen=NETWORK.encoder), *inferred_in(networks.build("patch_net"), rung, 64)]
-    made.append(trained_in(NETWORK, rung, 64, loss_scale=1024))
-    for network, batch in DEEP:
-        made += [trained_in(network, rung, batch), trained_in(network, rung, EPOCH % batch)]
-    if rung.startswith("gpu_bf16"):
-        made += [trained_in(network, rung, 64) for network in (zoo.WIDE, zoo.DEEP)]
-    return tuple(made)
-
-
-DEEP = ((networks.build("resnet18"), 128), (networks.build("resnet50", (28, 28, 1)), 32))
-
-
-def trained_in(network, rung, batch, dtype="uint8", fuse_update=True, **settings):
-    settings = plan.Settings(**{"network": network, "variant": rung, "batch_size": batch, "optimizer": MOMENTUM,
-                                "multipliers": plan.made_for(rung), **settings})
-    return plan.training_plan(settings, plan.Dataset(EPOCH, dtype), LENGTH, fuse_update=fuse_update)
-
-
-def inferred_in(network, rung, batch, dtype="uint8"):
-    dataset, multipliers = plan.Dataset(EPOCH, dtype), plan.made_for(rung)
-    return [plan.inference_plan(network, rung, batch, dataset, multipliers=multipliers),
-            plan.inference_plan(network, rung, batch, dataset, network.features, flip=True, multipliers=multipliers)]
-
 
 def training_plan(rung, batch=64):
     return trained_in(NETWORK, rung, batch)

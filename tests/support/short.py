@@ -38,6 +38,7 @@ CASES = [
     # All kernels of all plans for a GPU: the kernels' own tests compile each of them with its usual tile.
     ("*::test_every_launch_of_every_plan_is_one_that_the_gpu_accepts", 0),
     ("*::test_every_launch_is_one_that_the_gpu_accepts", 0),
+    ("*::test_the_record_is_of_todays_kernels_and_plans_*", 0),   # makes all plans of all rungs
     ("*::test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision", 0),   # the whole of a record, rung by rung
     # These train networks with all layers, for which g++ compiles all kernels of a rung.
     ("*::test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named", 0),

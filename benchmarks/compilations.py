@@ -144,8 +144,8 @@ def outdated(record):
 def compiled_all(files, architecture):
     """{(source, defines): {kernel: nvrtc.Resources}}."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = pool.map(lambda file: nvrtc.compile_file(nvrtc.KERNELS / file[0], architecture, file[1]).kernels, files)
-        return dict(zip(files, made, strict=True))
+        compiled = pool.map(lambda file: nvrtc.compile_file(nvrtc.KERNELS / file[0], architecture, file[1]).kernels, files)
+        return dict(zip(files, compiled, strict=True))
 
 
 def row_of(rung, compiled):

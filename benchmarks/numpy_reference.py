@@ -9,18 +9,11 @@ import functools
 import timing  # noqa: F401 (finds the library)
 from ladder.arithmetic import multipliers
 from ladder.executors.host import HostExecutor
-from ladder.training import parity
 
 import numpy as np   # isort: skip (after ladder)
 from numpy.lib.stride_tricks import sliding_window_view   # isort: skip
 
 ROUNDED = {"tf32": multipliers.to_tf32, "bfloat16": multipliers.to_bfloat16}
-
-
-def references(network, precision):
-    """Protocol -> result of the reference, as measure_rungs.references has it of the cpu rung."""
-    return {name: parity.train(network, "cpu_sequential", Executor(1), protocol, multipliers=multipliers.PRECISIONS[precision])
-            for name, protocol in parity.protocols(network, precision).items()}
 
 
 class Executor(HostExecutor):
@@ -90,7 +83,7 @@ def phase_conv2d_weight_grad(x, dy, dweight, dbias, multiplier=None):
 
 def _rounded(multiplier, *operands):
     function = ROUNDED.get(getattr(multiplier, "name", None))
-    return [function(values) for values in operands] if function else operands
+    return [function(values.astype(np.float32)).astype(values.dtype) for values in operands] if function else operands
 
 
 def _windows(x, kernel, stride, padding, outside=0):

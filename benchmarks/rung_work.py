@@ -218,8 +218,9 @@ def _references(name, input_shape, options, precision):
     """The reference's results, the same for all rungs of a precision."""
     network = networks.build(name, input_shape, **dict(options))
     if _has_numba():
-        return measure_rungs.references(network, os.cpu_count(), precision)
-    return numpy_reference.references(network, precision)
+        create = functools.partial(executors.create, measure_rungs.REFERENCE, os.cpu_count())
+        return measure_rungs.references(network, precision, create)
+    return measure_rungs.references(network, precision, functools.partial(numpy_reference.Executor, 1), rung="cpu_sequential")
 
 
 def _has_numba():

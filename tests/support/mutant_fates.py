@@ -209,7 +209,7 @@ class Kernels:
         """Whether schemata failed to compile and now are without the mutants that g++ complains of."""
         before = len(self.wrong)
         for file, line, column in ERROR.findall(failure):
-            text = (self.folder / file).read_text().splitlines()[int(line) - 1].encode()[:int(column) + 8]
+            text = (self.folder / file).read_text().splitlines()[int(line) - 1].encode()[:int(column) + 14]
             self.wrong.update(int(number) for number in re.findall(rb"mutant\((\d+)\)", text)[-1:])
         if len(self.wrong) > before:
             self.write_schemata()

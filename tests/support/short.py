@@ -44,6 +44,7 @@ CASES = [
     ("*::test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named", 0),
     ("*::test_the_record_has_every_section_the_headline_first", 0),
     ("*::test_parity_with_the_tiles_of_large_batches", 0),
+    ("*::test_a_right_rung_passes_where_tensor_cores_truncate_their_sums", 0),
     ("*::test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision", 1),
     ("*::test_a_run_makes_every_stage_with_its_choices", 1),
     ("*::test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it", 0),

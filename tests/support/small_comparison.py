@@ -1,9 +1,11 @@
 """A comparison of rungs that takes little time: a small network, and few timed steps."""
 
 import contextlib
+import functools
 
 import pytest
 
+from ladder.executors.create import create
 from ladder.network import layers, networks
 from ladder.training import measure_rungs
 
@@ -22,7 +24,7 @@ def brief():
 
 def compare(network, names):
     """measure_rungs.compare of these rungs, in this process, with batches of 4 images."""
-    made = measure_rungs.references(network, 1)
+    made = measure_rungs.references(network, "float32", functools.partial(create, "cpu", 1))
     return measure_rungs.compare(network, names, 4, lambda rung: (
         measure_rungs.check(network, rung, 1, made) | measure_rungs.measure(network, rung, 4, 1)))
 

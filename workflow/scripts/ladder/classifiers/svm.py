@@ -320,14 +320,14 @@ def _solve_pairs_on_gpu(rows, kernel, C):
     log.info("SVM: %d rows x %d features on the GPU", *rows.rows.shape)
     # Beside them: a pair's rows, in cuML's order of memory too, and as support vectors, and cuML's cache of kernel rows.
     beside = 3 * sum(sorted(rows.counts)[-2:]) * rows.rows[0].nbytes + (1 << 30)
-    kept = library.keep(rows.rows, beside)
-    xp = np if kept is rows.rows else library.xp
+    held = library.keep(rows.rows, beside)
+    xp = np if held is rows.rows else library.xp
     if xp is np:
         log.info("SVM: the GPU's memory does not hold them beside a pair of classes; each pair is copied to it")
     solutions = []
     for i, j in bar(decisions.pairs(len(rows.slices)), "SVM", "pair"):
         svc = SVC(C=C, **kernel.settings(), output_type="numpy")
-        pair = xp.concatenate([kept[rows.slices[i]], kept[rows.slices[j]]])
+        pair = xp.concatenate([held[rows.slices[i]], held[rows.slices[j]]])
         svc.fit(pair, (xp.arange(len(pair)) >= rows.counts[i]).astype(np.float32))
         solutions.append((np.asarray(svc.support_), np.ravel(svc.dual_coef_), float(np.ravel(svc.intercept_)[0])))
     return solutions

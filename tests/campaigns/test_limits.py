@@ -1,0 +1,40 @@
+"""The record of what right rungs and planted faults deviate by: every limit has right rungs below it and faults above it."""
+
+import pytest
+
+import limits
+from ladder.rungs import catalog
+
+RECORD = limits.read()
+CASES = [(rung, case, protocol) for rung, cases in RECORD["right"].items() for case, result in cases.items()
+         for protocol in result]
+
+
+def test_rungs_of_every_precision_were_measured_with_both_sums_of_tensor_cores():
+    assert {"gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_3xtf32", "gpu_opt_v2"} <= RECORD["right"].keys()
+    for rung, cases in RECORD["right"].items():
+        sums = {case.rpartition(" ")[2] for case in cases if case.startswith("autoencoder, ")}
+        assert sums == ({"rounded", "truncated"} if catalog.RUNGS[rung].on_tensor_cores else {"rounded"}), rung
+
+
+@pytest.mark.parametrize("rung, case, protocol", CASES, ids=" ".join)
+def test_a_limit_is_three_times_what_a_right_rung_deviates_by_and_more(rung, case, protocol):
+    deviation, _, limit = RECORD["right"][rung][case][protocol]
+    assert 3 * deviation <= limit
+
+
+@pytest.mark.parametrize("rung", RECORD["faults"])
+def test_the_hardest_faults_are_beyond_the_limit(rung):
+    limit, hardest = limits.largest(RECORD, rung)[1], limits.hardest(RECORD, rung)
+    assert len(hardest) >= 25 and limits.largest(RECORD, rung)[0] < limit
+    assert [place for deviation, place in hardest if deviation <= limit] == []
+
+
+def test_a_rounding_that_cuts_its_operand_is_among_the_hardest_faults_of_a_lower_precision():
+    for rung in ("gpu_bf16", "gpu_bf16_sm90"):
+        assert any(limits.CUT[0] in place for _, place in limits.hardest(RECORD, rung)), rung
+
+
+def test_the_table_is_that_of_the_record():
+    page, again = limits.DOCUMENT.read_text("utf-8"), "run: python tests/campaigns/limits.py table"
+    assert limits.table.with_table(page, limits.written(RECORD), limits.BEGIN) == page, again

@@ -26,6 +26,7 @@ import plan_checks  # noqa: E402
 import prediction  # noqa: E402
 import roofline  # noqa: E402
 import rung_checks  # noqa: E402
+from cases import products  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
@@ -151,7 +152,31 @@ def summary(plan, counts):
         "extremes": _microseconds(*(prediction.total(gpu, launches, prediction.between(gpu, optimism)) for optimism in (1, 0))),
         "predicted": {card.name: _ends(prediction.interval(card, launches)) for card in prediction.GPUS
                       if all(prediction.runs(card, launch) for launch in launches)},
+        "floor": _microseconds(roofline.plan_seconds(plan, roofline.H200[products(plan.rung)])),
+        "timeline": timeline(plan, counts),
     }
+
+
+def timeline(plan, counts):
+    """[[layer and pass, kernel, FLOP, bytes, microseconds, what bounds it]] of a plan's launches, one after another.
+
+    The FLOP of an operation are those of its longest launch: the others prepare for it, or add what it left in parts.
+    """
+    gpu, rates = prediction.H200, prediction.between(prediction.H200)
+    rows = []
+    for step in plan.steps:
+        launches = [counts[key(launch, plan)] for launch in step.launches]
+        times = [prediction.seconds(gpu, launch, rates) for launch in launches]
+        rows += [[f"{step.layer} {step.pass_}" if step.layer else step.operation, launch["kernel"],
+                  step.flop if number == times.index(max(times)) else 0, launch["bytes"], round(1e6 * time, 2),
+                  _bound(prediction.seconds_by_resource(gpu, launch, rates), rates)]
+                 for number, (launch, time) in enumerate(zip(launches, times, strict=True))]
+    return rows
+
+
+def _bound(times, rates):
+    """The resource that a launch needs longest, or "launch" if it takes longer to begin."""
+    return max({**times, "launch": rates["launch"]}.items(), key=lambda item: item[1])[0]
 
 
 def _ends(interval):

@@ -20,9 +20,12 @@ NO_TIME = "no time"
 
 def page(record):
     """One HTML text. Raises ImportError without Jinja2."""
-    from ladder.pages import templates  # here: verdicts need no Jinja2
+    from ladder.pages import launches, templates  # here: verdicts need no Jinja2
 
-    return templates.render("gpu_check.html", context(record))
+    rows = {rung: results.row(record, HEADLINES[0], rung) for rung in cases.gpu_rungs()}
+    measured = {rung: launches.microseconds(row["median_us"]) for rung, row in rows.items() if row}
+    predicted = launches.context(counted.predictions(), measured)
+    return templates.render("gpu_check.html", {**context(record), "predicted": predicted})
 
 
 def context(record):

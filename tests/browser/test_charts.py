@@ -322,6 +322,7 @@ def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(ch
     chromium.call("Emulation.setEmulatedMedia", media="print")
     try:
         assert chromium.value(visible) == [True, False] and chromium.value(CANVASES) == 1
+        assert chromium.value("[...document.querySelectorAll('.still text')].every(one => one.checkVisibility())")
     finally:
         chromium.call("Emulation.setEmulatedMedia", media="")
     assert chromium.value(CANVASES) == 1, "also after printing"

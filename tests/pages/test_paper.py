@@ -134,7 +134,10 @@ def test_the_figures_of_multipliers_have_an_arm_each():
 
 def test_a_bar_of_the_ladder_ends_at_its_time_or_in_the_middle_of_its_interval():
     summary = {"rungs": [], "unavailable": {}, "network": "", "batch": 0}
-    page = parity.context(summary, "", {"cpu": [81_000.0, 83_000.0, ""], "gpu": [90.0, 91.0, ""]})
+    page = parity.context(summary, "", [
+        {"name": name, "below": None, "floor": 1.0, "predicted": ends, "bound": "issue",
+         "launches": [["a forward", "a.cu a", 8, 8, sum(ends) / 2, "issue"]]}
+        for name, ends in (("cpu", [81_000.0, 83_000.0]), ("gpu", [90.0, 91.0]))])
     (axes,) = paper.drawings("parity", page)["predicted"].axes
     assert [bar.get_width() for bar in axes.patches] == [0.0905, 82]
     (intervals,) = axes.collections

@@ -61,19 +61,17 @@ def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine(monkeyp
 
 
 def test_predictions_are_named_as_such_beside_what_was_measured(summary):
-    predictions = {"gpu_basic": [24430.4, 31000.0, "level 1"], "cpu": [1212.0, 1500.0, "issue"]}
-    table = _predicted(parity_page.page(summary, "2026-01-31T12:34:56Z", predictions))
-    assert "predicted for an H200" in table and "gpu_basic 24-31 ms level 1 not measured" in table
-    assert "level 1 , the cache and shared memory of a multiprocessor, which" in table and "tensor cores" not in table
-    assert "cpu 1.2-1.5 ms issue not measured" in table   # the page has another network and batch than the predictions
+    named = {"below": None, "floor": 1000.0, "launches": [["advance", "a.cu a", 8, 8, 2.0, "launch"]]}
+    predictions = [{**named, "name": "gpu_basic", "predicted": [24430.4, 31000.0], "bound": "level 1"},
+                   {**named, "name": "cpu", "predicted": [1212.0, 1500.0], "bound": "issue"}]
+    text = _predicted(parity_page.page(summary, "2026-01-31T12:34:56Z", predictions))
+    assert "gpu_basic 24-31 ms level 1" in text and "level 1 the cache and shared memory of a multiprocessor, which" in text
+    assert "None of these steps was measured here." in text   # the page has another network and batch than the predictions
     same = {**summary, "network": "autoencoder", "batch": 64}
     step = parity_page.milliseconds(summary["rungs"][0]["step"]).replace(templates.NARROW_SPACE, " ")
-    assert f"cpu 1.2-1.5 ms issue {step}" in _predicted(parity_page.page(same, "2026-01-31T12:34:56Z", predictions))
+    text = _predicted(parity_page.page(same, "2026-01-31T12:34:56Z", predictions))
+    assert f"cpu 1.2-1.5 ms measured {step}" in text and "24-31 ms measured" not in text and "None of" not in text
     assert 'id="predicted"' not in parity_page.page(summary, "2026-01-31T12:34:56Z")
-
-
-def test_whatever_bounds_a_prediction_is_explained():
-    assert {bound for *_, bound in counted.predictions().values()} <= parity_page.BOUNDS.keys()
 
 
 def _predicted(page):
@@ -84,7 +82,7 @@ def _predicted(page):
 
 def test_the_committed_predictions_are_part_of_the_page(monkeypatch):
     made = page(monkeypatch, ["cpu"])
-    assert "gpu_basic" in counted.predictions() and made.spec["params"]["predictions"] == counted.predictions()
+    assert counted.predictions()[0]["name"] == "gpu_basic" and made.spec["params"]["predictions"] == counted.predictions()
 
 
 # The texts of the cells that are seen of the table of kernels.
@@ -96,7 +94,7 @@ SHOWN = """[...document.querySelectorAll("#kernels tbody tr")].map(row => [...ro
 def test_the_page_is_readable_in_a_browser(summary, tmp_path):
     path = tmp_path / "parity.html"
     many = [{**rung, "name": f"{rung['name']}_{number}"} for number in range(4) for rung in summary["rungs"]]
-    path.write_text(parity_page.page({**summary, "rungs": many}, "2026-01-31T12:34:56Z"))
+    path.write_text(parity_page.page({**summary, "rungs": many}, "2026-01-31T12:34:56Z", counted.predictions()))
     chromium = browser.Browser(browser.find())
     try:
         for width in (360, 1280):

@@ -268,6 +268,17 @@ def test_the_record_is_of_the_rungs_as_they_are():
     assert count.outdated(counted.read()) == [], "run: python benchmarks/count.py && python benchmarks/table.py"
 
 
+def test_the_launches_of_a_step_have_all_its_time_and_all_its_arithmetic():
+    record = counted.read()
+    made = count.step_plan("gpu_split_k", count.BATCH)
+    places, kernels, flop, _, times, bounds = zip(*record["rungs"]["gpu_split_k"]["timeline"], strict=True)
+    assert sum(times) == pytest.approx(record["rungs"]["gpu_split_k"]["middle"], abs=0.3) and sum(flop) == made.flop
+    assert list(kernels) == [f"{launch.source} {launch.entry}" for launch in counting.plan_checks.launches(made)]
+    adding = [work for kernel, work in zip(kernels, flop, strict=True) if "add_splits" in kernel]
+    assert adding and not any(adding), "the products are those of the launch before"
+    assert bounds[places.index("advance")] == "launch", "it does next to nothing"
+
+
 def test_a_rung_that_changed_is_outdated():
     record = counted.read()
     made = count.step_plan("gpu_opt_v1", count.BATCH)

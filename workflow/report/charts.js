@@ -232,7 +232,7 @@
         const places = series.x.map((_, index) => at(along(series, this.by, index), series.y[index]));
         pen.globalAlpha = this.pointed !== undefined && !pointed && !series.run && colour !== "level" ? .2 : colour === "rest" ? .6 : 1;
         pen.strokeStyle = pen.fillStyle = stroke(colour);
-        if (data.drawn === "lines") {
+        if (data.drawn === "lines" || colour === "level") {
           pen.lineWidth = (pointed ? 4 : colour === "rest" ? 1.25 : colour === "level" ? 1.5 : 2.25) * ratio;
           pen.setLineDash(DASHES[colour].map(length => length * ratio));
           pen.lineJoin = "round";
@@ -284,7 +284,7 @@
     mark(pen, x, y, colour, series, index, ratio) {
       const look = series.look?.[index] ?? "";
       const pointed = this.pointed !== undefined && series.run?.[index] === this.pointed;
-      const size = (this.data.square ? 3 : 4) * (pointed ? 1.8 : 1) * ratio;
+      const size = (this.data.square ? 3 : 4) * (series.size?.[index] ?? 1) * (pointed ? 1.8 : 1) * ratio;
       if (series.run) pen.globalAlpha = this.pointed === undefined ? .85 : pointed ? 1 : .25;
       pen.lineWidth = 1.5 * ratio;
       pen.beginPath();
@@ -298,6 +298,11 @@
       shape.addPath(new Path2D(this.data.marks[colour] ?? this.data.marks[1]), new DOMMatrix([size, 0, 0, size, x, y]));
       if (look === "ring") return pen.stroke(shape);
       pen.fill(shape);
+      if (series.size) {   // large marks cover others
+        pen.strokeStyle = css("--paper");
+        pen.lineWidth = ratio;
+        pen.stroke(shape);
+      }
       if (look !== "best") return;
       pen.strokeStyle = css("--ink");
       pen.beginPath();
@@ -408,7 +413,7 @@
     }
 
     point(key) {
-      this.pointed = key;
+      this.pointed = this.data.series.some(one => one.key === key || one.run?.includes(key)) ? key : undefined;
       this.plot?.redraw(false);
     }
 

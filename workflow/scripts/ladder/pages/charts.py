@@ -143,15 +143,16 @@ def lines(title, series, y, by=("step",), x=None):
 def scatter(title, series, x, y, names=(), square=False):
     """A chart of points.
 
-    series: [{"name", "key", "series", "points": [{"x", "y", "text", "run", "look", "picture"}]}]; series: a key of MARKS or
-    "rest"; run: of a page that lists runs; look: "" for a filled mark, "ring", "best" or "failed"; picture: a number on the
-    sheet that the caller adds to the data (figures.sheet); names: [{"name", "x", "y"}] written into the plot. Returns {"data",
-    "still"}.
+    series: [{"name", "key", "series", "points": [{"x", "y", "text", "run", "look", "size", "picture"}]}]; series: a key of
+    MARKS, "rest", or "level" for a reference line; run: of a page that lists runs; look: "" for a filled mark, "ring", "best"
+    or "failed"; size: of the mark, relative to others'; picture: a number on the sheet that the caller adds to the data
+    (figures.sheet); names: [{"name", "x", "y"}] written into the plot. Returns {"data", "still"}.
     """
     groups = [{"name": group["name"], "key": str(group["key"]), "series": group["series"],
                "x": [_short(point["x"]) for point in group["points"]], "y": [_short(point["y"]) for point in group["points"]],
-               **{part: [point.get(part, "") for point in group["points"]] for part in ("text", "look", "run", "picture")
-                  if any(point.get(part) for point in group["points"])}} for group in series]
+               **{part: [point.get(part, "") for point in group["points"]]
+                  for part in ("text", "look", "run", "size", "picture") if any(point.get(part) for point in group["points"])}}
+              for group in series]
     data = {"title": title, "drawn": "points", "marks": MARKS, "x": _told(x), "by": [x.label], "y": _told(y), "series": groups,
             "names": list(names), "square": square}
     return {"data": data, "still": _still(title, x, y, groups, "points", names, square)}

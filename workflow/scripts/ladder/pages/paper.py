@@ -161,7 +161,7 @@ def _multipliers(page):
 
 def _parity(page):
     return [("steps", "time of a training step here", page["times"], _bars),
-            ("predicted", "predicted time on an H200", page["predicted"], _bars)]
+            ("predicted", "predicted time on an H200", page["predicted"]["rungs"], _bars)]
 
 
 # Stage -> function of its page's variables: [(name of the file, title, what is drawn or nothing, function that draws it)].

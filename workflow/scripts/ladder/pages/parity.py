@@ -1,16 +1,8 @@
 """The page of the comparison of rungs (training/measure_rungs.py)."""
 
-from ladder.pages import templates
-from ladder.rungs.counted import CASE, span
+from ladder.pages import launches, templates
+from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
-
-# What bounds a predicted time (benchmarks/prediction.py) -> what that is.
-BOUNDS = {
-    "memory": "the bytes that pass between the GPU’s memory and its chip",
-    "level 2": "the cache that all multiprocessors share",
-    "level 1": "the cache and shared memory of a multiprocessor, which serve one request a cycle",
-    "issue": "the instructions that a multiprocessor begins in a cycle", "tensor cores": "their products of matrices",
-    "latency": "the time that warps wait for their loads, with too few others to work meanwhile"}
 
 
 def page(summary, timestamp, predictions=(), figures=()):
@@ -18,13 +10,13 @@ def page(summary, timestamp, predictions=(), figures=()):
 
     figures: of paper.write.
     """
-    return templates.render("parity.html", {**context(summary, timestamp, dict(predictions)), "figures": figures})
+    return templates.render("parity.html", {**context(summary, timestamp, predictions), "figures": figures})
 
 
 def context(summary, timestamp, predictions):
     """All variables of the template."""
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
-    elsewhere, predicted = _elsewhere(summary["unavailable"]), _predicted_table(summary, ran, predictions)
+    elsewhere = _elsewhere(summary["unavailable"])
     return {
         "summary": summary, "made": timestamp, "ran": ran,
         "faults": {rung["name"]: rung["fault"] for rung in summary["rungs"] if "fault" in rung},
@@ -38,8 +30,7 @@ def context(summary, timestamp, predictions):
         "memory": _memory_table(ran),
         "kernels": _kernel_table(ran),
         "elsewhere": elsewhere, "not_here": sum(map(len, elsewhere.values())),
-        "predicted": predicted, "predicted_case": CASE,
-        "bounds": {bound: BOUNDS[bound] for bound in BOUNDS if bound in {row["bound"] for row in predicted}},
+        "predicted": launches.context(predictions, _measured(summary, ran)),
     }
 
 
@@ -114,13 +105,10 @@ def _kernel_table(ran):
     return [{"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers]
 
 
-def _predicted_table(summary, ran, predictions):
-    """Rows by rung: the predicted interval, and the time that was measured of the same step here, "" if none was."""
+def _measured(summary, ran):
+    """{rung: the time of a step here}, where it is the step that was predicted."""
     same_step = (summary["network"], summary["batch"]) == CASE
-    measured = {rung["name"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
-    return [{"name": rung, "value": (least + most) / 2000, "ends": (least / 1000, most / 1000), "bound": bound,
-             "text": f"{span(least / 1000, most / 1000)}{templates.NARROW_SPACE}ms", "measured": measured.get(rung, "")}
-            for rung, (least, most, bound) in predictions.items()]
+    return {rung["name"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
 
 
 def milliseconds(value):

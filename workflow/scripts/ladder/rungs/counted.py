@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 
 RECORD = ROOT / "benchmarks/counts.json"
@@ -18,9 +19,18 @@ def read() -> dict[str, dict[str, dict[str, Any]]]:
     return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"launches": {}, "rungs": {}}
 
 
-def predictions() -> dict[str, list[float | str]]:
-    """{rung: [least and most predicted microseconds on an H200, what bounds it]}, {} without the record."""
-    return {rung: [*row["predicted"]["H200"], row["bound_by"]] for rung, row in read()["rungs"].items()}
+def predictions() -> list[dict[str, Any]]:
+    """What pages show of each rung's step on an H200, from the lowest rung on; [] without the record.
+
+    name; below: the rung that it builds on; predicted: least and most microseconds; bound: what bounds it; floor: microseconds
+    that its arithmetic or its memory traffic takes at least; launches: [layer and pass, kernel, FLOP, bytes, microseconds in
+    the middle of the interval, what bounds it], one after another.
+    """
+    rows = read()["rungs"]
+    return [{
+        "name": rung, "below": described.below, "predicted": rows[rung]["predicted"]["H200"], "bound": rows[rung]["bound_by"],
+        "floor": rows[rung]["floor"], "launches": rows[rung]["timeline"],
+    } for rung, described in catalog.RUNGS.items() if rung in rows]
 
 
 def span(least: float, most: float) -> str:

@@ -1,0 +1,35 @@
+"""The timeline of launches in a real browser: keys go through it, and the chosen rung stands under the roofs."""
+
+import pytest
+
+import browser
+import small_comparison
+from ladder.pages import launches, parity
+from ladder.rungs import counted
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+
+
+@pytest.fixture
+def opened(chromium, tmp_path):
+    path = tmp_path / "parity.html"
+    path.write_text(parity.page(small_comparison.summary(), "2026-01-31T12:34:56Z", counted.predictions()))
+    assert path.stat().st_size < 1.5e6
+    chromium.open(path)
+    return chromium
+
+
+def test_the_keys_go_from_launch_to_launch_and_the_rung_with_the_focus_stands_under_the_roofs(opened):
+    shown = "[...document.querySelectorAll('.launches')].filter(one => one.checkVisibility()).map(one => one.dataset.rung)"
+    assert opened.value(shown) == ["gpu_basic"]
+    opened.value("document.querySelectorAll('.timeline tr')[12].querySelector('[data-run]').focus()")
+    for kind in ("keyDown", "keyUp"):
+        opened.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight")
+    assert opened.value(shown) == ["gpu_bf16_sm90"]
+    second = launches.context(counted.predictions(), {})["rungs"][12]["launches"][1]
+    assert opened.value("document.querySelector('.ladder > .tip').textContent") == second["text"]
+    assert opened.value("document.activeElement.getBoundingClientRect().width / document.activeElement.parentElement"
+                        ".getBoundingClientRect().width") == pytest.approx(second["length"] / 100, abs=0.005)
+    assert opened.value("document.querySelectorAll('[data-rung=gpu_bf16_sm90] canvas').length") == 1
+    links = "[...document.querySelectorAll('#predicted a')]"
+    assert opened.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0

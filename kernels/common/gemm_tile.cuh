@@ -134,7 +134,7 @@ struct GemmTile {
 #pragma unroll UNROLLED
         for (int k = 0; k < K; k++) {
             float a_piece[M_THREAD / 4][4], b_piece[N_THREAD / 4][4];
-#if __CUDA_ARCH__ >= 1200   // where the other order spills registers
+#if __CUDA_ARCH__ >= 1000   // where the other order spills registers
             load_quads(b_piece, &b.at[k][first_column], COLUMNS * 4);
             load_quads(a_piece, &a.at[k][first_row], ROWS * 4);
 #else

@@ -97,6 +97,9 @@ struct Sums {
         unsigned dy[SIDE][M_FRAGMENTS][4];
 #pragma unroll
         for (int row = 0; row < REACH; row++) {   // of x
+#if __CUDA_ARCH__ >= 1000   // where loads of several rows at once spill registers
+            __syncwarp();
+#endif
             if (row < SIDE)
 #pragma unroll
                 for (int i = 0; i < M_FRAGMENTS; i++) ldmatrix_trans(dy[row][i], stage + of_dy[i] + row * SIDE * ROW);

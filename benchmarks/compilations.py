@@ -34,7 +34,8 @@ from table import HERE, documented_rungs, markdown, with_table
 
 RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
 # Part of the name of a build -> why it may have local memory.
-REASONS = {" conv2d_input_grad MULTIPLIER=table ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"}
+REASONS = {f" {kernel} MULTIPLIER=table ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
+           for kernel in ("conv2d_input_grad", "conv2d_forward")}
 LONGEST = 40   # macro that the record shows: a table of products has thousands of numbers
 BEGIN = "<!-- table: made by benchmarks/compilations.py -->"
 ARCHITECTURES = {"sm_75": "T4", "sm_80": "A100", "sm_86": "RTX 30", "sm_89": "RTX 40", "sm_90": "H100, H200", "sm_100": "B200",

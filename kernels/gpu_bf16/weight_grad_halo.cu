@@ -97,15 +97,15 @@ struct Sums {
         unsigned dy[SIDE][M_FRAGMENTS][4];
 #pragma unroll
         for (int row = 0; row < REACH; row++) {   // of x
-#if __CUDA_ARCH__ >= 1000   // where loads of several rows at once spill registers
-            __syncwarp();
-#endif
             if (row < SIDE)
 #pragma unroll
                 for (int i = 0; i < M_FRAGMENTS; i++) ldmatrix_trans(dy[row][i], stage + of_dy[i] + row * SIDE * ROW);
 #pragma unroll
             for (int across = 0; across < KERNEL; across++) {
                 unsigned both[4];
+#if __CUDA_ARCH__ >= 1000   // where more loads at once spill registers
+                __syncwarp();
+#endif
                 ldmatrix_trans(both, stage + of_x[across] + row * REACH * ROW);
                 unsigned x[2][2] = {{both[0], both[1]}, {both[2], both[3]}};
 #pragma unroll

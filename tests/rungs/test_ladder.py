@@ -72,7 +72,7 @@ class WithWrongGradients(emulator_executor.Executor):
 def trained_by_cpu(network, protocol, precision, **settings):
     """(result of parity.train, the arrays at the end)."""
     executor = keeping_arrays(executors.create("cpu", os.cpu_count()))
-    protocol = parity.protocols(NETWORKS[network])[protocol]
+    protocol = parity.protocols(NETWORKS[network], precision)[protocol]
     settings["multipliers"] = PRECISIONS[precision]
     return parity.train(NETWORKS[network], "cpu", executor, protocol, **settings), executor.arrays
 
@@ -100,6 +100,8 @@ def test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it
     trained = parity.train(network, rung, executor, protocol, follow=reference, multipliers=plan.made_for(rung))
     deviations = parity.deviations(network, trained, reference)
     assert max(deviations.values()) <= protocol.tolerance, deviations
+    if precision != "float32" and protocol.optimizer.momentum:
+        return   # most of an update are older gradients, which nothing clips; the other protocol sees each tensor's
     for tensor in network.parameters:
         if not network.classifies and protocol.optimizer.clip and tensor == "dec3.bias":
             continue   # all three elements of its gradient are clipped in every update; the other protocol sees it
@@ -111,7 +113,8 @@ def test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it
 @pytest.mark.parametrize("rung", RUNGS)
 def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(rung, network):
     """Losses and hits are those of the last update."""
-    protocol, precision = parity.protocols(NETWORKS[network])["momentum"], catalog.RUNGS[rung].precision
+    precision = catalog.RUNGS[rung].precision
+    protocol = parity.protocols(NETWORKS[network], precision)["momentum"]
     reference, at_reference = trained_by_cpu(network, "momentum", precision, augmentation=AUGMENTED)
     network, found = NETWORKS[network], []
     for order in ("forward", "reverse", "random"):
@@ -131,7 +134,8 @@ def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(run
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_frozen_layers_keep_their_bytes_and_the_others_train_as_on_the_cpu(rung):
-    network, protocol, precision = zoo.ODD, parity.protocols(zoo.ODD)["momentum"], catalog.RUNGS[rung].precision
+    network, precision = zoo.ODD, catalog.RUNGS[rung].precision
+    protocol = parity.protocols(network, precision)["momentum"]
     reference, _ = trained_by_cpu("odd", "momentum", precision, frozen=network.encoder)
     trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference, frozen=network.encoder,
                            multipliers=plan.made_for(rung))

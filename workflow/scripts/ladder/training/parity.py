@@ -49,7 +49,7 @@ CLASSIFYING = {
 # on the network: the tolerance is so many times the deviation of two sums of the cpu rung (measure_rungs.references), and at
 # least ROUNDED. benchmarks/limits.json has the deviations of right rungs, with sums as tensor cores truncate them too.
 SPREAD = 5
-ROUNDED = 4e-3
+ROUNDED = 3e-3
 
 
 def protocols(network, precision="float32"):
@@ -61,9 +61,9 @@ def protocols(network, precision="float32"):
     chosen = CLASSIFYING if network.classifies else PROTOCOLS
     if precision == "float32":
         return chosen
-    sgd = dataclasses.replace(chosen["sgd"], tolerance=max(chosen["sgd"].tolerance, ROUNDED))
-    momentum = dataclasses.replace(chosen["momentum"].optimizer, clip=0)
-    return {"sgd": sgd, "momentum": dataclasses.replace(sgd, optimizer=momentum)}
+    sgd, momentum = chosen["sgd"], dataclasses.replace(chosen["momentum"].optimizer, clip=0)
+    return {"sgd": dataclasses.replace(sgd, tolerance=max(sgd.tolerance, ROUNDED)),
+            "momentum": dataclasses.replace(sgd, optimizer=momentum, tolerance=ROUNDED)}
 
 
 def train(network, rung, executor, protocol, dtype="float32", follow=None, batches=None, **settings):

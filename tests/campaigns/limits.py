@@ -231,12 +231,15 @@ def hardest(record, rung):
 def written(record):
     """The table in Markdown."""
     lines = [" | ".join(HEAD), " | ".join(["---"] * len(HEAD))]
-    for rung in filter(record["right"].get, RUNGS):
+    for rung in RUNGS:
+        if rung not in record["right"]:
+            lines.append(" | ".join([rung, *(len(HEAD) - 1) * [table.NOT_MEASURED]]))
+            continue
         limit, faults = largest(record, rung)[1], hardest(record, rung)
         right = [largest(record, rung, word=sums) for sums in cuda_emulator.TENSOR_SUMS]
         beyond = sum(not value <= limit for value, _ in faults)   # NaN too
         lines.append(" | ".join([rung, *(f"{pair[0]:.1e}" if pair else "" for pair in right), f"{limit:.0e}", *(
-            [f"{faults[0][0]:.1e}", f"{beyond} of {len(faults)}"] if faults else ["", ""])]))
+            [f"{faults[0][0]:.1e}", f"{beyond} of {len(faults)}"] if faults else 2 * [table.NOT_MEASURED])]))
     return "".join(f"| {line} |\n" for line in lines)
 
 

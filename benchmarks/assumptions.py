@@ -62,7 +62,7 @@ ASSUMPTIONS = {
         "An H200 reads 3.9 and copies 3.2 (RRZE) of 4.8 (NVIDIA), of which nine tenths is the most that is judged possible. "
         "Others: reading and copying (RRZE), of an L40 and an A40 as a share of the peak",
         "`make profile`: DRAM, of a launch that copies"),
-    "kept": Assumption(
+    "cached": Assumption(
         "found in level 2 from the launch before", "MB", 1e6, 0,
         {H200: (30e6, 0), A100: (20e6, 0), RTX_4090: (60e6, 0), RTX_3060: (2.3e6, 0)},
         "what level 2 reads at its full rate (RRZE), or nothing (bounds)",

@@ -174,7 +174,7 @@ def _exposed(gpu, counts, rates, times):
 
 def _from_memory(counts, rates):
     """Bytes of the launch's arrays that level 2 does not have from the launch before."""
-    return max(0, counts["bytes"] - rates["kept"])
+    return max(0, counts["bytes"] - rates["cached"])
 
 
 def _rounds(gpu, counts):

@@ -86,7 +86,7 @@ def plans(case, rung, multiprocessors):
         yield plan.training_plan(step, dataset, plan.Length(1, 1))
     if not chosen.exact:
         return
-    for protocol in parity.protocols(network).values():
+    for protocol in parity.protocols(network, catalog.RUNGS[rung].precision).values():
         yield plan.training_plan(settings(batch_size=parity.batch_size(network), optimizer=protocol.optimizer,
                                           gradient_scale=protocol.gradient_scale), dataset, plan.Length(1, 1))
     for batch in (inference.BATCH, EXTRACTED % inference.BATCH):

@@ -11,11 +11,11 @@ written to benchmarks/limits.json as it is there, and is not measured again: min
 """
 
 import argparse
-import ctypes
 import functools
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -152,12 +152,9 @@ def judge(rung, kernels, asked_for):
         return worst(network, mine, reference, batches), {name: value.tobytes() for name, value in mine.items()}
 
     right = compiled(kernels, step)
-    libraries, met = [module.plain for module in modules], set()
-    for library in libraries:
-        numbers = (ctypes.c_char * (mutant_schemata.MOST + 1)).in_dll(library, "mutants_met")
-        met |= {number for number, byte in enumerate(numbers.raw) if byte}
+    libraries = [module.plain for module in modules]
     keep("faults", rung, NONE, right[0])
-    for number, place in asked_for(met):
+    for number, place in asked_for(mutant_fates.met_by(libraries)):
         if place not in read()["faults"][rung]:
             keep("faults", rung, place, apart(functools.partial(with_fault, number, libraries, step, right[1])))
 
@@ -175,8 +172,7 @@ def compiled(kernels, step):
 
 def with_fault(number, libraries, step, right):
     """[largest deviation, its tensor], SAME, or what the emulator says."""
-    for library in libraries:
-        ctypes.c_int.in_dll(library, "mutant_chosen").value = number
+    mutant_fates.choose(libraries, number)
     try:
         outcome, values = step()
     except cuda_emulator.KernelFault as fault:
@@ -209,9 +205,17 @@ def keep(kind, rung, key, value):
     record = read()
     record[kind].setdefault(rung, {})[key] = value
     temporary = RECORD.with_suffix(".new")
-    temporary.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    temporary.write_text(text(record), "utf-8")
     temporary.replace(RECORD)
     print(f"{rung}: {key}: {value}", flush=True)
+
+
+def text(record):
+    """The record as JSON, a case or a fault on a line."""
+    text = json.dumps(record, indent=1) + "\n"
+    for bracket in (r"\[[^][{}]*\]", r"\{[^{}]*\[[^{}]*\}"):   # of a result, then of a case's results
+        text = re.sub(bracket, lambda group: re.sub(r"\n\s+", " ", group[0]) if group[0].count("[") < 4 else group[0], text)
+    return text
 
 
 def largest(record, rung, network="autoencoder", word="", protocol="sgd"):

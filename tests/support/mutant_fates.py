@@ -115,7 +115,7 @@ def judge_by(test, kernels, report):
     for number in sorted(test.met & kernels.mutants.keys()):
         if len(running) == CORES:
             report_one(running, report)
-        running[started(kernels, [test], lambda: choose(test, number))] = number   # noqa: B023 (called before the next)
+        running[started(kernels, [test], lambda: choose(test.libraries, number))] = number   # noqa: B023 (called before the next)
     while running:
         report_one(running, report)
 
@@ -127,9 +127,19 @@ def report_one(running, report):
         report(number, fate)
 
 
-def choose(test, number):
-    for library in test.libraries:
+def choose(libraries, number):
+    for library in libraries:
         ctypes.c_int.in_dll(library, "mutant_chosen").value = number
+
+
+def met_by(libraries):
+    """The numbers of the mutants that these libraries' kernels have met since the last call."""
+    numbers = set()
+    for library in libraries:
+        flags = (ctypes.c_char * (mutant_schemata.MOST + 1)).in_dll(library, "mutants_met")
+        numbers |= {number for number, flag in enumerate(flags.raw) if flag}
+        flags.raw = bytes(len(flags))
+    return numbers
 
 
 def judge_others(kernels, tests, report):
@@ -236,11 +246,8 @@ class Test:
         start = time.process_time()
         self.failure = self.outcome()
         self.seconds = time.process_time() - start
-        self.files, self.libraries, self.met = set(), set(), set()
+        self.files, self.libraries = set(), set()
         for module in self.launched:
             self.files |= self.kernels.files_of(module)
             self.libraries |= {vars(module)[name] for name in ("plain", "watched", "counted") if name in vars(module)}
-        for library in self.libraries:
-            met = (ctypes.c_char * (mutant_schemata.MOST + 1)).in_dll(library, "mutants_met")
-            self.met |= {number for number, one in enumerate(met.raw) if one}
-            met.raw = bytes(len(met))
+        self.met = met_by(self.libraries)

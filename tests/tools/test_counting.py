@@ -202,13 +202,13 @@ def test_a_tiny_launch_takes_what_any_launch_takes_and_one_that_only_copies_the_
     copies = launch(bytes=10**10, body=NOTHING)
     fastest, slowest = ASSUMPTIONS["memory"].values[gpu.name]
     copied = prediction.interval(gpu, [copies])
-    assert (1e10 - ASSUMPTIONS["kept"].values[gpu.name][0]) / fastest < copied.low < copied.high < 1e10 / slowest + most
+    assert (1e10 - ASSUMPTIONS["cached"].values[gpu.name][0]) / fastest < copied.low < copied.high < 1e10 / slowest + most
     assert prediction.total(gpu, [copies], prediction.between(gpu, optimism=0)) == pytest.approx(1e10 / slowest + most)
 
 
 def test_what_level_2_has_from_the_launch_before_does_not_come_from_memory():
-    kept = {**RATES, "kept": 30e6}
-    assert times(rates=kept, bytes=30e6)["memory"] == 0 and times(rates=kept, bytes=73e6)["memory"] == pytest.approx(1e-5)
+    cached = {**RATES, "cached": 30e6}
+    assert times(rates=cached, bytes=30e6)["memory"] == 0 and times(rates=cached, bytes=73e6)["memory"] == pytest.approx(1e-5)
 
 
 def test_a_lone_block_hides_neither_its_first_loads_nor_its_last_stores():

@@ -140,7 +140,7 @@ pictures: environment
 	.venv/bin/python docs/pictures.py $(if $(CONFIG),--config $(CONFIG))
 
 pins: pins-environment
-	.venv-pins/bin/python envs/pins.py cpu pins
+	.venv-pins/bin/python envs/pins.py cpu pins pip
 	.venv-pins/bin/python envs/pins.py test gpu demo figures export docs cluster kernels benchmark nvrtc13
 	.venv-pins/bin/python envs/pins.py slurm
 

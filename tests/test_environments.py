@@ -1,7 +1,9 @@
 """The environments: every package has one version and the hashes of its files, and what differs is installed again."""
 
+import os
 import re
 import runpy
+import shutil
 import subprocess
 
 import numpy as np
@@ -118,6 +120,19 @@ def test_nothing_is_installed_where_all_is_as_pinned(bring, capsys):
     there = [f"{name}=={version}" for name, version in (("numpy", np.__version__), ("pyyaml", yaml.__version__))]
     assert bring(pinned(*there, "windows-only==1.0 ; sys_platform == 'win32'")) == (0, [])
     assert capsys.readouterr().out == ""
+
+
+def test_without_ensurepip_the_pip_that_is_there_brings_the_pinned_one(tmp_path):
+    (tmp_path / "envs").mkdir()
+    shutil.copy(ROOT / "envs/install", tmp_path / "envs")
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; -m*) echo "$*" >> calls;; esac\n', "utf-8")
+    python.chmod(0o755)
+    command = [tmp_path / "envs/install", "cpu"]   # it ends where .venv/bin/python would begin, which nothing makes here
+    output = subprocess.run(command, env={**os.environ, "PYTHON": python}, capture_output=True, text=True).stdout
+    assert "ensurepip is missing; " in output and (tmp_path / "calls").read_text("utf-8").splitlines() == [
+        "-m venv --clear --without-pip .venv",
+        "-m pip --python .venv/bin/python install --quiet --disable-pip-version-check --require-hashes -r envs/pip.txt"]
 
 
 def test_the_sets_of_the_tests_are_installed_here_as_they_are_pinned():

@@ -17,19 +17,13 @@
 //   TILE_M, TILE_N       elements of C that a block computes
 //   THREAD_M, THREAD_N   those of a thread, which multiplies them itself (gemm_tile.cuh); or
 //   WARP_M, WARP_N       those of a warp, by tensor cores
-//   MULTIPLIER           the products (multiplier.cuh); on tensor cores exact, the default, tf32 or bfloat16
+//   MULTIPLIER           the products (multiplier.cuh); on tensor cores exact, the default, tf32, bfloat16 or float16
 #pragma once
 #include "common/gemm_tile.cuh"
 #ifndef WARP_M
 using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 #else
 #include "common/tensor_cores.cuh"
-
-#ifndef MULTIPLIER
-#define MULTIPLIER exact
-#endif
-enum class Operands { exact, tf32, bfloat16 };   // of which tensor cores form the products
-constexpr Operands OPERANDS = Operands::MULTIPLIER;
 
 // ---- tiles on tensor cores: TF32, mma.m16n8k8
 //
@@ -73,7 +67,7 @@ struct Tf32Step {
 template <int m, int n, int m_warp, int n_warp>
 struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
     using Warp = WarpTile<m, n, m_warp, n_warp>;
-    static constexpr bool SPLIT = OPERANDS == Operands::exact, ROUNDS = !SPLIT;
+    static constexpr bool SPLIT = FORMAT == Format::exact, ROUNDS = !SPLIT;
     static constexpr int K = SPLIT ? 16 : 32, STAGES = 2;   // the small parts leave no registers for a longer step's addresses
     template <int lines, bool along_k>
     using Step = Tf32Step<K, lines, along_k>;
@@ -165,16 +159,16 @@ __device__ __forceinline__ void multiply_copied(A& a, B& b, int steps, float (&s
     }
 }
 
-// ---- tiles on tensor cores: bfloat16, mma.m16n8k16
+// ---- tiles on tensor cores: bfloat16 or float16, mma.m16n8k16
 //
-// The operands are rounded to bfloat16, half of float32's bytes, when they are written to shared memory. They keep the order in
+// The operands are rounded to 16 bits, half of float32's bytes, when they are written to shared memory. They keep the order in
 // which they were read: a row has the values of k of a line (along_k), or the lines of a k. ldmatrix reads the fragments, and
 // transposes those of the second kind. A row is 16 bytes longer than its numbers, so that the eight rows of a matrix are in
 // different banks.
 
 // One step of an operand in shared memory.
 template <int k, int lines, bool along_k>
-struct Bfloat16Step {
+struct PackedStep {
     static constexpr int ROWS = along_k ? lines : k, PITCH = (along_k ? k : lines) + 8;
     unsigned short at[ROWS][PITCH];
 
@@ -182,7 +176,7 @@ struct Bfloat16Step {
     static __device__ __forceinline__ int column(int line, int k_of) { return along_k ? k_of : line; }
     __device__ __forceinline__ void store(int line, int first_k, const float (&quad)[4]) {
         *reinterpret_cast<uint2*>(&at[row(line, first_k)][column(line, first_k)]) =
-            make_uint2(bf16x2(quad[0], quad[1]), bf16x2(quad[2], quad[3]));
+            make_uint2(packed_pair(quad[0], quad[1]), packed_pair(quad[2], quad[3]));
     }
     // Loads a fragment, four 8 x 8 matrices. ldmatrix takes the address of one row of one of them from each lane: line and
     // first_k are where that matrix begins.
@@ -196,12 +190,12 @@ struct Bfloat16Step {
 };
 
 template <int m, int n, int m_warp, int n_warp>
-struct Bfloat16Tile : WarpTile<m, n, m_warp, n_warp> {
+struct PackedTile : WarpTile<m, n, m_warp, n_warp> {
     using Warp = WarpTile<m, n, m_warp, n_warp>;
     static constexpr bool ROUNDS = true;
     static constexpr int K = 16;
     template <int lines, bool along_k>
-    using Step = Bfloat16Step<K, lines, along_k>;
+    using Step = PackedStep<K, lines, along_k>;
 
     template <class A, class B>
     static __device__ __forceinline__ void add_step(const A& a_step, const B& b_step,
@@ -217,23 +211,25 @@ struct Bfloat16Tile : WarpTile<m, n, m_warp, n_warp> {
             unsigned b[2][2] = {{both[0], both[1]}, {both[2], both[3]}};
 #pragma unroll
             for (int i = 0; i < 2 * Warp::M_FRAGMENTS; i++)
-                Warp::update(sum, i / 2, j + i % 2, [&](float (&c)[4]) { mma_bf16(c, a[i / 2], b[i % 2]); });
+                Warp::update(sum, i / 2, j + i % 2, [&](float (&c)[4]) { mma_packed(c, a[i / 2], b[i % 2]); });
         }
     }
 };
 
-template <Operands, int... sizes>
+template <Format, int... sizes>
 struct TensorTile : Tf32Tile<sizes...> {};
 template <int... sizes>
-struct TensorTile<Operands::bfloat16, sizes...> : Bfloat16Tile<sizes...> {};
-using Tile = TensorTile<OPERANDS, TILE_M, TILE_N, WARP_M, WARP_N>;
+struct TensorTile<Format::bfloat16, sizes...> : PackedTile<sizes...> {};
+template <int... sizes>
+struct TensorTile<Format::float16, sizes...> : PackedTile<sizes...> {};
+using Tile = TensorTile<FORMAT, TILE_M, TILE_N, WARP_M, WARP_N>;
 #endif
 
 // sum += the first Tile::K * steps products of a and b.
 template <class Tile, class A, class B>
 __device__ __forceinline__ void add_products_of(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
 #ifdef WARP_M
-    if constexpr (OPERANDS != Operands::bfloat16)
+    if constexpr (FORMAT != Format::bfloat16 && !FLOAT16)
         multiply_copied<Tile>(a, b, steps, sum);
     else
 #endif

@@ -1,6 +1,6 @@
 // The product of two float32 numbers by an approximate multiplier, bit-exact. It is chosen when a kernel is compiled (default:
 // exact, which compiles to a * b):
-//     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16, fp16, tf32 or bfloat16
+//     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16, fp16, tf32, bfloat16 or float16
 //     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from 1 to 7
 // workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals, infinities, NaN, overflow and
 // underflow; its kernel_defines() makes these options.
@@ -87,6 +87,14 @@ struct TiesEven7 {
 };
 using tf32 = Rounded<TiesAway10>;
 using bfloat16 = Rounded<TiesEven7>;
+
+// The float32 product of halves.
+struct float16 : fp16 {
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        return __fmul_rn(a.value, b.value);
+    }
+};
 
 struct acc16 {
     static constexpr bool SPECIAL_CASES = true, ONE_NAN = true;

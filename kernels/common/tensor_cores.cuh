@@ -1,5 +1,5 @@
-// What feeds tensor cores and what they compute, from sm_80 on: asynchronous copies to shared memory, rows of bfloat16, a
-// warp's products of small matrices, and which elements of a tile each thread keeps of their sums.
+// What feeds tensor cores and what they compute, from sm_80 on, in float16 from sm_75 on: asynchronous copies to shared memory,
+// rows of 16-bit numbers, a warp's products of small matrices, and which elements of a tile each thread keeps of their sums.
 //
 //   DYNAMIC_SHARED(float, tile)   declares `tile`, a pointer to the launch's dynamic shared memory, aligned to 16 bytes
 //   cp_async(16, shared, global, valid)   copy 4 or 16 bytes (cp.async), both ends aligned to that; zeros where !valid, and then
@@ -11,27 +11,41 @@
 //                            lane / 4, columns 2 (lane % 4) and the next; `row`: where in shared memory the 16 bytes of row
 //                            lane % 8 of matrix lane / 8 begin
 //   ldmatrix_trans(to, row)  the same of the transposed matrices: rows 2 (lane % 4) and the next, column lane / 4
-//   mma_bf16(c, a, b)        c (16x8, float32) += a (16x16, bfloat16) b (16x8, bfloat16)
+//   mma_bf16(c, a, b)        c (16x8, float32) += a (16x16, bfloat16) b (16x8, bfloat16); mma_f16: the same in float16
 //   mma_tf32(c, a, b)        c (16x8, float32) += a (16x8, TF32) b (8x8, TF32)
-//   bf16x2(low, high)        two float32, rounded to nearest even, as two bfloat16 in one register
+//   bf16x2(low, high)        two float32, rounded to nearest even, as two bfloat16 in one register; f16x2: as two float16
 //   tf32(x)                  float32 rounded to TF32's 10 bits of mantissa; the 13 bits below are undefined
 //
 // With g = lane / 4 and q = lane % 4 a lane holds (PTX ISA, "Matrix Fragments for mma.m16n8k16" and "... mma.m16n8k8"):
 //   c[0], c[1]   row g, columns 2q and 2q + 1; c[2], c[3]: row g + 8
-//   bfloat16: a[0] row g, columns 2q, 2q + 1; a[1] row g + 8; a[2], a[3]: columns 8 further. b[0] rows 2q, 2q + 1 of column g;
+//   16 bits:  a[0] row g, columns 2q, 2q + 1; a[1] row g + 8; a[2], a[3]: columns 8 further. b[0] rows 2q, 2q + 1 of column g;
 //             b[1]: rows 8 further
 //   TF32:     a[0] row g, column q; a[1] row g + 8; a[2], a[3]: column q + 4. b[0] row q of column g; b[1]: row q + 4
+// Turing (sm_75) has no cp.async, multiplies 16x8 by 8x8 numbers at once, and rounds one number at a time.
+//
 // The only file with these instructions; the test emulator supplies its own bodies.
+//
+// Macro MULTIPLIER: what tensor cores multiply (conv2d_gemm.cuh); of operands that are packed in 16 bits bfloat16, or float16
 #pragma once
-#ifndef CUDA_EMULATOR
-#if __CUDA_ARCH__ < 800
-#error "tensor cores are used from sm_80 on"
+
+#ifndef MULTIPLIER
+#define MULTIPLIER exact
 #endif
+enum class Format { exact, tf32, bfloat16, float16 };
+constexpr Format FORMAT = Format::MULTIPLIER;
+constexpr bool FLOAT16 = FORMAT == Format::float16;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define TURING
+static_assert(FLOAT16, "tensor cores multiply TF32 and bfloat16 from sm_80 on");
+#endif
+
+#ifndef CUDA_EMULATOR
 
 #define DYNAMIC_SHARED(type, name)                                  \
     extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
     type* name = reinterpret_cast<type*>(dynamic_shared)
 
+#ifndef TURING
 template <int bytes>
 __device__ __forceinline__ void cp_async_bytes(void* shared, const void* global, bool valid) {
     unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -50,6 +64,7 @@ template <int groups_left>
 __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory");
 }
+#endif
 
 template <bool transposed>
 __device__ __forceinline__ void ldmatrix_lanes(unsigned (&to)[4], const void* row) {
@@ -68,6 +83,19 @@ __device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4], 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+#ifdef TURING
+__device__ __forceinline__ void mma_f16_k8(float (&c)[4], const unsigned (&a)[2], unsigned b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+#else
+__device__ __forceinline__ void mma_f16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
 __device__ __forceinline__ void mma_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -80,6 +108,17 @@ __device__ __forceinline__ unsigned bf16x2(float low, float high) {
     return both;
 }
 
+__device__ __forceinline__ unsigned f16x2(float low, float high) {
+    unsigned both;
+#ifdef TURING
+    asm("{.reg .b16 low, high; cvt.rn.f16.f32 low, %1; cvt.rn.f16.f32 high, %2; mov.b32 %0, {low, high};}"
+        : "=r"(both) : "f"(low), "f"(high));
+#else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#endif
+    return both;
+}
+
 __device__ __forceinline__ unsigned tf32(float x) {
     unsigned rounded;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
@@ -89,6 +128,26 @@ __device__ __forceinline__ unsigned tf32(float x) {
 #define ldmatrix(to, row) ldmatrix_lanes<false>(to, row)
 #define ldmatrix_trans(to, row) ldmatrix_lanes<true>(to, row)
 #endif
+
+#ifdef TURING
+// Copied when it returns, so that nothing is left to wait for.
+__device__ __forceinline__ void cp_async(int, void* shared, const void* global, bool valid) {
+    *static_cast<uint4*>(shared) = valid ? *static_cast<const uint4*>(global) : make_uint4(0, 0, 0, 0);
+}
+__device__ __forceinline__ void cp_async_commit() {}
+template <int groups_left>
+__device__ __forceinline__ void cp_async_wait() {}
+
+__device__ __forceinline__ void mma_f16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    unsigned first[2] = {a[0], a[1]}, second[2] = {a[2], a[3]};
+    mma_f16_k8(c, first, b[0]);
+    mma_f16_k8(c, second, b[1]);
+}
+#endif
+
+// Of packed operands.
+#define mma_packed(c, a, b) (FLOAT16 ? mma_f16(c, a, b) : mma_bf16(c, a, b))
+#define packed_pair(low, high) (FLOAT16 ? f16x2(low, high) : bf16x2(low, high))
 
 // Keep an address in a register: the compiler would compute many again in every step.
 __device__ __forceinline__ void keep(int& address) { asm volatile("" : "+r"(address)); }
@@ -108,7 +167,7 @@ __device__ __forceinline__ void store(float* to, const float (&from)[width]) {
         *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
 }
 
-// ---- rows of 64 numbers in bfloat16, as global and shared memory hold them: 128 bytes in eight chunks of 16. Chunk i of a row
+// ---- rows of 64 packed numbers, of 16 bits, as global and shared memory hold them: 128 bytes in eight chunks of 16. Chunk i of a row
 // is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows touches all banks once.
 
 using bfloat16 = unsigned short;
@@ -126,7 +185,7 @@ __device__ __forceinline__ int place_in_channel_blocks(int rows, int row, int ch
 }
 
 __device__ __forceinline__ uint4 rounded_chunk(const float (&x)[CHUNK]) {
-    return make_uint4(bf16x2(x[0], x[1]), bf16x2(x[2], x[3]), bf16x2(x[4], x[5]), bf16x2(x[6], x[7]));
+    return make_uint4(packed_pair(x[0], x[1]), packed_pair(x[2], x[3]), packed_pair(x[4], x[5]), packed_pair(x[6], x[7]));
 }
 
 // The chunk at `from`, which is channel `channel` of a pixel that has `channels` of them; zeros behind the last one.
@@ -160,9 +219,16 @@ __device__ __forceinline__ void in_stages(int steps, Copy copy, Multiply multipl
 #pragma unroll
         for (int stage = 0; stage < STAGES; stage++) {   // unrolled, so that a stage's addresses are constants
             if (first + stage >= steps) break;
-            cp_async_wait<STAGES - 2>();
-            __syncthreads();
-            start(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
+            if constexpr (STAGES == 1) {   // no room to copy while others are multiplied
+                __syncthreads();
+                start(first, 0);
+                cp_async_wait<0>();
+                __syncthreads();
+            } else {
+                cp_async_wait<STAGES - 2>();
+                __syncthreads();
+                start(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
+            }
             multiply(shared + stage * BYTES);
         }
     }

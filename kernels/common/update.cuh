@@ -4,6 +4,8 @@
 // table: int64 words. The first ones, one per block: where the row of the block's parameter begins. A row: the addresses of the
 // parameter and of its running averages in the order of optimizers.AVERAGES (0 where there are fewer), the address of its
 // gradient, its number of elements, and its first block; behind these a rung may have more.
+//
+// Macro GRADIENT_FACTOR: what gradients are multiplied by before all else, the inverse of the loss scale; default: nothing.
 #pragma once
 
 enum Rule { SGD, MOMENTUM, RMSPROP, ADAM };
@@ -36,6 +38,9 @@ __device__ __forceinline__ Settings settings_of(const double* learning_rates, co
 
 // Comparisons, not fminf and fmaxf: those would hide a NaN.
 __device__ __forceinline__ float clipped_and_decayed(float gradient, float parameter, const Settings& settings) {
+#ifdef GRADIENT_FACTOR
+    gradient *= static_cast<float>(GRADIENT_FACTOR);
+#endif
     float clip = settings.clip;
     if (clip > 0.0f) gradient = gradient > clip ? clip : gradient < -clip ? -clip : gradient;
     return __fadd_rn(gradient, __fmul_rn(settings.weight_decay, parameter));

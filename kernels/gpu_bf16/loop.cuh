@@ -103,14 +103,14 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
 #pragma unroll
                 for (int j = 0; j < Warp::N_FRAGMENTS; j++) {
                     unsigned fragment[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-                    Warp::update(sum, i, j, [&](float (&c)[4]) { mma_bf16(c, a[i], fragment); });
+                    Warp::update(sum, i, j, [&](float (&c)[4]) { mma_packed(c, a[i], fragment); });
                 }
         }
     }
 };
 
-// In three stages, as many as fit the 99 KB of shared memory that a block may have on sm_86 and sm_89.
-using Tile = StagedTile<TILE_M, TILE_N, WARP_M, WARP_N, 3>;
+// In as many stages as fit the 99 KB of shared memory that a block may have on sm_86 and sm_89; in float16 the 64 KB on sm_75.
+using Tile = StagedTile<TILE_M, TILE_N, WARP_M, WARP_N, FLOAT16 ? 2 : 3>;
 
 // sum += the first K * steps products of the operands, for the elements of C that this thread keeps; in stages of K * 2 * (M + N)
 // bytes. The operands are an object with

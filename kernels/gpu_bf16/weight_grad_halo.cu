@@ -37,7 +37,8 @@
 #endif
 
 constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = 2;   // of a square of y, and of x under it; in a step
-constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M), M_FRAGMENTS = WARP_M / 16, STAGES = 2;
+constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M), M_FRAGMENTS = WARP_M / 16;
+constexpr int STAGES = FLOAT16 ? 1 : 2;   // in 64 KB of shared memory, all of sm_75, or 99
 static_assert(TILE_N == 64 && WARP_N == 16, "a row of shared memory is a block's channels, an ldmatrix those of a warp");
 
 // The copies of squares of pixels: a pixel has a row of shared memory, for 64 channels, of which `chunks` chunks are read. A
@@ -114,7 +115,7 @@ struct Sums {
 #pragma unroll
                         for (int i = 0; i < M_FRAGMENTS; i++)
 #pragma unroll
-                            for (int j = 0; j < 2; j++) mma_bf16(sum[down][across][i][j], dy[row - down][i], x[j]);
+                            for (int j = 0; j < 2; j++) mma_packed(sum[down][across][i][j], dy[row - down][i], x[j]);
             }
         }
     }

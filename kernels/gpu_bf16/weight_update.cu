@@ -67,7 +67,7 @@ __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     int slow = threadIdx.x / SIDE, fast = threadIdx.x % SIDE, filter = first_filter + slow, channel = first_channel + fast;
     int place = filter * taps + tap, wide = (channels + CHUNK - 1) / CHUNK * CHUNK;
     bool there = filter < filters && channel < channels;
-    bfloat16 value = there ? bf16x2(renew(place * channels + channel, place * wide + channel), 0.0f) & 0xffff : 0;
+    bfloat16 value = there ? packed_pair(renew(place * channels + channel, place * wide + channel), 0.0f) & 0xffff : 0;
     copy.put(filter, tap, channel, value);
     held[slow][fast] = value;
     if (row[FLIPPED] == 0) return;
@@ -125,7 +125,7 @@ struct PhaseBlock {
         bfloat16 sums[16];
 #pragma unroll
         for (int tap = 0; tap < 16; tap++)
-            held[tap][slow()][fast()] = sums[tap] = bf16x2(sum_of(taps, tap / 4, tap % 4), 0.0f) & 0xffff;
+            held[tap][slow()][fast()] = sums[tap] = packed_pair(sum_of(taps, tap / 4, tap % 4), 0.0f) & 0xffff;
         if (filter < filters && channel < whole(channels)) store_phases(phases, sums, form, filter, channel);
         if (phase_weights == nullptr) return;
         __syncthreads();

@@ -9,7 +9,7 @@ import multiplier_references as references
 from ladder.arithmetic import approximate_matmul as approximate
 from ladder.arithmetic import multipliers
 from ladder.arithmetic.approximate_matmul import pack, product
-from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply, to_bfloat16, to_tf32
+from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply, to_bfloat16, to_float16, to_tf32
 from ladder.errors import UserError
 
 TABLE = Table("random", references.random_table(7))
@@ -230,6 +230,13 @@ def test_operands_are_rounded_as_the_formats_are_defined(rounds, definition):
     rounded = np.empty_like(values)
     rounds(values, rounded)
     np.testing.assert_array_equal(rounded.view(np.uint32), definition(values).view(np.uint32))
+
+
+def test_operands_are_rounded_to_halves_but_for_the_sign_of_zeros():
+    values = np.concatenate([*references.pairs(5000, seed=3), spoiled(references.ordinary((50,)), 1)]).astype(np.float32)
+    rounded = np.empty_like(values)
+    approximate.round_to_float16(values, rounded)
+    np.testing.assert_array_equal(rounded, to_float16(values))
 
 
 def test_panels_hold_a_whole_number_of_vectors():

@@ -135,6 +135,15 @@ def test_formats_of_tensor_cores_round_the_operands_and_not_the_product(name, bi
     assert bits(multiply(np.uint32(0x7f800001).view(F), F(1), name)) == references.NAN
 
 
+def test_float16_rounds_the_operands_to_ieee_halves_and_not_the_product():
+    for a, expected in [(1 + 2 ** -11, 1), (1 + 3 * 2 ** -11, 1 + 2 ** -9), (65519, 65504), (65520, np.inf), (2 ** -25, 0),
+                        (3 * 2 ** -25, 2 ** -23), (np.inf, np.inf)]:
+        assert multiply(F(a), F(1), "float16") == expected and multiply(F(1), F(-a), "float16") == -expected
+    assert multiply(F(1 + 2 ** -10), F(1 + 2 ** -10), "float16") == 1 + 2 ** -9 + 2 ** -20
+    assert multiply(F(300), F(300), "float16") == 90000 and multiply(F(2 ** -20), F(2 ** -20), "float16") == 2 ** -40
+    assert np.isnan(multiply(F(1e6), F(1e-9), "float16")) and np.signbit(multiply(F(-0.0), F(1), "float16"))
+
+
 def test_fp16_is_ieee_half():
     for a, b, expected in [(1 + 2 ** -11, 1, 1), (1 + 3 * 2 ** -11, 1, 1 + 2 ** -9), (255, 257, np.inf),
                            (65519, 1, 65504), (65520, 1, np.inf), (2 ** -14, 0.5, 2 ** -15), (2 ** -12, 2 ** -12, 2 ** -24),

@@ -51,7 +51,7 @@ BATCHES = (64, 33)     # of the check before first use
 EXTRACTED = 16         # images of a batch of the extraction
 FAULT_IMAGES, FAULT_SECONDS = 2, 60
 HARDEST = 30           # faults of a rung that the table looks at
-CUT = ("truncated_bf16x2(", "__float_as_uint(")   # what mutants put in the place of a rounding
+CUT = ("truncated_pair(", "__float_as_uint(")   # what mutants put in the place of a rounding
 SAME, NONE = "same bytes", "none"
 HEAD = ("rung", "right, sums rounded", "sums truncated", "limit", "the hardest fault", f"{HARDEST} hardest found")
 

@@ -20,9 +20,9 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import bfloat16_launches as launches
-from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
-from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STAGES, STEP, WINDOWS
+from ladder.rungs import gpu_bf16, gpu_opt_v1, packed_tiles
+from ladder.rungs import packed_launches as launches
+from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STAGES, STEP, WINDOWS
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, recompute
@@ -147,7 +147,7 @@ def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(
     run_step(launches.weight_grad, reads, whole, **slide)
     error = np.abs(whole["dbias"] - partials.sum(axis=0, dtype=float))
     assert (error <= gamma(len(partials)) * np.abs(partials).sum(axis=0, dtype=float)).all()
-    split, weights = bfloat16_tiles.weight_split(reads["x"].shape, shape[4], conv.kernel, 1)[2]
+    split, weights = packed_tiles.weight_split(reads["x"].shape, shape[4], conv.kernel, 1)[2]
     assert split > 1
     parts = poisoned((split, weights))
     run_step(launches.weight_grad, reads, {"parts": parts}, **slide)
@@ -211,7 +211,7 @@ MANY_STEPS = [((6, 8, 8, 64, 64, 3, 1), 1), ((7, 9, 11, 40, 40, 3, 1), 2), ((2, 
 @pytest.mark.parametrize("shape, stride", MANY_STEPS, ids=str)
 def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images; the last one of a pixel."""
-    monkeypatch.setattr(bfloat16_tiles, "SPLITS", 1)
+    monkeypatch.setattr(packed_tiles, "SPLITS", 1)
     assert Convolution(shape, integers, stride).dy[..., 0].size > STEP * STAGES
     check_products(shape, stride, weight_grad=weight_grad)
 
@@ -295,8 +295,8 @@ IN_SQUARES = [
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, tile, splits", IN_SQUARES, ids=str)
 def test_weight_gradients_in_squares(shape, tile, splits, monkeypatch):
-    monkeypatch.setattr(bfloat16_tiles, "MEMORY_BYTES", 1e9)   # as many splits as there may be
-    monkeypatch.setattr(bfloat16_tiles, "SPLITS", splits)
+    monkeypatch.setattr(packed_tiles, "MEMORY_BYTES", 1e9)   # as many splits as there may be
+    monkeypatch.setattr(packed_tiles, "SPLITS", splits)
     check_products(shape, weight_grad=lambda conv: weight_grad(conv, tile))
 
 
@@ -315,7 +315,7 @@ READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 
 POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 12, 16, 40, 136, 3, 1), 2, 1)]
 # 64 channels, in rectangles of which some end beyond the image, not all in its first rows
 READ_IN_RECTANGLES = [((2, 10, 10, 64, 72, 3, 1), 1, 2), ((1, 12, 18, 64, 136, 2, 0), 1, 1)]
-TILES_OF_COPIES = tuple(tile for tile in bfloat16_tiles.PIXEL_TILES if tile.n % 64 == 0)
+TILES_OF_COPIES = tuple(tile for tile in packed_tiles.PIXEL_TILES if tile.n % 64 == 0)
 RECTANGLES_OF_COPIES = NARROW, TALL, WIDEST
 BY_TILE = [*((case, tile) for case in READ for tile in (SQUARE, LARGE)),
            *((case, tile) for case in READ_IN_RECTANGLES for tile in RECTANGLES_OF_COPIES)]
@@ -381,8 +381,8 @@ def led_back(conv, relu, padding, tile, kind):
                  window=2, stride=2, padding=0, relu=relu)
     else:
         wanted = np.where(values > 0, dx, np.float32(0)) if relu else dx
-    shape = bfloat16_tiles.Sums(batch, height, width, conv.dy.shape[3], channels, conv.kernel, 1)
-    partials = poisoned((bfloat16_tiles.rows_of_partials(shape, tile), channels))
+    shape = packed_tiles.Sums(batch, height, width, conv.dy.shape[3], channels, conv.kernel, 1)
+    partials = poisoned((packed_tiles.rows_of_partials(shape, tile), channels))
     copy = with_border(wanted, padding)
     run_step(lambda step, build: launches.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding)[0], "flipped": rounded_weight(conv.weight)[1],
@@ -434,7 +434,7 @@ def test_a_pooling_that_no_convolution_reads_is_whole(network, until):
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_bf16/")}
 BOTH = False, True
-TILES = {"gpu_bf16/conv2d.cu": bfloat16_tiles.PIXEL_TILES,
+TILES = {"gpu_bf16/conv2d.cu": packed_tiles.PIXEL_TILES,
          "gpu_bf16/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS)}
 WITHOUT_TILE = "gpu_bf16/round.cu", "gpu_bf16/weight_update.cu", "gpu_bf16/add_parts.cu"
 FLAGS = {"gpu_bf16/conv2d.cu": {"WHOLE": BOTH}, "gpu_bf16/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
@@ -450,8 +450,8 @@ def every(source, tiles, flags):
 EVERY = {}
 for _source, _flags in FLAGS.items():
     EVERY |= every(_source, TILES.get(_source, TILES_OF_COPIES), _flags)
-for _tile, _kernel in itertools.product(RECTANGLES, bfloat16_tiles.HALO_KERNELS):
-    if bfloat16_tiles.fits(_tile, bfloat16_tiles.Sums(64, 16, 16, STEP, 64, _kernel, 1)):
+for _tile, _kernel in itertools.product(RECTANGLES, packed_tiles.HALO_KERNELS):
+    if packed_tiles.fits(_tile, packed_tiles.Sums(64, 16, 16, STEP, 64, _kernel, 1)):
         _halo = {"WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
         EVERY |= every("gpu_bf16/conv2d_halo.cu", (_tile,), _halo)
         for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
@@ -459,7 +459,7 @@ for _tile, _kernel in itertools.product(RECTANGLES, bfloat16_tiles.HALO_KERNELS)
                 EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
 # Behind an upsampling: phases apart are windows of 2x2, in columns of 3x3.
 APART, IN_COLUMNS = launches.PHASES_APART, launches.PHASES_IN_COLUMNS
-for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, bfloat16_tiles.PIXEL_TILES, RECTANGLES),
+for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, packed_tiles.PIXEL_TILES, RECTANGLES),
                                                     (IN_COLUMNS, 3, (FEW_COLUMNS, SQUARE), (FEW,))):
     _flags = {"PHASES": (_phases,)}
     EVERY |= every("gpu_bf16/conv2d.cu", _pixel_tiles, {**_flags, "WHOLE": BOTH})
@@ -493,20 +493,20 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
     products, fragments = (made.ptx.count(name) for name in ("mma.sync.aligned.m16n8k16.row.col.f32.bf16",
                                                              "ldmatrix.sync.aligned.m8n8.x4"))
     copies = made.ptx.count("cp.async.cg.shared.global")
-    if isinstance(tile, bfloat16_tiles.Window):   # two stages, each in the code, and copies once before the loop
-        side, reach = bfloat16_tiles.SIDE, bfloat16_tiles.SIDE + tile.kernel - 1
+    if isinstance(tile, packed_tiles.Window):   # two stages, each in the code, and copies once before the loop
+        side, reach = packed_tiles.SIDE, packed_tiles.SIDE + tile.kernel - 1
         assert products == 2 * side * tile.kernel ** 2 * down * across
         assert fragments == 2 * (side * down + reach * tile.kernel)
         passes = (-(-reach // (tile.threads // 8 // reach)), -(-side // (tile.threads // (tile.m // 8) // side)))
-        assert copies == 3 * bfloat16_tiles.SQUARES * sum(passes)
+        assert copies == 3 * packed_tiles.SQUARES * sum(passes)
         return
     halo = any(define.startswith("KERNEL=") for define in defines)
-    stages = bfloat16_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else STAGES   # each in the code
+    stages = packed_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else STAGES   # each in the code
     steps = stages * STEP // 16
     assert products == down * across * steps
     assert fragments == (down + across // 2) * steps
     if not halo:   # stages - 1 before the loop
-        copied = bfloat16_tiles.shared_bytes(tile, rows_of_k="weight_grad" in source) // STAGES // 16 // tile.threads
+        copied = packed_tiles.shared_bytes(tile, rows_of_k="weight_grad" in source) // STAGES // 16 // tile.threads
         assert copies == copied * (2 * stages - 1)
 
 
@@ -531,7 +531,7 @@ def test_fragments_are_read_without_bank_conflicts(layer):
 def test_a_weight_gradient_reads_every_row_once(layer):
     """A warp: rows of dy, two fragments, and of x for each column of the window; without bank conflicts."""
     launch, found = counted(layer, "rounded_conv2d_weight_grad")
-    steps = int(launch.arguments[-1]) // bfloat16_tiles.SQUARES
+    steps = int(launch.arguments[-1]) // packed_tiles.SQUARES
     requests = found["warps"] * steps * (8 * 2 + 10 * 3)
     assert found["shared_loads"] == {"requests": requests, "wavefronts": 4 * requests, "least": 4 * requests}
     assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] == steps * 2 * (100 + 64)
@@ -572,7 +572,7 @@ MISUSES = {
 
 @pytest.mark.parametrize("name", MISUSES)
 def test_misuse_of_the_copies_is_noticed(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(bfloat16_tiles, "SPLITS", 1)
+    monkeypatch.setattr(packed_tiles, "SPLITS", 1)
     file, old, new, kind = MISUSES[name]
     for path in (*(KERNELS / "common").iterdir(), *(KERNELS / "gpu_bf16").iterdir()):
         text = path.read_text().replace('"gpu_bf16/', '"').replace('"common/', '"')   # the headers beside it

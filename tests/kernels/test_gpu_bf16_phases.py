@@ -10,10 +10,10 @@ import references
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import bfloat16_launches as launches
-from ladder.rungs import bfloat16_tiles, gpu_opt_v1
-from ladder.rungs.bfloat16_packing import PHASE_WEIGHTS
-from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
+from ladder.rungs import gpu_opt_v1, packed_tiles
+from ladder.rungs import packed_launches as launches
+from ladder.rungs.packed_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
+from ladder.rungs.packing import PHASE_WEIGHTS
 from ladder.rungs.patterns import Gradient
 from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
 from rung_checks import run_step
@@ -71,7 +71,7 @@ class Upsampled:
             padding = attributes["padding"]
             writes = {"copy": poisoned((shape[0], shape[1] + 2 * padding, shape[2] + 2 * padding, shape[3]), np.uint16)}
         run_step(lambda step, build: launches.phase_forward(step, build, tile),
-                 {"x": rounded_input(self.x, 1), "weight": self.copies()["bfloat16"], "bias": self.bias}, writes,
+                 {"x": rounded_input(self.x, 1), "weight": self.copies()["packed"], "bias": self.bias}, writes,
                  **{"relu": False, **attributes})
         return next(iter(writes.values()))
 
@@ -123,8 +123,8 @@ def test_sums_of_taps_are_rounded_once(shape, tile):
 @pytest.mark.parametrize("tile", [SQUARE, LARGE, NARROW, TALL, WIDEST], ids=str)
 def test_input_gradients_with_a_stride_are_in_any_tile_without_a_halo(tile):
     conv = Upsampled((2, 5, 6, 72, 64), integers)
-    if isinstance(tile, bfloat16_tiles.Rectangle):
-        assert not bfloat16_tiles.fits(tile, bfloat16_tiles.Sums(2, 5, 6, 64, 72, 4, 2))
+    if isinstance(tile, packed_tiles.Rectangle):
+        assert not packed_tiles.fits(tile, packed_tiles.Sums(2, 5, 6, 64, 72, 4, 2))
     else:
         assert np.array_equal(conv.input_grad(tile), conv.input_grad())
 
@@ -150,14 +150,14 @@ def test_images_have_no_part_in_one_another():
 def test_copies_have_the_phases_and_the_phase_weights(shape):
     conv = Upsampled(shape, normal)
     taps, found = conv.phase_weights(), {role: numbers(copy) for role, copy in conv.copies().items()}
-    channels, filters, size = conv.channels, conv.filters, found["bfloat16"].shape[1]
+    channels, filters, size = conv.channels, conv.filters, found["packed"].shape[1]
     assert size == (3 if 4 * filters <= 16 else 2)
     assert np.array_equal(found["flipped"][..., :filters], taps) and not found["flipped"][..., filters:].any()
     wanted = np.zeros((2, 2, filters, size, size, -(-channels // 8) * 8), np.float32)
     for p, q, a, b in np.ndindex(2, 2, 2, 2):
         place = (a, b) if size == 2 else (p + a, q + b)
         wanted[p, q, :, *place, :channels] = taps[:, 3 - p - 2 * a, 3 - q - 2 * b].T
-    assert np.array_equal(found["bfloat16"], wanted.reshape(found["bfloat16"].shape))
+    assert np.array_equal(found["packed"], wanted.reshape(found["packed"].shape))
 
 
 @pytest.mark.parametrize("shape, tile", [case for case in APART if case[0][4] % 8 == 0], ids=str)
@@ -176,8 +176,8 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
     conv = Upsampled(shape, normal)
     dx, kept = conv.input_grad(tile), np.maximum(conv.x, 0)
     wanted = np.where(kept > 0, dx, np.float32(0)) if relu else dx
-    sizes = bfloat16_tiles.Sums(*conv.x.shape[:3], conv.filters, conv.channels, 4, 2)
-    partials = poisoned((bfloat16_tiles.rows_of_partials(sizes, tile), conv.channels))
+    sizes = packed_tiles.Sums(*conv.x.shape[:3], conv.filters, conv.channels, 4, 2)
+    partials = poisoned((packed_tiles.rows_of_partials(sizes, tile), conv.channels))
     copy = poisoned(copied(wanted, 2).shape, np.uint16)
     run_step(lambda step, build: launches.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, 1)[0], "flipped": conv.copies()["flipped"], "kept": rounded_input(kept, 1)},

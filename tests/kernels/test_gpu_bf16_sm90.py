@@ -19,11 +19,11 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import layers as kinds
 from ladder.network import networks
 from ladder.network.layers import conv2d, upsample2d
-from ladder.rungs import bfloat16_launches as launches
-from ladder.rungs import bfloat16_tiles, gpu_opt_v1
 from ladder.rungs import gpu_bf16_sm90 as rung
-from ladder.rungs.bfloat16_packing import PIXELS_OF_PARTIAL
+from ladder.rungs import gpu_opt_v1, packed_tiles
+from ladder.rungs import packed_launches as launches
 from ladder.rungs.gpu_basic import blocks
+from ladder.rungs.packing import PIXELS_OF_PARTIAL
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan
@@ -309,7 +309,7 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, pad
         assert (error <= (kind is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("tile", [bfloat16_tiles.SQUARE, bfloat16_tiles.LARGE, bfloat16_tiles.RECTANGLES[1]], ids=str)
+@pytest.mark.parametrize("tile", [packed_tiles.SQUARE, packed_tiles.LARGE, packed_tiles.RECTANGLES[1]], ids=str)
 def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     """Copies, pooled ones and gradients; 72 of 128 stored channels, 180 pixels of 192 in steps."""
     conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
@@ -326,12 +326,12 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     run_step(in_tile(launches.forward, tile), reads, {"copy": copy, "index": index}, stride=1, relu=True, padding=2)
     assert copy.tobytes() == channel_blocks_of(pooled, 2).tobytes()
     # The same products, taken for those of an input gradient: of dy with 64 channels, and of x with 72.
-    shape = bfloat16_tiles.Sums(3, 6, 10, 64, 72, 3, 1)
+    shape = packed_tiles.Sums(3, 6, 10, 64, 72, 3, 1)
     run_step(in_tile(launches.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
                                                   "zeros": np.zeros(72, np.float32)}, {"dx": y}, stride=1)
     wanted = np.where(conv.dy > 0, y, np.float32(0))
     found = {role: poisoned(copy.shape, np.uint16) for role, copy in gradients_for("in channel blocks", wanted, 2).items()}
-    partials = poisoned((bfloat16_tiles.rows_of_partials(shape, tile), 72))
+    partials = poisoned((packed_tiles.rows_of_partials(shape, tile), 72))
     run_step(in_tile(launches.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
                                                   "kept": copied(conv.dy, 0)},
              {**found, "bias_partials": partials}, stride=1, relu=True, kept_padding=0, padding=2)

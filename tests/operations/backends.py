@@ -14,7 +14,7 @@ import pytest
 import cpu_rung
 import cuda_emulator
 import operation_cases
-from ladder.arithmetic.multipliers import FORMATS, to_bfloat16, to_tf32
+from ladder.arithmetic.multipliers import FORMATS, to_bfloat16, to_float16, to_tf32
 from ladder.executors import sequential
 from ladder.executors.cpu import executor as cpu_executor
 from ladder.executors.cpu import small
@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import numpy_reference  # noqa: E402
 
 UNIT, UNIT_64 = 2.0 ** -24, 2.0 ** -47   # of the bounds; in float64 the definitions err too
-ROUNDED = {"float32": None, "tf32": to_tf32, "bfloat16": to_bfloat16}
+ROUNDED = {"float32": None, "tf32": to_tf32, "bfloat16": to_bfloat16, "float16": to_float16}
 # Of products on tensor cores, three of TF32 for one of float32: of 8 terms, each may be cut at the last bit of the largest one,
 # twice what rounding it would cost, and the sum again; two roundings are those of the operands' small parts.
 ROUNDINGS = 3 * 2 * 10 // 8 + 2

@@ -6,9 +6,14 @@
 #define SWIZZLED_SHARED(name) unsigned char* name = emulator::dynamic_shared()
 static inline unsigned shared_address(const void* shared) { return __cvta_generic_to_shared(shared); }
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800   // tests of what sm_75 has instead define it
 using emulator::cp_async;
 #define cp_async_commit emulator::cp_async_commit_group
 #define cp_async_wait emulator::cp_async_wait_group
+#define mma_f16(c, a, b) emulator::mma_f16(c, a, b, EMULATOR_SITE)
+#else
+#define mma_f16_k8(c, a, b) emulator::mma_f16_k8(c, a, b, EMULATOR_SITE)
+#endif
 
 // Parentheses keep the macro `ldmatrix` out of the other.
 #define ldmatrix(to, row) emulator::ldmatrix(to, row, sizeof(to) / sizeof(to[0]), false, EMULATOR_SITE)
@@ -16,6 +21,7 @@ using emulator::cp_async;
 #define mma_bf16(c, a, b) emulator::mma_bf16(c, a, b, EMULATOR_SITE)
 #define mma_tf32(c, a, b) emulator::mma_tf32(c, a, b, EMULATOR_SITE)
 #define bf16x2(low, high) emulator::cvt_bf16x2(low, high)
+#define f16x2(low, high) emulator::cvt_f16x2(low, high)
 #define tf32(x) emulator::cvt_tf32(x)
 
 #define barrier_init emulator::mbarrier_init

@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 
-NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bfloat16")
+NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bfloat16", "float16")
 NARROW = ("acc16", "am16", "mit16")
 ROUNDED = {"tf32": 10, "bfloat16": 7}   # bits of mantissa
 NAN, INFINITY, SIGN = 0x7fc00000, 0x7f800000, 0x80000000
@@ -84,6 +84,8 @@ def scalar(a, b, name):
     """Bits of the product of two float32 given by their bits."""
     if name == "fp16":
         return _half_product(a, b)
+    if name == "float16":
+        return _bits32(_number(_half(a)) * _number(_half(b)))
     if name in ROUNDED:
         return _bits32(_rounded(a, name) * _rounded(b, name))
     product = _special(a, b)
@@ -186,10 +188,10 @@ def vectorised(a, b, name):
         exact = a * b
         if name == "exact":
             return exact
-        if name == "fp16":
+        if name in ("fp16", "float16"):
             product = (a.astype(np.float64).astype(np.float16).astype(np.float64)
                        * b.astype(np.float64).astype(np.float16).astype(np.float64))
-            return _one_nan(product.astype(np.float16).astype(np.float32))
+            return _one_nan((product.astype(np.float16) if name == "fp16" else product).astype(np.float32))
         if name in ROUNDED:
             return _one_nan((_vector_rounded(a, name) * _vector_rounded(b, name)).astype(np.float32))
         product = _scaled(a, b, name)

@@ -23,6 +23,10 @@ __attribute__((noinline, no_sanitize("thread", "undefined"), no_sanitize_coverag
 inline unsigned truncated_bf16x2(float low, float high) {
     return (__float_as_uint(high) & 0xffff0000u) | __float_as_uint(low) >> 16;
 }
+inline unsigned truncated_f16x2(float low, float high) {
+    return f16x2(__uint_as_float(__float_as_uint(low) & 0xffffe000u), __uint_as_float(__float_as_uint(high) & 0xffffe000u));
+}
+#define truncated_pair(low, high) (FLOAT16 ? truncated_f16x2(low, high) : truncated_bf16x2(low, high))
 // A constant expression has no mutant: it is never met.
 __attribute__((always_inline)) constexpr bool mutant(int number) {
     return !__builtin_is_constant_evaluated() && mutant_met(number);

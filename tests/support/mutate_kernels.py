@@ -48,7 +48,7 @@ MUTATIONS = [
     (r"\b2\b(?![.x])", ["1"]), (r"__sync(threads|warp)\(\);", [""]), (r"(Tile::sync|sync_first<\w+>)\(\);", [""]),
     (r"cp_async_(wait<[^>]*>|commit)\(\);", [""]), (r"(wgmma_(fence|commit|wait<\d>)|async_proxy_fence)\(\);", [""]),
     (r"barrier(s_visible|_wait|_arrive|_expect)\(.*?\);", [""]),
-    (r"\bbf16x2\(", ["truncated_bf16x2("]), (r"\btf32\(", ["__float_as_uint("]),   # rounding: towards zero
+    (r"\bpacked_pair\(", ["truncated_pair("]), (r"\btf32\(", ["__float_as_uint("]),   # rounding: towards zero
     (r"threadIdx\.x", ["threadIdx.y"]), (r"threadIdx\.y", ["threadIdx.x"]), (r"\bheight\b", ["width"]),
     (r"\bwidth\b", ["height"]), (r"\bchannels\b", ["filters"]), (r"\bfilters\b", ["channels"]),
     (r"\bdouble\b", ["float"]), (r"\b(?=(?:exp|log|pow)f\()", ["__"]),

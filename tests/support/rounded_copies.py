@@ -6,8 +6,8 @@ import emulator_executor
 from kernel_checks import integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
-from ladder.rungs import bfloat16_launches as launches
-from ladder.rungs.bfloat16_packing import PACKING, rows_of_packing
+from ladder.rungs import packed_launches as launches
+from ladder.rungs.packing import PACKING, rows_of_packing
 from ladder.training import parity, plan
 from rung_checks import SMALL, Convolution, run_step
 

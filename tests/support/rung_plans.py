@@ -6,6 +6,7 @@ import itertools
 import zoo
 from ladder.network import networks, optimizers
 from ladder.network.optimizers import Optimizer
+from ladder.rungs import catalog
 from ladder.training import plan
 
 NETWORK = networks.build("autoencoder")
@@ -37,7 +38,7 @@ def plans(rung):
     made.append(trained_in(NETWORK, rung, 64, loss_scale=1024))
     for network, batch in DEEP:
         made += [trained_in(network, rung, batch), trained_in(network, rung, EPOCH % batch)]
-    if rung.startswith("gpu_bf16"):
+    if catalog.RUNGS[rung].precision in ("bfloat16", "float16"):
         made += [trained_in(network, rung, 64) for network in (zoo.WIDE, zoo.DEEP)]
     return tuple(made)
 

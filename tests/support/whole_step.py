@@ -26,7 +26,7 @@ import rung_checks
 from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.executors import create as executors
 from ladder.network import networks
-from ladder.rungs import bfloat16_tiles, gpu_bf16_sm90
+from ladder.rungs import gpu_bf16_sm90, packed_tiles
 from ladder.training import parity, plan
 
 RUNGS = "gpu_bf16", "gpu_bf16_sm90"
@@ -182,9 +182,9 @@ def launched(rung, batch):
 
 def on_a_gpu_for(batch, put):
     """The tiles of so few images become those of BATCH: of GPUs whose multiprocessors are as many fewer. put: as setattr."""
-    for module, name in ((bfloat16_tiles, "SPLIT_MULTIPROCESSORS"), (gpu_bf16_sm90, "LARGE_TILES")):
+    for module, name in ((packed_tiles, "SPLIT_MULTIPROCESSORS"), (gpu_bf16_sm90, "LARGE_TILES")):
         put(module, name, getattr(module, name) * batch / BATCH)
-    put(bfloat16_tiles, "MULTIPROCESSORS", tuple(number * batch / BATCH for number in bfloat16_tiles.MULTIPROCESSORS))
+    put(packed_tiles, "MULTIPROCESSORS", tuple(number * batch / BATCH for number in packed_tiles.MULTIPROCESSORS))
 
 
 if __name__ == "__main__":

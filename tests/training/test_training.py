@@ -178,7 +178,7 @@ def test_training_with_a_multiplier_is_reproducible_and_differs_from_the_exact_o
     ({"multipliers": ByDirection(forward=MULTIPLIERS["am32"])}, "multiplier=exact shows whether the multiplier is the cause"),
     ({"multipliers": PRECISIONS["tf32"]}, "precision=float32 shows whether the precision is the cause"),
     ({"multipliers": ByDirection(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
-     "or a smaller loss_scale than 1.07374e.09: fp16 products above 65504 are infinite"),
+     "or a smaller loss_scale than 1.07374e.09: what exceeds 65504 is infinite in halves"),
 ])
 def test_a_loss_that_is_not_finite_is_one_line_with_advice(settings, words):
     with pytest.raises(UserError, match=words):

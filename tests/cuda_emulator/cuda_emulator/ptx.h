@@ -34,8 +34,10 @@ template <int groups_left> void cp_async_wait_group() { wait_for_copies(groups_l
 
 // ldmatrix.m8n8.x1, .x2 or .x4, by the number of matrices; .trans
 void ldmatrix(unsigned* to, const void* row, unsigned matrices, bool transposed, Site = here());
-// mma.m16n8k16, c += a b, float32 and bfloat16; mma.m16n8k8 of TF32
+// mma.m16n8k16, c += a b, float32 and bfloat16 or float16; mma.m16n8k8 of TF32, and of float16 (sm_75)
 void mma_bf16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site = here());
+void mma_f16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site = here());
+void mma_f16_k8(float (&c)[4], const unsigned (&a)[2], unsigned b, Site = here());
 void mma_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site = here());
 
 // cvt.rn.bf16x2.f32. A NaN stays one.
@@ -44,6 +46,15 @@ static inline unsigned cvt_bf16(float x) {
     return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 static inline unsigned cvt_bf16x2(float low, float high) { return cvt_bf16(low) | cvt_bf16(high) << 16; }
+// cvt.rn.f16x2.f32; 0x7fff for a NaN.
+static inline unsigned cvt_f16(float x) {
+    unsigned bits = bits_of<unsigned>(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (x != x) return 0x7fff;
+    if (magnitude >= 0x477ff000) return sign | 0x7c00;   // 65520
+    if (magnitude < 0x38800000) return sign | static_cast<unsigned>(__builtin_rintf(bits_of<float>(magnitude) * 0x1p24f));
+    return sign | ((magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13) - (112 << 10);
+}
+static inline unsigned cvt_f16x2(float low, float high) { return cvt_f16(low) | cvt_f16(high) << 16; }
 // cvt.rna.tf32.f32. The bits that TF32 does not have are not zeros that a kernel may rely on.
 static inline unsigned cvt_tf32(float x) {
     unsigned bits = bits_of<unsigned>(x), undefined = bits * 2654435761u >> 19;

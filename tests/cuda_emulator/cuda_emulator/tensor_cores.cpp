@@ -100,6 +100,11 @@ float tensor_sum(const double* terms, int count) {
 namespace {
 
 float of_bf16(unsigned register_, int half) { return bits_of<float>(half ? register_ & 0xffff0000u : register_ << 16); }
+float of_f16(unsigned register_, int half) {
+    unsigned bits = register_ >> 16 * half & 0xffff, exponent = bits >> 10 & 31, fraction = bits & 1023;
+    float magnitude = exponent == 0 ? fraction * 0x1p-24f : bits_of<float>((exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
 float of_tf32(unsigned register_) { return bits_of<float>(register_ & 0xffffe000u); }
 
 template <int DEPTH> void multiply(Operand** of_lane, const float (&a)[ROWS][DEPTH], const float (&b)[DEPTH][COLUMNS]) {
@@ -114,14 +119,14 @@ template <int DEPTH> void multiply(Operand** of_lane, const float (&a)[ROWS][DEP
         }
 }
 
-void multiply_bf16(Operand** of_lane) {
-    float a[ROWS][16], b[16][COLUMNS];
+template <int DEPTH, float (*number)(unsigned, int)> void multiply_16bit(Operand** of_lane) {
+    float a[ROWS][DEPTH], b[DEPTH][COLUMNS];
     for (unsigned l = 0; l < WARP; l++) {
         const Product& mine = request<Product>(of_lane[l]);
         int row = l / 4, first = 2 * (l % 4);
         for (int half = 0; half < 2; half++) {
-            for (int i = 0; i < 4; i++) a[row + 8 * (i % 2)][first + half + 8 * (i / 2)] = of_bf16(mine.a[i], half);
-            for (int i = 0; i < 2; i++) b[first + half + 8 * i][row] = of_bf16(mine.b[i], half);
+            for (int i = 0; i < DEPTH / 4; i++) a[row + 8 * (i % 2)][first + half + 8 * (i / 2)] = number(mine.a[i], half);
+            for (int i = 0; i < DEPTH / 8; i++) b[first + half + 8 * i][row] = number(mine.b[i], half);
         }
     }
     multiply(of_lane, a, b);
@@ -161,7 +166,17 @@ void ldmatrix(unsigned* to, const void* row, unsigned matrices, bool transposed,
 
 void mma_bf16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site) {
     Product mine{c, a, b};
-    of_whole_warp(site, multiply_bf16, &mine);
+    of_whole_warp(site, multiply_16bit<16, of_bf16>, &mine);
+}
+
+void mma_f16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site) {
+    Product mine{c, a, b};
+    of_whole_warp(site, multiply_16bit<16, of_f16>, &mine);
+}
+
+void mma_f16_k8(float (&c)[4], const unsigned (&a)[2], unsigned b, Site site) {
+    Product mine{c, a, &b};
+    of_whole_warp(site, multiply_16bit<8, of_f16>, &mine);
 }
 
 void mma_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site) {

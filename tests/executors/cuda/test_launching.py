@@ -238,7 +238,7 @@ def rounded(array):
 def assert_copied(executor, uploaded, arrays):
     for name in ("b.weight", "c.weight"):
         weight = rounded(executor.download(uploaded[name]))
-        assert np.array_equal(executor.download(arrays[f"{name}.bfloat16"]), weight), name
+        assert np.array_equal(executor.download(arrays[f"{name}.packed"]), weight), name
         flipped = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
         assert np.array_equal(executor.download(arrays[f"{name}.flipped"])[..., :len(weight)], flipped), name
 
@@ -296,7 +296,7 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
         executor.run(steps, arrays)
         executor.fill(uploaded["b.weight"], values["b.weight"] + 1)
         executor.run(steps, arrays)
-        assert np.array_equal(executor.download(arrays["b.weight.bfloat16"]), rounded(values["b.weight"] + 1))
+        assert np.array_equal(executor.download(arrays["b.weight.packed"]), rounded(values["b.weight"] + 1))
 
 
 def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(pretend, monkeypatch, tmp_path):

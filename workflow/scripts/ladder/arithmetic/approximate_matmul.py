@@ -13,7 +13,7 @@ Where no number is infinite or NaN, the product with a zero or a subnormal is +0
 changes no sum that starts from +0. So the loops pass over such elements of A, and product() takes for A the factor that leaves
 less work: behind a ReLU about half of the activations are zeros. `exact` and `fp16` have other rules and multiply all.
 
-The formats of `precision`, TF32 and bfloat16, have no loop nest: their products are those of BLAS, of operands rounded before.
+The formats of `precision` have no loop nest: their products are those of BLAS, of operands rounded before.
 """
 
 import dataclasses
@@ -441,11 +441,18 @@ def round_to_bfloat16(values, rounded):
         rounded[i] = _bfloat16(values[i])
 
 
+@cached
+def round_to_float16(values, rounded):
+    """rounded = values in float16 (see multipliers.to_float16), a zero without its sign; flat float32 arrays."""
+    for i in range(values.size):
+        rounded[i] = _half(values[i])
+
+
 # ---- a single product, for loops that multiply one pair at a time
 
 CODES = {name: np.int64(code) for code, name in enumerate((
-    "fp16", "tf32", "bfloat16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
-FP16, TF32, BFLOAT16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
+    "fp16", "tf32", "bfloat16", "float16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
+FP16, TF32, BFLOAT16, FLOAT16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
 
 
 def coded(multiplier):
@@ -473,6 +480,8 @@ def single(a, b, multiplier):
         return _one_nan(_tf32(a) * _tf32(b))
     if code == BFLOAT16:
         return _one_nan(_bfloat16(a) * _bfloat16(b))
+    if code == FLOAT16:
+        return _one_nan(_half(a) * _half(b))
     if code == ACC16:
         return _any_acc16(a_bits, b_bits, table)
     if code == MIT32:

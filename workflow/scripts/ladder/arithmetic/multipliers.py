@@ -11,7 +11,8 @@ exclusive or of the signs and approximate (1 + x)(1 + y). They share their speci
 The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
 nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. FORMATS are what
 tensor cores multiply: the float32 product of operands rounded to nearest, to 10 bits of mantissa with ties away from
-zero and to 7 bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and that NaN.
+zero and to 7 bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and that NaN; and
+of IEEE halves, `fp16` without the rounding of the product.
 
     mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer multiplication ... using binary
                                                                      logarithms, 1962
@@ -73,6 +74,7 @@ MULTIPLIERS = {name: Multiplier(name, text) for name, text in {
 FORMATS = {name: Multiplier(name, text) for name, text in {
     "tf32": "TF32: operands rounded to 10 bits of mantissa",
     "bfloat16": "bfloat16: operands rounded to 7 bits of mantissa",
+    "float16": "float16: operands rounded to 10 bits of mantissa and 5 of exponent",
 }.items()}
 
 
@@ -278,6 +280,10 @@ def _bfloat16(a, b):
     return _float(_bits(to_bfloat16(a) * to_bfloat16(b)))
 
 
+def _float16(a, b):
+    return _float(_bits(to_float16(a) * to_float16(b)))
+
+
 def to_tf32(values):
     """float32 rounded to TF32, ties away from zero, as PTX's cvt.rna.tf32.f32."""
     bits = _bits(values)
@@ -288,6 +294,12 @@ def to_bfloat16(values):
     """float32 rounded to bfloat16, ties to even, as PTX's cvt.rn.bf16.f32."""
     bits = _bits(values)
     return np.where(np.isnan(values), values, ((bits + np.uint32(0x7fff) + (bits >> 16 & 1)) & UPPER).view(np.float32))
+
+
+def to_float16(values):
+    """float32 rounded to IEEE half, ties to even, as PTX's cvt.rn.f16.f32: infinite from 65520 on."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float16).astype(np.float32)
 
 
 def _acc16(a, b):
@@ -362,4 +374,4 @@ def _float(bits):
 
 
 FORMULAS = {"exact": _exact, "acc16": _acc16, "am32": _am32, "am16": _am16, "mit32": _mit32, "mit16": _mit16, "fp16": _fp16,
-            "tf32": _tf32, "bfloat16": _bfloat16}
+            "tf32": _tf32, "bfloat16": _bfloat16, "float16": _float16}

@@ -3,7 +3,7 @@
 from ladder.pages import templates
 from ladder.training import gradients
 
-PRECISIONS = {"float64": "double precision", "float32": "single precision", "tf32": "TF32", "bfloat16": "bfloat16"}
+PRECISIONS = {"float64": "double precision", "float32": "single precision", "tf32": "TF32"}   # others have their own names
 
 
 def page(summary):
@@ -16,7 +16,7 @@ def context(summary):
     tensors = {row["tensor"]: row for row in summary["tensors"]}
     return {
         "summary": summary, "title": templates.network_title(summary["network"]), "verdict": verdict(summary),
-        "precision": PRECISIONS[summary["precision"]], "tolerance": f"{summary['tolerance']:.0e}",
+        "precision": PRECISIONS.get(summary["precision"], summary["precision"]), "tolerance": f"{summary['tolerance']:.0e}",
         "largest": _digits(max((row["deviation"] for row in summary["tensors"]), default=0)),
         "layers": [_layer(row, tensors) for row in summary["layers"]],
         "tensors": [{**row, "deviation": _digits(row["deviation"]), "norm": f"{row['norm']:.3g}",

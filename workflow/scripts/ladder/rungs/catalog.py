@@ -26,10 +26,10 @@ from ladder.machine import driver
 from ladder.sources import ROOT
 
 OLDEST_GPU = 75     # compute capability 7.5: sm_75
-TENSOR_CORES = 80   # from which on tensor cores multiply TF32 and bfloat16
+TENSOR_CORES = 80   # from which on tensor cores multiply TF32 and bfloat16, not only float16
 HOPPER = 90         # whose own instructions no other GPU runs, a newer one neither
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
-DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_bf16"}   # by precision
+DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_bf16", "float16": "gpu_f16"}   # by precision
 RECORD = "parity.json"   # in results/
 ROW = "rung.toml"         # of an own rung, in its folder below kernels/
 
@@ -54,7 +54,7 @@ class Rung:
 
     @property
     def on_tensor_cores(self) -> bool:
-        return self.oldest >= TENSOR_CORES
+        return self.oldest >= TENSOR_CORES or self.precision != "float32"
 
 
 RUNGS = {
@@ -85,6 +85,9 @@ RUNGS = {
     "gpu_bf16_sm90": Rung("cuda", "for Hopper alone: its copy engine (TMA) and wgmma, a thread that "
                                   "does nothing else copies whole tiles, 128 threads multiply from shared memory",
                           below="gpu_bf16", oldest=HOPPER, newest=HOPPER, precision="bfloat16"),
+    "gpu_f16": Rung("cuda", "float16 operands and a loss scale, for a T4 and RTX 20 too, whose tensor cores multiply nothing "
+                            "else: gpu_bf16's kernels in 64 KB of shared memory; for precision float16",
+                    below="gpu_bf16", precision="float16"),
 }
 
 
@@ -136,7 +139,8 @@ def candidates(precision: str, results: str | pathlib.Path = "results") -> dict[
     fastest = _recorded(pathlib.Path(results, RECORD), precision)
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
     measured = {fastest: "the fastest that passed on this machine"} if fastest else {}
-    rungs = [DEFAULT_ON_GPU[precision], *filter(_runs_on_any_gpu, reversed(RUNGS))] if no_gpu() is None else []
+    slower = (rung for rung in reversed(RUNGS) if _runs_on_any_gpu(rung) and _fits(rung, precision))
+    rungs = [DEFAULT_ON_GPU[precision], *slower] if no_gpu() is None else []
     return measured | {rung: advice for rung in [*rungs, "cpu"] if rung not in measured and not _unfit(rung)}
 
 

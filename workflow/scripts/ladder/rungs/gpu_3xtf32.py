@@ -54,7 +54,7 @@ class TensorTile:
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
 
 
-STEPS = {"exact": 16, "tf32": 32, "bfloat16": 0}   # of tiles, by multiplier
+STEPS = {"exact": 16, "tf32": 32, "bfloat16": 0, "float16": 0}   # of tiles, by multiplier
 LARGE, TALL = TensorTile(128, 128, 64, 64), TensorTile(128, 64, 64, 32)
 SQUARE = TensorTile(64, 64, 32, 32)
 NARROW = TensorTile(64, 32, 32, 16)

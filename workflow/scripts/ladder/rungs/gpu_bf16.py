@@ -8,27 +8,14 @@ channels do not fit (`packing_of`), and dense layers, round operands when they l
 activations and gradients, and sums stay float32.
 """
 
-from ladder.network.optimizers import AVERAGES
-from ladder.rungs import bfloat16_launches as launches
-from ladder.rungs import gpu_3xtf32
-from ladder.rungs.bfloat16_lowering import Lowering
-from ladder.rungs.bfloat16_packing import packing_of
+from ladder.rungs import gpu_3xtf32, packed_launches
 from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER
+from ladder.rungs.packed_lowering import Lowering
+from ladder.rungs.packed_tiles import BFLOAT16
+from ladder.rungs.packing import packing_of
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 GRADIENTS_IN_PARTS = True   # see plan.training_plan
 PATTERNS = Lowering(packing_of).patterns
-LAUNCHES = {
-    **gpu_3xtf32.launches("bfloat16"),
-    "conv2d_round_input": launches.round_input,
-    "copy_weights": launches.copy_weights,
-    **{f"{rule}_update": launches.update for rule in AVERAGES},
-    "conv2d_round_gradient": launches.round_gradient,
-    "rounded_conv2d_forward": launches.forward,
-    "rounded_conv2d_input_grad": launches.input_grad,
-    "rounded_conv2d_weight_grad": launches.weight_grad,
-    "rounded_phase_conv2d_forward": launches.phase_forward,
-    "rounded_phase_conv2d_input_grad": launches.input_grad,
-    "rounded_phase_conv2d_weight_grad": launches.phase_weight_grad,
-}
+LAUNCHES = {**gpu_3xtf32.launches("bfloat16"), **packed_launches.of_format(BFLOAT16)}

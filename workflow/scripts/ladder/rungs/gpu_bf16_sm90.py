@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from ladder.network.layers import Layer
-from ladder.rungs import bfloat16_packing, gpu_bf16
-from ladder.rungs.bfloat16_launches import Epilogue, add_parts, forward_epilogue, gradient_epilogue, sums_bytes
-from ladder.rungs.bfloat16_lowering import Lowering
-from ladder.rungs.bfloat16_packing import FEWEST, PACKING, PIXELS_OF_PARTIAL, Packing, both_gradients
-from ladder.rungs.bfloat16_tiles import LINES_OF_PARTIAL, Shape
+from ladder.rungs import gpu_bf16
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
+from ladder.rungs.packed_launches import Epilogue, add_parts, forward_epilogue, gradient_epilogue
+from ladder.rungs.packed_lowering import Lowering
+from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, sums_bytes
+from ladder.rungs.packing import FEWEST, PACKING, PIXELS_OF_PARTIAL, Packing, both_gradients
+from ladder.rungs.packing import packing_of as of_gpu_bf16
 from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
@@ -180,7 +181,7 @@ class ChannelBlocks(Packing):
     def weight(self, shape: Shape) -> dict[str, Shape]:
         """Rows are filters, or channels of the flipped one, up to whole tiles."""
         filters, kernel, _, channels = shape
-        return {"bfloat16": (blocks(channels, CHANNEL_BLOCK), kernel, kernel, rows_of_tiles(filters), CHANNEL_BLOCK),
+        return {"packed": (blocks(channels, CHANNEL_BLOCK), kernel, kernel, rows_of_tiles(filters), CHANNEL_BLOCK),
                 "flipped": (blocks(filters, CHANNEL_BLOCK), kernel, kernel, rows_of_tiles(channels), CHANNEL_BLOCK)}
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
@@ -210,8 +211,8 @@ CHANNEL_BLOCKS = ChannelBlocks()
 
 def packing_of(build: Any, conv: Layer) -> Packing | None:
     """CHANNEL_BLOCKS where a convolution is this rung's, else as gpu_bf16 has it."""
-    packing = bfloat16_packing.packing_of(build, conv)
-    return CHANNEL_BLOCKS if packing is PACKING and fills_and_fits(build, conv) else packing
+    packing = of_gpu_bf16(build, conv)
+    return CHANNEL_BLOCKS if packing == PACKING and fills_and_fits(build, conv) else packing
 
 
 def fills_and_fits(build: Any, conv: Layer) -> bool:

@@ -263,8 +263,10 @@ def update(step: Any, build: Any, source: str = "gpu_opt_v1/update.cu",
         rows.append(((name, *averages, *(2 - len(averages)) * [0], gradient.buffer), *row_of(build, name, gradient)))
     table, grid = update_table(step, build, rows)
     settings = floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum") if name in step.attributes))
+    factor = step.attributes.get("gradient_factor")
     return (Launch(source, step.operation, grid, (256,),
-                   (table, step.reads["learning_rates"], step.reads["counters"], *settings)),)
+                   (table, step.reads["learning_rates"], step.reads["counters"], *settings),
+                   defines=(f"GRADIENT_FACTOR={factor!r}",) if factor else ()),)
 
 
 def update_table(step: Any, build: Any, rows: Sequence[Row]) -> tuple[Table, tuple[int]]:

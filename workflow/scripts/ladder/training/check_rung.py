@@ -24,7 +24,7 @@ MOST_FLOP = 4e12  # of the cpu rung's training
 REPLAYED = 25     # steps in one call: some are recorded together, some alone
 TAIL = 5          # images of the last batch of an extraction
 # Precision -> largest |x - x_cpu| / |x_cpu| of a layer's output. Right rungs (benchmarks/limits.json): 4e-6, 3e-4 and 9e-4.
-OUTPUT_LIMITS = {"float32": 1e-4, "tf32": 1e-3, "bfloat16": 5e-3}
+OUTPUT_LIMITS = {"float32": 1e-4, "tf32": 1e-3, "bfloat16": 5e-3, "float16": 1e-3}
 
 
 def check(rung, described, threads):

@@ -31,7 +31,7 @@ from ladder.training import parity, plan
 
 REFERENCE = "cpu_sequential"
 STEPS, DIRECTIONS = (1e-5, 1e-6, 1e-7), 2
-TOLERANCES = {"float64": 1e-5, "float32": 5e-2, "tf32": 0.1, "bfloat16": 0.2}   # by what a rung computes with
+TOLERANCES = {"float64": 1e-5, "float32": 5e-2, "tf32": 0.1, "bfloat16": 0.2, "float16": 0.1}   # by what a rung computes with
 MOST = 1e9     # the largest deviation, and what stands for an element of a gradient that is not finite
 NOISE = 1e-6   # share of the loss: derivatives below it are compared with this in place of themselves
 BIAS = 0.1     # biases are drawn up to this: at 0 a ReLU over zeros would stand on its kink

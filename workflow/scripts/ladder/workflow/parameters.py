@@ -53,10 +53,10 @@ def train(run: Run, role: Role) -> Params:
 
 
 def _multiplier(run: Run) -> Params:
-    """What the training multiplies; empty if that is exact. float16 needs loss scaling."""
+    """What the training multiplies; empty if that is exact. Halves need loss scaling."""
     name, used = run.multiplier_identity, run.settings.multiplier_in
     if name == "exact" or not used:
-        return _precision(run)
+        return {**_precision(run), **(run.pick("loss_scale") if run.settings.precision == "float16" else {})}
     scaled = name == "fp16" and used != ["forward"]
     return {"multiplier": name, "multiplier_in": used, **(run.pick("loss_scale") if scaled else {})}
 

@@ -323,13 +323,14 @@ class Training(Section):
 class Arithmetic(Section):
     heading = "The experiment", "Arithmetic"
 
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
     """What convolutions and dense layers multiply, in all passes, the test and the features: `float32` numbers, or
-    numbers rounded to the 10 bits of mantissa of `tf32` or to the 7 of `bfloat16`, as tensor cores take them. Sums,
-    weights and everything else are float32. Every rung rounds at the same places: in bfloat16 a 3x3 convolution
-    behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each rounded once. `variant: auto`
-    takes a rung that multiplies with tensor cores only where this key asks for its precision or where the rung is as
-    accurate as float32."""
+    numbers rounded to the 10 bits of mantissa of `tf32`, to the 7 of `bfloat16`, or to the 10 of `float16`, as tensor
+    cores take them; float16, the only one of these that a T4 or an RTX 20 has, ends at 65504 and needs `loss_scale`.
+    Sums, weights and everything else are float32. Every rung rounds at the same places: in bfloat16 and float16 a 3x3
+    convolution behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each rounded once.
+    `variant: auto` takes a rung that multiplies with tensor cores only where this key asks for its precision or where
+    the rung is as accurate as float32."""
     multiplier: Annotated[str, PATH, expected("the name of a multiplier or the path of a table"), TEXT] = "exact"
     """The multiplier that computes the products of convolutions and dense layers; sums are always float32. `exact`
     is float32. `acc16` truncates the operands to bfloat16. `am32` and `am16` are the minimally biased multipliers,
@@ -342,8 +343,8 @@ class Arithmetic(Section):
     """The multiplier at test time and for the features. `same` is the one of the forward pass of the training.
     Another one answers how a network that was trained exactly does on cheap arithmetic."""
     loss_scale: Positive = 1024
-    """Factor by which gradients are multiplied until the weights are updated. Only `fp16` uses it, because of its
-    small range of exponents."""
+    """Factor by which gradients are multiplied until the weights are updated. Only the multiplier `fp16` and the
+    precision `float16` use it, because of their small range of exponents (docs/math.md)."""
 
 
 class Patches(Section):
@@ -472,7 +473,7 @@ class Machine(Section):
     variant: Annotated[str, RungOr("auto")] = "auto"
     """The rung of the ladder, which is the set of kernels that runs; kernels/README.md describes them. `auto` is
     the fastest rung that passed `snakemake results/parity.html` on this machine; before that comparison it is
-    `gpu_opt_v2` on a GPU (`gpu_tf32`, `gpu_bf16` with these values of `precision`) and `cpu` elsewhere. Before a
+    `gpu_opt_v2` on a GPU (`gpu_tf32`, `gpu_bf16`, `gpu_f16` with these values of `precision`) and `cpu` elsewhere. Before a
     rung of a GPU computes for the first time with a network on this GPU, driver and program, a few steps and an
     extraction are compared with the cpu rung, in seconds: `auto` passes over a rung that fails for the next one,
     down to `cpu`, and a rung that is named stops with the tensor that deviates. The rung itself is part of a

@@ -16,7 +16,8 @@ from ladder.executors.cpu.convolution import BLOCK_PIXELS, add_taps, windows_of
 
 NARROW = 17   # columns
 SUMMED_TAPS = (2,), (1, 2), (0, 1), (0,)   # rows, or columns, of 3x3 taps in each of the four of the phase weights
-ROUNDING = {"tf32": approximate.round_to_tf32, "bfloat16": approximate.round_to_bfloat16}   # of both operands, by multiplier
+ROUNDING = {"tf32": approximate.round_to_tf32, "bfloat16": approximate.round_to_bfloat16,   # of both operands, by multiplier
+            "float16": approximate.round_to_float16}
 
 
 def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, multiplier=None):

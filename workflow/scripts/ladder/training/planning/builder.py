@@ -50,7 +50,7 @@ class Builder(Gradients):
     def decomposes(self, group: tuple[Layer, ...]) -> bool:
         """Whether an upsampling and a convolution multiply phase weights, each rounded once, on every rung.
 
-        In bfloat16 a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the network reads the larger
+        In 16 bits a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the network reads the larger
         image, whether this plan has it or not: the precision includes what is rounded.
         """
         if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(group):
@@ -58,7 +58,7 @@ class Builder(Gradients):
         if len(self.network.readers(group[0].name)) > 1:
             return False
         conv, formats = group[1].attributes, {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
-        return formats == {"bfloat16"} and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
+        return formats in ({"bfloat16"}, {"float16"}) and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
 
     def _is_chain(self, group: tuple[Layer, ...]) -> bool:
         """Whether each layer's first input is the previous layer, and no other layer reads that one."""

@@ -55,7 +55,8 @@ def loss(build: Builder, dataset: Dataset, gradient_scale: str, length: Length) 
 
 
 def update(build: Builder, names: Collection[str], optimizer: Optimizer, length: Length) -> None:
-    """Update these parameters: in one step if the rung has UPDATES_TOGETHER, else in one step each."""
+    """Update these parameters: in one step, which divides by the loss scale, if the rung has UPDATES_TOGETHER, else in one
+    step each."""
     build.pass_ = "update"
     gradients = {name: build.gradient_for_update(name) for name in names}
     averages = {name: {average: build.buffer(f"{name}.{average}", build.network.parameters[name], build.dtype, "optimizer")
@@ -63,7 +64,7 @@ def update(build: Builder, names: Collection[str], optimizer: Optimizer, length:
     schedule = {"counters": build.counters(),
                 "learning_rates": build.buffer("learning_rates", (length.steps,), "float64", "control")}
     operation, attributes = f"{optimizer.name}_update", optimizers.attributes(optimizer)
-    if not getattr(build.module, "UPDATES_TOGETHER", False):
+    if not build.together:
         for name, gradient in gradients.items():
             build.append(operation, name.rpartition(".")[0], {"gradient": gradient.buffer, **schedule},
                          {"parameter": name, **averages[name]}, **attributes)
@@ -72,8 +73,9 @@ def update(build: Builder, names: Collection[str], optimizer: Optimizer, length:
     writes: dict[str, str] = {}
     for name in names:
         writes |= {name: name, **{f"{name}.{average}": buffer for average, buffer in averages[name].items()}}
-    copies: dict[str, Any] = {"copies": build.copied} if build.copied else {}
-    build.append(operation, "", {**reads, **schedule}, {**writes, **build.copies_of(names)}, gradients=gradients, **copies,
+    more: dict[str, Any] = {"copies": build.copied} if build.copied else {}
+    more |= {"gradient_factor": 1 / build.loss_scale} if build.loss_scale != 1 else {}
+    build.append(operation, "", {**reads, **schedule}, {**writes, **build.copies_of(names)}, gradients=gradients, **more,
                  **attributes)
 
 

@@ -14,14 +14,15 @@ class Gradients(Steps):
 
     Each reader of a value registers a buffer with its part of the value's gradient (`gradient_part`, `pass_gradient`); the
     group of layers that produced the value, whose backward pass comes after those of the readers, first sums the parts
-    (`gradient`). in_parts: whether weight gradients are left in parts; loss_scale: factor on all gradients; divisor: of the
-    sum over the batch whose gradient is followed; consumers: value -> what a rung's patterns know of the layer that
-    alone reads it, and where its gradient belongs.
+    (`gradient`). in_parts: whether weight gradients are left in parts; together: whether one step updates all parameters;
+    loss_scale: factor on all gradients; divisor: of the sum over the batch whose gradient is followed; consumers: value ->
+    what a rung's patterns know of the layer that alone reads it, and where its gradient belongs.
     """
 
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
         self.in_parts, self.loss_scale, self.divisor = False, 1.0, 1
+        self.together = bool(getattr(self.module, "UPDATES_TOGETHER", False))
         self.consumers: dict[str, Any] = {}
         self._parts: dict[str, list[str]] = {}   # value -> buffers whose sum is its gradient
         self._left_in_parts: dict[str, Gradient] = {}   # by parameter
@@ -74,11 +75,11 @@ class Gradients(Steps):
         self._left_in_parts |= gradients
 
     def gradient_for_update(self, parameter: str) -> Gradient:
-        """The Gradient of a parameter, the loss scale divided out."""
+        """The Gradient of a parameter, the loss scale divided out but where the update does so (planning.frame.update)."""
         if parameter in self._left_in_parts:
             return self._left_in_parts[parameter]
         gradient = self.parameter_gradient(parameter)
-        if self.loss_scale != 1:
+        if self.loss_scale != 1 and not self.together:
             gradient = self._scaled(f"{gradient}.unscaled", parameter.rpartition(".")[0], gradient, 1 / self.loss_scale)
         return Gradient(gradient)
 

@@ -4,9 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ladder.arithmetic.multipliers import EXACT, ByDirection
+from ladder.arithmetic.multipliers import EXACT, PRECISIONS, ByDirection
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
+
+LOSS_SCALE = 1024   # of halves; also the default of the key loss_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +62,10 @@ class Settings:
     schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the gradient of the summed squared
     error by all elements of the batch, 'batch' by its images only (always the case for the cross-entropy). seed: of the random
     numbers of a step and of the shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
-    divided out before the updates; exact if it is a power of two and nothing overflows. frozen: names of layers whose
-    parameters are not trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte, nor does
-    multiprocessors, the number of the GPU's for which tiles are chosen (None: of this machine's GPU).
+    divided out before the updates; exact if it is a power of two and nothing overflows (None: LOSS_SCALE in precision float16,
+    else 1). frozen: names of layers whose parameters are not trained; no gradient is computed for them. recompute: see
+    recompute.py; it changes no byte, nor does multiprocessors, the number of the GPU's for which tiles are chosen (None: of
+    this machine's GPU).
     """
 
     network: Network
@@ -77,7 +80,11 @@ class Settings:
     augmentation: Augmentation = Augmentation()
     seed: int = 0
     multipliers: ByDirection = EXACT
-    loss_scale: float = 1
+    loss_scale: float | Any = None   # Any: never None afterwards
     frozen: tuple[str, ...] = ()
     recompute: bool = False
     multiprocessors: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.loss_scale is None:
+            object.__setattr__(self, "loss_scale", LOSS_SCALE if self.multipliers == PRECISIONS["float16"] else 1.0)

@@ -1,4 +1,4 @@
-"""The patterns of a rung whose convolutions read packed operands (bfloat16_packing.py): which steps a group of layers becomes.
+"""The patterns of a rung whose convolutions read packed operands (packing.py): which steps a group of layers becomes.
 
 Where such a convolution alone reads what a group makes, no step of its own packs that value: the group's forward step writes it
 packed, and the consumer's input gradient writes its gradient packed, behind the group's pooling and ReLU.
@@ -10,8 +10,8 @@ from typing import Any
 
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
-from ladder.rungs.bfloat16_packing import CHUNK, Packing, both_gradients, has_phases, rows_of_packing
-from ladder.rungs.bfloat16_tiles import Shape
+from ladder.rungs.packed_tiles import Shape
+from ladder.rungs.packing import CHUNK, Packing, both_gradients, has_phases, rows_of_packing
 from ladder.rungs.patterns import Backward, Gradient, Group, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 
@@ -123,7 +123,7 @@ class Block:
         weights = build.copies(self.weight, {role: shape for role, shape in shapes if self.flips or role != "flipped"})
         x = self._packed_input()
         y, writes, padding = self._output(reader, reader_packing)
-        build.step(f"{conv_op}_forward", self.group, {"x": x, "weight": weights["bfloat16"], "bias": self.bias}, writes,
+        build.step(f"{conv_op}_forward", self.group, {"x": x, "weight": weights["packed"], "bias": self.bias}, writes,
                    flop=self.flop, stride=stride, relu=self.relu, **padding)
 
         def backward() -> None:
@@ -211,4 +211,4 @@ class Block:
 
 def packed_input(build: Any, conv: Layer, packing: Packing, image: Shape) -> str:
     """The buffer of a convolution's packed input, which is an image of this shape."""
-    return str(build.kept(f"{conv.name}.x.bfloat16", packing.image(image, conv.attributes["padding"]), "uint16"))
+    return str(build.kept(f"{conv.name}.x.packed", packing.image(image, conv.attributes["padding"]), "uint16"))

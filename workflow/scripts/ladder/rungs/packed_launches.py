@@ -1,15 +1,21 @@
-"""The launches of gpu_bf16's kernels: packing, convolutions of packed operands, their weight gradients, and the update."""
+"""The launches of gpu_bf16's kernels: packing, convolutions of packed operands, their weight gradients, and the update.
+
+number, an argument of all: what is packed.
+"""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-from ladder.rungs import bfloat16_tiles as tiles
+from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1
-from ladder.rungs.bfloat16_packing import CHUNK, PHASE_TAPS, PIXELS_OF_PARTIAL, both_gradients
+from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.patterns import Gradient, Launch, Word
+from ladder.rungs.packed_tiles import BFLOAT16, Format
+from ladder.rungs.packing import CHUNK, PHASE_TAPS, PIXELS_OF_PARTIAL, both_gradients
+from ladder.rungs.patterns import Gradient, Launch, LaunchFunction, Word
 
 SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_bf16/weight_update.cu
 # How a packed weight holds the phases of an upsampled image; also the values of PHASES: kernels/gpu_bf16/weight_update.cu
@@ -19,22 +25,23 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}   # the macro for results that g
 
 # ---- packing
 
-def round_input(step: Any, build: Any) -> tuple[Launch, ...]:
+def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, rounded) // CHUNK
     pixels = chunks // blocks(channels, CHUNK)
     return (Launch("gpu_bf16/round.cu", "round_image", (blocks(chunks, 256),), (256,),
-                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"]))),)
+                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"])),
+                   defines=number.defines),)
 
 
-def round_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
+def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     dy, rounded, bias_partials = step.reads["dy"], step.writes["rounded"], step.writes["bias_partials"]
     _, height, width, channels = build.shape(dy)
     pixels = elements(build, rounded) // build.shape(rounded)[3]
     return (Launch("gpu_bf16/round.cu", "round_gradient", (build.shape(bias_partials)[0], blocks(channels, 64)), (256,),
                    (dy, rounded, bias_partials, *integers(pixels, height, width, channels, step.attributes["padding"],
-                                                          PIXELS_OF_PARTIAL))),)
+                                                          PIXELS_OF_PARTIAL)), defines=number.defines),)
 
 
 # ---- convolutions
@@ -77,61 +84,56 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
     return Epilogue("conv2d_gradient", arrays, numbers, layout)
 
 
-def forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+def forward(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
-    return _convolution(build, forward_epilogue(step, build), step.attributes["stride"], tile)
+    return _convolution(build, forward_epilogue(step, build), step.attributes["stride"], tile, number)
 
 
-def phase_forward(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+def phase_forward(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
-    return _convolution(build, forward_epilogue(step, build), 1, tile, phases)
+    return _convolution(build, forward_epilogue(step, build), 1, tile, number, phases)
 
 
-def input_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
-    return _convolution(build, gradient_epilogue(step, build), step.attributes["stride"], tile)
+def input_grad(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+    return _convolution(build, gradient_epilogue(step, build), step.attributes["stride"], tile, number)
 
 
-def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile | None,
+def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile | None, number: Format,
                  phases: int = NO_PHASES) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
     (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    shape = tiles.Sums.of(build.shape(x), filters, kernel, stride)
+    shape = tiles.Sums.of(build.shape(x), filters, kernel, stride, number)
     if phases == PHASES_APART:   # each has the filters, and its windows begin in two pixels
         shape = dataclasses.replace(shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4)
     stored = epilogue.entry == "conv2d"   # y in float32
     tile = tile or tiles.pixel_tile(shape, stored)
     defines = {**epilogue.defines, **({"PHASES": phases} if phases else {})}
     if isinstance(tile, tiles.Rectangle):
-        entry, shared = "conv2d_halo" if stored else epilogue.entry, tiles.halo_bytes(tile, shape)
+        entry = "conv2d_halo" if stored else epilogue.entry
         defines |= {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns}
     else:
-        entry, shared = epilogue.entry, tiles.shared_bytes(tile)
+        entry = epilogue.entry
         defines |= {"WHOLE": channels % tiles.STEP == 0}
     pixels = shape.batch * shape.height * shape.width * shape.phases
     sizes = integers(height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers)
     return (Launch(f"gpu_bf16/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,), (*epilogue.arrays, *sizes),
-                   shared if stored else max(shared, sums_bytes(tile)), tile.defines(**defines)),)
-
-
-def sums_bytes(tile: Any) -> int:
-    """Shared memory that a block's sums take on the way to packed results: kernels/gpu_bf16/copies.cuh."""
-    return int(4 * tile.m * (tile.n + 8))
+                   tiles.pixel_bytes(tile, shape, stored), (*tile.defines(**defines), *number.defines)),)
 
 
 # ---- weight gradients
 
-def weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+def weight_grad(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, filters, attributes = step.reads["x"], build.shape(step.reads["bias_partials"])[1], step.attributes
-    split = tiles.weight_split(build.shape(x), filters, attributes["kernel"], attributes["stride"], tile)
+    split = tiles.weight_split(build.shape(x), filters, attributes["kernel"], attributes["stride"], number, tile)
     product, parts = _parts_of_weight(step, build, (x, step.reads["dy"]), split, attributes["padding"])
     return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, build.shape(x)[3]))
 
 
-def phase_weight_grad(step: Any, build: Any, tile: TensorTile | None = None) -> tuple[Launch, ...]:
+def phase_weight_grad(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3 taps."""
     x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
-    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, tile)
+    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number, tile)
     product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
     if "parts" in writes:
         return (product,)
@@ -152,18 +154,18 @@ def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
     (batch, height, width, channels), dy_channels = build.shape(x), build.shape(dy)[3]
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", sizes)
     if isinstance(tile, tiles.Window):
-        entry, shared = "weight_grad_halo", tiles.window_bytes(tile)
+        entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number)
         numbers: tuple[int, ...] = (height, width, channels, shape.filters, dy_channels, padding, tiles.squares(shape),
                                     tiles.SQUARES * steps)
         defines = tile.defines(KERNEL=shape.kernel, WHOLE=tiles.are_whole(shape))
     else:
-        entry, shared = "weight_grad", tiles.shared_bytes(tile, rows_of_k=True)
+        entry, shared = "weight_grad", tiles.shared_bytes(tile, shape.number, rows_of_k=True)
         numbers = (batch, height, width, channels, shape.filters, dy_channels, shape.kernel, shape.stride, padding,
                    tiles.STEP * steps)
         whole = batch * shape.height * shape.width % tiles.STEP == 0
         defines = tile.defines(WHOLE=whole, WHOLE_ROWS=tiles.STEP % shape.width == 0)
     return Launch(f"gpu_bf16/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), sizes[0]),
-                  (tile.threads,), (x, dy, parts, *integers(*numbers)), shared, defines), parts
+                  (tile.threads,), (x, dy, parts, *integers(*numbers)), shared, (*defines, *shape.number.defines)), parts
 
 
 def add_parts(step: Any, build: Any, parts: str, channels: int, dweight: str | None = None) -> Launch:
@@ -177,20 +179,21 @@ def add_parts(step: Any, build: Any, parts: str, channels: int, dweight: str | N
 
 # ---- the update
 
-def copy_weights(step: Any, build: Any) -> tuple[Launch, ...]:
+def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """All packed weights in one launch."""
     rows = [((name, 0, 0, 0), *_row_of(build, name, packed)) for name, packed in step.attributes["copies"].items()]
     table, grid = gpu_opt_v1.update_table(step, build, rows)
-    return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,)),)
+    return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,), defines=number.defines),)
 
 
-def update(step: Any, build: Any) -> tuple[Launch, ...]:
+def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """All parameters, the sums of the parts of gradients and the packed weights in one launch."""
     copies = step.attributes.get("copies")
     if not copies:
         return gpu_opt_v1.update(step, build)
-    return gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu",
-                             lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient))
+    (launch,) = gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu",
+                                  lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient))
+    return (dataclasses.replace(launch, defines=(*launch.defines, *number.defines)),)
 
 
 def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
@@ -203,7 +206,7 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
     if not packed:
         return blocks(elements(build, name), SIDE if any(parts) else 256), (0, 0, 0, 0, 0, 0, 0, *parts, NO_PHASES)
     filters, kernel, _, channels = build.shape(name)
-    shape, flipped = build.shape(packed["bfloat16"]), packed.get("flipped", 0)
+    shape, flipped = build.shape(packed["packed"]), packed.get("flipped", 0)
     phases = rows = flipped_rows = 0
     if len(shape) == 5:
         rows, flipped_rows = shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
@@ -211,4 +214,17 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
         phases = PHASES_APART if shape[1] == 2 else PHASES_IN_COLUMNS
     tap_blocks = blocks(max(filters, rows), SIDE) * blocks(max(channels, flipped_rows), SIDE)
     return tap_blocks * (1 if phases else kernel * kernel), (
-        packed["bfloat16"], flipped, filters, kernel * kernel, channels, rows, flipped_rows, *parts, phases)
+        packed["packed"], flipped, filters, kernel * kernel, channels, rows, flipped_rows, *parts, phases)
+
+
+# ---- all of them
+
+def of_format(number: Format) -> dict[str, LaunchFunction]:
+    """Operation -> its launches with such operands."""
+    functions: dict[str, LaunchFunction] = {
+        "conv2d_round_input": round_input, "conv2d_round_gradient": round_gradient, "copy_weights": copy_weights,
+        **{f"{rule}_update": update for rule in AVERAGES},
+        "rounded_conv2d_forward": forward, "rounded_conv2d_input_grad": input_grad, "rounded_conv2d_weight_grad": weight_grad,
+        "rounded_phase_conv2d_forward": phase_forward, "rounded_phase_conv2d_input_grad": input_grad,
+        "rounded_phase_conv2d_weight_grad": phase_weight_grad}
+    return {operation: functools.partial(function, number=number) for operation, function in functions.items()}

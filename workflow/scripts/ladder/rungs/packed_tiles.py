@@ -1,4 +1,4 @@
-"""Tiles of products of packed bfloat16 operands, and which of them takes the fewest cycles.
+"""Tiles of products of packed operands, and which of them takes the fewest cycles.
 
 The shape alone chooses a tile, the same on every GPU, for the bytes of a result depend on it: on the pixels over which a
 gradient's bias partials are summed, and on the number of parts of a weight gradient.
@@ -6,11 +6,31 @@ gradient's bias partials are summed, and on the number of parts of a weight grad
 
 import dataclasses
 import math
+from typing import Any
 
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
 
 Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """Packed numbers, and the shared memory in which their products have to do.
+
+    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor cores; stages, squares:
+    steps there, of StagedTile in kernels/gpu_bf16/loop.cuh and of weight_grad_halo.cu; defines: of all kernels.
+    """
+
+    name: str
+    most_shared: int
+    stages: int
+    squares: int
+    defines: tuple[str, ...] = ()
+
+
+BFLOAT16 = Format("bfloat16", 99 << 10, 3, 2)   # of sm_86 and sm_89, the least from sm_80 on
+FLOAT16 = Format("float16", 64 << 10, 2, 1, ("MULTIPLIER=float16",))   # of sm_75
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,8 +53,7 @@ RECTANGLES = (Rectangle(256, 16, 64, 16, columns=16), Rectangle(64, 64, 32, 32, 
 WINDOWS = tuple(Window(*sizes, kernel=kernel) for sizes in ((16, 64, 16, 16), (64, 64, 32, 16)) for kernel in (2, 3))
 HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
 MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
-MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
-STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/loop.cuh
+STEP = 64                     # k of a step: kernels/gpu_bf16/loop.cuh
 SIDE, SQUARES = 8, 2          # of a square of pixels, squares of a step: kernels/gpu_bf16/weight_grad_halo.cu
 # Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a cycle; most splits.
 SPLIT_MULTIPROCESSORS, MEMORY_BYTES, SPLITS = 132, 2172, 128
@@ -45,7 +64,7 @@ LINES_OF_PARTIAL = 64         # of a tile of a gradient, in a row of bias partia
 class Sums:
     """The products of a convolution: height and width are the output's, channels those of the copy that is read.
 
-    phases: convolutions to the pixels of an upsampled image, each with filters of its own.
+    number: of the operands; phases: convolutions to the pixels of an upsampled image, each with filters of its own.
     """
 
     batch: int
@@ -55,14 +74,15 @@ class Sums:
     filters: int
     kernel: int
     stride: int
+    number: Format = BFLOAT16
     phases: int = 1
 
     @classmethod
-    def of(cls, x: Shape, filters: int, kernel: int, stride: int) -> "Sums":
+    def of(cls, x: Shape, filters: int, kernel: int, stride: int, number: Format) -> "Sums":
         """x: shape of the packed input, its border included."""
         batch, height, width, channels = x
         down, across = ((size - kernel) // stride + 1 for size in (height, width))
-        return cls(batch, down, across, channels, filters, kernel, stride)
+        return cls(batch, down, across, channels, filters, kernel, stride, number)
 
 
 def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
@@ -70,14 +90,25 @@ def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
     def cycles(tile: TensorTile) -> float:
         return _cycles(tile, shape) * sum(blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS)
 
-    tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if fits(tile, shape))
-    return min((tile for tile in tiles if stored or tile.n % 64 == 0), key=cycles)
+    tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if slides_over(tile, shape))
+    return min((tile for tile in tiles if (stored or tile.n % 64 == 0)
+                and pixel_bytes(tile, shape, stored) <= shape.number.most_shared), key=cycles)
 
 
-def fits(tile: Rectangle, shape: Sums) -> bool:
+def slides_over(tile: Rectangle, shape: Sums) -> bool:
     """Whether a halo in shared memory serves all taps."""
-    return (shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
-            and halo_bytes(tile, shape) <= MOST_SHARED)
+    return shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
+
+
+def pixel_bytes(tile: TensorTile, shape: Sums, stored: bool) -> int:
+    """Shared memory of a block; stored: y is in float32."""
+    steps = halo_bytes(tile, shape) if isinstance(tile, Rectangle) else shared_bytes(tile, shape.number)
+    return steps if stored else max(steps, sums_bytes(tile))
+
+
+def sums_bytes(tile: Any) -> int:
+    """Shared memory that a block's sums take on the way to packed results: kernels/gpu_bf16/copies.cuh."""
+    return int(4 * tile.m * (tile.n + 8))
 
 
 def blocks_of(tile: TensorTile, shape: Sums) -> int:
@@ -126,7 +157,7 @@ def weight_tile(shape: Sums) -> TensorTile:
     def cycles(tile: TensorTile) -> float:
         return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _cycles_of_weights(tile)
 
-    tiles = *(tile for tile in WINDOWS if slides(tile, shape)), FEW_ROWS, SQUARE, LARGE
+    tiles = *(tile for tile in WINDOWS if slides(tile, shape)), FEW_ROWS, SQUARE, LARGE   # whose stages fit with any format
     return min(tiles, key=cycles)
 
 
@@ -183,27 +214,27 @@ def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
     return blocks(steps, each), each
 
 
-def weight_split(x: Shape, filters: int, kernel: int, stride: int,
+def weight_split(x: Shape, filters: int, kernel: int, stride: int, number: Format,
                  tile: TensorTile | None = None) -> tuple[TensorTile, Sums, tuple[int, int], int]:
     """(tile, Sums, (splits, numbers of one), steps of one) of a weight gradient in parts; x: as in Sums.of.
 
     tile: replaces the one that the shape asks for.
     """
-    shape = Sums.of(x, filters, kernel, stride)
+    shape = Sums.of(x, filters, kernel, stride, number)
     tile = tile or weight_tile(shape)
     splits, steps = split(tile, shape)
     return tile, shape, (splits, filters * kernel ** 2 * shape.channels), steps
 
 
-def window_bytes(tile: Window) -> int:
-    """Two steps of squares of both operands, 64 channels each."""
-    return 2 * SQUARES * 2 * STEP * ((SIDE + tile.kernel - 1) ** 2 + SIDE ** 2)
+def window_bytes(tile: Window, number: Format) -> int:
+    """Steps of squares of both operands, 64 channels each."""
+    return number.squares * SQUARES * 2 * STEP * ((SIDE + tile.kernel - 1) ** 2 + SIDE ** 2)
 
 
-def shared_bytes(tile: TensorTile, rows_of_k: bool = False) -> int:
-    """Of STAGES steps; rows_of_k: a row of shared memory is one k of 64 lines, not one line."""
+def shared_bytes(tile: TensorTile, number: Format, rows_of_k: bool = False) -> int:
+    """Of the stages of steps; rows_of_k: a row of shared memory is one k of 64 lines, not one line."""
     m, n = map(_whole_rows, (tile.m, tile.n)) if rows_of_k else (tile.m, tile.n)
-    return STAGES * 2 * STEP * (m + n)
+    return number.stages * 2 * STEP * (m + n)
 
 
 def _whole_rows(lines: int) -> int:

@@ -26,7 +26,7 @@ def test_copies_are_made_of_what_is_read_again():
     frozen = entries(plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)))
     inferred = entries(plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"]))
     copies = {("a", "round_image"), *((layer, "conv2d_copy") for layer in "cde"), ("e_up", "conv2d"), ("b", "conv2d"),
-              ("c", "round_image"), *(f"{layer}.weight.bfloat16" for layer in "abcdef")}
+              ("c", "round_image"), *(f"{layer}.weight.packed" for layer in "abcdef")}
     alone = {("a", "conv2d"), ("b", "round_image"), ("a", "round_gradient"), ("b", "round_gradient"), ("c", "conv2d"),
              "c.weight.flipped"}
     assert inferred == copies | {("a", "conv2d_pool")}

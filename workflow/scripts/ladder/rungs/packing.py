@@ -1,17 +1,19 @@
-"""Packed operands: bfloat16 copies of a convolution's operands as its kernels read them, and which convolutions have them.
+"""Packed operands: copies of a convolution's operands in 16 bits as its kernels read them, and which convolutions have them.
 
 Packing is gpu_bf16's layout, PhaseWeights that of a convolution behind an upsampling; gpu_bf16_sm90 has a third.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from ladder.arithmetic.multipliers import DIRECTIONS
 from ladder.network.layers import Layer
-from ladder.rungs import bfloat16_tiles as tiles
-from ladder.rungs.bfloat16_tiles import Shape, Sums
+from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS
 from ladder.rungs.gpu_basic import blocks
+from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape, Sums
 
 CHUNK = 8     # numbers in 16 bytes, which a thread copies at once
 FEWEST = 33   # channels from which on half of a tile's columns have work
@@ -19,12 +21,15 @@ PIXELS_OF_PARTIAL = 128   # of a gradient with its border: a block packs them an
 PHASE_TAPS = 4, 2         # kernel and stride of the input gradient of a convolution behind an upsampling
 
 
+@dataclasses.dataclass(frozen=True)
 class Packing:
     """NHWC with a border of zeros, and zeros for channels up to a multiple of CHUNK.
 
     Steps that round and pack an operand are called {pack_op}_input and {pack_op}_gradient, those that multiply packed ones
-    {conv_op}_forward, {conv_op}_input_grad and {conv_op}_weight_grad.
+    {conv_op}_forward, {conv_op}_input_grad and {conv_op}_weight_grad. number: what is packed.
     """
+
+    number: Format = BFLOAT16
 
     pack_op, conv_op = "conv2d_round", "rounded_conv2d"
 
@@ -34,9 +39,9 @@ class Packing:
         return batch, height + 2 * padding, width + 2 * padding, _whole_chunks(channels)
 
     def weight(self, shape: Shape) -> dict[str, Shape]:
-        """{role: shape} of a packed weight: "bfloat16", and "flipped" for the input gradient."""
+        """{role: shape} of a packed weight: "packed", and "flipped" for the input gradient."""
         filters, kernel, _, channels = shape
-        return {"bfloat16": (filters, kernel, kernel, _whole_chunks(channels)),
+        return {"packed": (filters, kernel, kernel, _whole_chunks(channels)),
                 "flipped": (channels, kernel, kernel, _whole_chunks(filters))}
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
@@ -45,11 +50,15 @@ class Packing:
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         """(splits, numbers of one) of a weight gradient in parts; x, dy: shapes of the packed operands."""
-        return tiles.weight_split(x, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))[2]
+        return tiles.weight_split(x, *(conv.attributes[name] for name in ("filters", "kernel", "stride")), self.number)[2]
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         """Rows of partial sums over pixels that an input gradient leaves of the gradient of x, an image without a border."""
-        return _rows_of_partials(x, filters, kernel, 1)
+        return self._rows_of_partials(x, filters, kernel, 1)
+
+    def _rows_of_partials(self, x: Shape, filters: int, kernel: int, stride: int) -> int:
+        batch, height, width, channels = x
+        return tiles.rows_of_partials(Sums(batch, height, width, _whole_chunks(filters), channels, kernel, stride, self.number))
 
     def holds_windows(self, width: int) -> bool:
         """Whether a block has whole 2x2 windows of an output so wide, which it can pool."""
@@ -69,19 +78,14 @@ class PhaseWeights(Packing):
         """The phases' filters follow one another. A tile has all of few filters, whose taps are then in one window of 3x3."""
         filters, _, _, channels = shape
         kernel = 3 if 4 * filters <= FEW_COLUMNS.n else 2
-        return {"bfloat16": (4 * filters, kernel, kernel, _whole_chunks(channels)),
+        return {"packed": (4 * filters, kernel, kernel, _whole_chunks(channels)),
                 "flipped": (channels, 4, 4, _whole_chunks(filters))}
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
-        return tiles.weight_split(dy, x[3], *PHASE_TAPS)[2]   # of the convolution from y to x
+        return tiles.weight_split(dy, x[3], *PHASE_TAPS, self.number)[2]   # of the convolution from y to x
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
-        return _rows_of_partials(x, filters, *PHASE_TAPS)
-
-
-def _rows_of_partials(x: Shape, filters: int, kernel: int, stride: int) -> int:
-    batch, height, width, channels = x
-    return tiles.rows_of_partials(Sums(batch, height, width, _whole_chunks(filters), channels, kernel, stride))
+        return self._rows_of_partials(x, filters, *PHASE_TAPS)
 
 
 def rows_of_packing(shape: Shape, padding: int) -> int:
@@ -98,21 +102,19 @@ def both_gradients(packed: Mapping[str, str]) -> tuple[str, str]:
 PACKING, PHASE_WEIGHTS = Packing(), PhaseWeights()
 
 
-def packing_of(build: Any, conv: Layer) -> Packing | None:
-    """The Packing of a layer's operands on gpu_bf16, of a convolution in bfloat16 whose channels fill tiles and 16 bytes.
+def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | None:
+    """The Packing of a layer's operands on gpu_bf16, of a convolution of such numbers whose channels fill tiles and 16 bytes.
 
     Where no input gradient is wanted, filters may fill tiles instead, and zeros the 16 bytes. None: they are not packed.
     """
-    if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != "bfloat16"
-                                    for direction in ("forward", "input_grad", "weight_grad")):
+    if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != number.name for direction in DIRECTIONS):
         return None
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
         fills = filters >= FEWEST
     else:
         fills = channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
-    packing = PHASE_WEIGHTS if has_phases(build, conv) else PACKING
-    return packing if fills else None
+    return (PhaseWeights if has_phases(build, conv) else Packing)(number) if fills else None
 
 
 def has_phases(build: Any, conv: Layer) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ladder.rungs import bfloat16_tiles
-from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, WINDOWS
+from ladder.rungs import packed_tiles
+from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, WINDOWS
 
 FEW, NARROW, TALL, WIDEST = RECTANGLES
 FEW_2, FEW_3, MANY_2, MANY_3 = WINDOWS
@@ -30,7 +30,7 @@ CHOSEN = {
 
 @pytest.mark.parametrize("shape", CHOSEN, ids=str)
 def test_the_tile_of_the_fewest_cycles_is_chosen_by_shape(shape):
-    assert bfloat16_tiles.pixel_tile(bfloat16_tiles.Sums(*shape)) == CHOSEN[shape]
+    assert packed_tiles.pixel_tile(packed_tiles.Sums(*shape)) == CHOSEN[shape]
 
 
 # (batch, height, width of y, channels, filters, kernel, stride): tile, splits, steps of one. The autoencoder's, then others.
@@ -53,6 +53,6 @@ OF_WEIGHTS = {
 
 @pytest.mark.parametrize("shape", OF_WEIGHTS, ids=str)
 def test_a_weight_gradients_tile_and_splits_take_the_fewest_cycles(shape):
-    sums_of = bfloat16_tiles.Sums(*shape)
-    tile = bfloat16_tiles.weight_tile(sums_of)
-    assert (tile, *bfloat16_tiles.split(tile, sums_of)) == OF_WEIGHTS[shape]
+    sums_of = packed_tiles.Sums(*shape)
+    tile = packed_tiles.weight_tile(sums_of)
+    assert (tile, *packed_tiles.split(tile, sums_of)) == OF_WEIGHTS[shape]

@@ -219,16 +219,10 @@ __device__ __forceinline__ void in_stages(int steps, Copy copy, Multiply multipl
 #pragma unroll
         for (int stage = 0; stage < STAGES; stage++) {   // unrolled, so that a stage's addresses are constants
             if (first + stage >= steps) break;
-            if constexpr (STAGES == 1) {   // no room to copy while others are multiplied
-                __syncthreads();
-                start(first, 0);
-                cp_async_wait<0>();
-                __syncthreads();
-            } else {
-                cp_async_wait<STAGES - 2>();
-                __syncthreads();
-                start(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
-            }
+            if (STAGES == 1) __syncthreads(), start(first, 0);   // no room to copy while others are multiplied
+            cp_async_wait<STAGES == 1 ? 0 : STAGES - 2>();
+            __syncthreads();
+            if (STAGES > 1) start(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
             multiply(shared + stage * BYTES);
         }
     }

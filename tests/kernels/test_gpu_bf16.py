@@ -22,7 +22,7 @@ from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_bf16, gpu_opt_v1, packed_tiles
 from ladder.rungs import packed_launches as launches
-from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STAGES, STEP, WINDOWS
+from ladder.rungs.packed_tiles import BFLOAT16, FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STEP, WINDOWS
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, recompute
@@ -147,7 +147,7 @@ def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(
     run_step(launches.weight_grad, reads, whole, **slide)
     error = np.abs(whole["dbias"] - partials.sum(axis=0, dtype=float))
     assert (error <= gamma(len(partials)) * np.abs(partials).sum(axis=0, dtype=float)).all()
-    split, weights = packed_tiles.weight_split(reads["x"].shape, shape[4], conv.kernel, 1)[2]
+    split, weights = packed_tiles.weight_split(reads["x"].shape, shape[4], conv.kernel, 1, BFLOAT16)[2]
     assert split > 1
     parts = poisoned((split, weights))
     run_step(launches.weight_grad, reads, {"parts": parts}, **slide)
@@ -212,7 +212,7 @@ MANY_STEPS = [((6, 8, 8, 64, 64, 3, 1), 1), ((7, 9, 11, 40, 40, 3, 1), 2), ((2, 
 def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images; the last one of a pixel."""
     monkeypatch.setattr(packed_tiles, "SPLITS", 1)
-    assert Convolution(shape, integers, stride).dy[..., 0].size > STEP * STAGES
+    assert Convolution(shape, integers, stride).dy[..., 0].size > STEP * BFLOAT16.stages
     check_products(shape, stride, weight_grad=weight_grad)
 
 
@@ -451,7 +451,7 @@ EVERY = {}
 for _source, _flags in FLAGS.items():
     EVERY |= every(_source, TILES.get(_source, TILES_OF_COPIES), _flags)
 for _tile, _kernel in itertools.product(RECTANGLES, packed_tiles.HALO_KERNELS):
-    if packed_tiles.fits(_tile, packed_tiles.Sums(64, 16, 16, STEP, 64, _kernel, 1)):
+    if packed_tiles.halo_bytes(_tile, packed_tiles.Sums(64, 16, 16, STEP, 64, _kernel, 1)) <= BFLOAT16.most_shared:
         _halo = {"WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
         EVERY |= every("gpu_bf16/conv2d_halo.cu", (_tile,), _halo)
         for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
@@ -501,12 +501,12 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
         assert copies == 3 * packed_tiles.SQUARES * sum(passes)
         return
     halo = any(define.startswith("KERNEL=") for define in defines)
-    stages = packed_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else STAGES   # each in the code
+    stages = packed_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else BFLOAT16.stages   # each
     steps = stages * STEP // 16
     assert products == down * across * steps
     assert fragments == (down + across // 2) * steps
     if not halo:   # stages - 1 before the loop
-        copied = packed_tiles.shared_bytes(tile, rows_of_k="weight_grad" in source) // STAGES // 16 // tile.threads
+        copied = packed_tiles.shared_bytes(tile, BFLOAT16, rows_of_k="weight_grad" in source) // stages // 16 // tile.threads
         assert copies == copied * (2 * stages - 1)
 
 
@@ -550,7 +550,7 @@ def counted(layer, operation):
 STAGED, HALO, SQUARED = "tensor_cores.cuh", "loop.cuh", "weight_grad_halo.cu"
 MISUSES = {
     "no commit": (STAGED, "        cp_async_commit();\n", "", "missing cp.async wait"),
-    "a wait that leaves the step under way": (STAGED, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>",
+    "a wait that leaves the step under way": (STAGED, "0 : STAGES - 2>", "0 : STAGES - 1>",
                                               "missing cp.async wait"),
     "no barrier after the wait": (STAGED, "            __syncthreads();\n", "", "race"),
     "too few stages": (STAGED, "(stage + STAGES - 1) % STAGES);", "(stage + STAGES - 1) % (STAGES - 1));",

@@ -1,20 +1,23 @@
-"""Copies in bfloat16 as gpu_bf16's launches make them, for tests of the kernels that read and write them."""
+"""Packed copies as the launches of gpu_bf16 and gpu_f16 make them, for tests of the kernels that read and write them."""
 
 import numpy as np
 
 import emulator_executor
 from kernel_checks import integers, normal, poisoned
-from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
+from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16
 from ladder.executors import create as executors
 from ladder.rungs import packed_launches as launches
+from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16
 from ladder.rungs.packing import PACKING, rows_of_packing
 from ladder.training import parity, plan
 from rung_checks import SMALL, Convolution, run_step
 
+ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16}
 
-def numbers(copy):
-    """float32 of bfloat16 in 16-bit words."""
-    return (copy.astype(np.uint32) << 16).view(np.float32)
+
+def numbers(copy, number=BFLOAT16):
+    """float32 of 16-bit words."""
+    return copy.view(np.float16).astype(np.float32) if number is FLOAT16 else (copy.astype(np.uint32) << 16).view(np.float32)
 
 
 def padded(image, padding):
@@ -22,25 +25,30 @@ def padded(image, padding):
     return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % 8)))
 
 
-def rounded_input(x, padding):
+def rounded_input(x, padding, number=BFLOAT16):
     copy = poisoned(padded(x, padding).shape, np.uint16)
-    run_step(launches.round_input, {"x": x}, {"rounded": copy}, padding=padding)
+    run_step(launched("conv2d_round_input", number), {"x": x}, {"rounded": copy}, padding=padding)
     return copy
 
 
-def rounded_gradient(dy, padding):
+def rounded_gradient(dy, padding, number=BFLOAT16):
     """(copy, partials)."""
     copy = poisoned(padded(dy, padding).shape, np.uint16)
     partials = poisoned((rows_of_packing(dy.shape, padding), dy.shape[3]))
-    run_step(launches.round_gradient, {"dy": dy}, {"rounded": copy, "bias_partials": partials}, padding=padding)
+    run_step(launched("conv2d_round_gradient", number), {"dy": dy}, {"rounded": copy, "bias_partials": partials},
+             padding=padding)
     return copy, partials
 
 
-def rounded_weight(weight, flip=True):
+def rounded_weight(weight, flip=True, number=BFLOAT16):
     """[copy, flipped]."""
     copies, attribute = copies_of("w", weight.shape, flip)
-    run_step(launches.copy_weights, {"w": weight}, copies, copies=attribute)
+    run_step(launched("copy_weights", number), {"w": weight}, copies, copies=attribute)
     return list(copies.values())
+
+
+def launched(operation, number):
+    return launches.of_format(number)[operation]
 
 
 def copies_of(name, shape, flip=True):
@@ -67,14 +75,14 @@ def close(found, wanted):
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
 
 
-def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=None):
+def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=None, number=BFLOAT16):
     """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums.
 
     Functions of a Convolution, those that there are: y with and without ReLU; dx; dweight and dbias.
     """
     for values, equal in ((integers, np.testing.assert_array_equal), (normal, close)):
         conv, exact = (Convolution(shape, values, stride) for _ in range(2))
-        exact.x, exact.weight, exact.dy = (to_bfloat16(value) for value in (conv.x, conv.weight, conv.dy))
+        exact.x, exact.weight, exact.dy = (ROUNDS[number](value) for value in (conv.x, conv.weight, conv.dy))
         if forward:
             y = exact.forward(exact.x, exact.weight, conv.bias)
             equal(forward(conv, values is normal), np.maximum(y, 0) if values is normal else y)

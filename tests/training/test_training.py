@@ -165,6 +165,17 @@ def test_a_loss_scale_preserves_gradients_that_are_too_small_for_halves():
     assert np.array_equal(moved[1], weights.initialize(SMALL, 1)["a.weight"])
 
 
+def test_precision_float16_trains_as_float32_where_gradients_would_be_zeros_without_a_loss_scale():
+    """One batch, with a scale that makes its gradients too small for halves, and with the one that is the default."""
+    given = {"epochs": 1, "optimizer": Optimizer("sgd"), "learning_rate": 10, "images": IMAGES // 64}
+    start_of_a = weights.initialize(SMALL, 1)["a.weight"].astype(float)
+    moved = {scale: finish(start(multipliers=PRECISIONS["float16"], loss_scale=scale, **given)).values["a.weight"] - start_of_a
+             for scale in (None, 2.0 ** -20)}
+    wanted = finish(start(**given)).values["a.weight"] - start_of_a
+    assert not moved[2.0 ** -20].any()
+    assert np.linalg.norm(moved[None] - wanted) <= 3e-3 * np.linalg.norm(wanted)
+
+
 def test_training_with_a_multiplier_is_reproducible_and_differs_from_the_exact_one():
     am16 = ByDirection(*[MULTIPLIERS["am16"]] * 3)
     first, second, exact = finish(start(multipliers=am16)), finish(start(multipliers=am16)), finish(start())
@@ -179,6 +190,7 @@ def test_training_with_a_multiplier_is_reproducible_and_differs_from_the_exact_o
     ({"multipliers": PRECISIONS["tf32"]}, "precision=float32 shows whether the precision is the cause"),
     ({"multipliers": ByDirection(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
      "or a smaller loss_scale than 1.07374e.09: what exceeds 65504 is infinite in halves"),
+    ({"multipliers": PRECISIONS["float16"]}, "or a smaller loss_scale than 1024: what exceeds 65504 is infinite in halves"),
 ])
 def test_a_loss_that_is_not_finite_is_one_line_with_advice(settings, words):
     with pytest.raises(UserError, match=words):

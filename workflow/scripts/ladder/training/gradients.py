@@ -182,23 +182,28 @@ class BackwardPass:
         self.precision = catalog.RUNGS[rung].precision if on_gpu else "float64"
         self.executor = executors.create(rung, threads)
         step_plan, self.arrays = _uploaded(self.executor, network, rung, values, "float32" if on_gpu else "float64")
+        self.scale = _settings(network, rung).scale
         self.executor.run(step_plan, self.arrays)
         self.loss = float(self.executor.download(self.arrays["losses"])[0])
 
     def gradient(self, name):
         """In float64; what is not finite, as infinite slopes would be no JSON, is MOST."""
-        gradient = np.asarray(self.executor.download(self.arrays[f"{name}.gradient"]), np.float64)
+        gradient = np.asarray(self.executor.download(self.arrays[f"{name}.gradient"]), np.float64) / self.scale
         return np.nan_to_num(gradient, nan=MOST, posinf=MOST, neginf=-MOST)
 
 
 def _uploaded(executor, network, rung, values, dtype):
     """(the plan of a step up to its gradients, its arrays with the values and the parity protocol's random images)."""
-    batch = parity.batch_size(network)
-    settings = plan.Settings(network=network, variant=rung, batch_size=batch, seed=parity.SEED,
-                             multipliers=plan.made_for(rung))
+    settings = _settings(network, rung)
+    batch = settings.batch_size
     step_plan = plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1), dtype, fuse_update=False)
     step_plan = dataclasses.replace(step_plan, steps=tuple(step for step in step_plan.steps
                                                  if not re.search("_update$|^advance$", step.operation)))
     uploaded = executor.upload({**parity.random_images(network, batch), "counters": np.zeros(3, np.int64),
                              **{name: value.astype(dtype) for name, value in values.items()}})
     return step_plan, executor.allocate(step_plan, uploaded)
+
+
+def _settings(network, rung):
+    return plan.Settings(network=network, variant=rung, batch_size=parity.batch_size(network), seed=parity.SEED,
+                         multipliers=plan.made_for(rung))

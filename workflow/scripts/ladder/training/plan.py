@@ -50,8 +50,8 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
         build.lower()
         frame.loss(build, dataset, settings.gradient_scale, length)
-        if settings.loss_scale != 1:
-            build.scale_gradients(settings.loss_scale)
+        if settings.scale != 1:
+            build.scale_gradients(settings.scale)
         build.go_back()
         frame.update(build, learning(network, settings.frozen), settings.optimizer, length)
         frame.advance(build)

@@ -270,8 +270,8 @@ class Training:
         """Advice for a loss that is not finite, if what is multiplied may be the cause."""
         if self.settings.multipliers.exact:
             return ""
-        if self.settings.loss_scale != 1:
-            return f", or a smaller loss_scale than {self.settings.loss_scale:g}: what exceeds 65504 is infinite in halves"
+        if self.settings.scale != 1:
+            return f", or a smaller loss_scale than {self.settings.scale:g}: what exceeds 65504 is infinite in halves"
         if self.settings.multipliers in PRECISIONS.values():
             return "; precision=float32 shows whether the precision is the cause"
         return "; multiplier=exact shows whether the multiplier is the cause"

@@ -8,7 +8,7 @@ from ladder.arithmetic.multipliers import EXACT, PRECISIONS, ByDirection
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
 
-LOSS_SCALE = 1024   # of halves; also the default of the key loss_scale
+LOSS_SCALE = 1024   # also the default of the key loss_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +80,13 @@ class Settings:
     augmentation: Augmentation = Augmentation()
     seed: int = 0
     multipliers: ByDirection = EXACT
-    loss_scale: float | Any = None   # Any: never None afterwards
+    loss_scale: float | None = None
     frozen: tuple[str, ...] = ()
     recompute: bool = False
     multiprocessors: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.loss_scale is None:
-            object.__setattr__(self, "loss_scale", LOSS_SCALE if self.multipliers == PRECISIONS["float16"] else 1.0)
+    @property
+    def scale(self) -> float:
+        """loss_scale, or what stands for None."""
+        default = LOSS_SCALE if self.multipliers == PRECISIONS["float16"] else 1.0
+        return default if self.loss_scale is None else self.loss_scale

@@ -10,7 +10,7 @@ import roofline  # noqa: E402
 from ladder.network import networks  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
 
-PRECISIONS = ("fp32", "tf32", "bf16")
+PRECISIONS = ("fp32", "tf32", "bf16")   # in which PyTorch is measured too
 OLDEST = {"fp32": 75, "tf32": 80, "bf16": 80}   # compute capability with instructions for the precision
 LOSS_SCALE = 1024   # of fp16 products
 
@@ -90,10 +90,10 @@ def newest_first(rungs=None):
 
 
 def precision(contestant):
-    """The precision of the products of a rung or of a PyTorch configuration: one of PRECISIONS."""
+    """The precision of the products of a rung or of a PyTorch configuration: one of PRECISIONS, or fp16."""
     if contestant in CONTENDERS:
         return CONTENDERS[contestant].precision
-    return {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}[catalog.RUNGS[contestant].precision]
+    return {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16"}[catalog.RUNGS[contestant].precision]
 
 
 def products(rung):

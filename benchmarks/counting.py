@@ -28,6 +28,7 @@ import roofline  # noqa: E402
 import rung_checks  # noqa: E402
 from cases import products  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
+from ladder.rungs import catalog  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 
@@ -151,7 +152,8 @@ def summary(plan, counts):
         "first": _microseconds(prediction.total(gpu, launches, prediction.FIRST)),
         "extremes": _microseconds(*(prediction.total(gpu, launches, prediction.between(gpu, optimism)) for optimism in (1, 0))),
         "predicted": {card.name: _ends(prediction.interval(card, launches)) for card in prediction.GPUS
-                      if all(prediction.runs(card, launch) for launch in launches)},
+                      if int(card.architecture.removeprefix("sm_")) >= catalog.RUNGS[plan.rung].oldest
+                      and all(prediction.runs(card, launch) for launch in launches)},
         "floor": _microseconds(roofline.plan_seconds(plan, roofline.H200[products(plan.rung)])),
         "timeline": timeline(plan, counts),
     }

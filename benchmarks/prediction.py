@@ -10,7 +10,6 @@ from assumptions import ASSUMPTIONS
 
 WARP, WARPGROUP, LINE, SECTOR = 32, 128, 128, 32
 REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given whole units
-RESERVED_SHARED = 1024                  # bytes of shared memory that the system takes of each block
 ISSUED = 4                              # instructions that a multiprocessor issues in a cycle
 FFMA_CYCLES = 4                         # from a product to one that adds to its result: Luo et al., 2024
 
@@ -20,7 +19,8 @@ class Gpu:
     """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part of level 1.
 
     multiply_adds: instructions of 32 of float32 in a cycle; matrices: products of 16x8x16 bfloat16 or 16x8x8 TF32
-    numbers (4,096 or 2,048 FLOP) in a cycle; both by NVIDIA's dense peaks (roofline.FLOP_PER_CYCLE).
+    numbers (4,096 or 2,048 FLOP) in a cycle; both by NVIDIA's dense peaks (roofline.FLOP_PER_CYCLE). reserved_shared: bytes
+    that the system takes of each block; line_cycles: of 128 bytes of level 1; copies: whether it has cp.async.
     """
 
     name: str
@@ -32,13 +32,17 @@ class Gpu:
     level_1_bytes: int
     multiply_adds: int
     matrices: float
+    reserved_shared: int = 1024
+    line_cycles: int = 1
+    copies: bool = True
 
 
 H200 = Gpu("H200", "sm_90", 132, 64, 32, 228 << 10, 256 << 10, 4, 1)
 A100 = Gpu("A100", "sm_80", 108, 64, 32, 164 << 10, 192 << 10, 2, 1 / 2)
 RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 48, 24, 100 << 10, 128 << 10, 4, 1 / 4)
 RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 48, 16, 100 << 10, 128 << 10, 4, 1 / 4)
-GPUS = (H200, A100, RTX_4090, RTX_3060)
+T4 = Gpu("T4", "sm_75", 40, 32, 16, 64 << 10, 96 << 10, 2, 1 / 4, reserved_shared=0, line_cycles=2, copies=False)
+GPUS = (H200, A100, RTX_4090, RTX_3060, T4)
 FIRST = {name: assumption.first for name, assumption in ASSUMPTIONS.items()}   # of the H200, in the first model
 
 
@@ -85,12 +89,12 @@ def resident_blocks(gpu, threads, registers, shared_bytes):
     """Blocks of so many threads that a multiprocessor runs at once."""
     warps = _up(threads, WARP)
     by_registers = REGISTERS // (_up(registers * WARP, REGISTER_UNIT) * REGISTER_UNIT) // warps
-    return min(gpu.warps // warps, gpu.blocks, by_registers, gpu.shared_bytes // (shared_bytes + RESERVED_SHARED))
+    return min(gpu.warps // warps, gpu.blocks, by_registers, gpu.shared_bytes // max(1, shared_bytes + gpu.reserved_shared))
 
 
 def cache_lines(gpu, resident, shared_bytes):
     """Lines of level 1 that one of the resident blocks has, if they share what shared memory leaves."""
-    return max(1, (gpu.level_1_bytes // resident - shared_bytes - RESERVED_SHARED) // LINE)
+    return max(1, (gpu.level_1_bytes // resident - shared_bytes - gpu.reserved_shared) // LINE)
 
 
 def warps(counts):
@@ -109,8 +113,9 @@ def occupancy(gpu, counts):
 
 
 def waves(gpu, counts):
-    """How often the GPU is filled with the launch's blocks."""
-    return counts["blocks"] / (gpu.multiprocessors * counts["resident"][gpu.name])
+    """How often the GPU is filled with the launch's blocks; None if there is no room for one."""
+    resident = counts["resident"][gpu.name]
+    return counts["blocks"] / (gpu.multiprocessors * resident) if resident else None
 
 
 def issued_per_warp(counts):
@@ -146,7 +151,7 @@ def seconds_by_resource(gpu, counts, rates):
     return {
         "memory": _from_memory(counts, rates) / rates["memory"],
         "level 2": warps(counts) * level_2_bytes(counts) / rates["level_2"],
-        "level 1": busiest * (lines + wavefronts) / sustained,
+        "level 1": busiest * (lines + wavefronts) * gpu.line_cycles / sustained,
         "issue": busiest * max(issued_per_warp(counts) / ISSUED, multiply_adds / gpu.multiply_adds) / sustained,
         "tensor cores": busiest * _matrices(counts) / _matrix_rate(gpu, counts, rates) / sustained,
         "latency": _rounds(gpu, counts) * _cycles_of_a_warp(gpu, counts, rates) / hertz,
@@ -218,7 +223,7 @@ def _cycles_of_a_warp(gpu, counts, rates):
     computes = shared + max(sums, issued_per_warp(counts))
     if bulk_bytes(counts, "bulk_copies"):
         return max(waits, computes * counts["threads"] / (counts["threads"] - WARPGROUP))
-    return max(waits, computes) if body["copies"] else waits + computes
+    return max(waits, computes) if body["copies"] and gpu.copies else waits + computes
 
 
 def _up(count, size):

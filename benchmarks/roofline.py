@@ -22,20 +22,20 @@ class Ceilings:
 THREE_PRODUCTS = "3xtf32"   # of TF32 for one of float32
 # By what products are made of: NVIDIA's numbers, without sparsity.
 H200 = {name: Ceilings(f"H200, {name}", flop, 4.3e12)
-        for name, flop in {"fp32": 67e12, THREE_PRODUCTS: 494e12 / 3, "tf32": 494e12, "bf16": 989e12}.items()}
+        for name, flop in {"fp32": 67e12, THREE_PRODUCTS: 494e12 / 3, "tf32": 494e12, "bf16": 989e12, "fp16": 989e12}.items()}
 MARGIN = 1.1   # factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
 
 # FLOP of a multiprocessor in a cycle, with float32 sums and without sparsity; of chips of one architecture the fastest.
 FLOP_PER_CYCLE = {
-    "sm_75": {"fp32": 128},
-    "sm_80": {"fp32": 128, "tf32": 1024, "bf16": 2048},
-    "sm_86": {"fp32": 256, "tf32": 512, "bf16": 1024},    # GeForce has half as many in tf32 and bf16
-    "sm_87": {"fp32": 256, "tf32": 512, "bf16": 1024},
-    "sm_89": {"fp32": 256, "tf32": 512, "bf16": 1024},    # likewise
-    "sm_90": {"fp32": 256, "tf32": 2048, "bf16": 4096},
-    "sm_100": {"fp32": 256, "tf32": 4096, "bf16": 8192},
-    "sm_103": {"fp32": 256, "tf32": 4096, "bf16": 8192},
-    "sm_120": {"fp32": 256, "tf32": 512, "bf16": 1024},
+    "sm_75": {"fp32": 128, "fp16": 1024},   # GeForce has half as many in fp16
+    "sm_80": {"fp32": 128, "tf32": 1024, "bf16": 2048, "fp16": 2048},
+    "sm_86": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},    # GeForce has half as many of these
+    "sm_87": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},
+    "sm_89": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},    # likewise
+    "sm_90": {"fp32": 256, "tf32": 2048, "bf16": 4096, "fp16": 4096},
+    "sm_100": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
+    "sm_103": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
+    "sm_120": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},
 }
 
 

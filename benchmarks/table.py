@@ -34,7 +34,7 @@ HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "floor us", "predicte
         "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
 SHORT_HEAD = ("rung", "idea", "launches", "predicted ms")
 COUNTED_HEAD = ("rung", "predicted us", "sectors used", "level 2 MB", "wavefronts", "bank conflicts", "multiply",
-                "the launch that takes longest", "registers", "occupancy", "waves on 132, 108, 128, 28")
+                "the launch that takes longest", "registers", "occupancy", "waves on 132, 108, 128, 28, 40")
 OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of PyTorch",
                "error / tolerance")
 MULTIPLIED_HEAD = ("multiplier", "rung", "ResNet-18, 32 filters, batch 128: median us (spread)", "x the fastest exact rung")
@@ -133,7 +133,7 @@ def counted_row(rung, counts):
     return (rung, predicted(counts), percent(counts["coalesced"]), f"{counts['level_2_megabytes']:.0f}",
             *millions.values(), percent(counts["products_of_issued"]), busiest["kernel"].replace(".cu ", ": "),
             str(busiest["registers"]), percent(busiest["occupancy"]),
-            ", ".join(f"{waves:.2g}" for waves in busiest["waves"].values()))
+            ", ".join("none" if waves is None else f"{waves:.2g}" for waves in busiest["waves"].values()))
 
 
 def predicted(counts, gpu=assumptions.H200, unit=1):

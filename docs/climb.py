@@ -44,6 +44,7 @@ PARTS = {
     "gpu_tf32": [(f"{RUNGS}/gpu_3xtf32.py", "weight_tile"), (f"{RUNGS}/gpu_3xtf32.py", "rounded_weight_tile")],
     "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/common/tensor_cores.cuh", "in_stages")],
     "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
+    "gpu_f16": [("kernels/common/tensor_cores.cuh", "cp_async")],
 }
 HEAD = ("rung", "step us", "forward us", "memory", "level 2", "level 1", "issue", "tensor cores", "latency",
         "sectors used", "multiply",

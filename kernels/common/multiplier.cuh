@@ -2,6 +2,7 @@
 // exact, which compiles to a * b):
 //     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16, fp16, tf32, bfloat16 or float16
 //     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from 1 to 7
+//     -DMULTIPLIER=integers -DMULTIPLIER_SIGNED=1 or 0 -DMULTIPLIER_TABLE=...,...   65,536 products of integers
 // workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals, infinities, NaN, overflow and
 // underflow; its kernel_defines() makes these options.
 //
@@ -165,8 +166,8 @@ using mit16 = Logarithmic<0, UPPER, 0u>;
 using am32 = Logarithmic<655360, ~0u, 0u>;   // c = 5/64
 using am16 = Logarithmic<655360, UPPER, 0x00010000u>;
 
-#ifdef MULTIPLIER_TABLE
-// In global memory: threads look up different entries, which constant memory would serialize.
+// Tables are in global memory: threads look up different entries, which constant memory would serialize.
+#ifdef MULTIPLIER_TABLE_BITS
 static __device__ const unsigned char ENTRIES[1 << 2 * MULTIPLIER_TABLE_BITS] = {MULTIPLIER_TABLE};
 
 struct table {
@@ -189,6 +190,31 @@ struct table {
         float result = zero ? 0.0f : __uint_as_float((doubled - ONE) | sign);
         if (!zero && doubled >= ONE + EXPONENT) result = __uint_as_float(EXPONENT | sign);
         return max(a.magnitude, b.magnitude) >= EXPONENT ? __fmul_rn(a.given, b.given) : result;
+    }
+};
+#endif
+
+#ifdef MULTIPLIER_SIGNED
+// Of operands that are integers: from -127 to 127, or up to 255 with a sign of their own.
+struct integers {
+    static constexpr bool SPECIAL_CASES = false, ONE_NAN = false;
+#if MULTIPLIER_SIGNED
+    using Product = short;
+#else
+    using Product = unsigned short;
+#endif
+    struct Left {
+        int value;
+        __device__ __forceinline__ explicit Left(float a) : value(static_cast<int>(a)) {}
+        __device__ __forceinline__ int place() const { return MULTIPLIER_SIGNED ? value + 128 : abs(value); }
+    };
+    using Right = Left;
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        static const __device__ Product PRODUCTS[1 << 16] = {MULTIPLIER_TABLE};
+        if (a.value == 0 || b.value == 0) return 0.0f;
+        float size = PRODUCTS[a.place() << 8 | b.place()];
+        return !MULTIPLIER_SIGNED && (a.value ^ b.value) < 0 ? -size : size;
     }
 };
 #endif

@@ -9,7 +9,7 @@ import multiplier_references as references
 from ladder.arithmetic import approximate_matmul as approximate
 from ladder.arithmetic import multipliers
 from ladder.arithmetic.approximate_matmul import pack, product
-from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply, to_bfloat16, to_float16, to_tf32
+from ladder.arithmetic.multipliers import MULTIPLIERS, Integers, Table, multiply, to_bfloat16, to_float16, to_tf32
 from ladder.errors import UserError
 
 TABLE = Table("random", references.random_table(7))
@@ -242,3 +242,16 @@ def test_operands_are_rounded_to_halves_but_for_the_sign_of_zeros():
 def test_panels_hold_a_whole_number_of_vectors():
     assert approximate.PANEL % approximate.VECTOR == 0
     assert multipliers.CORRECTION == approximate.CORRECTION
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("shape", [(3, 70, 5), (40, 9, 300), (1, 1, 1), (17, 130, 16)], ids=str)
+def test_sums_of_products_of_integers_are_exact(signed, shape):
+    """Of numbers below 2^24; one factor has many zeros, so that products are transposed too."""
+    multiplier = Integers("random", references.random_integers(signed))
+    (m, k, n), random = shape, np.random.default_rng(shape)
+    a, b = (random.integers(-multiplier.most, multiplier.most + 1, size).astype(np.float32) for size in ((m, k), (k, n)))
+    b[random.random(b.shape) < 0.7] = 0
+    wanted = multiply(a[:, :, None], b, multiplier).astype(float).sum(axis=1)
+    assert np.array_equal(product(a, b, multiplier), wanted)
+    assert np.array_equal(product(a, pack(b, multiplier), multiplier), wanted)

@@ -253,3 +253,47 @@ def test_bits_between_mantissa_and_carry_are_refused():
     entries[1, 2] = 0x04
     with pytest.raises(UserError, match=r"entry \[1, 2\] is 0x04, but with mantissas of 2 bits"):
         Table("stray", entries)
+
+
+# ---- integers of 8 bits
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_products_of_integers_are_the_tables_and_with_zero_they_are_zero(tmp_path, signed):
+    entries = references.random_integers(signed)
+    np.save(tmp_path / "products.npy", entries)
+    multiplier = multipliers.find(str(tmp_path / "products.npy"))
+    most = 127 if signed else 255
+    a, b = np.meshgrid(np.arange(-most, most + 1), np.arange(-most, most + 1), indexing="ij")
+    wanted = entries[a + 128, b + 128] if signed else entries[np.abs(a), np.abs(b)] * np.sign(a * b)
+    assert np.array_equal(multiply(a.astype(np.float32), b.astype(np.float32), multiplier), np.where(a * b == 0, 0, wanted))
+    assert np.count_nonzero(wanted[a * b == 0]) > 0 or not signed   # the rule changed something
+    assert np.array_equal(multiplier.flipped.words, multiplier.words.T)
+    assert not np.array_equal(multiplier.words, multiplier.words.T)
+
+
+def test_tables_of_integers_have_the_identity_of_their_entries_and_type(tmp_path):
+    entries, names = np.minimum(references.random_integers(False), 2**15 - 1), ("signed", "unsigned", "flat")
+    for name, array in zip(names, (entries.astype(np.int16), entries, entries.reshape(-1)), strict=True):
+        np.save(tmp_path / f"{name}.npy", array)
+    signed, unsigned, flat = (multipliers.identity(str(tmp_path / f"{name}.npy")) for name in names)
+    assert signed.startswith("integers ") and signed != unsigned == flat
+
+
+@pytest.mark.parametrize("array", [np.zeros((128, 128), np.int16), np.zeros(65535, np.uint16), np.zeros(16, np.int16)])
+def test_a_table_of_integers_has_all_their_products(tmp_path, array):
+    np.save(tmp_path / "few.npy", array)
+    with pytest.raises(UserError, match=rf"few.npy has {array.size} entries of u?int16, but a multiplier table has 65536"):
+        multipliers.load_table(tmp_path / "few.npy")
+
+
+@pytest.mark.parametrize("values, most, integers, scale", [
+    ([0.5, -1.5, 2.5, 127], 127, [0, -2, 2, 127], 1),        # ties to even
+    ([-2, 1, 0.004], 127, [-127, 64, 0], 2 / 127),
+    ([-2, 1.01, 0.004], 255, [-255, 129, 1], 2 / 255),
+    ([0, -0.0], 127, [0, 0], 1),
+    ([2e-43, -1e-45], 127, [127, -1], 1.4e-45),               # 143 times the least number: a unit of it would be too large
+    ([1, np.inf], 127, [0, 0], np.inf), ([1, np.nan, 3], 127, [0, 0, 0], np.nan)])
+def test_an_operand_is_quantised_by_its_largest_magnitude(values, most, integers, scale):
+    found, unit = multipliers.quantised(np.float32(values), most)
+    assert found.dtype == unit.dtype == np.float32
+    assert np.array_equal(found, integers) and np.array_equal(unit, np.float32(scale), equal_nan=True)

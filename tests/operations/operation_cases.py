@@ -170,6 +170,24 @@ def elementwise(draw, *shape):
     ]
 
 
+def quantise(draw, shape, most, factor=1):
+    """By the largest magnitude of all, which may be 0, infinite or a NaN."""
+    x = draw(*shape) * np.float32(factor)
+    largest = np.abs(x).max()
+    scale = largest / np.float32(most) or np.float32(1)
+    with np.errstate(all="ignore"):
+        integers = np.rint(x / scale) if np.isfinite(scale) else np.zeros(shape)
+    return [Case("quantise", {"x": x}, unwritten(y=shape, scale=(1,)),
+                 lambda reads: {"y": integers, "scale": np.float32([scale])}, {"most": most}, exact=True)]
+
+
+def rescale(draw, *shape):
+    reads = {"x": integers(*shape), "first": np.float32([0.75]), "second": np.float32([1.25]), "bias": draw(shape[-1], seed=1)}
+    wanted = reads["x"].astype(float) * 0.75 * 1.25 + reads["bias"]
+    size = np.abs(reads["x"].astype(float)) + np.abs(reads["bias"])
+    return [Case("rescale", reads, unwritten(y=shape), lambda reads: {"y": Near(wanted, 3, size)})]
+
+
 def linear(draw, name, shape, terms_forward, terms_backward, forward, backward, attributes, relu=False):
     """Cases of a layer without parameters; terms: of the longest sums. A mean of integers is rounded once."""
     x = draw(*shape)
@@ -626,6 +644,10 @@ TABLE = [
     (dense, BOTH, DENSE),
     (elementwise, BOTH, [*COUNTS, *IMAGES]),
     (elementwise, (with_nan,), [SMALL]),
+    (quantise, (normal,), [*((shape, most) for shape in (*COUNTS, *IMAGES[:4]) for most in (127, 255)),
+                           ((1, 1, 1, 9000), 127), (SMALL, 127, 0), (SMALL, 127, 1e-38)]),
+    (quantise, (with_nan, with_infinities), [((3, 4, 4, 5), 127), ((2, 1, 3, 7), 255)]),
+    (rescale, (normal,), [*COUNTS, *IMAGES[:6]]),
     (maxpool2d, BOTH, POOLED),
     (maxpool2d, (special,), [((3, 6, 6, 17), *pool) for pool in ((3, 2, 1), (2, 2, 1), (2, 1, 0))]),
     (maxpool2d, (special_2x2,), [(shape, 2, 2, 0) for shape in ((2, 6, 8, 8), (3, 6, 6, 17))]),

@@ -57,3 +57,9 @@ def test_a_pixel_is_the_mean_of_its_operands():
     errors = np.zeros((SIDE, SIDE))
     errors[:BLOCK, :BLOCK // 2] = 0.08
     assert pixels(picture(errors, 0.1))[-1, 0, 3] == 102
+
+
+def test_operands_of_integers_are_those_from_one_to_the_largest():
+    sizes = np.arange(256)
+    found = relative_errors(multipliers.Integers("half", (np.outer(sizes, sizes) // 2).astype(np.uint16)))
+    assert (found[0, 0], found[0, -1], found[-1, -1]) == pytest.approx((-1, 127 / 255 - 1, 32512 / 65025 - 1))

@@ -14,7 +14,7 @@ import references as upsampled
 import zoo
 from compiled import compiled
 from ladder.arithmetic import multipliers
-from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Table, multiply
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Integers, Table, multiply, quantised
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
@@ -190,3 +190,59 @@ def test_every_launch_is_one_that_the_gpu_accepts(architecture):
             resources = code.kernels[launch.entry]
             assert not plan_checks.refusals(launch, made, resources, architecture), launch
             assert resources.spill_bytes == resources.stack_bytes == 0, f"{launch.source} {multiplier.name}: {resources}"
+
+
+# ---- integers
+
+INTEGERS = [Integers(kind, references.random_integers(kind == "signed")) for kind in ("signed", "unsigned")]
+
+
+@pytest.mark.parametrize("multiplier", INTEGERS, ids=lambda multiplier: multiplier.name)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_products_of_integers_are_those_of_quantised_operands(rung, multiplier):
+    """Every operand has one scale; the bias and its gradient are not quantised."""
+    settings = plan.Settings(network=UPSAMPLED, variant=rung, batch_size=3, gradient_scale="batch",
+                             multipliers=ByDirection.everywhere(multiplier))
+    found = one_step(rung, plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH, fuse_update=False))
+    (x, x_unit), (weight, weight_unit), (dy, dy_unit) = (
+        quantised(found[name], multiplier.most) for name in ("up", "b.weight", "b.gradient"))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), (3, 3), axis=(1, 2))
+    windows = windows.transpose(0, 1, 2, 4, 5, 3)   # images, rows, columns, taps, channels
+    products = multiply(windows[:, :, :, None], weight, multiplier).astype(float)
+    near(found["b"], products.sum(axis=(4, 5, 6)) * x_unit * weight_unit + found["b.bias"])
+    products = multiply(dy[..., None, None, None], windows[:, :, :, None], multiplier).astype(float)
+    near(found["b.weight.gradient"], products.sum(axis=(0, 1, 2)) * x_unit * dy_unit)
+    near(found["b.bias.gradient"], found["b.gradient"].astype(float).sum(axis=(0, 1, 2)))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(dy, ((0, 0), (1, 1), (1, 1), (0, 0))), (3, 3), axis=(1, 2))
+    flipped = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)   # channels, taps, filters
+    products = multiply(windows.transpose(0, 1, 2, 4, 5, 3)[:, :, :, None], flipped, multiplier).astype(float)
+    near(found["up.gradient"], products.sum(axis=(4, 5, 6)) * dy_unit * weight_unit)
+
+
+@pytest.mark.parametrize("rung", ["cpu_sequential", "gpu_basic", "gpu_opt_v2", "gpu_3xtf32"])
+def test_networks_train_with_integers_as_on_the_cpu_rung(rung):
+    network, multiplier = zoo.NETWORKS["odd"], ByDirection.everywhere(INTEGERS[0])
+    protocol = parity.protocols(network)["sgd"]
+    reference = parity.train(network, "cpu", executors.create("cpu", 1), protocol, multipliers=multiplier)
+    trained = parity.train(network, rung, executor(rung), protocol, follow=reference, multipliers=multiplier)
+    assert max(parity.deviations(network, trained, reference).values()) <= ROUNDED
+    exact = parity.train(network, "cpu", executors.create("cpu", 1), protocol, follow=reference)
+    assert max(parity.deviations(network, exact, reference).values()) > 4 * ROUNDED
+
+
+def test_a_forward_pass_of_integers_leaves_the_gradients_exact():
+    settings = plan.Settings(network=UPSAMPLED, variant="cpu", batch_size=3, multipliers=ByDirection(forward=INTEGERS[0]))
+    made = plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH)
+    assert {step.operation for step in made.steps if "multiplier" in step.attributes} == {"approximate_conv2d_forward"}
+    assert sum(step.operation == "quantise" for step in made.steps) == 4   # two images and two weights
+
+
+def test_memory_that_is_used_again_changes_no_byte_of_a_step_with_integers():
+    losses = []
+    for recompute in (False, True):
+        settings = plan.Settings(network=zoo.NETWORKS["odd"], variant="cpu", batch_size=3, recompute=recompute,
+                                 multipliers=ByDirection.everywhere(INTEGERS[1]))
+        made = plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH)
+        arrays = one_step("cpu", made)
+        losses.append([arrays[name].tobytes() for name in made.network.parameters])
+    assert losses[0] == losses[1]

@@ -273,3 +273,11 @@ def random_table(bits, seed=0):
     """Any entries that have no stray bits: neither symmetric nor monotone."""
     entries = np.random.default_rng([seed, bits]).integers(0, 256, (2 ** bits, 2 ** bits), np.uint8)
     return entries & np.uint8(0x80 | (2 ** bits - 1))
+
+
+def random_integers(signed=True):
+    """int16 or uint16 (256, 256): products of integers with errors, others in the other order; those with 0 are not all 0."""
+    sizes = np.arange(-128, 128) if signed else np.arange(256)
+    errors = np.random.default_rng(6).integers(-300, 301, (256, 256))
+    return np.clip(np.outer(sizes, sizes) + errors, -2**15 if signed else 0, 2**15 - 1 if signed else 2**16 - 1).astype(
+        np.int16 if signed else np.uint16)

@@ -118,3 +118,18 @@ def test_a_sparse_file_larger_than_memory_is_refused_unread(tmp_path, name):
     os.truncate(tmp_path / name, 10**12)
     with pytest.raises(UserError, match="it has 1,000,000,000,000 bytes, 100,000 at most"):
         multipliers.read_entries(tmp_path / name)
+
+
+def test_a_table_of_integers_is_described_by_the_measures_of_its_errors(tmp_path):
+    sizes = np.arange(-128, 128)
+    exact = np.outer(sizes, sizes)
+    np.save(tmp_path / "cut.npy", (exact & ~3).astype(np.int16))   # the lowest two bits of a product
+    result = check(tmp_path / "cut.npy")
+    assert (result.returncode, result.stderr) == (0, "")
+    error, nonzero = exact & 3, exact != 0
+    assert "the products of signed integers of 8 bits, -128 to 127" in result.stdout
+    assert f"mean absolute error    {error.mean():.2f}, {100 * error.mean() / 65536:.3g} % of 2^16 (MAE)" in result.stdout
+    assert re.search(r"worst case             3, 0.00458 % of 2\^16 \(WCE\): (-?\d+) x (-?\d+) = ", result.stdout)
+    assert f"{100 * (error[nonzero] / np.abs(exact[nonzero])).mean():.3g} % (MRE)" in result.stdout
+    assert f"products with an error {100 * (error > 0).mean():.3g} % (EP)" in result.stdout
+    assert "symmetric              yes" in result.stdout and "0 of 511 are not 0 here" in result.stdout

@@ -13,6 +13,9 @@ Faults reported:
 Reported without being a fault, because published multipliers do so (MBM where its correction ends):
   monotone    a larger operand gives a smaller product
 
+A table of the products of all integers of 8 bits is a .npy, int16 or uint16 (256, 256); docs/multipliers.md says which entry is
+which product. It has no faults: the measures of its errors are those of EvoApproxLib.
+
 Exit status: 0 for a table without faults, 1 for one with faults, 2 for a file that is not a table.
 """
 
@@ -35,6 +38,9 @@ def main():
     if arguments.write:
         write(arguments.table, arguments.write, arguments.bits)
     entries = multipliers.read_entries(arguments.table)
+    if entries.dtype != np.uint8:
+        print("\n".join(facts_of_integers(multipliers.Integers(str(arguments.table), entries))))
+        return 0
     faulty = faults(entries)
     print("\n".join([f"{arguments.table}: {entries.size} entries, mantissas of {bits_of(entries)} bits", "",
                      *(fault_line(entries, name, places) for name, places in faulty.items()), *facts(entries)]))
@@ -84,6 +90,24 @@ def facts(entries):
             f"1 x 1       is {products[0, 0]:g}",
             f"rank        of the matrix of products: {rank} of {len(entries)} (the exact products': 1); "
             f"{int((spectrum > NOTICEABLE * spectrum[0]).sum())} singular values above {NOTICEABLE:g} of the largest"]
+
+
+def facts_of_integers(multiplier):
+    """Lines that describe a table of products of integers."""
+    first = -128 if multiplier.signed else 0
+    sizes = np.arange(first, first + multipliers.INTEGERS)
+    exact, products = np.outer(sizes, sizes), multiplier.entries.astype(int)
+    error, with_zero, kind = np.abs(products - exact), exact == 0, "signed" if multiplier.signed else "unsigned"
+    wrong = np.count_nonzero(products[with_zero])
+    i, j = np.unravel_index(error.argmax(), error.shape)
+    return [f"{multiplier.name}: the products of {kind} integers of 8 bits, {sizes[0]} to {sizes[-1]}", "",
+            f"mean absolute error    {error.mean():.2f}, {100 * error.mean() / error.size:.3g} % of 2^16 (MAE)",
+            f"worst case             {error[i, j]}, {100 * error[i, j] / error.size:.3g} % of 2^16 (WCE): "
+            f"{sizes[i]} x {sizes[j]} = {products[i, j]}, exactly {exact[i, j]}",
+            f"mean relative error    {100 * (error[~with_zero] / np.abs(exact[~with_zero])).mean():.3g} % (MRE)",
+            f"products with an error {100 * (error > 0).mean():.3g} % (EP)",
+            f"symmetric              {'yes' if (products == products.T).all() else 'no, a x b differs from b x a'}",
+            f"products with 0        {wrong} of {with_zero.sum()} are not 0 here, and taken as 0"]
 
 
 def fault_line(entries, name, indices):

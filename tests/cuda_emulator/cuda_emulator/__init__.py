@@ -411,8 +411,12 @@ def _make_library(library, module, flags, runtime):
     folders, headers = _folders_and_headers(module.include)
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
         wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
-        included = _precompiled(flags, runtime), *headers, module.source
-        wrapper.write_text("\n".join([*(f'#include "{path}"' for path in included),
+        # In the file: a macro with a table is longer than an argument may be.
+        macros = [flag.removeprefix("-D").partition("=") for flag in flags if flag.startswith("-D")]
+        flags = [flag for flag in flags if not flag.startswith("-D")]
+        wrapper.write_text("\n".join([f'#include "{_precompiled(flags, runtime)}"',
+                                      *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
+                                      *(f'#include "{path}"' for path in (*headers, module.source)),
                                       *(f"EMULATOR_EXPORT({name})" for name in module.names), ""]))
         _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))
@@ -421,8 +425,7 @@ def _make_library(library, module, flags, runtime):
 
 
 def _precompiled(flags, runtime):
-    """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads."""
-    flags = [flag for flag in flags if not flag.startswith("-D")]   # they change nothing in the emulator
+    """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads; flags: without macros."""
     read = [path.read_text() for path in runtime if path.suffix == ".h"]
     header = _cache() / f"cuda_emulator-{_hash([*flags, *_COMMON_FLAGS, _compiler(), *read])}.h"
     compiled = header.with_name(f"{header.name}.gch")

@@ -23,7 +23,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from ladder.arithmetic.multipliers import Table, find
+from ladder.arithmetic.multipliers import Integers, Multiplier, Table, find
 
 PANEL = 256    # columns per panel of B
 DEPTH = 64     # rows of B per block of a panel, which stays in the level-2 cache
@@ -64,16 +64,19 @@ def pack(b, multiplier):
     """The Packed of B, float32 (k, n) with any strides; B must not change while it is in use."""
     _check(b)
     multiplier = find(multiplier) if isinstance(multiplier, str) else multiplier
-    prepare = OPERANDS.get(multiplier.name) if not isinstance(multiplier, Table) else None
-    return Packed(b, _panels(prepare(b) if prepare else b), multiplier, Magnitudes.of(b))
+    if isinstance(multiplier, Integers):
+        prepared = (b.astype(np.int32) + np.int32(multiplier.most)).view(np.float32)   # columns of the table
+    else:
+        prepared = OPERANDS.get(_kind(multiplier), np.asarray)(b)
+    return Packed(b, _panels(prepared), multiplier, Magnitudes.of(b))
 
 
 def product(a, b, multiplier, out=None):
     """C = A B under a multiplier: sums of products in float32, in the order of k.
 
     a: float32 (m, k); b: float32 (k, n), or Packed for the same multiplier; both with any strides, so transposed factors need
-    no copy. multiplier: a Multiplier, a Table or the name of a multiplier. Returns `out`, float32 (m, n), by default a new
-    array. Runs on the calling thread without the GIL and without shared state: threads may divide the rows of `a` and `out` and
+    no copy. multiplier: a type of multipliers.py or the name of one. Returns `out`, float32 (m, n), by default a new array.
+    Runs on the calling thread without the GIL and without shared state: threads may divide the rows of `a` and `out` and
     use one Packed b. Raises ValueError for factors of another dtype and for shapes that do not match, UserError for an unknown
     multiplier.
     """
@@ -82,7 +85,7 @@ def product(a, b, multiplier, out=None):
     if not isinstance(b, Packed):
         _check(b)
         if _work(b.T, len(a), multiplier) < _work(a, b.shape[1], multiplier):
-            flipped = multiplier.flipped if isinstance(multiplier, Table) else multiplier
+            flipped = multiplier if isinstance(multiplier, Multiplier) else multiplier.flipped
             return _handed_over(_product(b.T, pack(a.T, flipped), None).T, out)
         b = pack(b, multiplier)
     if b.multiplier is not multiplier:
@@ -94,8 +97,7 @@ def _product(a, b, out):
     """product() of float32 (m, k) and a Packed."""
     if a.shape[1] != len(b.values):
         raise ValueError(f"{a.shape} by {b.values.shape} is no matrix product")
-    table = (b.multiplier.words, 23 - b.multiplier.bits) if isinstance(b.multiplier, Table) else _NO_TABLE
-    a = _contiguous(a)
+    a, table = _contiguous(a), _table(b.multiplier)
     sums, panels = _loops(Magnitudes.of(a), b)
     direct = out is not None and out.flags.c_contiguous and out.dtype == np.float32
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
@@ -107,13 +109,27 @@ def _product(a, b, out):
 
 def _loops(a, b):
     """(the loop nest for a product of a matrix with these Magnitudes and a Packed, the panels that it reads)."""
-    name = "table" if isinstance(b.multiplier, Table) else b.multiplier.name
+    name = _kind(b.multiplier)
     safe = a.largest * b.magnitudes.largest < LARGEST_SAFE   # False for NaN too: infinity times zero
     if name in _GENERAL and not safe:
         return _GENERAL[name], _panels(b.values)
     normal = b.magnitudes.least == b.magnitudes.least_normal
     plain = normal and a.least_normal * b.magnitudes.least >= SMALLEST_SAFE
     return _PLAIN[name] if plain and name in _PLAIN else _GUARDED[name], b.panels
+
+
+def _kind(multiplier):
+    """The key of a multiplier's loops."""
+    if isinstance(multiplier, Multiplier):
+        return multiplier.name
+    return "table" if isinstance(multiplier, Table) else "integers"
+
+
+def _table(multiplier):
+    """(words, how far a mantissa is shifted, or the row of the integer 0)."""
+    if isinstance(multiplier, Multiplier):
+        return _NO_TABLE
+    return multiplier.words, 23 - multiplier.bits if isinstance(multiplier, Table) else multiplier.most
 
 
 def _contiguous(matrix):
@@ -149,7 +165,7 @@ def _share_of_normals(matrix):
 
 
 def _passes_over_zeros(multiplier):
-    return isinstance(multiplier, Table) or multiplier.name not in ("exact", "fp16")
+    return _kind(multiplier) not in ("exact", "fp16")
 
 
 def _panels(b):
@@ -451,15 +467,14 @@ def round_to_float16(values, rounded):
 # ---- a single product, for loops that multiply one pair at a time
 
 CODES = {name: np.int64(code) for code, name in enumerate((
-    "fp16", "tf32", "bfloat16", "float16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
-FP16, TF32, BFLOAT16, FLOAT16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
+    "fp16", "tf32", "bfloat16", "float16", "acc16", "mit32", "mit16", "am32", "am16", "integers", "table"))}
+FP16, TF32, BFLOAT16, FLOAT16, ACC16, MIT32, MIT16, AM32, AM16, INTEGERS = (int(code) for code in list(CODES.values())[:-1])
 
 
 def coded(multiplier):
     """The argument of single() for a multiplier; None for the exact one, which then costs no test in the loop."""
-    if isinstance(multiplier, Table):
-        return CODES["table"], (multiplier.words, np.int64(23 - multiplier.bits))
-    return None if multiplier.name == "exact" else (CODES[multiplier.name], (_NO_TABLE[0], np.int64(_NO_TABLE[1])))
+    words, place = _table(multiplier)
+    return None if _kind(multiplier) == "exact" else (CODES[_kind(multiplier)], (words, np.int64(place)))
 
 
 @compiled
@@ -492,6 +507,9 @@ def single(a, b, multiplier):
         return _any_am32(a_bits, b_bits, table)
     if code == AM16:
         return _any_am16(a_bits, b_bits, table)
+    if code == INTEGERS:
+        words, middle = table
+        return np.float32(np.int32(words[np.int64(a) + middle, np.int64(b) + middle]))
     return _any_table(a_bits, b_bits, table)
 
 
@@ -569,6 +587,15 @@ def _add_table_products(left, times, table, a, panel, places, total, width):
             total[n] += times(a0, panel[k, n], entries[n])
 
 
+@compiled
+def _add_integer_products(left, times, table, a, panel, places, total, width):
+    """The same as _add_products; a panel has columns of the table."""
+    for k in places:
+        words = table[0][np.int64(_float(a[k])) + table[1]]
+        for n in range(width):
+            total[n] += np.float32(np.int32(words[np.uint32(panel[k, n])]))
+
+
 @cached
 def _magnitudes(bits):
     """Bits of the least magnitude, of the least normal one and of the largest, of flat float32 numbers; see Magnitudes."""
@@ -600,6 +627,7 @@ _GUARDED = {
     "am32": cached(lambda operands: _sums(_add_products, _normal, _left_am, _times_am, operands)),
     "am16": cached(lambda operands: _sums(_add_products, _normal, _left_am16, _times_am, operands)),
     "table": cached(lambda operands: _sums(_add_table_products, _normal, _left_table, _times_table, operands)),
+    "integers": cached(lambda operands: _sums(_add_integer_products, _normal, _as_it_is, _as_it_is, operands)),
 }
 # For all numbers, where these loops are others:
 _GENERAL = {

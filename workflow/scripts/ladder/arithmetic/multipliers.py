@@ -19,6 +19,8 @@ of IEEE halves, `fp16` without the rounding of the product.
     mbm        Mitchell's plus 5/64, which reduces its bias; no      the minimally biased multiplier, Saadat et al., 2018
                correction if it would carry
 
+Integers multiply integers of 8 bits: an operand of a layer, whole, is quantised before, with one scale (quantised()).
+
 The same formulas are in kernels/common/multiplier.cuh for GPUs and in approximate_matmul.py for matrix products.
 """
 
@@ -40,7 +42,8 @@ from ladder import files
 from ladder.errors import UserError, excerpt
 
 MOST_TABLE_BITS = 7   # an entry is a byte: a carry and at most 7 bits of mantissa
-MOST_BYTES = 100_000  # of a table's file
+MOST_BYTES = 200_000  # of a table's file
+INTEGERS = 256        # a side of a table of products of integers
 CARRY = 0x80          # in a table's entry
 
 MANTISSA = np.uint32(0x007fffff)
@@ -121,8 +124,57 @@ class Table:
         return Table(self.name, np.ascontiguousarray(self.entries.T))
 
 
-def find(name: str) -> Multiplier | Table:
-    """The multiplier called `name`: one of MULTIPLIERS, or the Table in the file of that name. Raises UserError."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Integers:
+    """A multiplier of integers of 8 bits, given by all of its products.
+
+    entries: int16 (256, 256), entry [i, j] the product of i - 128 and j - 128; or uint16, that of i and j, and then the sign is
+    the exclusive or of the operands' signs. A product with 0 is 0, whatever the table has.
+    """
+
+    name: str
+    entries: NDArray[np.integer[Any]]
+
+    @property
+    def signed(self) -> bool:
+        return self.entries.dtype == np.int16
+
+    @property
+    def most(self) -> int:
+        """The largest magnitude of an operand."""
+        return INTEGERS // 2 - 1 if self.signed else INTEGERS - 1
+
+    @property
+    def text(self) -> str:
+        return f"table {self.name}, {'signed' if self.signed else 'unsigned'} integers of 8 bits"
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits of the sha256 of the entries and of their type."""
+        return hashlib.sha256(self.entries.dtype.str.encode() + self.entries.tobytes()).hexdigest()[:16]
+
+    @functools.cached_property
+    def words(self):
+        """int32 (2 most + 1, 2 most + 1) as uint32: the product of i - most and j - most at [i, j]."""
+        sizes = np.arange(-self.most, self.most + 1)
+        if self.signed:
+            products = self.entries.astype(np.int32)[1:, 1:]
+        else:
+            of_sizes = np.abs(sizes)
+            products = self.entries[of_sizes[:, None], of_sizes] * np.sign(np.outer(sizes, sizes)).astype(np.int32)
+        return np.where(np.outer(sizes, sizes) == 0, 0, products).astype(np.int32).view(np.uint32)
+
+    @functools.cached_property
+    def flipped(self) -> "Integers":
+        """The same multiplier with the operands exchanged."""
+        return Integers(self.name, np.ascontiguousarray(self.entries.T))
+
+
+Chosen = Multiplier | Table | Integers
+
+
+def find(name: str) -> Chosen:
+    """The multiplier called `name`: one of MULTIPLIERS, or the table in the file of that name. Raises UserError."""
     if name in MULTIPLIERS:
         return MULTIPLIERS[name]
     if os.path.isfile(name):   # False also for a name that no file can have
@@ -133,30 +185,37 @@ def find(name: str) -> Multiplier | Table:
 
 
 def identity(name: str) -> str:
-    """The identity of the multiplier `name` in versions: its name, or 'table' and the digest of its entries.
+    """The identity of the multiplier `name` in versions: its name, or 'table' or 'integers' and the digest of its entries.
 
     Raises UserError as find().
     """
     multiplier = find(name)
-    return f"table {multiplier.digest}" if isinstance(multiplier, Table) else multiplier.name
+    if isinstance(multiplier, Multiplier):
+        return multiplier.name
+    return f"{'table' if isinstance(multiplier, Table) else 'integers'} {multiplier.digest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class ByDirection:
     """The multiplier that convolutions and dense layers use in the forward pass, the input and the weight gradient."""
 
-    forward: Multiplier | Table = MULTIPLIERS["exact"]
-    input_grad: Multiplier | Table = MULTIPLIERS["exact"]
-    weight_grad: Multiplier | Table = MULTIPLIERS["exact"]
+    forward: Chosen = MULTIPLIERS["exact"]
+    input_grad: Chosen = MULTIPLIERS["exact"]
+    weight_grad: Chosen = MULTIPLIERS["exact"]
 
     @classmethod
-    def everywhere(cls, multiplier: Multiplier | Table) -> "ByDirection":
+    def everywhere(cls, multiplier: Chosen) -> "ByDirection":
         return cls(multiplier, multiplier, multiplier)
 
     @property
     def exact(self) -> bool:
         """Whether all three are the exact one."""
         return all(getattr(self, direction) is MULTIPLIERS["exact"] for direction in DIRECTIONS)
+
+    @property
+    def quantises(self) -> bool:
+        """Whether one of them multiplies integers."""
+        return any(isinstance(getattr(self, direction), Integers) for direction in DIRECTIONS)
 
 
 DIRECTIONS = tuple(field.name for field in dataclasses.fields(ByDirection))
@@ -178,24 +237,28 @@ def from_params(params: Mapping[str, Any], name: str) -> ByDirection:
     return ByDirection(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
 
 
-def load_table(path: str | pathlib.Path) -> Table:
-    """The Table in a file (see read_entries). Raises UserError if the file holds none."""
-    return Table(str(path), read_entries(path))
+def load_table(path: str | pathlib.Path) -> Table | Integers:
+    """The multiplier in a file (see read_entries). Raises UserError if the file holds none."""
+    entries = read_entries(path)
+    return Table(str(path), entries) if entries.dtype == np.uint8 else Integers(str(path), entries)
 
 
-def read_entries(path: str | pathlib.Path) -> NDArray[np.uint8]:
-    """The unchecked entries in a file, uint8 (2^m, 2^m).
+def read_entries(path: str | pathlib.Path) -> NDArray[Any]:
+    """The unchecked entries in a file: uint8 (2^m, 2^m) of a Table, int16 or uint16 (256, 256) of Integers.
 
-    The file holds 4^m bytes, m from 1 to 7, entry [i, j] at offset (i << m) | j; or these entries as a .npy, flat or square.
-    Raises UserError for a file that cannot be read, a wrong number of entries, and any dtype but uint8.
+    A Table's file holds 4^m bytes, m from 1 to 7, entry [i, j] at offset (i << m) | j; or these entries as a .npy, flat or
+    square; that of Integers is a .npy. Raises UserError for a file that cannot be read, a wrong number of entries, and any
+    other dtype.
     """
     path = pathlib.Path(path)
     data = files.read(path, MOST_BYTES)
     entries = _read_npy(path, data) if path.suffix == ".npy" else np.frombuffer(data, np.uint8)
-    sizes = [4 ** m for m in range(1, MOST_TABLE_BITS + 1)]
+    mantissas = entries.dtype == np.uint8
+    sizes = [4 ** m for m in range(1, MOST_TABLE_BITS + 1)] if mantissas else [INTEGERS ** 2]
     if entries.size not in sizes:
-        raise UserError(f"{path} has {entries.size} entries, but a multiplier table has 4^m, m from 1 to {MOST_TABLE_BITS}: "
-                        f"{', '.join(map(str, sizes))}")
+        raise UserError(f"{path} has {entries.size} entries of {entries.dtype}, but a multiplier table has "
+                        + (f"4^m, m from 1 to {MOST_TABLE_BITS}: {', '.join(map(str, sizes))}" if mantissas
+                           else f"{sizes[0]}, the products of all integers of 8 bits"))
     side = math.isqrt(entries.size)
     if entries.shape not in ((side * side,), (side, side)):
         raise UserError(f"{path} is {entries.shape}, but a multiplier table of {entries.size} entries is {(side * side,)} or "
@@ -210,8 +273,9 @@ def _read_npy(path, data):
         entries = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     except Exception as error:   # NumPy raises many types of errors for damaged headers, MemoryError for absurd shapes
         raise UserError(f"{path} is not a .npy file of numbers: {' '.join(str(error).split())[:200]}") from error
-    if entries.dtype != np.uint8:
-        raise UserError(f"{path} is {entries.dtype}, but the entries of a multiplier table are uint8")
+    if entries.dtype not in (np.uint8, np.int16, np.uint16):
+        raise UserError(f"{path} is {entries.dtype}, but the entries of a multiplier table are uint8, of mantissas, or int16 "
+                        "or uint16, of integers")
     return entries
 
 
@@ -236,21 +300,23 @@ def tabulated(kind, bits):
     return (carry | (results & MANTISSA) >> (23 - bits)).astype(np.uint8)
 
 
-def kernel_defines(multiplier: Multiplier | Table) -> tuple[str, ...]:
+def kernel_defines(multiplier: Chosen) -> tuple[str, ...]:
     """Macro definitions NAME=VALUE for kernels that include common/multiplier.cuh."""
-    if not isinstance(multiplier, Table):
+    if isinstance(multiplier, Multiplier):
         return (f"MULTIPLIER={multiplier.name}",)
-    return ("MULTIPLIER=table", f"MULTIPLIER_TABLE_BITS={multiplier.bits}",
-            f"MULTIPLIER_TABLE={','.join(map(str, multiplier.entries.reshape(-1).tolist()))}")
+    entries = f"MULTIPLIER_TABLE={','.join(map(str, multiplier.entries.reshape(-1).tolist()))}"
+    if isinstance(multiplier, Integers):
+        return "MULTIPLIER=integers", f"MULTIPLIER_SIGNED={multiplier.signed:d}", entries
+    return "MULTIPLIER=table", f"MULTIPLIER_TABLE_BITS={multiplier.bits}", entries
 
 
 # ---- products
 
 def multiply(a, b, multiplier):
-    """a * b element by element under `multiplier` (a Multiplier, a Table, or an argument of find()).
+    """a * b element by element under `multiplier` (one of the three types, or an argument of find()).
 
-    a, b: float32 arrays or numbers whose shapes broadcast; returns a float32 array. Raises TypeError for another dtype,
-    UserError for an unknown multiplier.
+    a, b: float32 arrays or numbers whose shapes broadcast, for Integers integers in them; returns a float32 array. Raises
+    TypeError for another dtype, UserError for an unknown multiplier.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != np.float32 or b.dtype != np.float32:
@@ -260,7 +326,24 @@ def multiply(a, b, multiplier):
     with np.errstate(all="ignore"):
         if isinstance(multiplier, Table):
             return _tabular(a, b, multiplier)
+        if isinstance(multiplier, Integers):
+            places = (values.astype(np.int32) + multiplier.most for values in (a, b))
+            return multiplier.words[*places].view(np.int32).astype(np.float32)
         return FORMULAS[multiplier.name](a, b)
+
+
+def quantised(values, most):
+    """(integers, scale): the values as integers of magnitude `most` at the most, in their dtype, and the unit of these.
+
+    The scale is the largest magnitude / most, or 1 where that is 0; values / scale are rounded to nearest, ties to even. With
+    an infinite value or a NaN the integers are 0 and the scale is that, so every result that depends on it is a NaN.
+    """
+    largest = np.maximum(values.max(), -values.min())   # which keep a NaN
+    scale = (largest / values.dtype.type(most)).astype(values.dtype)
+    scale = scale if scale != 0 else values.dtype.type(1)
+    if not np.isfinite(scale):
+        return np.zeros_like(values), scale
+    return np.clip(np.rint(values / scale), -most, most), scale
 
 
 def _exact(a, b):

@@ -13,6 +13,7 @@ import numpy as np
 
 from ladder.arithmetic import randomness
 from ladder.arithmetic.approximate_matmul import coded, single
+from ladder.arithmetic.multipliers import quantised
 from ladder.executors.host import HostExecutor
 from ladder.machine import runtime
 
@@ -201,6 +202,18 @@ def phase_conv2d_weight_grad(x, dy, dweight, dbias, multiplier=None):
 def add_forward(a, b, y):
     for at in np.ndindex(y.shape):
         y[at] = a[at] + b[at]
+
+
+def quantise(x, y, scale, most):
+    """y = integers, and the number that they are multiples of (multipliers.quantised)."""
+    y[...], scale[0] = quantised(x, most)
+
+
+@compiled
+def rescale(x, first, second, bias, y):
+    """y = sums of products of integers, times the scale of each factor, plus a bias of the last axis."""
+    for at in np.ndindex(x.shape):
+        y[at] = x[at] * first[0] * second[0] + bias[at[-1]]
 
 
 @compiled
@@ -682,12 +695,12 @@ def advance(counters, batch):
 
 
 OPERATIONS = {function.__name__: function for function in (
-    load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch,
-    conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, decompose_taps, phase_conv2d_forward,
-    phase_conv2d_input_grad, phase_conv2d_weight_grad, add_forward, scale, pad_forward, pad_backward, flatten_forward,
-    flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward,
-    avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward, upsample2d_backward,
-    batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward,
+    load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward, conv2d_input_grad,
+    conv2d_weight_grad, conv2d_bias_grad, decompose_taps, phase_conv2d_forward, phase_conv2d_input_grad,
+    phase_conv2d_weight_grad, add_forward, quantise, rescale, scale, pad_forward, pad_backward, flatten_forward,
+    flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward,
+    global_avgpool_forward, global_avgpool_backward, upsample2d_forward, upsample2d_backward, batchnorm_forward,
+    batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward,
     winner_take_all_backward, l1_penalty_backward, sample_forward, sample_backward, lrn_forward, lrn_backward,
     position_norm_forward, position_norm_backward, attention_forward, attention_backward, local_contrast_forward,
     soft_threshold_forward, mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}

@@ -1,6 +1,7 @@
 """The relative error of a multiplier over the mantissas: (approximate - exact) / exact for operands in [1, 2) x [1, 2).
 
-These operands have exponent 0; other exponents give the same errors, except for the special cases of multipliers.py.
+These operands have exponent 0; other exponents give the same errors, except for the special cases of multipliers.py. Operands
+of a multiplier of integers are those from 1 to the largest.
 """
 
 import numpy as np
@@ -18,7 +19,10 @@ def relative_errors(multiplier):
 
     multiplier: as multipliers.multiply takes it.
     """
+    multiplier = multipliers.find(multiplier) if isinstance(multiplier, str) else multiplier
     operands = (1 + (np.arange(SIDE) + 0.5) / SIDE).astype(np.float32)
+    if isinstance(multiplier, multipliers.Integers):
+        operands = np.rint(np.linspace(1, multiplier.most, SIDE)).astype(np.float32)
     exact = np.multiply.outer(operands.astype(np.float64), operands.astype(np.float64))
     return multipliers.multiply(operands[:, None], operands[None, :], multiplier) / exact - 1
 

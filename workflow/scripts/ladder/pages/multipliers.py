@@ -305,8 +305,8 @@ def _multipliers(groups):
         arm = Arm.of(settings)
         identities |= {arm.trained: settings["multiplier_identity"], arm.tested: settings["test_multiplier_identity"]}
     used = {path: multipliers.find(path) for path in sorted(identities, key=rank)}
-    for path, multiplier in used.items():
-        if isinstance(multiplier, multipliers.Table) and identities[path] != multipliers.identity(path):
+    for path in used:
+        if identities[path] != multipliers.identity(path):
             raise UserError(f"{path} changed after its runs were planned; run it again")
     return used
 
@@ -317,6 +317,8 @@ def _relative_errors(multiplier):
 
 
 def _text(multiplier):
+    if isinstance(multiplier, multipliers.Integers):
+        return f"a table, {'signed' if multiplier.signed else 'unsigned'} integers of 8 bits"
     return f"a table, {multiplier.bits} mantissa bits" if isinstance(multiplier, multipliers.Table) else multiplier.text
 
 

@@ -15,6 +15,7 @@ PATTERNS = LAYER_PATTERNS
 BLOCK = 256
 # Partial sums of the squared error, and of a sum over all pixels of a batch; changing their number changes the results' bytes.
 LOSS_PARTS, CHANNEL_PARTS = 1024, 256
+MAGNITUDE_PARTS = 4096   # of the largest magnitude of an array
 SLIDING = "window", "stride", "padding"
 
 
@@ -344,6 +345,22 @@ def soft_threshold_forward(step: Any, build: Any) -> tuple[Launch, ...]:
                 (x, y, *integers(elements(build, x), build.shape(x)[3]), *floats(step.attributes["threshold"])))
 
 
+def quantise(step: Any, build: Any) -> tuple[Launch, ...]:
+    x, y, scale = step.reads["x"], step.writes["y"], step.writes["scale"]
+    count, most = elements(build, x), floats(step.attributes["most"])
+    partials = build.workspace("largest_magnitudes", (MAGNITUDE_PARTS,))
+    return (
+        *_one("quantise.cu", "largest_magnitudes", MAGNITUDE_PARTS, (x, partials, *integers(count, MAGNITUDE_PARTS))),
+        Launch("gpu_basic/quantise.cu", "quantisation_scale", (1,), (1,), (partials, scale, *integers(MAGNITUDE_PARTS), *most)),
+        *_one("quantise.cu", "quantise", count, (x, scale, y, *integers(count), *most)),
+    )
+
+
+def rescale(step: Any, build: Any) -> tuple[Launch, ...]:
+    y, arrays = step.writes["y"], (step.reads[role] for role in ("x", "first", "second", "bias"))
+    return _one("quantise.cu", "rescale", elements(build, y), (*arrays, y, *integers(elements(build, y), build.shape(y)[-1])))
+
+
 def mse(step: Any, build: Any) -> tuple[Launch, ...]:
     prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
     count = elements(build, prediction)
@@ -427,7 +444,7 @@ LAUNCHES: dict[str, LaunchFunction] = {
         dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, sample_forward,
         sample_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,
-        attention_backward, local_contrast_forward, soft_threshold_forward, mse, cross_entropy, advance)},
+        attention_backward, local_contrast_forward, soft_threshold_forward, quantise, rescale, mse, cross_entropy, advance)},
     "relu_forward": on_elements("relu.cu", ("x", "y")),
     "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
     "add_forward": on_elements("add.cu", ("a", "b", "y")),

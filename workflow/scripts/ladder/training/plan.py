@@ -46,7 +46,8 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
 
     def plan_of(batch: int) -> Plan:
         build = Builder(dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True)
-        build.in_parts = fuse_update and getattr(build.module, "GRADIENTS_IN_PARTS", False)
+        build.in_parts = (fuse_update and not settings.multipliers.quantises
+                          and getattr(build.module, "GRADIENTS_IN_PARTS", False))
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
         build.lower()
         frame.loss(build, dataset, settings.gradient_scale, length)

@@ -335,7 +335,7 @@ class Arithmetic(Section):
     """The multiplier that computes the products of convolutions and dense layers; sums are always float32. `exact`
     is float32. `acc16` truncates the operands to bfloat16. `am32` and `am16` are the minimally biased multipliers,
     `mit32` and `mit16` Mitchell's logarithmic ones. `fp16` is half precision. Anything else is the path of a table
-    of a multiplier of your own; `python workflow/scripts/check_multiplier.py FILE` checks one."""
+    of a multiplier of your own, of mantissas or of integers of 8 bits (docs/multipliers.md)."""
     multiplier_in: Distinct[Direction] = ["forward", "input_grad", "weight_grad"]
     """The passes that use `multiplier`, a list of `forward`, `input_grad` (gradient with respect to a layer's
     input) and `weight_grad` (gradient with respect to its weights). The others are exact."""

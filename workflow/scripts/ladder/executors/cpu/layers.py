@@ -3,6 +3,7 @@
 import numpy as np
 
 from ladder.arithmetic import randomness
+from ladder.arithmetic.multipliers import quantised
 from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.loops import Unsigned
 
@@ -14,6 +15,37 @@ def relu_forward(executor, x, y):
 def scale(executor, x, y, factor):
     factor = x.dtype.type(factor)
     executor.share("update", x.size, lambda x, y: np.multiply(x, factor, out=y), x.reshape(-1), y.reshape(-1))
+
+
+def quantise(executor, x, y, scale, most):
+    """y = integers, and the number that they are multiples of (multipliers.quantised)."""
+    ends = []
+    executor.share(INTEGERS, x.size, lambda x: ends.extend((x.max(), x.min())), x)
+    scale[0] = quantised(np.array(ends), most)[1]
+
+    def round_(x, y):
+        np.divide(x, scale[0], out=y)
+        np.rint(y, out=y)
+        np.clip(y, -most, most, out=y)
+
+    if np.isfinite(scale[0]):
+        executor.share(INTEGERS, 3 * x.size, round_, x, y)
+    else:
+        y[...] = 0
+
+
+def rescale(executor, x, first, second, bias, y):
+    """y = sums of products of integers, times the scale of each factor, plus a bias of the last axis."""
+    def multiply(x, y):
+        np.multiply(x, first[0], out=y)
+        y *= second[0]
+        y += bias
+
+    executor.share(INTEGERS, 3 * x.size, multiply, x, y)
+
+
+def conv2d_bias_grad(executor, dy, dbias):
+    dbias[...] = dy.reshape(-1, len(dbias)).sum(axis=0, dtype=np.float64)
 
 
 def pad_backward(executor, dy, dx, amount):
@@ -176,14 +208,14 @@ def soft_threshold_forward(executor, x, y, threshold):
                    y.reshape(-1, y.shape[3]))
 
 
-OPERATIONS = (relu_forward, scale, pad_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward,
-              dropout_backward, sample_forward, sample_backward, lrn_forward, lrn_backward, position_norm_forward,
-              position_norm_backward, local_contrast_forward, soft_threshold_forward)
+OPERATIONS = (relu_forward, scale, quantise, rescale, conv2d_bias_grad, pad_backward, batchnorm_forward, batchnorm_backward,
+              batchnorm_inference, dropout_forward, dropout_backward, sample_forward, sample_backward, lrn_forward,
+              lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
 
 MANY_ROWS = 64   # rows per channel, from which on threads split the rows of a batch normalization
 ROWS = 1024      # least rows of a piece then; a multiple of loops.ROWS
 SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
-SAMPLING = "sampling"
+SAMPLING, INTEGERS = "sampling", "quantisation"
 
 
 def _by_channel(executor, x, add_up, join, settle, spread):

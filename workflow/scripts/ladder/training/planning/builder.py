@@ -42,6 +42,8 @@ class Builder(Gradients):
             group = layers[:len(pattern.kinds)]
             if pattern.decomposes != decomposes:
                 continue
+            if self.multipliers.quantises and len(group) > 1 and any(layer.parameters for layer in group):
+                continue   # the sums of integers are multiplied by the scales before anything is fused with them
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
             if fits and (self.multipliers.exact or not pattern.exact_only) and pattern.fits(self, group):
                 return pattern

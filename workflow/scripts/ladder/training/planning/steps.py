@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ladder.arithmetic.multipliers import DIRECTIONS, kernel_defines
+from ladder.arithmetic.multipliers import DIRECTIONS, Integers, kernel_defines
 from ladder.network.layers import Layer
 from ladder.rungs import tiles
 from ladder.rungs.patterns import Launch
@@ -26,6 +26,7 @@ class Steps(Values):
         self.seed, self.multipliers = settings.seed, settings.multipliers
         self.multiprocessors: int | Any = settings.multiprocessors or (self.launches and tiles.multiprocessors())
         self.steps: list[Step] = []
+        self._quantised: dict[str, tuple[str, str]] = {}   # operand -> the buffers of its integers and of their scale
         self.pass_ = "load"
 
     def step(self, operation: str, group: tuple[Layer, ...], reads: Mapping[str, str], writes: Mapping[str, str], flop: int = 0,
@@ -33,7 +34,37 @@ class Steps(Values):
         """Append a step of a group of layers; flop: per image."""
         if operation in DIRECTION_OF and (multiplier := getattr(self.multipliers, DIRECTION_OF[operation])).name != "exact":
             attributes["multiplier"] = multiplier
+            if isinstance(multiplier, Integers):
+                self._of_integers(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+                return
         self.append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+
+    def _of_integers(self, operation: str, layer: str, reads: Mapping[str, str], writes: Mapping[str, str], flop: int,
+                     multiplier: Integers, **attributes: Any) -> None:
+        """A product of integers without bias and bias gradient, which are added and formed in floating point."""
+        operands, scales = {}, {}
+        for role in (role for role in reads if role != "bias"):
+            operands[role], scales[f"{role}_scale"] = self._integers(reads[role], layer, multiplier.most)
+        (role, result), *others = writes.items()
+        sums = self.workspace(f"{result}.sums", self.shape(result), self.dtype)
+        nothing = self.zeros(f"{result}.nothing", self.shape(result)[-1:])
+        bias = reads.get("bias", nothing)
+        unused = {name: self.workspace(f"{buffer}.unused", self.shape(buffer), self.dtype) for name, buffer in others}
+        self.append(operation, layer, operands | ({"bias": nothing} if "bias" in reads else {}), {role: sums} | unused, flop,
+                    multiplier=multiplier, **attributes)
+        first, second = scales.values()
+        self.append("rescale", layer, {"x": sums, "first": first, "second": second, "bias": bias}, {"y": result})
+        for name, buffer in others:   # the bias gradient, where it is not a step of its own
+            self.append("conv2d_bias_grad", layer, {"dy": reads["dy"]}, {name: buffer})
+
+    def _integers(self, operand: str, layer: str, most: int) -> tuple[str, str]:
+        """The buffers of an operand's integers and of their scale, which a step fills where the operand is used first."""
+        if operand not in self._quantised:
+            self._quantised[operand] = integers, scale = (
+                self.buffer(f"{operand}.integers", self.shape(operand), self.dtype, "activation"),
+                self.buffer(f"{operand}.scale", (1,), self.dtype, "activation"))
+            self.append("quantise", layer, {"x": operand}, {"y": integers, "scale": scale}, most=most)
+        return self._quantised[operand]
 
     def append(self, operation: str, layer: str, reads: Mapping[str, str], writes: Mapping[str, str], flop: int = 0,
                **attributes: Any) -> None:

@@ -1,5 +1,5 @@
-"""Compile every kernel of every rung for every architecture, without a GPU: writes benchmarks/compilations.json, and the table
-of registers, spills and local memory in kernels/README.md.
+"""Compile every kernel of every rung for every architecture, without a GPU, and compare every launch with the limits of a GPU:
+writes benchmarks/compilations.json, and the table of registers, spills and local memory in kernels/README.md.
 
     python benchmarks/compilations.py                 by the NVRTC that is installed, what changed since
     python benchmarks/compilations.py --nvrtc FOLDER  by the NVRTC in this folder, as a program for another CUDA has it:
@@ -8,7 +8,7 @@ of registers, spills and local memory in kernels/README.md.
                                                       kernels and plans
 
 A rung's builds are the files of all launches in tests/support/rung_plans.py, with the macros of each; those of the rungs for
-float32 with products from a table too, which need most registers.
+float32 with products from a table too, which need most registers, and of the one with the largest tile with any multiplier.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import sys
 import counting
 import plan_checks
 import rung_plans
-from ladder.arithmetic.multipliers import ByDirection, Table
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Table
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import catalog
@@ -36,6 +36,7 @@ RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
 # Part of the name of a build -> why it may have local memory.
 REASONS = {f" {kernel} MULTIPLIER=table ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
            for kernel in ("conv2d_input_grad", "conv2d_forward")}
+LARGEST_TILE = "gpu_gemm"
 LONGEST = 40   # macro that the record shows: a table of products has thousands of numbers
 BEGIN = "<!-- table: made by benchmarks/compilations.py -->"
 ARCHITECTURES = {"sm_75": "T4", "sm_80": "A100", "sm_86": "RTX 30", "sm_89": "RTX 40", "sm_90": "H100, H200", "sm_100": "B200",
@@ -81,7 +82,7 @@ def update(record, version):
         files = sorted({file for rung in stale for file in builds(rung)})
         print(f"NVRTC {version}, {architecture}: {len(files)} builds", flush=True)
         compiled = compiled_all(files, architecture)
-        rows |= {key: row_of(rung, compiled) for rung, key in stale.items()}
+        rows |= {key: row_of(rung, compiled, architecture) for rung, key in stale.items()}
         write(record)
 
 
@@ -118,20 +119,29 @@ def runs(rung, architecture):
 
 
 @functools.cache
+def launches(rung):
+    """{launch: its plan}, all that the rung may launch."""
+    simulated = []
+    if catalog.RUNGS[rung].precision == "float32":
+        simulated = [Table("random", random_table(7)), *(rung == LARGEST_TILE) * [*MULTIPLIERS.values(), *FORMATS.values()]]
+    plans = (*rung_plans.plans(rung), *(
+        rung_plans.trained_in(rung_plans.NETWORK, rung, 64, multipliers=ByDirection.everywhere(multiplier))
+        for multiplier in simulated))
+    return {launch: plan for plan in plans for launch in plan_checks.every_launch(plan)}
+
+
 def builds(rung):
     """{(source, defines)} of the rung's launches."""
-    plans = rung_plans.plans(rung)
-    if catalog.RUNGS[rung].precision == "float32":
-        simulated = ByDirection.everywhere(Table("random", random_table(7)))
-        plans += (rung_plans.trained_in(rung_plans.NETWORK, rung, 64, multipliers=simulated),)
-    return {(launch.source, launch.defines) for plan in plans for launch in plan_checks.every_launch(plan)}
+    return {(launch.source, launch.defines) for launch in launches(rung)}
 
 
 @functools.cache
 def digest(rung):
     """16 hex digits of all that the rung's rows depend on but the compiler."""
-    described = [(counting.text(source), *defines) for source, defines in sorted(builds(rung))]
-    return hashlib.sha256(json.dumps([nvrtc.OPTIONS, nvrtc.SPECIFIC, described]).encode()).hexdigest()[:16]
+    parts = [[counting.text(source), *defines] for source, defines in sorted(builds(rung))]
+    parts.append(sorted({f"{launch.entry} {launch.defines} {launch.grid} {launch.block} {launch.shared_bytes}"
+                         for launch in launches(rung)}))
+    return hashlib.sha256(json.dumps([nvrtc.OPTIONS, nvrtc.SPECIFIC, parts]).encode()).hexdigest()[:16]
 
 
 def outdated(record):
@@ -143,23 +153,40 @@ def outdated(record):
 
 
 def compiled_all(files, architecture):
-    """{(source, defines): {kernel: nvrtc.Resources}}."""
+    """{(source, defines): nvrtc.Compiled}."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        compiled = pool.map(lambda file: nvrtc.compile_file(nvrtc.KERNELS / file[0], architecture, file[1]).kernels, files)
+        compiled = pool.map(lambda file: nvrtc.compile_file(nvrtc.KERNELS / file[0], architecture, file[1]), files)
         return dict(zip(files, compiled, strict=True))
 
 
-def row_of(rung, compiled):
-    """The row of the record: numbers of builds and kernels, most registers of a thread, bytes of all, and who has some."""
-    kernels = [(" ".join((source, entry, *(define for define in defines if len(define) <= LONGEST))), resources)
-               for source, defines in sorted(builds(rung)) for entry, resources in compiled[source, defines].items()]
+def row_of(rung, compiled, architecture):
+    """The row of the record: numbers of builds and kernels, most registers of a thread, bytes of local memory of all, who has
+    some, who stores nothing, and the launches that the GPU would refuse, with the reason.
+    """
+    kernels = [(described(source, entry, defines), resources)
+               for source, defines in sorted(builds(rung)) for entry, resources in compiled[source, defines].kernels.items()]
+    refused = {launch: plan_checks.refusals(launch, plan, compiled[launch.source, launch.defines].kernels[launch.entry],
+                                            architecture) for launch, plan in launches(rung).items()}
     return {
         "digest": digest(rung), "builds": len(builds(rung)), "kernels": len(kernels),
         "registers": max(resources.registers for _, resources in kernels),
         "spill_bytes": sum(resources.spill_bytes for _, resources in kernels),
         "stack_bytes": sum(resources.stack_bytes for _, resources in kernels),
         "local": [kernel for kernel, resources in kernels if resources.spill_bytes or resources.stack_bytes],
+        "idle": [described(source, entry, defines) for source, defines in sorted(builds(rung))
+                 for entry in compiled[source, defines].kernels if not stores(compiled[source, defines].ptx, entry)],
+        "refused": sorted({f"{described(launch.source, launch.entry, launch.defines)}: {reason}"
+                           for launch, reasons in refused.items() for reason in reasons}),
     }
+
+
+def described(source, entry, defines):
+    return " ".join((source, entry, *(define for define in defines if len(define) <= LONGEST)))
+
+
+def stores(ptx, entry):
+    """Whether this kernel writes to memory: one that does not was compiled to nothing."""
+    return "st.global" in ptx.partition(f".entry {entry}(")[2].partition(".entry")[0]
 
 
 def table(record):

@@ -80,10 +80,10 @@ COMPILED = compiled_launches(RUNG, LAUNCHES, "exact")
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize("source, defines, architecture", COMPILED, ids=str)
-def test_every_gpu_from_sm_80_on_can_run_it_as_the_rung_claims(source, defines, architecture):
-    check_compiled(source, defines, architecture, "m16n8k8.row.col.f32.tf32", products=3)
+@pytest.mark.parametrize("source, defines", COMPILED, ids=str)
+def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
+    check_compiled(source, defines, "m16n8k8.row.col.f32.tf32", products=3)
 
 
 def test_every_file_is_launched():
-    assert {source for source, _, _ in COMPILED} == set(FILES)
+    assert {source for source, _ in COMPILED} == set(FILES)

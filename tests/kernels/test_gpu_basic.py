@@ -123,17 +123,16 @@ FILES = sorted(path.name for path in FOLDER.glob("*.cu"))
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("file", FILES)
-def test_every_gpu_can_run_it(file, architecture):
-    binary = compiled(f"gpu_basic/{file}", (), architecture)
+def test_a_gpu_can_run_it(file):
+    binary = compiled(f"gpu_basic/{file}", (), nvrtc.ARCHITECTURES[-1])
     assert sorted(binary.kernels) == sorted(load(FOLDER / file).names)
     for name, resources in binary.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.static_shared_bytes == 0, f"{name}: this rung uses global memory only"
         assert resources.registers * (resources.most_threads or 1) <= 65536, name
         body = binary.ptx.partition(f".entry {name}(")[2]
-        assert "st.global" in body.partition(".entry")[0], f"{name} does nothing on {architecture}"
+        assert "st.global" in body.partition(".entry")[0], f"{name} does nothing"
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -142,7 +141,7 @@ def test_every_gpu_can_run_it(file, architecture):
     ("augmentation.cu", ("load_augmented_batch_uint8", "load_augmented_batch_float32")),
     ("jitter.cu", ("draw_jitter", "load_jittered_batch_uint8", "load_jittered_batch_float32"))])
 def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernels):
-    ptx = compiled(f"gpu_basic/{file}", (), "sm_80").ptx
+    ptx = compiled(f"gpu_basic/{file}", (), nvrtc.ARCHITECTURES[-1]).ptx
     assert {name: fused(ptx, name) for name in kernels} == {name: [] for name in kernels}
 
 

@@ -52,10 +52,9 @@ LAUNCHES = sorted({*(launch for launch in launches_of(training_plan(RUNG, NETWOR
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
-def test_every_gpu_can_run_it_as_the_rung_claims(source, defines, architecture):
-    made = compiled(source, defines, architecture)
+def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
+    made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"

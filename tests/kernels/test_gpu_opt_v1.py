@@ -121,7 +121,7 @@ def test_a_plan_updates_the_parameters_that_learn_in_one_launch_and_no_others():
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("file, kernel", [("update.cu", "sgd_update"), ("update.cu", "momentum_update")])
 def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
-    assert fused(compiled(f"{RUNG}/{file}", (), "sm_80").ptx, kernel) == []
+    assert fused(compiled(f"{RUNG}/{file}", (), nvrtc.ARCHITECTURES[-1]).ptx, kernel) == []
 
 
 @pytest.mark.parametrize("name", parity.PROTOCOLS)
@@ -142,10 +142,9 @@ LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG), *RESIZINGS,
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
-def test_every_gpu_can_run_it_as_the_rung_claims(source, defines, architecture):
-    made = compiled(source, defines, architecture)
+def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
+    made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
     assert sorted(made.kernels) == sorted(load(KERNELS / source).names)
     if not defines:   # losses and updates: no tiles
         assert all(resources.spill_bytes == resources.stack_bytes == 0 for resources in made.kernels.values())

@@ -10,8 +10,9 @@ import numpy as np
 import emulator_executor
 from ladder.rungs.patterns import Table
 
-SHARED_BYTES = {"sm_75": 64 << 10, "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_90": 227 << 10}   # that one block may have
-CODE_OF = {"sm_86": "sm_80"}       # GPUs that run another's machine code, with limits of their own
+# That one block may have: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+SHARED_BYTES = {"sm_75": 64 << 10, "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_89": 99 << 10, "sm_90": 227 << 10,
+                "sm_100": 227 << 10, "sm_120": 99 << 10}
 PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the kernel's limit was raised
 REGISTERS = 65536                  # that one block may have
 MOST_THREADS, MOST_THREADS_BY_DIMENSION = 1024, (1024, 1024, 64)

@@ -36,9 +36,6 @@ CASES = [
     ("tests/support/test_judge_rung.py::*", 0),       # of `make check`, which compiles and trains with rungs that it makes
     ("tests/campaigns/test_settings.py::*", 0),       # a slice of a campaign
     ("tests/rungs/test_whole_step.py::*", 0),         # a step of the whole autoencoder in the emulator
-    # All kernels of all plans for a GPU: the kernels' own tests compile each of them with its usual tile.
-    ("*::test_every_launch_of_every_plan_is_one_that_the_gpu_accepts", 0),
-    ("*::test_every_launch_is_one_that_the_gpu_accepts", 0),
     ("*::test_the_record_is_of_todays_kernels_and_plans_*", 0),   # makes all plans of all rungs
     ("*::test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision", 0),   # the whole of a record, rung by rung
     # These train networks with all layers, for which g++ compiles all kernels of a rung.

@@ -6,6 +6,7 @@ import pytest
 
 from emulated import KERNELS
 from ladder.executors.cuda import nvrtc
+from ladder.rungs.patterns import Launch
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -37,6 +38,10 @@ def test_only_kernels_with_a_reason_spill_registers_or_have_local_memory():
     assert all(any(part in f"{kernel} " for kernel in local) for part in compilations.REASONS), "a reason for nothing"
 
 
+def test_every_kernel_stores_a_result_and_every_gpu_accepts_its_launches():
+    assert [name for row in RECORD["rows"].values() for name in (*row["idle"], *row["refused"])] == []
+
+
 def test_the_record_is_of_todays_kernels_and_plans_on_every_architecture_by_two_compilers():
     assert compilations.outdated(RECORD) == [] and len(compilations.versions(RECORD)) == 2, AGAIN
 
@@ -47,11 +52,15 @@ def test_the_table_is_the_records():
 
 
 def test_a_spill_is_named_in_the_record_and_in_the_table(small):
-    compiled = {("a.cu", ("WIDE=1",)): {"one": nvrtc.Resources(255, 24, 16, 0, 256), "two": nvrtc.Resources(40, 0, 0, 0, 256)}}
-    small.setattr(compilations, "builds", lambda rung: compiled.keys())
-    row = compilations.row_of("gpu_basic", compiled)
+    kernels = {"one": nvrtc.Resources(255, 24, 16, 0, 256), "two": nvrtc.Resources(40, 0, 0, 0, 256)}
+    ptx = ".entry one( st.global ) .entry two( )"
+    compiled = {("a.cu", ("WIDE=1",)): nvrtc.Compiled("sm_90", b"", ptx, kernels)}
+    launch = Launch("a.cu", "two", (1,), (512,), (), defines=("WIDE=1",))
+    small.setattr(compilations, "launches", lambda rung: {launch: None})
+    row = compilations.row_of("gpu_basic", compiled, "sm_90")
     assert row == {"digest": "of gpu_basic", "builds": 1, "kernels": 2, "registers": 255, "spill_bytes": 24, "stack_bytes": 16,
-                   "local": ["a.cu one WIDE=1"]}
+                   "local": ["a.cu one WIDE=1"], "idle": ["a.cu two WIDE=1"],
+                   "refused": ["a.cu two WIDE=1: a block of (512, 1, 1) where 256 threads are allowed"]}
     rows = {"12.9 sm_90 gpu_basic": row, "13.0 sm_90 gpu_basic": row | {"registers": 254, "spill_bytes": 0, "local": []}}
     text = compilations.table({"rows": rows})
     assert "| gpu_basic | 1 | 2 | 255 (16 bytes local), 254 |" in text
@@ -61,7 +70,8 @@ def test_a_spill_is_named_in_the_record_and_in_the_table(small):
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 def test_only_what_changed_is_compiled_again(small, tmp_path, capsys):
     small.setattr(compilations, "RECORD", tmp_path / "compilations.json")
-    small.setattr(compilations, "builds", lambda rung: {("gpu_basic/relu.cu", ())})
+    launch = Launch("gpu_basic/relu.cu", "relu_forward", (1,), (256,), ())
+    small.setattr(compilations, "launches", lambda rung: {launch: None})
     gone = {"9.0 sm_90 gpu_gone": {}, "9.0 sm_30 gpu_basic": {}}
     for version, builds in (("9.0", 1), ("9.0", 0), ("10.0", 1), ("10.1", 1)):
         record = compilations.read()

@@ -8,7 +8,7 @@ writes benchmarks/compilations.json, and the table of registers, spills and loca
                                                       kernels and plans
 
 A rung's builds are the files of all launches in tests/support/rung_plans.py, with the macros of each; those of the rungs for
-float32 with products from a table too, which need most registers, and of the one with the largest tile with any multiplier.
+float32 with products from tables too, which need most registers, and of the one with the largest tile with any multiplier.
 """
 
 import argparse
@@ -25,11 +25,11 @@ import sys
 import counting
 import plan_checks
 import rung_plans
-from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Table
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Integers, Table
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import catalog
-from multiplier_references import random_table
+from multiplier_references import random_integers, random_table
 from table import HERE, documented_rungs, markdown, with_table
 
 RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
@@ -123,7 +123,8 @@ def launches(rung):
     """{launch: its plan}, all that the rung may launch."""
     simulated = []
     if catalog.RUNGS[rung].precision == "float32":
-        simulated = [Table("random", random_table(7)), *(rung == LARGEST_TILE) * [*MULTIPLIERS.values(), *FORMATS.values()]]
+        simulated = [Table("random", random_table(7)), Integers("random", random_integers()),
+                     *(rung == LARGEST_TILE) * [*MULTIPLIERS.values(), *FORMATS.values()]]
     plans = (*rung_plans.plans(rung), *(
         rung_plans.trained_in(rung_plans.NETWORK, rung, 64, multipliers=ByDirection.everywhere(multiplier))
         for multiplier in simulated))

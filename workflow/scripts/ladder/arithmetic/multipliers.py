@@ -42,7 +42,7 @@ from ladder import files
 from ladder.errors import UserError, excerpt
 
 MOST_TABLE_BITS = 7   # an entry is a byte: a carry and at most 7 bits of mantissa
-MOST_BYTES = 200_000  # of a table's file
+MOST_BYTES = 600_000  # of a table's file
 INTEGERS = 256        # a side of a table of products of integers
 CARRY = 0x80          # in a table's entry
 

@@ -128,6 +128,7 @@ def test_a_table_of_integers_is_described_by_the_measures_of_its_errors(tmp_path
     assert (result.returncode, result.stderr) == (0, "")
     error, nonzero = exact & 3, exact != 0
     assert "the products of signed integers of 8 bits, -128 to 127" in result.stdout
+    assert f"mean error             {-error.mean():+.2f}\n" in result.stdout
     assert f"mean absolute error    {error.mean():.2f}, {100 * error.mean() / 65536:.3g} % of 2^16 (MAE)" in result.stdout
     assert re.search(r"worst case             3, 0.00458 % of 2\^16 \(WCE\): (-?\d+) x (-?\d+) = ", result.stdout)
     assert f"{100 * (error[nonzero] / np.abs(exact[nonzero])).mean():.3g} % (MRE)" in result.stdout

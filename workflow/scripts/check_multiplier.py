@@ -101,6 +101,7 @@ def facts_of_integers(multiplier):
     wrong = np.count_nonzero(products[with_zero])
     i, j = np.unravel_index(error.argmax(), error.shape)
     return [f"{multiplier.name}: the products of {kind} integers of 8 bits, {sizes[0]} to {sizes[-1]}", "",
+            f"mean error             {(products - exact).mean():+.2f}",
             f"mean absolute error    {error.mean():.2f}, {100 * error.mean() / error.size:.3g} % of 2^16 (MAE)",
             f"worst case             {error[i, j]}, {100 * error[i, j] / error.size:.3g} % of 2^16 (WCE): "
             f"{sizes[i]} x {sizes[j]} = {products[i, j]}, exactly {exact[i, j]}",

@@ -229,7 +229,7 @@ def test_a_file_of_another_size_is_refused(tmp_path, content):
 
 @pytest.mark.parametrize(("array", "message"), [
     (np.zeros(16, np.int8), "is int8, but the entries of a multiplier table are uint8"),
-    (np.zeros(16, np.float32), "is float32, but"),
+    (np.zeros(16, np.float32), "is float32, but"), (np.zeros((256, 256), np.int32), "is int32, but .* or int16 or uint16"),
     (np.zeros((2, 8), np.uint8), r"is \(2, 8\), but a multiplier table of 16 entries is \(16,\) or \(4, 4\)"),
     (np.zeros((3, 3), np.uint8), "has 9 entries")])
 def test_an_npy_with_another_dtype_or_shape_is_refused(tmp_path, array, message):

@@ -223,7 +223,7 @@ def test_tables_are_read_from_bytes_and_npy(tmp_path, bit_count, form):
 @pytest.mark.parametrize("content", [b"", b"\0", bytes(100), bytes(16383), bytes(4 ** 8)], ids=len)
 def test_a_file_of_another_size_is_refused(tmp_path, content):
     (tmp_path / "table").write_bytes(content)
-    with pytest.raises(UserError, match=f"has {len(content)} entries, but a multiplier table has .* 4, 16, 64"):
+    with pytest.raises(UserError, match=f"has {len(content)} entries of uint8, but a multiplier table has .* 4, 16, 64"):
         multipliers.load_table(tmp_path / "table")
 
 

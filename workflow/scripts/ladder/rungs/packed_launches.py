@@ -5,7 +5,7 @@ number, an argument of all: what is packed.
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ladder.network.optimizers import AVERAGES
@@ -221,7 +221,7 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
 
 def of_format(number: Format) -> dict[str, LaunchFunction]:
     """Operation -> its launches with such operands."""
-    functions: dict[str, LaunchFunction] = {
+    functions: dict[str, Callable[..., tuple[Launch, ...]]] = {
         "conv2d_round_input": round_input, "conv2d_round_gradient": round_gradient, "copy_weights": copy_weights,
         **{f"{rule}_update": update for rule in AVERAGES},
         "rounded_conv2d_forward": forward, "rounded_conv2d_input_grad": input_grad, "rounded_conv2d_weight_grad": weight_grad,

@@ -50,7 +50,8 @@ class Packing:
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         """(splits, numbers of one) of a weight gradient in parts; x, dy: shapes of the packed operands."""
-        return tiles.weight_split(x, *(conv.attributes[name] for name in ("filters", "kernel", "stride")), self.number)[2]
+        filters, kernel, stride = (conv.attributes[name] for name in ("filters", "kernel", "stride"))
+        return tiles.weight_split(x, filters, kernel, stride, self.number)[2]
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         """Rows of partial sums over pixels that an input gradient leaves of the gradient of x, an image without a border."""

@@ -1,5 +1,7 @@
 """The emulator's ldmatrix, mma and conversions, by the tables of the PTX ISA and against float64."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -44,9 +46,29 @@ extern "C" __global__ void multiply_tf32(const unsigned* a, const unsigned* b, f
     emulator::mma_tf32(sums, mine, other);
     for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
 }
+extern "C" __global__ void multiply_f16(const unsigned* a, const unsigned* b, float* c) {
+    unsigned mine[4], other[2];
+    float sums[4];
+    for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
+    for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
+    emulator::mma_f16(sums, mine, other);
+    for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
+}
+// a: 2, b: 1 of each lane.
+extern "C" __global__ void multiply_f16_k8(const unsigned* a, const unsigned* b, float* c) {
+    unsigned mine[2] = {a[2 * threadIdx.x], a[2 * threadIdx.x + 1]};
+    float sums[4];
+    for (int i = 0; i < 4; i++) sums[i] = c[4 * threadIdx.x + i];
+    emulator::mma_f16_k8(sums, mine, b[threadIdx.x]);
+    for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
+}
 extern "C" __global__ void convert(const float* x, unsigned* pairs, unsigned* rounded, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) pairs[i] = emulator::cvt_bf16x2(x[i], -x[i]), rounded[i] = emulator::cvt_tf32(x[i]);
+}
+extern "C" __global__ void halve(const float* x, unsigned* pairs, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) pairs[i] = emulator::cvt_f16x2(x[i], -x[i]);
 }
 """
 LANES = np.arange(32)
@@ -67,14 +89,24 @@ def bf16(x):
     return bits >> 16
 
 
-def pair(low, high):
-    return (bf16(low) | bf16(high) << 16).astype(np.uint32)
+def f16(x):
+    """The bits of halves, which have to be exact."""
+    halves = x.astype(np.float16)
+    assert (halves == x)[np.isfinite(x)].all()
+    return halves.view(np.uint16).astype(np.uint32)
 
 
-def bf16_operands(a, b):
-    """Registers (32, 4) and (32, 2) of a (16, 16) and b (16, 8): the tables of m16n8k16, written out for each register."""
-    registers_a = [pair(a[G + down, 2 * Q + right], a[G + down, 2 * Q + right + 1]) for right in (0, 8) for down in (0, 8)]
-    registers_b = [pair(b[2 * Q + down, G], b[2 * Q + down + 1, G]) for down in (0, 8)]
+def operands_of_16_bits(a, b, bits=bf16):
+    """Registers (32, 4) and (32, 2) of a (16, 16) and b (16, 8): the tables of m16n8k16, written out for each register.
+
+    Of a (16, 8) and b (8, 8) the first half, as m16n8k8 has them. bits: of numbers, in 16.
+    """
+    def pair(low, high):
+        return (bits(low) | bits(high) << 16).astype(np.uint32)
+
+    columns = range(0, a.shape[1], 8)
+    registers_a = [pair(a[G + down, 2 * Q + right], a[G + down, 2 * Q + right + 1]) for right in columns for down in (0, 8)]
+    registers_b = [pair(b[2 * Q + down, G], b[2 * Q + down + 1, G]) for down in columns]
     return np.stack(registers_a, axis=1), np.stack(registers_b, axis=1)
 
 
@@ -91,7 +123,8 @@ def of_lanes(c):
 
 
 def multiply(kernels, precision, a, b, c):
-    operands = bf16_operands if precision == "bf16" else tf32_operands
+    halves = functools.partial(operands_of_16_bits, bits=f16)
+    operands = {"bf16": operands_of_16_bits, "tf32": tf32_operands, "f16": halves, "f16_k8": halves}[precision]
     registers = [np.ascontiguousarray(operand) for operand in operands(a, b)]
     product = of_lanes(c)
     check(kernels.get_function(f"multiply_{precision}"), (1,), (32,), (*registers, product))
@@ -116,7 +149,7 @@ def test_ldmatrix_of_fewer_matrices_reads_no_address_of_the_other_lanes(kernels)
     assert (one == wanted[0]).all() and (two == np.stack(wanted, axis=1)).all()
 
 
-@pytest.mark.parametrize("precision, depth", [("bf16", 16), ("tf32", 8)])
+@pytest.mark.parametrize("precision, depth", [("bf16", 16), ("tf32", 8), ("f16", 16), ("f16_k8", 8)])
 def test_a_product_of_distinct_integers_is_exact(kernels, sums, precision, depth):
     a = np.arange(16 * depth).reshape(16, depth)
     b = 128 - np.arange(8 * depth).reshape(depth, 8)
@@ -124,7 +157,7 @@ def test_a_product_of_distinct_integers_is_exact(kernels, sums, precision, depth
     assert (multiply(kernels, precision, a, b, c) == of_lanes(a @ b + c)).all()
 
 
-@pytest.mark.parametrize("precision, depth, bits", [("bf16", 16, 16), ("tf32", 8, 13)])
+@pytest.mark.parametrize("precision, depth, bits", [("bf16", 16, 16), ("tf32", 8, 13), ("f16", 16, 13), ("f16_k8", 8, 13)])
 def test_a_sum_is_rounded_once_or_its_terms_are_cut_below_the_largest(kernels, sums, precision, depth, bits):
     random = np.random.default_rng(0)
     a, b = (cut(random.standard_normal(shape) * 10.0 ** random.integers(-3, 4, shape), bits)
@@ -183,6 +216,20 @@ def test_conversions_round_to_the_nearest_and_tf32_leaves_its_low_bits_undefined
     assert (np.abs(low[usual] - exact) <= np.abs(exact) * 2.0 ** -8).all()
     assert (np.abs(tf[usual] - exact) <= np.abs(exact) * 2.0 ** -11).all()
     assert (rounded & 0x1fff).std() > 1000   # a kernel that takes them for zeros is found
+
+
+def test_halves_are_rounded_to_the_nearest_even_subnormal_ones_and_the_largest_too(kernels):
+    bits = np.random.default_rng(0).integers(0, 2 ** 32, 4000, np.uint64).astype(np.uint32)
+    small = np.ldexp(bits / np.float32(2 ** 32), np.arange(4000) % 48 - 28).astype(np.float32)
+    x = np.concatenate([bits.view(np.float32), small,
+                        np.array([65519, 65520, 2 ** -25, 3 * 2 ** -25, 1 + 2 ** -11, np.inf, np.nan], np.float32)])
+    pairs = np.zeros(len(x), np.uint32)
+    check(kernels.get_function("halve"), (32,), (256,), (x, pairs, np.int32(len(x))))
+    with np.errstate(over="ignore"):
+        low, high = (values.astype(np.float16) for values in (x, -x))
+    numbers = ~np.isnan(x)
+    assert (pairs[numbers] == (low.view(np.uint16) | high.view(np.uint16).astype(np.uint32) << 16)[numbers]).all()
+    assert (pairs[~numbers] == 0x7fff7fff).all()
 
 
 HEAD = 'extern "C" __global__ void kernel'

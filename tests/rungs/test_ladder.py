@@ -243,10 +243,11 @@ BESIDE = {"phase_": "gpu_basic", "^arranged_.*weight_grad": "gpu_bf16"}
 
 
 def folder_of(rung, step):
-    """The folder below kernels/ of the rung's kernels for a step; gpu_bf16 and the rung over it have some of their own."""
-    if not rung.startswith("gpu_bf16"):
-        return kernel_folder(rung)
-    return next(folder for folder in ("gpu_opt_v1", "gpu_bf16", rung)
+    """The folder below kernels/ of the rung's kernels for a step; gpu_bf16 and the rungs over it have some of their own."""
+    own = kernel_folder(rung)
+    if not own.startswith("gpu_bf16"):
+        return own
+    return next(folder for folder in ("gpu_opt_v1", "gpu_bf16", own)
                 if step.operation in importlib.import_module(f"ladder.rungs.{folder}").LAUNCHES)
 
 

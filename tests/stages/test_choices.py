@@ -45,6 +45,7 @@ RUNS = [
      "features_layer": "fc1", "svm_gamma": 0.1},
     {"network": "lenet_5", "multiplier": "fp16", "multiplier_in": ["input_grad"], "test_multiplier": "exact", "steps": 1},
     {"network": "lenet_5", "precision": "tf32", "steps": 1}, {"network": "lenet_5", "precision": "bfloat16", "steps": 1},
+    {"network": "lenet_5", "precision": "float16", "steps": 1},
     {"network": "small_cnn", "multiplier": "mit16", "multiplier_in": ["weight_grad"], "test_multiplier": "acc16", "steps": 1},
     {"network": "lenet_5", "multiplier": "mit32", "multiplier_in": ["forward", "input_grad", "weight_grad"], "steps": 1},
     {"network": "lenet_5", "multiplier": "acc16", "multiplier_in": ["forward"], "steps": "none", "epochs": 1},

@@ -7,7 +7,7 @@ import references
 from emulated import KERNELS, load
 from kernel_checks import integers, poisoned
 from ladder.arithmetic.multipliers import kernel_defines
-from ladder.rungs import tiles
+from ladder.rungs import catalog, tiles
 from ladder.rungs.patterns import Table
 from ladder.training import plan
 from ladder.training.planning.data import Step
@@ -73,8 +73,8 @@ def training_plan(rung, network, batch=64, multiprocessors=tiles.H200):
 
 
 def kernel_folder(rung):
-    """The folder below kernels/ of a rung's kernels; some rungs compile those of gpu_opt_v1 for other tiles."""
-    return rung if (KERNELS / rung).is_dir() else "gpu_opt_v1"
+    """The folder below kernels/ of a rung's kernels; some rungs compile those of a rung below for other tiles or numbers."""
+    return rung if (KERNELS / rung).is_dir() else kernel_folder(catalog.RUNGS[rung].below)
 
 
 def launches_of(made, rung):

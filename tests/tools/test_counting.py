@@ -104,7 +104,8 @@ def launch(**changes):
 
 def test_occupancy_and_waves():
     assert prediction.occupancy(H200, launch()) == 2 * 4 / 64
-    assert [prediction.waves(gpu, launch()) for gpu in prediction.GPUS] == [1, 264 / 216, 264 / 256, 264 / 56]
+    assert [prediction.waves(gpu, launch()) for gpu in prediction.GPUS] == [1, 264 / 216, 264 / 256, 264 / 56, 264 / 80]
+    assert prediction.waves(A100, launch(resident={**launch()["resident"], "A100": 0})) is None
 
 
 def test_a_launch_runs_where_a_block_has_room_and_with_the_copy_engine_on_hopper_alone():
@@ -236,7 +237,7 @@ def recorded(rung):
 
 @pytest.mark.parametrize("gpu", prediction.GPUS, ids=lambda gpu: gpu.name)
 def test_no_assumption_shortens_a_step_at_its_pessimistic_end_and_the_interval_lies_within_the_extremes(gpu):
-    launches = recorded("gpu_tf32")
+    launches = recorded("gpu_f16")   # which has room on all
     interval = prediction.interval(gpu, launches)
     assert all(less >= 0 and more >= 0 for less, more in interval.swings.values())
     best, worst = (prediction.total(gpu, launches, prediction.between(gpu, optimism)) for optimism in (1, 0))

@@ -65,17 +65,20 @@ def test_a_time_below_the_floor_is_impossible(seconds, refused):
 
 
 @pytest.mark.parametrize("architecture, size, tflops, bandwidth", [
-    ("sm_90", driver.Size(132, 1.98e9, 3.201e9, 6144, 0), {"fp32": 67, "tf32": 535, "bf16": 1071}, 4.9e12),   # H200
-    ("sm_80", driver.Size(108, 1.41e9, 1.215e9, 5120, 0), {"fp32": 19.5, "tf32": 156, "bf16": 312}, 1.56e12),   # A100, 40 GB
-    ("sm_75", driver.Size(40, 1.59e9, 5.001e9, 256, 0), {"fp32": 8.1}, 320e9)])   # T4
+    ("sm_90", driver.Size(132, 1.98e9, 3.201e9, 6144, 0), {"fp32": 67, "tf32": 535, "bf16": 1071, "fp16": 1071},
+     4.9e12),   # H200
+    ("sm_80", driver.Size(108, 1.41e9, 1.215e9, 5120, 0), {"fp32": 19.5, "tf32": 156, "bf16": 312, "fp16": 312},
+     1.56e12),   # A100, 40 GB
+    ("sm_75", driver.Size(40, 1.59e9, 5.001e9, 256, 0), {"fp32": 8.1, "fp16": 65}, 320e9)])   # T4
 def test_peaks_are_those_of_the_datasheets(architecture, size, tflops, bandwidth):
-    found = {precision: roofline.peak(architecture, size, precision) for precision in cases.PRECISIONS}
+    found = {precision: roofline.peak(architecture, size, precision) for precision in (*cases.PRECISIONS, "fp16")}
     assert {name: peak.flop / 1e12 for name, peak in found.items() if peak} == pytest.approx(tflops, rel=0.01)
     assert found["fp32"].bytes == pytest.approx(bandwidth, rel=0.01)
 
 
 def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
-    assert [cases.products(rung) for rung in ("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16")] == list(roofline.H200)
+    of_each = [cases.products(rung) for rung in ("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16", "gpu_f16")]
+    assert of_each == list(roofline.H200)
     assert [cases.precision(rung) for rung in ("gpu_3xtf32", "gpu_tf32", "gpu_bf16")] == list(cases.PRECISIONS)
     size = driver.Size(132, 1.98e9, 3.201e9, 6144, 0)
     found = {architecture: {products: roofline.peak(architecture, size, products) for products in roofline.H200}

@@ -167,10 +167,10 @@ __device__ __forceinline__ void store(float* to, const float (&from)[width]) {
         *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
 }
 
-// ---- rows of 64 packed numbers, of 16 bits, as global and shared memory hold them: 128 bytes in eight chunks of 16. Chunk i of a row
-// is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows touches all banks once.
+// ---- rows of 64 packed numbers, of 16 bits, as global and shared memory hold them: 128 bytes in eight chunks of 16. Chunk i of
+// a row is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows touches all banks once.
 
-using bfloat16 = unsigned short;
+using bfloat16 = unsigned short;                                    // or a float16, where MULTIPLIER says so
 constexpr int CHUNK = 8;                                            // numbers in 16 bytes, which a thread copies at once
 constexpr int CHANNEL_BLOCK = 64, CHUNKS = CHANNEL_BLOCK / CHUNK;   // channels, or other numbers, in a row; its chunks
 constexpr int ROW = 2 * CHANNEL_BLOCK;                              // bytes

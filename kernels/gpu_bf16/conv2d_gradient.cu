@@ -8,7 +8,8 @@
 //
 // Layouts: dy and flipped: as x and weight of conv2d.cu, which computes dx (batch, out_height, out_width, filters) from them.
 // kept bfloat16 (batch, out_height + 2 kept_padding, out_width + 2 kept_padding, filters): the copy of the convolution's input,
-// which is zero where the ReLU was (a number up to 2^-134 also is); rounded bfloat16, the gradient with a border of zeros;
+// which is zero where the ReLU was (a number up to 2^-134 also is, in float16 up to 2^-25); rounded bfloat16, the gradient with
+// a border of zeros;
 // bias_partials float32 (tiles TILE_M / 64, filters): the sums of the gradient, not rounded, over 64 lines of a tile, in order.
 // Another tile would give other bytes, but the shape alone decides on the tile. Filters are a multiple of 8.
 //

@@ -9,6 +9,7 @@
 // products, loads of fragments and copies.
 //
 // Macros:
+//   MULTIPLIER       float16: packed numbers are float16 in all that these files say of bfloat16, for gpu_f16 (tensor_cores.cuh)
 //   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
 //   WHOLE            1: 64 divides the length along which k steps: the channels, or a weight gradient's pixels; 0: it does not
 //   KERNEL           of the loop with a halo (conv2d_halo.cu): rows and columns of a filter; else not defined

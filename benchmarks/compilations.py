@@ -34,8 +34,9 @@ from table import HERE, documented_rungs, markdown, with_table
 
 RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
 # Part of the name of a build -> why it may have local memory.
-REASONS = {f" {kernel} MULTIPLIER=table ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
-           for kernel in ("conv2d_input_grad", "conv2d_forward")}
+REASONS = {f" {kernel} MULTIPLIER={kind} ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
+           for kernel, kind in (("conv2d_forward", "table"), ("conv2d_input_grad", "table"), ("conv2d_forward", "integers"),
+                                ("conv2d_input_grad", "integers"), ("conv2d_weight_grad_split", "integers"))}
 LARGEST_TILE = "gpu_gemm"
 LONGEST = 40   # macro that the record shows: a table of products has thousands of numbers
 BEGIN = "<!-- table: made by benchmarks/compilations.py -->"
@@ -123,7 +124,8 @@ def launches(rung):
     """{launch: its plan}, all that the rung may launch."""
     simulated = []
     if catalog.RUNGS[rung].precision == "float32":
-        simulated = [Table("random", random_table(7)), Integers("random", random_integers()),
+        simulated = [Table("random", random_table(7)), Integers("signed", random_integers()),
+                     Integers("unsigned", random_integers(False)),
                      *(rung == LARGEST_TILE) * [*MULTIPLIERS.values(), *FORMATS.values()]]
     plans = (*rung_plans.plans(rung), *(
         rung_plans.trained_in(rung_plans.NETWORK, rung, 64, multipliers=ByDirection.everywhere(multiplier))

@@ -195,7 +195,7 @@ struct table {
 #endif
 
 #ifdef MULTIPLIER_SIGNED
-// Of operands that are integers: from -127 to 127, or up to 255 with a sign of their own.
+// Of operands that are integers: from -127 to 127, or up to 255 with a sign of their own. The table has 0 for products with 0.
 struct integers {
     static constexpr bool SPECIAL_CASES = false, ONE_NAN = false;
 #if MULTIPLIER_SIGNED
@@ -203,18 +203,24 @@ struct integers {
 #else
     using Product = unsigned short;
 #endif
-    struct Left {
-        int value;
-        __device__ __forceinline__ explicit Left(float a) : value(static_cast<int>(a)) {}
-        __device__ __forceinline__ int place() const { return MULTIPLIER_SIGNED ? value + 128 : abs(value); }
+    // The row of the table, or the column, and an unsigned operand's sign: the sum of two is the product's place and sign.
+    template <int shift>
+    struct Operand {
+        unsigned place;
+        __device__ __forceinline__ explicit Operand(float a) {
+            int integer = static_cast<int>(a);
+            place = static_cast<unsigned>(MULTIPLIER_SIGNED ? integer + 128 : abs(integer)) << shift;
+            if (!MULTIPLIER_SIGNED) place |= __float_as_uint(a) & SIGN;
+        }
     };
-    using Right = Left;
+    using Left = Operand<8>;
+    using Right = Operand<0>;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
         static const __device__ Product PRODUCTS[1 << 16] = {MULTIPLIER_TABLE};
-        if (a.value == 0 || b.value == 0) return 0.0f;
-        float size = PRODUCTS[a.place() << 8 | b.place()];
-        return !MULTIPLIER_SIGNED && (a.value ^ b.value) < 0 ? -size : size;
+        unsigned sum = a.place + b.place;
+        float size = PRODUCTS[sum & 0xffffu];
+        return MULTIPLIER_SIGNED ? size : __uint_as_float(__float_as_uint(size) | (sum & SIGN));
     }
 };
 #endif

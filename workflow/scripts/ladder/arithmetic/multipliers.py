@@ -304,10 +304,15 @@ def kernel_defines(multiplier: Chosen) -> tuple[str, ...]:
     """Macro definitions NAME=VALUE for kernels that include common/multiplier.cuh."""
     if isinstance(multiplier, Multiplier):
         return (f"MULTIPLIER={multiplier.name}",)
-    entries = f"MULTIPLIER_TABLE={','.join(map(str, multiplier.entries.reshape(-1).tolist()))}"
+    entries = multiplier.entries
     if isinstance(multiplier, Integers):
-        return "MULTIPLIER=integers", f"MULTIPLIER_SIGNED={multiplier.signed:d}", entries
-    return "MULTIPLIER=table", f"MULTIPLIER_TABLE_BITS={multiplier.bits}", entries
+        entries = entries.copy()
+        zero = INTEGERS // 2 if multiplier.signed else 0
+        entries[zero], entries[:, zero] = 0, 0
+        chosen = "MULTIPLIER=integers", f"MULTIPLIER_SIGNED={multiplier.signed:d}"
+    else:
+        chosen = "MULTIPLIER=table", f"MULTIPLIER_TABLE_BITS={multiplier.bits}"
+    return *chosen, f"MULTIPLIER_TABLE={','.join(map(str, entries.reshape(-1).tolist()))}"
 
 
 # ---- products

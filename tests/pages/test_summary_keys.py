@@ -28,7 +28,7 @@ RUNS = {
 }
 # Where marks lie in a drawing, and how many pictures are shown.
 DRAWN = {"length", "at", "left", "right", "still", "ticks", "cut", "mark", "strength", "ranges", "columns", "x", "y", "series",
-         "by", "gain", "few", "graph", "samples", "filters", "map", "mistakes"}
+         "by", "gain", "few", "graph", "samples", "filters", "map", "gallery"}
 # Of shown pictures, a quotient of two cells of the confusion matrix, and layers that a kernel computes together.
 LEFT_OUT = {("reconstructions", "off"), ("reconstructions", "columns", "off"), ("classes", "most_mistaken"),
             ("network", "parts", "rows", "rows")}

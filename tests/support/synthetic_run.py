@@ -17,6 +17,7 @@ from ladder.workflow.stages import STAGES
 DIGITS = [str(digit) for digit in range(10)]
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 SHAPES = {"digits": (32, 32, 3), "cifar10": (32, 32, 3), "mnist": (28, 28, 1)}
+VECTORS = np.random.default_rng(3).standard_normal((360, 3)).astype(np.float32)   # the features of test images
 LIBRARIES = {"numpy": "2.0.1", "scipy": "1.9.0"}
 ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "svm_pixels": 0.983},
               "mnist": {"evaluate": 0.972, "svm": 0.969, "svm_random": 0.925, "svm_pixels": 0.953},
@@ -314,6 +315,7 @@ def _features(results, suffix, params, made):
     parents = {"weights": made.version} if made else {}
     work, finish = _artifact(results, "features", params, {"normalized": version("normalized"), **parents}, 6.0, suffix)
     work.write_array("train.npy", np.zeros((4, 3), np.float32))
+    work.write_array("test.npy", VECTORS)
     work.metrics = {"dimensions": 3072 if suffix == "_pixels" else 8192, "images_per_second": 731.5}
     if "features_pca" in params:
         work.metrics |= {"dimensions_before_pca": 8192, "variance_kept": 0.917}
@@ -371,6 +373,7 @@ def _joined(results, suffix, run, params, settings):
     own = run[f"features{suffix}"]
     names = {f"part{number}": one.version for number, one in enumerate([own, *parts.values()], 1)}
     work, finish = _artifact(results, "joined", {"weights": [1, *settings.parts]}, names, 0.4, suffix)
+    work.write_array("test.npy", VECTORS)
     work.metrics = {"dimensions": 8192 * len(names), "parts": [8192] * len(names)}
     return {**others, **parts, f"joined{suffix}": finish()}
 

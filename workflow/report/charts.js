@@ -10,6 +10,7 @@
   const FINGER = 48;     // pixels: a point that is further away is not meant
   const ZOOM = 1.6;
   const PICTURE = 72;    // larger side of a picture that the tip shows, in pixels
+  const NEIGHBOUR = 36;  // that of a neighbour's
   const charts = [];
   const element = (name, className, text = "") => Object.assign(document.createElement(name), {className, textContent: text});
 
@@ -339,15 +340,16 @@
     show(point) {
       this.at = point;
       this.tip.hidden = !point;
-      this.ring?.remove();
+      this.rings?.forEach(ring => ring.remove());
       if (!point) return;
       const {data, plot} = this;
       this.tip.textContent = point.series.text?.[point.index]
         ?? `${point.series.name}, ${data.by[this.by]} ${written({}, point.x)}: ${written(data.y, point.y)}`;
-      if (point.series.picture) this.tip.prepend(this.picture(point.series.picture[point.index]));
+      const near = this.nearTo(point);
+      if (point.series.picture) this.tip.prepend(this.picture(point, PICTURE));
+      if (near.length) this.tip.append(this.pictures(near));
+      this.rings = [point, ...near.filter(other => this.inside(other))].map(one => this.ringAt(one, one === point));
       const [x, y] = this.place(point);
-      this.ring = plot.over.appendChild(element("i", "ring"));
-      this.ring.style.cssText = `left:${x}px;top:${y}px`;
       const over = plot.over.getBoundingClientRect();
       const live = this.live.getBoundingClientRect();
       const [middle, above] = [over.left - live.left + x, over.top - live.top + y];
@@ -356,10 +358,35 @@
       this.tip.style.top = `${above > this.tip.offsetHeight + 14 ? above - this.tip.offsetHeight - 12 : above + 14}px`;
     }
 
-    // A picture of the chart's sheet.
-    picture(number) {
+    // The points whose pictures are the nearest to that of a point, nearest first.
+    nearTo(point) {
+      if (!this.data.nearest) return [];
+      this.byPicture ??= new Map(this.points.map(one => [one.series.picture[one.index], one]));
+      return this.data.nearest[point.series.picture[point.index]].map(number => this.byPicture.get(number));
+    }
+
+    pictures(points) {
+      const box = element("span", "near");
+      box.append(element("b", "", "nearest by their features"));
+      for (const one of points) {
+        const named = box.appendChild(element("span", ""));
+        named.append(this.picture(one, NEIGHBOUR), one.series.name);
+      }
+      return box;
+    }
+
+    ringAt(point, chosen) {
+      const [x, y] = this.place(point);
+      const ring = this.plot.over.appendChild(element("i", chosen ? "ring" : "ring near"));
+      ring.style.cssText = `left:${x}px;top:${y}px`;
+      return ring;
+    }
+
+    // The picture of a point, of the chart's sheet.
+    picture(point, side) {
+      const number = point.series.picture[point.index];
       const {image, columns, width, height} = this.data.pictures;
-      const scale = PICTURE / Math.max(width, height);
+      const scale = side / Math.max(width, height);
       const one = element("i", "picture");
       one.style.cssText = `width:${width * scale}px;height:${height * scale}px`;
       const sheet = one.appendChild(Object.assign(new Image(), {src: image, alt: ""}));

@@ -5,36 +5,63 @@ import io
 import re
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from ladder.data import names
-from ladder.pages import facts, figures, intervals
+from ladder.pages import facts, intervals
 from ladder.pages.sections import classes
 
 
-def picture(uri):
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))))
+def cut(sheet, at):
+    """The picture number `at` of a sheet."""
+    whole = np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2]))), int)
+    top, left = at // sheet["columns"] * sheet["height"], at % sheet["columns"] * sheet["width"]
+    return whole[top:top + sheet["height"], left:left + sheet["width"]]
 
 
-def test_the_surest_mistakes_come_first(lenet):
-    labels, predictions = np.asarray(lenet["data"].array("test_labels.npy")), lenet["evaluate"].array("predictions.npy")
-    probabilities = np.asarray(lenet["evaluate"].array("probabilities.npy"))
-    wrong = np.flatnonzero(labels != predictions)
-    surest = wrong[np.argmax(probabilities[wrong].max(axis=1))]
-    found = classes.mistakes(lenet)
-    assert found["count"] == len(wrong) and len(found["shown"]) == min(len(wrong), classes.MISTAKES)
-    first = found["shown"][0]
-    assert (first["true"], first["named"]) == (str(labels[surest]), str(predictions[surest]))
-    assert np.array_equal(picture(first["image"]), lenet["data"].array("test_images.npy")[surest][..., 0])
-    sure = [float(re.search(r"[\d.]+", one["sure"])[0]) for one in found["shown"]]
-    assert sure == sorted(sure, reverse=True)
+@pytest.mark.parametrize("name", ["digits", "lenet"])
+def test_every_error_is_in_the_gallery_with_its_picture_by_pair_of_classes(name, request):
+    run = request.getfixturevalue(name)
+    role = "evaluate" if name == "lenet" else "svm"
+    labels, named = np.asarray(run["data"].array("test_labels.npy")), np.asarray(run[role].array("predictions.npy"))
+    gallery = classes.gallery(run)
+    counts = [pair["count"] for pair in gallery["pairs"]]
+    assert gallery["count"] == gallery["shown"] == sum(counts) == (labels != named).sum() and counts == sorted(counts)[::-1]
+    at = 0
+    for pair in gallery["pairs"]:
+        rows = np.flatnonzero((labels == int(pair["true"])) & (named == int(pair["named"])))
+        assert sorted(error["row"] for error in pair["errors"]) == rows.tolist() and pair["count"] == len(rows)
+        assert pair["of"] == (labels == int(pair["true"])).sum()
+        for error in pair["errors"]:
+            assert error["at"] == at
+            assert np.abs(cut(gallery["sheet"], at) - run["data"].array("test_images.npy")[error["row"]]).mean() < 12
+            at += 1
+    assert gallery["surest"] == (name == "lenet")
+    if name == "lenet":
+        for pair in gallery["pairs"]:
+            sure = [float(re.search(r"[\d.]+", error["sure"])[0]) for error in pair["errors"]]
+            assert sure == sorted(sure, reverse=True)
+    assert classes.section({role: run[role] for role in ("data", "train")}, {}) is None
 
 
-def test_a_mistake_names_the_file_of_its_picture(digits, monkeypatch):
-    assert {one["file"] for one in classes.mistakes(digits)["shown"]} == {""}
-    wrong = np.flatnonzero(digits["data"].array("test_labels.npy") != digits["svm"].array("predictions.npy"))
+def test_of_too_many_errors_every_pair_has_some_and_frequent_ones_lose_most(digits, monkeypatch):
+    whole = classes.gallery(digits)
+    monkeypatch.setattr(classes, "MOST", whole["count"] - 1)
+    fewer = classes.gallery(digits)
+    most = whole["pairs"][0]["count"]
+    assert [len(pair["errors"]) for pair in fewer["pairs"]] == [min(most - 1, pair["count"]) for pair in whole["pairs"]]
+    assert fewer["shown"] < fewer["count"] == whole["count"]
+    monkeypatch.setattr(classes, "MOST", 3)
+    assert [len(pair["errors"]) for pair in classes.gallery(digits)["pairs"]] == [1, 1, 1]
+
+
+def test_an_error_names_the_file_of_its_picture(digits, monkeypatch):
+    errors = [error for pair in classes.gallery(digits)["pairs"] for error in pair["errors"]]
+    assert {error["file"] for error in errors} == {""}
     monkeypatch.setattr(names, "of", lambda data, part: [f"{part}/a\n{row}" for row in range(data.metrics["test"])])
-    assert [one["file"] for one in classes.mistakes(digits)["shown"]] == [f"test/a\\n{row}" for row in wrong[:classes.MISTAKES]]
+    errors = [error for pair in classes.gallery(digits)["pairs"] for error in pair["errors"]]
+    assert [error["file"] for error in errors] == [f"test/a\\n{error['row']}" for error in errors]
 
 
 def test_no_probability_below_one_is_called_certain():
@@ -61,18 +88,6 @@ def test_the_untrained_encoder_has_a_mark_at_its_accuracy_of_the_class(digits):
     chart = classes.accuracies(digits)
     assert {row["name"]: row["mark"] for row in chart["all"]["rows"]} == {
         name: round(100 * value, 2) for name, value in control.items()} and chart["ends"] is None
-
-
-def test_the_most_confused_pairs_come_with_their_images_and_none_that_happened_once(digits):
-    labels, predictions = digits["data"].array("test_labels.npy"), digits["svm"].array("predictions.npy")
-    pairs = classes.most_confused(digits)
-    assert [pair["count"] for pair in pairs] == sorted((pair["count"] for pair in pairs), reverse=True)
-    for pair in pairs:
-        rows = np.flatnonzero((labels == int(pair["true"])) & (predictions == int(pair["named"])))
-        assert pair["count"] == len(rows) > 1 and pair["of"] == (labels == int(pair["true"])).sum()
-        images = digits["data"].array("test_images.npy")
-        assert pair["images"] == [figures.png_uri(images[row]) for row in rows[:classes.PAIR_IMAGES]]
-    assert classes.section({role: digits[role] for role in ("data", "train")}, {}) is None
 
 
 def test_mistakes_are_tinted_by_how_many_they_are():

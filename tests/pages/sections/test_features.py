@@ -76,6 +76,15 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
         assert np.abs(cut - run["data"].array("test_images.npy")[at]).mean() < 10
 
 
+def test_the_neighbours_of_a_point_are_the_nearest_by_the_features_and_not_by_their_places(run):
+    vectors = run["joined"].array("test.npy")[:100].astype(np.float64)
+    shown = features.feature_map(run)["data"]["nearest"]
+    for at, nearest in enumerate(shown):
+        away = np.linalg.norm(vectors - vectors[at], axis=1)
+        assert len(nearest) == features.NEAREST and at not in nearest
+        assert np.allclose(away[nearest], np.sort(away)[1:1 + features.NEAREST], rtol=1e-4)
+
+
 def test_of_more_classes_than_there_are_marks_those_with_the_most_errors_have_one(run, monkeypatch):
     monkeypatch.setattr(charts, "MARKS", {number: charts.MARKS[number] for number in range(1, 7)})
     shown = features.feature_map(run)

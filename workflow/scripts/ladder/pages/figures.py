@@ -20,7 +20,7 @@ def png_uri(pixels):
 
 
 def sheet(images):
-    """Small images as one picture: {"image": a `data:` URI, "columns", "width", "height"}, sizes in pixels of one of them.
+    """Small images as one picture: {"image": a `data:` URI, "columns", "rows", "width", "height"}, in pixels of one of them.
 
     images: uint8 (N, h, w, 1 or 3). Of larger ones than SMALL every second, third, ... pixel is shown; WebP with losses, a
     third of a PNG of photographs.
@@ -29,7 +29,7 @@ def sheet(images):
     small, file = images[:, ::step, ::step], io.BytesIO()
     Image.fromarray(tiles(small, columns)[..., :3]).save(file, "WEBP", quality=70)
     return {"image": f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}", "columns": columns,
-            "width": small.shape[2], "height": small.shape[1]}
+            "rows": -(-len(images) // columns), "width": small.shape[2], "height": small.shape[1]}
 
 
 def tiles(images, columns, gap=0):

@@ -64,7 +64,7 @@ def context(results):
         "rows": [_row(run, own, history.differing(texts)) for run, own in zip(newest, texts, strict=True)],
         "pages": [{"name": name, "title": title, "made": _made(results / f"{name}.html"), "what": PAGES[name][0],
                    "command": f".venv/bin/snakemake {PAGES[name][1]}"} for name, title in templates.SITE.items()],
-        "gpu_check": (results / "gpu-check" / NAME).exists(),
+        "model": _made(results / "model.zip"), "gpu_check": (results / "gpu-check" / NAME).exists(),
     }
 
 

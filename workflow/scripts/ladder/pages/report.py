@@ -54,9 +54,7 @@ SECTIONS = [Section(*row) for row in (
     ("beside_network", "classifier", "{A} for comparison", "{A} for comparison", accuracy.beside_the_network),
     ("time", "time", "Time and memory", "Time and memory", timing.section),
     ("network", "network", "Network", "The network", layers.section),
-    ("reproduction", "reproduce", "Reproduce this", "Reproduce this", provenance.reproduction),
-    ("artifacts", "artifacts", "Artifacts", "Artifacts", provenance.artifacts),
-    ("settings", "settings", "Settings", "Settings", provenance.settings))]
+    ("reproduction", "reproduce", "Reproduce this", "Reproduce this", provenance.reproduction))]
 
 
 def summary(inputs, version, params=None):

@@ -98,7 +98,7 @@ def _in_sentence(networks):
 
 
 def _against(control):
-    return intervals.words(difference(control), _names(control)[0])["against"]
+    return intervals.words(difference(control), names(control)[0])["against"]
 
 
 def difference(control):
@@ -107,7 +107,8 @@ def difference(control):
                                 control["lost"])
 
 
-def _names(control):
+def names(control):
+    """The name of an entry of `numbers` in a sentence, and in the chart."""
     role = control["control"]
     if role == "majority":
         return MAJORITY
@@ -148,7 +149,6 @@ def chart(inputs, controls):
     name = OWN[facts.how(inputs)].format("network" if "evaluate" in inputs else "encoder")
     rows = [{"key": "own", "name": name, "note": "this run", **intervals.share(own.metrics["accuracy"], n)}]
     for control in controls:
-        words = intervals.words(difference(control))
-        rows.append({"key": "", "name": _names(control)[1], "note": f"{words['points']} points, {words['luck_text']}",
-                     "floor": control["control"] == "majority", **intervals.share(control["accuracy"], n)})
+        rows.append({"key": "", "name": names(control)[1], "note": "", "floor": control["control"] == "majority",
+                     **intervals.share(control["accuracy"], n)})
     return intervals.chart(rows)

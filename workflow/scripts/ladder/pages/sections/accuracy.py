@@ -1,18 +1,17 @@
 """The report's sections on the accuracy: of the run, and of the classifier of features beside a network that classifies."""
 
-from ladder.pages import facts, intervals, roles
+from ladder.pages import facts, intervals, roles, verdicts
 from ladder.store import lineage
 
 
 def result(inputs, numbers):
-    """The accuracy with its interval (intervals.share), the number of errors, and the loss of guessing.
-
-    None if nothing was classified.
-    """
+    """The accuracy with its interval (intervals.share), the number of errors, the loss of guessing, and "controls": how many
+    images only the run, or only each control, classifies correctly. None if nothing was classified."""
     if facts.predictions(inputs) is None:
         return None
     return {**intervals.share(numbers["test_accuracy"], numbers["images"]["test"]), "wrong": numbers["wrong"],
-            "guess_loss": numbers["guess_loss"]}
+            "guess_loss": numbers["guess_loss"],
+            "controls": [{"name": verdicts.names(control)[0], **control} for control in numbers["controls"]]}
 
 
 def wrong(inputs, score):

@@ -1,15 +1,17 @@
 """The report's section on classes: the accuracy of each, the confusion matrix, and what was misclassified."""
 
+import itertools
+
 import numpy as np
 
 from ladder.data import names
-from ladder.files import shown
+from ladder.files import shown as one_line
 from ladder.pages import facts, figures, intervals, templates
 from ladder.store import lineage
 
 FEW = 20           # more classes are folded, and only the worst of them are in the confusion matrix
-MISTAKES = 16      # misclassified images shown
-PAIRS, PAIR_IMAGES = 6, 6   # most confused pairs of classes shown, and images of each
+MOST = 1000        # misclassified images shown, which a page of 1.5 MB has room for
+FIRST = 12         # pairs of classes that are not folded
 
 
 def section(inputs, numbers):
@@ -17,8 +19,8 @@ def section(inputs, numbers):
     if facts.predictions(inputs) is None:
         return None
     matrix = numbers["confusion"]
-    return {"accuracies": accuracies(inputs), "few": FEW, "confusion": confusion(matrix, inputs["data"].metrics["classes"]),
-            "most_mistaken": most_mistaken(matrix), "confused": most_confused(inputs), "mistakes": mistakes(inputs)}
+    return {"accuracies": accuracies(inputs), "first": FIRST, "confusion": confusion(matrix, inputs["data"].metrics["classes"]),
+            "most_mistaken": most_mistaken(matrix), "gallery": gallery(inputs)}
 
 
 def accuracies(inputs):
@@ -80,40 +82,46 @@ def most_mistaken(matrix):
 
 # Errors, with their images.
 
-def most_confused(inputs):
-    """The largest numbers off the diagonal of the confusion matrix, largest first, with some of their images.
+def gallery(inputs):
+    """The misclassified images by pair of classes, the most frequent pair first.
 
-    [{"true", "named", "count", "of", "images"}], of: number of images of the true class. Single errors are left out.
+    {"count", "shown": numbers of them, "surest": whether a pair begins with its most probable error, "sheet": as figures.sheet,
+    None without errors, "pairs": [{"true", "named", "count", "of": images of the true class, "errors": [{"at": number on the
+    sheet, "row", "file": of a picture of one's own, else '', "sure": its probability, else ''}]}]}
     """
     data, score = inputs["data"], facts.predictions(inputs)
-    matrix, names = score.metrics["confusion"], data.metrics["classes"]
-    pairs = [(number, true, named) for true, row in enumerate(matrix) for named, number in enumerate(row)
-             if true != named and number > 1]
-    images, labels, predictions = data.array("test_images.npy"), data.array("test_labels.npy"), score.array("predictions.npy")
-    shown = []
-    for number, true, named in sorted(pairs, key=lambda pair: -pair[0])[:PAIRS]:
-        rows = np.flatnonzero((labels == true) & (predictions == named))[:PAIR_IMAGES]
-        shown.append({"true": names[true], "named": names[named], "count": number, "of": sum(matrix[true]),
-                      "images": [figures.png_uri(images[row]) for row in rows]})
-    return shown
-
-
-def mistakes(inputs):
-    """Misclassified test images: {"count", "surest": whether ordered by probability, "shown"}.
-
-    Each has the file of a picture of one's own, and '' otherwise.
-    Shown are those with the largest probability of the wrong class if the network classifies, else the first ones.
-    """
-    data, predictions = inputs["data"], np.asarray(facts.predictions(inputs).array("predictions.npy"))
-    images, labels, classes = data.array("test_images.npy"), data.array("test_labels.npy"), data.metrics["classes"]
-    wrong, probability, files = np.flatnonzero(labels != predictions), None, names.of(data, "test")
+    labels, named, sure = np.asarray(data.array("test_labels.npy")), np.asarray(score.array("predictions.npy")), None
     if "evaluate" in inputs:
-        probability = np.asarray(inputs["evaluate"].array("probabilities.npy"))[np.arange(len(predictions)), predictions]
-        wrong = wrong[np.argsort(-probability[wrong], kind="stable")]
-    return {"count": len(wrong), "surest": probability is not None,
-            "shown": [{"image": figures.png_uri(images[index]), "true": classes[labels[index]],
-                       "named": classes[predictions[index]], "file": shown(files[index]) if files else "",
-                       "sure": None if probability is None else _sure(probability[index])} for index in wrong[:MISTAKES]]}
+        sure = np.asarray(inputs["evaluate"].array("probabilities.npy"))[np.arange(len(named)), named]
+    files, classes, pairs = names.of(data, "test"), data.metrics["classes"], _by_pair(labels, named, sure)
+    shown, at = _most(pairs), itertools.count()
+
+    def errors(rows):
+        return [{"at": next(at), "row": int(row), "file": one_line(files[row]) if files else "",
+                 "sure": "" if sure is None else _sure(sure[row])} for row in rows]
+
+    return {"count": sum(map(len, pairs)), "shown": sum(map(len, shown)), "surest": sure is not None,
+            "sheet": figures.sheet(data.array("test_images.npy")[np.concatenate(shown)]) if shown else None,
+            "pairs": [{"true": classes[labels[rows[0]]], "named": classes[named[rows[0]]], "count": len(every),
+                       "of": int((labels == labels[rows[0]]).sum()), "errors": errors(rows)}
+                      for rows, every in zip(shown, pairs, strict=False)]}
+
+
+def _by_pair(labels, named, sure):
+    """The rows of the errors of each pair of classes, the most frequent pair first, and the most probable first."""
+    wrong = np.flatnonzero(labels != named)
+    wrong = wrong if sure is None else wrong[np.argsort(-sure[wrong], kind="stable")]
+    pairs = {}
+    for row in wrong:
+        pairs.setdefault((labels[row], named[row]), []).append(row)
+    return [pairs[pair] for pair in sorted(pairs, key=lambda pair: (-len(pairs[pair]), pair))]
+
+
+def _most(pairs):
+    """At most MOST of the rows: of every pair at most as many as leave room for the others."""
+    longest = max(map(len, pairs), default=1)
+    each = next((most for most in range(longest, 0, -1) if sum(min(most, len(rows)) for rows in pairs) <= MOST), 1)
+    return [rows[:each] for rows in pairs[:MOST]]
 
 
 def _sure(probability):

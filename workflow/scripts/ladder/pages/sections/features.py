@@ -9,10 +9,12 @@ import re
 import numpy as np
 
 from ladder.features import shifts
+from ladder.machine import runtime
 from ladder.pages import charts, facts, figures, templates
 from ladder.pages.sections.classes import FEW
 from ladder.store import lineage
 
+NEAREST = 5        # images that the map shows beside the one that a reader points at
 NOT_FOR_PIXELS = {"features_pool", "features_max_pool", "features_two_polarity", "features_polarity_scale"}
 
 # How a network got the weights behind its features, in words after its name.
@@ -155,7 +157,8 @@ def feature_map(inputs):
 
     The classes with the most errors, ten at most, have marks of their own. legend: for each class the image of the point
     closest to its median, where its name stands; of more than FEW classes those with marks have names. data["pictures"]: a
-    sheet of the images, for the point that a reader points at (figures.sheet).
+    sheet of the images, for the point that a reader points at (figures.sheet); data["nearest"]: the numbers of its neighbours
+    among them, by the features and not by their places.
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
@@ -179,8 +182,19 @@ def feature_map(inputs):
         legend.append({**line, "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])})
     side = charts.number_axis(-0.03, 1.03, "")   # a margin for the points at the edges
     chart = charts.scatter("Map of the features", series, side, side, marks, square=True)
-    chart["data"]["pictures"] = figures.sheet(data.array("test_images.npy")[rows])
+    chart["data"] |= {"pictures": figures.sheet(data.array("test_images.npy")[rows]),
+                      "nearest": neighbours(inputs.get("joined", inputs["features"]).array("test.npy")[rows]).tolist()}
     return {**chart, "legend": legend, "count": len(rows), "of": data.metrics["test"], "wrong": int((labels != named).sum())}
+
+
+def neighbours(vectors):
+    """The rows of the NEAREST other rows of vectors (N, D) float32 by Euclidean distance, nearest first: int64 (N, NEAREST)."""
+    with runtime.one_blas_thread():   # the same page with any number of threads
+        products = vectors @ vectors.T
+    squares = np.diag(products)
+    distances = squares[None, :] - 2 * products
+    np.fill_diagonal(distances, np.inf)
+    return np.argsort(distances, axis=1, kind="stable")[:, :NEAREST]
 
 
 def _place(x, y, label, named, picture):

@@ -1,4 +1,4 @@
-"""The report's sections on how a run was made: its machines, its artifacts, its settings, and how to make it again."""
+"""The report's sections on how a run was made: its machines, its artifacts, and how to make it again."""
 
 from ladder.pages import facts, reproduce, roles, rule_graph
 from ladder.store import first_use
@@ -40,29 +40,11 @@ def _gpus(inputs):
 
 
 def reproduction(inputs, numbers):
-    return {"yaml": reproduce.text(numbers["reproduce"]["settings"]), "graph": rule_graph.graph(numbers["reproduce"]["stages"])}
+    folders = {artifact.version: f"{artifact.folder.parent.name}/{artifact.version}" for artifact in inputs.values()}
+    stages = [{**stage, "folder": folders[stage["version"]]} for stage in numbers["reproduce"]["stages"]]
+    return {"yaml": reproduce.text(numbers["reproduce"]["settings"]), "graph": rule_graph.graph(stages)}
 
 
 def size(artifact):
     """The bytes of an artifact's files."""
     return sum(file["bytes"] for file in artifact.manifest["files"].values())
-
-
-def artifacts(inputs, numbers):
-    return [{"role": roles.title(role), "version": artifact.version, "folder": facts.from_root(artifact.folder),
-             "bytes": size(artifact),
-             "made": artifact.manifest["made"], "seconds": artifact.manifest["seconds"],
-             "peak_memory_bytes": artifact.manifest["peak_memory_bytes"]} for role, artifact in facts.in_order(inputs)]
-
-
-def settings(inputs, numbers):
-    """All parameters by stage; for a control only those that differ from the run's."""
-    groups = []
-    for role, artifact in facts.in_order(inputs):
-        params = {key: value for key, value in artifact.manifest["spec"]["params"].items() if key != "table"}
-        main = role.partition("_")[0]
-        if main != role and main in inputs:
-            usual = facts.params(inputs, main)
-            params = {key: value for key, value in params.items() if key not in usual or usual[key] != value}
-        groups.append({"stage": roles.title(role), "control": main != role, "params": params})
-    return groups

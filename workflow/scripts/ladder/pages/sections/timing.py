@@ -1,4 +1,4 @@
-"""The report's section on time and memory: by stage, by operation, by pass and epoch."""
+"""The report's section on time and memory: by stage and by operation."""
 
 from ladder.executors.create import COPIES, WAITING
 from ladder.pages import facts, roles, templates
@@ -6,7 +6,6 @@ from ladder.pages import facts, roles, templates
 # Kind of layer, except convolutions -> the category its time is reported under if it has an operation of its own.
 LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
 SHORTCUTS, SHAPES = "shortcuts and shapes", "padding and shapes"   # the latter for a network without shortcuts
-PASSES = ("load", "forward", "recompute", "backward", "update", COPIES, WAITING)
 
 
 def section(inputs, numbers):
@@ -17,7 +16,7 @@ def section(inputs, numbers):
     return {
         "threads": artifact.manifest["threads"],
         "stages": templates.bars({roles.title(role): value for role, value in numbers["seconds"].items()}, templates.duration),
-        "operations": operations(artifact), "passes": passes_by_epoch(artifact), "recomputing": recomputing(artifact),
+        "operations": operations(artifact), "recomputing": recomputing(artifact),
         "sampled": bool(artifact.metrics.get("seconds_from_samples")), "memory": templates.bars(memory, templates.size),
         "buffers": sum(memory.values()) - executor, "executor": executor,
     }
@@ -53,16 +52,6 @@ def copies(metrics):
         return None
     return {"took": templates.duration(took), "waited": templates.duration(waited),
             "hidden": templates.percent(1 - min(1, waited / took))}
-
-
-def passes_by_epoch(artifact):
-    """{"heads", "rows"}: the seconds of each pass in each epoch and, last, in all; None if none were measured."""
-    epochs = artifact.metrics.get("seconds_by_pass", [])
-    heads = [name for name in PASSES if any(name in epoch for epoch in epochs)]
-    total = {name: sum(epoch.get(name, 0.0) for epoch in epochs) for name in heads}
-    named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
-    rows = [{"name": name, "cells": [templates.duration(seconds.get(head, 0.0)) for head in heads]} for name, seconds in named]
-    return {"heads": heads, "rows": rows} if heads else None
 
 
 def recomputing(artifact):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -427,3 +428,35 @@ def test_the_live_page_keeps_what_the_reader_zoomed_to_and_switched(chromium):
     assert place == pytest.approx(1.6 ** 2 * chromium.value(OVER)[2] / 40, rel=0.02), "two steps of zoom into 40, not into 60"
     assert before["text"] == "training, step 20: 0.05"
     assert chromium.value("[...document.querySelectorAll('.controls [aria-pressed]')].map(one => one.ariaPressed)") == ["false"]
+
+
+def test_a_curve_is_smoothed_over_its_neighbours_with_the_raw_one_faint_below_also_in_what_is_saved(chromium, shown):
+    of = curves(1, 41)
+    shown(of)
+    assert chromium.value("document.querySelector('.smooth input').labels[0].textContent") == "smooth"
+    plain = saved(chromium)["svg"]
+    chromium.value("""(slider => { slider.value = 3; slider.dispatchEvent(new Event('input')); })(
+      document.querySelector('.smooth input'))""")
+    smooth = saved(chromium)["svg"]
+
+    def drawn(root):
+        lines = [one for one in root.iter(f"{SVG}path") if "curve" in one.get("class", "") and "level" not in one.get("class")]
+        return [([[float(number) for number in place.split()] for place in re.findall(r"[\d.]+ [\d.]+", line.get("d"))],
+                 line.get("opacity")) for line in lines]
+
+    ((raw, opaque),) = drawn(plain)
+    (faint, little), (over, _) = drawn(smooth)
+    assert faint == raw and float(little) < float(opaque)
+    for at in (0, 1, 10, 40):
+        reach = min(3, at, 40 - at)
+        assert over[at] == pytest.approx([raw[at][0], np.mean([y for _, y in raw[at - reach:at + reach + 1]])], abs=1e-6)
+    shown(curves(1, 5))
+    assert chromium.value("document.querySelector('.smooth')") is None, "a few points are no noise"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing(chromium, tmp_path, width, scheme):
+    page = tmp_path / "live.html"
+    page.write_text(live.page())
+    browser.check_axe(chromium, page, width, scheme)

@@ -15,8 +15,10 @@ from browser import (
     FAINT_TEXTS,
     SMALL_TARGETS,
     UNCLEAR,
+    check_axe,
     check_contents,
     check_keys_scroll,
+    check_print,
     check_self_contained,
     check_width,
     on_paper,
@@ -291,8 +293,9 @@ def test_without_its_script_a_page_shows_the_same(chromium, pages):
 def test_the_table_of_runs_fits_a_laptop_and_no_label_of_a_bar_is_crushed(chromium, pages):
     for name in ("few", "many"):
         chromium.open(pages(name), 1280)
-        assert chromium.value("document.querySelector('.wide:has(#runs-table)').scrollWidth <= "
-                              "document.querySelector('.wide:has(#runs-table)').clientWidth")
+        wide = chromium.value("(box => [box.scrollWidth, box.clientWidth])"
+                              "(document.querySelector('.wide:has(#runs-table)'))")
+        assert wide[0] <= wide[1]
         assert chromium.value("Math.max(...[...document.querySelectorAll('.bars th')].map(one => one.offsetHeight))") < 60
 
 
@@ -334,3 +337,13 @@ def test_on_a_phone_a_menu_sorts_the_cards(chromium, pages):
     assert chromium.value(order) == before
     chromium.open(pages("history"), 1280)
     assert not chromium.value("document.querySelector('.sort-menu').checkVisibility()")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing(chromium, page, width, scheme):
+    check_axe(chromium, page, width, scheme)
+
+
+def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
+    check_print(chromium, page)

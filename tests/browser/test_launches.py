@@ -11,11 +11,16 @@ pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium foun
 
 
 @pytest.fixture
-def opened(chromium, tmp_path):
+def page(tmp_path):
     path = tmp_path / "parity.html"
     path.write_text(parity.page(small_comparison.summary(), "2026-01-31T12:34:56Z", counted.predictions()))
     assert path.stat().st_size < 1.5e6
-    chromium.open(path)
+    return path
+
+
+@pytest.fixture
+def opened(chromium, page):
+    chromium.open(page)
     return chromium
 
 
@@ -33,3 +38,13 @@ def test_the_keys_go_from_launch_to_launch_and_the_rung_with_the_focus_stands_un
     assert opened.value("document.querySelectorAll('[data-rung=gpu_bf16_sm90] canvas').length") == 1
     links = "[...document.querySelectorAll('#predicted a')]"
     assert opened.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing(chromium, page, width, scheme):
+    browser.check_axe(chromium, page, width, scheme)
+
+
+def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
+    browser.check_print(chromium, page)

@@ -12,7 +12,7 @@ from PIL import Image
 import answering_run
 import browser
 import make_predictions
-from browser import FAINT_TEXTS, TOO_WIDE, check_contents, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, TOO_WIDE, check_axe, check_contents, check_print, check_self_contained, check_width, show
 from ladder.demo import local
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions
@@ -227,3 +227,13 @@ def test_every_text_of_the_demo_has_contrast(chromium, address, scheme):
     chromium.open(address, scheme=scheme)
     chromium.value("say(place(), 'something to read', 'problem')")
     assert chromium.value(FAINT_TEXTS) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing(chromium, page, width, scheme):
+    check_axe(chromium, page, width, scheme)
+
+
+def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
+    check_print(chromium, page)

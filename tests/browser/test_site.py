@@ -7,7 +7,7 @@ import pytest
 import browser
 import synthetic_results
 import synthetic_run
-from browser import SMALL_TARGETS, check_width
+from browser import SMALL_TARGETS, check_axe, check_print, check_width
 from ladder.pages import index, report, templates
 from ladder.workflow import copies
 
@@ -45,6 +45,15 @@ def test_the_first_page_fits_a_phone(chromium, tmp_path):
     assert chromium.value("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.wide'))")
     assert chromium.value("document.querySelector('.wide tbody').innerText.replace(/\\s+/g, ' ')").startswith(
         "r") and "An autoencoder on handwritten digits" in chromium.value("document.body.innerText")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing(chromium, tmp_path, width, scheme):
+    synthetic_results.add(tmp_path, epochs=2)
+    (tmp_path / "index.html").write_text(index.page(tmp_path))
+    check_axe(chromium, tmp_path / "index.html", width, scheme)
+    check_print(chromium, tmp_path / "index.html")
 
 
 def test_on_a_phone_the_bar_is_one_row_whose_menu_has_every_page(chromium, reports):

@@ -74,7 +74,7 @@ def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
     assert f"% No mean of the decisions: {DIFFERENT}.\n" in (folder / "compare.tex").read_text()
     cells = [line.split(" & ") for line in (folder / "compare.tex").read_text().splitlines() if line[:1].isdigit()]
     shown = compare.context(runs_of(made))["rows"]
-    assert [line[0] for line in cells] == ["1", "2", "3", "4"]
+    assert [line[0] for line in cells] == [str(row["number"]) for row in shown if not row["reason"]]
     for line, row in zip(cells, shown, strict=False):   # the last run has no result
         assert row["accuracies"]["test_accuracy"]["text"][:-2] in line and row["interval"].replace(" to ", "--") in line
 
@@ -226,14 +226,19 @@ def test_a_curve_goes_by_step_epoch_and_time(made):
         assert seconds == pytest.approx([x / steps * whole for x in line["x"]], rel=1e-3), "its epochs take the same time"
 
 
-def test_the_chart_has_the_best_first_and_the_differences_of_the_others_from_it(made):
+def test_chart_and_table_have_the_best_first_and_the_table_the_differences_of_the_others_from_it(made):
     runs = [dataclasses.replace(run, summary={**run.summary, "test_accuracy": accuracy})
             for run, accuracy in zip(runs_of(made, ENTRIES[:3]), (0.8, 0.95, 0.9), strict=True)]
-    first, *others = compare.context(runs)["accuracies"]["rows"]
-    assert [row["name"] for row in (first, *others)] == ["run 2", "run 3", "run 1"] and "points against" not in first["note"]
+    context = compare.context(runs)
+    first, *others = context["rows"]
+    assert [row["name"] for row in context["accuracies"]["rows"]] == ["run 2", "run 3", "run 1"] and first["against"] is None
     for row, run in zip(others, (runs[2], runs[0]), strict=True):
-        words = intervals.words(run_table.difference(run, runs[1]), "run 2")
-        assert row["note"].endswith(f"; {words['against']}") and words["formula"].startswith("Bonett")
+        difference = run_table.difference(run, runs[1])
+        words = intervals.words(difference)
+        assert row["number"] == run.number and words["formula"].startswith("Bonett")
+        assert row["against"] == {**words, "value": difference.value}
+        assert f"{words['points']} {words['interval_text']} {words['luck_text']}" in text_of(
+            compare.page(runs).replace("<br>", " ")).replace("\xa0", " ")
 
 
 def test_which_is_best_is_only_said_on_the_same_images(made):
@@ -258,7 +263,7 @@ def test_all_runs_that_share_a_place_are_named(made, monkeypatch, accuracies, sa
             for run, accuracy in zip(runs_of([made[0]] * 4, [({}, number) for number in range(4)]), accuracies, strict=True)]
     text = text_of(compare.page(runs)).replace("\xa0", " ")
     assert said in text
-    assert ("another seed may change an accuracy by more" in text) == ("points against run" in text)
+    assert "another seed may change an accuracy by more" in text
 
 
 def test_runs_scored_on_a_validation_set_are_not_said_to_be_tested(results, made):

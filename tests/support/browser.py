@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import importlib.resources
 import json
 import os
 import pathlib
@@ -10,6 +11,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+
+import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
@@ -64,6 +67,21 @@ SMALL_TARGETS = """
   .filter(one => one.checkVisibility() && !one.matches(".drop input"))
   .filter(one => Math.min(one.getBoundingClientRect().height, one.getBoundingClientRect().width) < 44)
   .map(one => [one.outerHTML.slice(0, 90), one.getBoundingClientRect().width, one.getBoundingClientRect().height])
+"""
+
+# The texts that are smaller than 9 pt on the open page, with their sizes in CSS pixels.
+TINY = """
+(() => {
+  const tiny = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !element.checkVisibility() || element.closest(".hidden, script")) continue;
+    const size = parseFloat(getComputedStyle(element).fontSize) * (element.ownerSVGElement ? element.getScreenCTM().a : 1);
+    if (size < 11.95) tiny.push([texts.currentNode.data.trim().slice(0, 30), element.outerHTML.slice(0, 60), size]);
+  }
+  return tiny;
+})()
 """
 
 # The names of landmarks that two of the page share, and heads of tables without a text.
@@ -198,6 +216,24 @@ def check_width(chromium, page, width):
     show(chromium, page, width)
     assert chromium.value("document.documentElement.scrollWidth") == width
     assert chromium.value(TOO_WIDE) == []
+
+
+def check_axe(chromium, page, width, scheme):
+    """axe-core finds nothing to object to in a page with all parts unfolded."""
+    engine = importlib.resources.files(pytest.importorskip("axe_core_python")) / "axe.min.js"
+    show(chromium, page, width, scheme=scheme)
+    chromium.call("Runtime.evaluate", expression=engine.read_text("utf-8"))
+    violations = chromium.value("""axe.run().then(found => found.violations.map(rule =>
+      [rule.id, rule.nodes.length, ...rule.nodes.slice(0, 3).map(node => node.html.slice(0, 160))]))""")
+    assert not violations, violations
+
+
+def check_print(chromium, page):
+    """On paper every part of a page is 9 pt or larger."""
+    chromium.open(page)
+    with on_paper(chromium):
+        tiny = chromium.value(TINY)
+    assert not tiny, tiny
 
 
 @contextlib.contextmanager

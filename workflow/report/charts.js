@@ -10,6 +10,9 @@
   const FINGER = 48;     // pixels: a point that is further away is not meant
   const ZOOM = 1.6;
   const PICTURE = 72;    // larger side of a picture that the tip shows, in pixels
+  const SMOOTHED = 20;   // curves of more points can be smoothed
+  const WIDEST = 20;     // over at most as many points on either side
+  const FAINT = .35;     // opacity of a curve under its smoothed one
   const NEIGHBOUR = 36;  // that of a neighbour's
   const charts = [];
   const element = (name, className, text = "") => Object.assign(document.createElement(name), {className, textContent: text});
@@ -42,6 +45,13 @@
     const of = series.by?.[by] ?? 1;
     return Array.isArray(of) ? of[index] : of * series.x[index];
   };
+
+  // Places along a curve, each at the mean height of those up to `reach` before and after it, fewer at the ends.
+  const averaged = (places, reach) => places.map(([x], at) => {
+    const many = Math.min(reach, at, places.length - 1 - at);
+    const around = places.slice(at - many, at + many + 1);
+    return [x, around.reduce((sum, [, y]) => sum + y, 0) / around.length];
+  });
 
   // As spread() in ladder/pages/charts.py: the places, moved only as far as needed to be `gap` apart.
   const spread = (places, gap, low, high) => {
@@ -126,10 +136,22 @@
         });
         this.choose({});
       }
+      if (this.data.drawn === "lines" && this.data.series.some(one => one.series !== "level" && one.x.length > SMOOTHED)) this.slider(bar);
       button("+", "Zoom in", () => this.zoom(1 / ZOOM));
       button("−", "Zoom out", () => this.zoom(ZOOM));
       button("reset", "The whole chart again", () => this.draw());
       bar.append(saving.menu({title: this.data.title, svg: () => this.svg, csv: () => this.csv}));
+    }
+
+    // How many points on either side are averaged; the curve itself stays, faint.
+    slider(bar) {
+      const label = bar.appendChild(element("label", "smooth", "smooth"));
+      this.smooth = label.appendChild(Object.assign(element("input", ""), {type: "range", min: 0, max: WIDEST, value: 0}));
+      this.smooth.title = "Mean over the points around each";
+      this.smooth.addEventListener("input", () => {
+        this.choose({smooth: Number(this.smooth.value)});
+        this.plot?.redraw(false);
+      });
     }
 
     choose(what) {
@@ -137,6 +159,7 @@
       this.by = this.chosen.by ?? this.by;
       if (this.chosen.y in this.data.y.ranges) this.kind.y = this.chosen.y;
       if (this.select) this.select.value = this.by;
+      if (this.smooth) this.smooth.value = this.chosen.smooth ?? 0;
       this.log?.setAttribute("aria-pressed", this.kind.y !== "linear");
     }
 
@@ -234,13 +257,14 @@
         pen.globalAlpha = this.pointed !== undefined && !pointed && !series.run && colour !== "level" ? .2 : colour === "rest" ? .6 : 1;
         pen.strokeStyle = pen.fillStyle = stroke(colour);
         if (data.drawn === "lines" || colour === "level") {
-          pen.lineWidth = (pointed ? 4 : colour === "rest" ? 1.25 : colour === "level" ? 1.5 : 2.25) * ratio;
-          pen.setLineDash(DASHES[colour].map(length => length * ratio));
+          const wide = (pointed ? 4 : colour === "rest" ? 1.25 : colour === "level" ? 1.5 : 2.25) * ratio;
           pen.lineJoin = "round";
-          pen.beginPath();
-          places.forEach(([x, y]) => pen.lineTo(x, y));
-          pen.stroke();
-          pen.setLineDash([]);
+          if (this.chosen.smooth && colour !== "level") {
+            this.line(pen, places, [], ratio, FAINT);
+            this.line(pen, averaged(places, this.chosen.smooth), DASHES[colour], wide, 1);
+          } else {
+            this.line(pen, places, DASHES[colour], wide, 1);
+          }
         }
         if (colour === "level" || (data.drawn === "lines" && (places.length > 40 || colour === "rest"))) continue;
         places.forEach(([x, y], index) => this.mark(pen, x, y, colour, series, index, ratio));
@@ -280,6 +304,18 @@
         pen.fillText(name.text, x, y);
       }
       pen.restore();
+    }
+
+    line(pen, places, dashes, wide, alpha) {
+      const opaque = pen.globalAlpha;
+      pen.globalAlpha *= alpha;
+      pen.lineWidth = wide;
+      pen.setLineDash(dashes.map(length => length * devicePixelRatio));
+      pen.beginPath();
+      places.forEach(([x, y]) => pen.lineTo(x, y));
+      pen.stroke();
+      pen.setLineDash([]);
+      pen.globalAlpha = opaque;
     }
 
     mark(pen, x, y, colour, series, index, ratio) {
@@ -449,8 +485,20 @@
     get svg() {
       return saving.onPaper(this.box, style => {
         const [width, height] = this.still.getAttribute("viewBox").split(" ").slice(2).map(Number);
-        return saving.file(saving.styled(this.still).childNodes, width, height, this.data.title, style);
+        return saving.file(this.smoothed(saving.styled(this.still)).childNodes, width, height, this.data.title, style);
       });
+    }
+
+    // The drawing with each curve as smooth as it is on the screen, over the faint one.
+    smoothed(still) {
+      for (const curve of this.chosen.smooth ? still.querySelectorAll(".curve:not(.stroke-level)") : []) {
+        const places = curve.getAttribute("d").match(/[\d.]+ [\d.]+/g).map(place => place.split(" ").map(Number));
+        const smooth = curve.cloneNode();
+        smooth.setAttribute("d", `M${averaged(places, this.chosen.smooth).map(place => place.join(" ")).join("L")}`);
+        curve.setAttribute("opacity", FAINT);
+        curve.after(smooth);
+      }
+      return still;
     }
 
     get csv() {

@@ -81,7 +81,7 @@ def store(to):
 
 def write_run(entities, client, experiment, row, folder):
     ended = int(datetime.datetime.fromisoformat(row.made).timestamp() * 1000)
-    title = templates.run_title(row.summary["network"], row.summary["dataset"])
+    title = templates.run_title(row.summary)
     spent = round(1000 * sum(row.summary["seconds"].values()))
     tags = {TAG: row.version, **{f"tag.{tag}": "true" for tag in row.tags}}
     run = client.create_run(experiment, ended - spent, tags, row.name or title).info.run_id

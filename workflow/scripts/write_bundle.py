@@ -81,7 +81,7 @@ def readme(summary):
     again = summary["reproduce"]
     elsewhere = templates.listed([f"`{key}`" for key in again["not_in_settings"]]) if again["not_in_settings"] else ""
     return (RESOURCES / "README.md").read_text("utf-8").format(
-        title=templates.run_title(summary["network"], summary["dataset"]),
+        title=templates.run_title(summary),
         verdict=summary["verdict"] or "Nothing was classified.", report=summary["versions"]["report"],
         program=f"Kernel Ladder {templates.program(summary)}",
         versions="\n".join(f"| {role} | `{version}` |" for role, version in summary["versions"].items()),

@@ -14,7 +14,7 @@ from ladder.pages.run_table import CHARTED, NUMBERS, written
 from ladder.pages.sections import features, timing
 
 COLOURS = charts.COLOURED   # runs and parts that colours can distinguish
-POINTS = 100       # maximum per curve
+POINTS = 300       # maximum per curve
 MAIN = ("dataset", "network", "variant", "batch_size", "epochs", "steps", "optimizer", "learning_rate", "seed")   # settings
 
 
@@ -35,7 +35,7 @@ def context(runs):
         "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason and not run.failed],
         "failed": [run for run in runs if run.failed],
         "keys": keys, "same": _same(ran, keys), "best": best, "accuracies": _accuracies(ranked, best, labels), "labels": labels,
-        "rows": [_row(run, keys, series, highest) for run in runs],
+        "rows": [_row(run, keys, series, highest, best and ranked[0]) for run in _best_first(runs)],
         "ensemble": joined, "mean": ensemble.texts(joined),
         "scored_on": _scored_on(ran),
         "labelled": [run.number for run in ran if features.with_labels(run.summary["features"])],
@@ -50,6 +50,11 @@ def context(runs):
         "one_task": len({(run.summary["network"], run.summary["dataset"]) for run in ran}) < 2,
         "weights": _weights(ran, labels),
     }
+
+
+def _best_first(runs):
+    """By accuracy; those without one in their order at the end."""
+    return sorted(runs, key=lambda run: -math.inf if not run.summary or run.accuracy is None else run.accuracy, reverse=True)
 
 
 def differing(runs):
@@ -91,17 +96,8 @@ def _best(ranked):
 
 
 def _accuracies(ranked, best, labels):
-    """The accuracies of the CHARTED best runs, best first, with their differences from the best in the notes.
-
-    None if they are not comparable.
-    """
-    if not best:
-        return None
-    (first, *others), notes = ranked[:CHARTED], dict(labels)
-    for run in others:
-        against = intervals.words(run_table.difference(run, first), f"run {first.number}")["against"]
-        notes[run.number] = f"{labels[run.number]}; {against}".removeprefix("; ")
-    return run_table.chart([first, *others], lambda run: run.accuracy, best["numbers"], notes)
+    """The accuracies of the CHARTED best runs, best first; None if they are not comparable."""
+    return run_table.chart(ranked[:CHARTED], lambda run: run.accuracy, best["numbers"], labels) if best else None
 
 
 def _highest(ran):
@@ -123,15 +119,20 @@ def _series(ran):
     return {run.number: "rest" for run in ran} | {run.number: number for number, run in enumerate(best, 1)}
 
 
-def _row(run, keys, series, highest):
+def _row(run, keys, series, highest, first):
+    """first: the best run, which the others are held against; None where accuracies are not comparable."""
     row = run_table.row(run, [run.value(key) for key in keys])
     if run.reason:
         return row
     shares = {key: None if run.summary[key] is None else intervals.share(run.summary[key], run.tested)
               for key in NUMBERS if key.endswith("accuracy")}
     speed = run.summary["images_per_second"]   # None where nothing was trained
+    against = None
+    if first and first is not run and run.accuracy is not None:
+        difference = run_table.difference(run, first)
+        against = {**intervals.words(difference), "value": difference.value}
     return {
-        **row, "series": series[run.number],
+        **row, "series": series[run.number], "against": against,
         "accuracies": {key: share or {"value": None, "text": ""} for key, share in shares.items()},
         "interval": (shares["test_accuracy"] or {}).get("interval_text", ""),
         "scored_on": metrics.scored_on(run.summary), "best": highest is not None and run.accuracy == highest,

@@ -87,7 +87,7 @@ def _row(run, texts, differing):
     """What the list shows of a run: texts: its settings, of which it shows those that the listed runs have differently."""
     summary = run.summary
     accuracy, interval = summary.get("test_accuracy"), summary.get("accuracy_interval")
-    return {"run": run, "what": templates.run_title(summary["network"], summary["dataset"]),
+    return {"run": run, "what": templates.run_title(summary),
             "accuracy": intervals.accuracy(summary), "validation": bool(summary.get("validation")),
             "interval": intervals.within(accuracy, interval)["interval_text"] if interval else "",
             "apart": {key: texts[key] for key in differing if key in texts and key not in history.FIRST[:2]}}

@@ -17,6 +17,9 @@ from ladder.pages import charts, templates
 CONFIDENCE = 0.95
 Z = float(scipy.special.ndtri((1 + CONFIDENCE) / 2))
 MOST_DECIMALS = 3
+# What the interval of a difference says, in the same words on every page; see `kind`.
+PHRASES = {"within": "could be luck", "above": "more than luck", "below": "more than luck"}
+CONCLUSIONS = {"within": "nothing shows that {better}", "above": "{better}", "below": "{worse}"}
 FORMULAS = {True: "Bonett and Price’s interval of a paired difference", False: "Newcombe’s interval of an unpaired difference"}
 
 
@@ -36,7 +39,7 @@ class Difference:
     @property
     def luck(self):
         """Whether the interval contains 0: whether the same images could as well have been in the other's favour."""
-        return self.interval[0] <= 0 <= self.interval[1]
+        return kind(self.interval) == "within"
 
     @property
     def numbers(self):
@@ -74,6 +77,17 @@ def unpaired(first, n, other, m):
 
 
 # In words.
+
+def kind(interval):
+    """The key of PHRASES for the interval of a difference: 'within' if it contains 0, else 'above' or 'below' 0."""
+    low, high = interval
+    return "within" if low <= 0 <= high else "above" if low > 0 else "below"
+
+
+def concluded(difference, better, worse):
+    """What follows from a Difference: `better`, `worse`, or that nothing shows that it is better."""
+    return CONCLUSIONS[kind(difference.interval)].format(better=better, worse=worse)
+
 
 def decimals(interval):
     """Decimals of a value in percent that its interval carries: two digits of half its width up to 35, else one.
@@ -120,7 +134,7 @@ def words(difference, other=""):
     """
     digits = decimals(difference.interval)
     low, high = (points(end, digits) for end in difference.interval)
-    value, luck = points(difference.value, digits), "could be luck" if difference.luck else "more than luck"
+    value, luck = points(difference.value, digits), PHRASES[kind(difference.interval)]
     return {"points": value, "interval_text": f"{low} to {high}", "luck": difference.luck, "luck_text": luck,
             "formula": FORMULAS[difference.paired],
             "against": f"{value} points{f' against {other}' if other else ''} ({low} to {high}, {luck})"}

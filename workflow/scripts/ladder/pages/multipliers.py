@@ -119,9 +119,8 @@ def _group(group, labels):
     arms = [{**labels[arm], "row": row(group, arm)} for arm in group.arms]
     ran = [arm for arm in arms if arm["arm"] in group.runs]
     trained = [arm for arm in ran if arm["row"]["train_seconds"] is not None]
-    network, dataset = group.settings["network"], group.settings["dataset"]
     return {
-        "title": templates.run_title(network, dataset),
+        "title": templates.run_title(group.settings),
         "settings": {key: templates.setting(value) for key, value in arms[0]["row"]["settings"].items()},
         "tested": max((run.tested for run in group.ran), default=0),
         "legend": [{"key": arm["id"], "name": arm["label"], "series": arm["series"]} for arm in trained],
@@ -200,11 +199,8 @@ def verdict(row, is_exact, has_exact):
         return {"kind": "within", "text": f"equal to exact with each of {n} seeds"}
     if low is None:
         return {"kind": "", "text": f"the same with each of {n} seeds: no confidence interval"}
-    if low <= 0 <= high:
-        kind, words = "within", "could be luck"
-    else:
-        kind = "below" if high < 0 else "above"
-        words = f"{kind} exact, more than luck"
+    kind = intervals.kind((low, high))
+    words = f"{'' if kind == 'within' else f'{kind} exact, '}{intervals.PHRASES[kind]}"
     low, high = (intervals.points(end, _digits(row)) for end in (low, high))
     return {"kind": kind, "text": f"{words}: {low} to {high} with {n} seeds"}
 

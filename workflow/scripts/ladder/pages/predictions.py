@@ -116,15 +116,19 @@ def fragment(predictor, answer):
 def context(predictor):
     """The variables about the model that all pages with predictions need."""
     known = facts(predictor)
-    return {"model": {**known, "title": templates.network_title(predictor.network.name),
+    return {"model": {**known, "title": _title(predictor.network),
                       "sentence": _sentence(known, predictor)},
             "tested_on": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
             "votes": predictor.votes, "rivals": SHOWN, "rebuilds": predictor.network.loss == "mse",
             "all_compared": predictor.compared == predictor.inputs["data"].metrics["train"]}
 
 
+def _title(network):
+    return templates.network_title(network.name, bool(network.draws))
+
+
 def _sentence(known, predictor):
-    title, how = templates.network_title(predictor.network.name), _weights(predictor.inputs, known["dataset"])
+    title, how = _title(predictor.network), _weights(predictor.inputs, known["dataset"])
     if predictor.network.classifies:
         return f"{title}, {how}, classifies the pictures."
     return f"{title}, {how}, computes features, and {roles.PRIMARY[predictor.answered_by].a} classifies them."

@@ -77,9 +77,9 @@ def dataset_title(name):
     return DATASETS.get(name, name)
 
 
-def run_title(network, dataset):
-    """'An autoencoder on CIFAR-10'."""
-    return f"{network_title(network)} on {dataset_title(dataset)}"
+def run_title(summary):
+    """'An autoencoder on CIFAR-10', of a report's summary."""
+    return f"{network_title(summary['network'], bool(summary.get('divergence')))} on {dataset_title(summary['dataset'])}"
 
 
 def program(summary):

@@ -120,27 +120,19 @@ def conclusion(inputs, controls):
     by_name, classifier = {control["control"]: control for control in controls}, lineage.primary_classifier(inputs)
     if start := by_name.get(f"{classifier}_start"):
         name = roles.PRIMARY[classifier].the
-        return _said(start, f"the network is better than {name}", f"nothing shows that the network is better than {name}",
-                     f"{name} is better")
+        return intervals.concluded(difference(start), f"the network is better than {name}", f"{name} is better")
     pixels = by_name.get(f"{classifier}_pixels")
-    worse = pixels and not difference(pixels).luck and pixels["difference"] < 0
     if random := by_name.get(f"{classifier}_random"):
         work = HELPED[facts.how(inputs)]
-        helped = _said(random, f"{work} helped", f"nothing shows that {work} helped", f"{work} did harm")
+        worse = pixels and intervals.kind(pixels["difference_interval"]) == "below"
+        helped = intervals.concluded(difference(random), f"{work} helped", f"{work} did harm")
         return helped + (", and raw pixels are better" if worse else "")
     if pixels:
-        return _said(pixels, "the features are better than raw pixels",
-                     "nothing shows that the features are better than raw pixels", "raw pixels are better")
+        return intervals.concluded(difference(pixels), "the features are better than raw pixels", "raw pixels are better")
     if linear := by_name.get("linear_pixels"):
-        return _said(linear, "the network is better than linear least squares",
-                     "nothing shows that the network is better than linear least squares", "linear least squares is better")
+        return intervals.concluded(difference(linear), "the network is better than linear least squares",
+                                   "linear least squares is better")
     return ""
-
-
-def _said(control, better, unknown, worse):
-    if difference(control).luck:
-        return unknown
-    return better if control["difference"] > 0 else worse
 
 
 def chart(inputs, controls):

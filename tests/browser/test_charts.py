@@ -393,12 +393,20 @@ def test_the_landmarks_of_the_live_page_have_names_of_their_own(chromium):
 @pytest.mark.usefixtures("live_page")
 def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium):
     chart = live._chart([10, 20], [0.5, 0.25], live.NO_CURVE)
-    state = {"version": "t0", "done": False, "epochs": [], "last": "", "chart": chart}
+    epoch = {"epoch": 1, "of": 2, "loss": 0.3, "accuracy": None, "validation_loss": None, "validation_accuracy": None,
+             "speed": "9"}
+    state = {"version": "t0", "network": "LeNet-5", "done": False, "epochs": [epoch], "last": "", "chart": chart,
+             "steps": [10, 20], "losses": [0.5, 0.25], "of_steps": 40, "seconds": 75.2,
+             "running": [{"version": "t0", "network": "LeNet-5"}, {"version": "t1", "network": "An autoencoder"}]}
     show = "(state => { globalThis.fetch = async () => ({json: async () => state}); return look(); })"
     chromium.value(f"{show}({json.dumps(state)})")
     focus(chromium)
     press(chromium, "ArrowRight", "End")
     assert chromium.value(SHOWN)["text"] == "training, step 20: 0.25"
+    assert chromium.value("document.getElementById('facts').innerText.replace(/\\s+/g, ' ')") == (
+        "Epoch 1 of 2 Step 20 of 40 Time of the epochs 1 min 15 s Loss, mean of the last epoch 0.3000 Loss, last 0.2500")
+    options = chromium.value("[...document.getElementById('which').options].map(one => one.text)")
+    assert options == ["LeNet-5 t0", "An autoencoder t1"]
     state["chart"] = live._chart([10, 20, 30], [0.5, 0.25, 0.125], {"steps": [20], "losses": [0.375]})
     chromium.value(f"{show}({json.dumps(state)})")
     focus(chromium)

@@ -84,7 +84,7 @@ def test_every_picture_of_the_page_is_drawn_and_none_is_stretched(chromium, page
 
 
 def test_the_pages_contents_lead_to_their_sections(chromium, page):
-    assert check_contents(chromium, page) == 3
+    assert check_contents(chromium, page) == 4
 
 
 # The demo.

@@ -92,3 +92,35 @@ def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, t
     for start in (tmp_path / "report.html", made.folder / "report.html"):
         assert led(start, "history") == "history.html"
         assert led(start, "parity") == "index.html#parity"
+
+
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_report_is_small_and_painted_within_half_a_second(chromium, reports, name):
+    """The least of three times, as other work of the machine takes some."""
+    assert (reports / f"{name}.html").stat().st_size <= 1.5e6
+    times = []
+    for _ in range(3):
+        chromium.open(reports / f"{name}.html")
+        deadline = time.monotonic() + browser.PATIENCE
+        while (painted := chromium.value(PAINTED)) is None:
+            assert time.monotonic() < deadline, "nothing is painted"
+        times.append(painted)
+    assert min(times) < 500, times
+
+
+def test_every_control_of_a_report_is_reached_by_the_tab_key_and_shows_the_focus(chromium, reports):
+    chromium.open(reports / "digits.html", 1280)
+    wanted = chromium.value("""[...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")]
+      .filter(one => one.checkVisibility({visibilityProperty: true})).length""")
+    reached = set()
+    for _ in range(wanted + 5):
+        for kind in ("keyDown", "keyUp"):
+            chromium.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        at, outlined = chromium.value("""(one => [[...document.querySelectorAll("*")].indexOf(one), one === document.body ||
+          getComputedStyle(one).outlineStyle !== "none" || one.matches(".skip")])(document.activeElement)""")
+        assert outlined, chromium.value("document.activeElement.outerHTML.slice(0, 100)")
+        reached.add(at)
+    assert len(reached) >= wanted

@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import time
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ def test_the_log_alone_gives_its_epochs_and_monitored_steps(folders):
     (folders[1] / "train/t0.log").write_text(LOG)
     found = live.state(*folders)
     assert found["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.25, "accuracy": 0.615, "validation_loss": None,
-                                "validation_accuracy": None, "speed": "1,351"}]
+                                "validation_accuracy": None, "speed": "1,351", "seconds": 1.2}]
     assert (found["steps"], found["losses"], found["accuracies"]) == ([10], [0.5], [0.45]) and not found["done"]
 
 
@@ -45,7 +47,8 @@ def test_the_training_is_named_by_its_network(folders, job, network):
 def test_a_network_that_does_not_classify_has_no_accuracy(folders):
     (folders[1] / "train/t0.log").write_text("10:00:02 epoch 1/2  loss 0.83909  13 min 30 s  2 images/s\n")
     assert live.state(*folders)["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.83909, "accuracy": None,
-                                                 "validation_loss": None, "validation_accuracy": None, "speed": "2"}]
+                                                 "validation_loss": None, "validation_accuracy": None, "speed": "2",
+                                                 "seconds": 810}]
 
 
 @pytest.mark.parametrize("line, found", [
@@ -108,6 +111,28 @@ def test_the_training_that_wrote_last_is_shown_and_long_curves_are_thinned(folde
     found = live.state(*folders)
     assert found["version"] == "t1" and len(found["steps"]) == live.POINTS and found["steps"][-1] == 10_000
     assert np.mean(found["losses"]) == pytest.approx(4999.5)
+
+
+def test_trainings_that_run_are_offered_and_each_can_be_asked_for(folders):
+    now = time.time()
+    for name, ago in (("t0", 5), ("t1", 90), ("t2", live.LATELY + 60), ("t3", 30)):
+        log = folders[1] / f"train/{name}.log"
+        log.write_text(LOG.replace("0.25000", f"0.{int(name[1]) + 1}"))
+        os.utime(log, (now - ago, now - ago))
+    (folders[0] / "train/t3").mkdir()
+    (folders[0] / "train/t3/manifest.json").write_text("{}")   # it has ended
+    found = live.state(*folders)
+    assert found["version"] == "t0" and [one["version"] for one in found["running"]] == ["t0", "t1"]
+    assert live.state(*folders, "t1")["epochs"][0]["loss"] == 0.2 and live.state(*folders, "../../x")["version"] == "t0"
+
+
+def test_the_curve_goes_by_the_epochs_and_seconds_that_the_log_tells(folders):
+    (folders[1] / "train/t0.log").write_text(LOG + "10:00:06 epoch 2/2  loss 0.2  3.0 s  500 images/s\n")
+    artifacts.save_tensors(folders[0] / "train/t0/history.safetensors", {"losses": np.ones(40)})
+    found = live.state(*folders)
+    assert found["of_steps"] == 40 and found["seconds"] == pytest.approx(4.2)
+    (series,) = json.loads(re.search(r'<script type="application/json">(.*?)</script>', found["chart"], re.S)[1])["series"]
+    assert series["by"][:2] == [1, 0.05] and [series["by"][2][at] for at in (9, -1)] == pytest.approx([0.6, 4.2])
 
 
 def test_the_page_runs_its_own_script_only_and_asks_only_its_server():

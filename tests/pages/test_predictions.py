@@ -111,6 +111,21 @@ def test_the_page_shows_every_picture_below_its_folder_and_why_others_are_not_th
     assert ("Reconstruction" in page) == (predictor.votes is not None)
 
 
+def test_the_overview_has_every_picture_by_class_and_the_closest_calls_are_shown_in_full(answered, monkeypatch):
+    predictor, found = answered[:2]
+    monkeypatch.setattr(predictions, "CARDS", 2)
+    page = predictions.page(predictor, found, [], [])
+    cards = set(sorted(range(5), key=lambda at: predictions._lead(found[at]))[:2])
+    for there in ('id="picture-{}"', 'href="#picture-{}"'):
+        assert {at for at in range(5) if there.format(at) in page} == cards
+    assert page.count('<i role="img"') == 5 and "The 2 closest calls of 5" in page
+    overview = predictions._overview(predictor, found, cards, str)
+    assert sorted((one["name"], group["name"]) for group in overview["classes"] for one in group["pictures"]) == sorted(
+        (answer["file"], answer["class"]) for answer in found)
+    assert [len(group["pictures"]) for group in overview["classes"]] == sorted(
+        (len(group["pictures"]) for group in overview["classes"]), reverse=True)
+
+
 def test_names_with_no_folder_in_common_are_shown_whole():
     assert predictions._common_folder(["/a/b/1.png", "/a/c/2.png"]) == "/a"
     assert predictions._common_folder(["/a/b/1.png", "c/2.png"]) == ""

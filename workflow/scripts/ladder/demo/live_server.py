@@ -13,7 +13,8 @@ MOST_BYTES = 2 ** 14   # of a request; a browser's has 1,000
 
 
 async def serve(listening, results, logs):
-    """Answer requests on a socket of `local.listen` until cancelled: GET / is the page, GET /state its numbers.
+    """Answer requests on a socket of `local.listen` until cancelled: GET / is the page, GET /state the numbers of the latest
+    training, GET /state/VERSION those of another.
 
     results, logs: the folders that the numbers come from.
     """
@@ -49,8 +50,9 @@ def response(request, results, logs):
         return _bytes("405 Method Not Allowed", "text/plain", "this page can only be read")
     if path == "/":
         return _bytes("200 OK", "text/html; charset=utf-8", live.page())
-    if path == "/state":
-        return _bytes("200 OK", "application/json", json.dumps(live.state(results, logs), allow_nan=False))
+    page, _, version = path.lstrip("/").partition("/")
+    if page == "state":
+        return _bytes("200 OK", "application/json", json.dumps(live.state(results, logs, version), allow_nan=False))
     return _bytes("404 Not Found", "text/plain", "there is no such page")
 
 

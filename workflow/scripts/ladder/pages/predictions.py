@@ -15,6 +15,7 @@ from ladder.store import lineage
 SHOWN = 5   # classes with a bar
 SCORES = {"evaluate": "probabilities", "svm": "votes of the SVM", "ridge": "scores of kernel ridge regression"}
 MAPS = 12   # maps of the first layer shown, the strongest ones
+CARDS = 40   # pictures shown in full, those with the smallest leads; the overview has all
 CLOSE_VOTES, CLOSE = 0.5, 0.2   # leads below these are a close call: of an SVM's margin, of a score or probability
 
 
@@ -96,10 +97,28 @@ def page(predictor, answered, skipped, left_out):
     def below(name):
         return os.path.relpath(name, folder) if folder else name
 
+    order = sorted(range(len(answered)), key=lambda at: _lead(answered[at]))
     return templates.render("predictions.html", {
-        **context(predictor), "up": "", "folder": folder,
-        "answers": [shown(predictor, answer, below(answer["file"])) for answer in answered],
+        **context(predictor), "up": "", "folder": folder, "count": len(answered),
+        "answers": [{**shown(predictor, answered[at], below(answered[at]["file"])), "at": at} for at in sorted(order[:CARDS])],
+        "overview": _overview(predictor, answered, order[:CARDS], below) if len(answered) > 1 else None,
         "skipped": [Skipped(below(file.name), file.reason) for file in skipped], "left_out": list(map(below, left_out))})
+
+
+def _overview(predictor, answered, cards, below):
+    """Every picture as the network sees it by its class: {"sheet": as figures.sheet, "classes": [{"name", "pictures"}]}.
+
+    The class of most pictures comes first, and in it the smallest lead; cards: numbers of those that are also shown in full.
+    """
+    classes = {}
+    for at in sorted(range(len(answered)), key=lambda at: _lead(answered[at])):
+        answer = answered[at]
+        classes.setdefault(answer["class"], []).append({
+            "at": at, "name": below(answer["file"]), "close": _is_close(answer, predictor.votes), "card": at in cards,
+            "sure": _SURE[predictor.answered_by](answer["score"], predictor.votes)})
+    return {"sheet": figures.sheet(np.stack([answer["_picture"].pixels for answer in answered])),
+            "classes": [{"name": name, "pictures": pictures}
+                        for name, pictures in sorted(classes.items(), key=lambda item: -len(item[1]))]}
 
 
 def _common_folder(names):
@@ -174,10 +193,15 @@ def _bars(answer, votes):
 
 def _is_close(answer, votes):
     """Whether the answer leads only just: an SVM's margin below CLOSE_VOTES, or a lead in score or probability below CLOSE."""
+    return _lead(answer) < (CLOSE_VOTES if answer["margins"] and votes else CLOSE)
+
+
+def _lead(answer):
+    """By how much the answer leads: in margin where there are margins, else in score or probability."""
     if answer["margins"]:
-        return min(answer["margins"].values()) < (CLOSE_VOTES if votes else CLOSE)
+        return min(answer["margins"].values())
     first, second, *_ = sorted(answer["scores"].values(), reverse=True)
-    return first - second < CLOSE
+    return first - second
 
 
 def maps_picture(maps):

@@ -92,6 +92,6 @@ def notice(page: str | pathlib.Path, artifact: PlannedArtifact, version: str | N
     named = changes[:MOST] + ([f"{len(changes) - MOST} more"] if len(changes) > MOST else [])
     how = ": " + html.escape(", ".join(named).replace("->", "→")) if named else ""
     moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-    return (f'<aside aria-label="Notice" style="{STYLE}"><strong>This page shows {shows}. The latest command ({moment} UTC) was '
-            f"for another configuration{how}.</strong> <code>.venv/bin/snakemake {html.escape(str(page))}</code>"
+    return (f'<aside aria-label="Notice" style="{STYLE}"><strong>This page shows {shows}. The latest command ({moment} UTC) '
+            f"was for another configuration{how}.</strong> <code>.venv/bin/snakemake {html.escape(str(page))}</code>"
             f"{', with the settings of that command line,' if options else ''} makes the page anew.</aside>")

@@ -126,6 +126,23 @@ def test_each_epoch_of_a_training_in_two_parts_has_its_accuracy(train):
     assert [len(values) for values in numbers] == [3, 3, 3, 3] and metrics["divergence"] is None
 
 
+@pytest.mark.parametrize("params", [SMALL, LABELLED, {**FITTED}])
+def test_snapshots_are_those_of_trainings_that_end_there_and_none_of_a_training_in_parts(train, params):
+    long = train("long", {**params, "epochs": 3})
+    if params == FITTED:
+        assert "epochs.safetensors" not in long.manifest["files"]
+        return
+    taken = long.tensors("epochs.safetensors")
+    kinds = ("filters", "reconstructions") if params == SMALL else ("filters",)
+    assert taken.keys() == {f"{epoch}.{kind}" for epoch in (0, 1, 2) for kind in kinds}
+    short, network = train("short", {**params, "epochs": 2}), networks.from_params(params)
+    first = next(layer.name for layer in network.layers if layer.parameters)
+    np.testing.assert_array_equal(taken["2.filters"], weights.of_artifact(short, network)[f"{first}.weight"])
+    assert not np.array_equal(taken["0.filters"], taken["1.filters"])
+    if params == SMALL:
+        np.testing.assert_array_equal(taken["2.reconstructions"], short.array("reconstructions.npy")[:8])
+
+
 def test_pictures_are_decoded_from_samples_of_the_prior_by_the_seed(train):
     made, again, other = (train(name, {**DRAWN, "epochs": 1, "seed": seed}) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
     pictures = made.array("samples.npy")

@@ -14,7 +14,9 @@ Writes the weights, weights.bin or weights.safetensors; history.safetensors: flo
 classifies, `hits`: correct predictions in the batch, if it draws latent values, `divergences`: nats per image, and with a
 validation set of each epoch int64 `validation_steps`, the steps made by then, float64 `validation_losses` and int64
 `validation_hits`; reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or validation) images;
-samples.npy if it draws latent values: uint8 (32, H, W, C), decoded from samples of the prior by the seed. Where a longer
+samples.npy if it draws latent values: uint8 (32, H, W, C), decoded from samples of the prior by the seed. Of a training in one
+part epochs.safetensors: before it and after 1, 2, 4, 8, ... epochs `EPOCH.filters`, float32 weights of a first convolution, and
+`EPOCH.reconstructions`, uint8 (8, H, W, C), if it does not classify. Where a longer
 training could go on from this one, state.safetensors: the optimizer's running averages, and the weights after the last step if
 other ones are kept. After an interruption it resumes from the last checkpoint, with bit-identical results.
 """
@@ -31,7 +33,7 @@ from ladder.network import networks, weights
 from ladder.network.optimizers import warmup
 from ladder.progress import duration, log, size
 from ladder.store import shorter
-from ladder.training import phases, schedules, training
+from ladder.training import phases, schedules, snapshots, training
 from ladder.training.earlier import Earlier, state
 from ladder.training.inference import Inference
 from ladder.training.validation import Validation
@@ -67,13 +69,15 @@ def make(work, inputs, params, options):
                 run.prepare()
         if part.recompute:
             log.info("%s", recomputed(run))
-        train(run, checkpoint, int(options["monitor"]))
+        train(run, checkpoint, int(options["monitor"]), looking(part, inputs, params, statistics, work.threads))
         values = run.kept
         parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_tensors("history.safetensors", {
         name: np.concatenate([numbers[name] for numbers, _ in parts]) for name in parts[0][0]})
+    if run.snapshots:
+        work.write_tensors(snapshots.FILE, run.snapshots)
     ends_with_an_epoch = run.step % run.length.steps_per_epoch == 0
     if shorter.is_kept(params, ends_with_an_epoch, warmup(run.length, params["warmup_steps"]) == params["warmup_steps"]):
         work.write_tensors(shorter.STATE, state(run))
@@ -109,10 +113,21 @@ def begin(run, work, checkpoint, earlier):
     work.seconds_before += run.seconds
 
 
-def train(run, checkpoint, monitor):
+def looking(settings, inputs, params, statistics, threads):
+    """A function of a Training that takes its snapshots; of one with parts nothing is taken."""
+    if params["training"] != "gradient":
+        return lambda run: None
+    images = inputs["normalized"].array("test.npy")[:snapshots.IMAGES]
+    rebuild = None if settings.network.classifies else lambda values: reconstruct(settings, values, images, statistics, threads)
+    return lambda run: snapshots.take(run, rebuild)
+
+
+def train(run, checkpoint, monitor, look):
+    look(run)
     while not run.done:
         seconds, images = run.seconds, run.images_seen
         run.run_epoch(checkpoint, monitor)
+        look(run)
         run.save(checkpoint)
         seconds, images = run.seconds - seconds, run.images_seen - images
         log.info("epoch %d/%d%s%s%s  %s  %.0f images/s", run.epoch, run.epochs, scores("", run.losses, run.accuracies),

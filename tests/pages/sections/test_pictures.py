@@ -50,3 +50,21 @@ def test_a_first_layer_of_other_channels_is_not_shown(dense):
             return path
 
     assert pictures.filters_of(Train, of) is None
+
+
+def test_filters_and_reconstructions_are_shown_by_epoch_with_the_images_above(digits, monkeypatch):
+    random = np.random.default_rng(2)
+    network = networks.from_params(digits["train"].manifest["spec"]["params"])
+    last = weights.of_artifact(digits["train"], network)[f"{network.layers[0].name}.weight"]
+    tensors = {f"{epoch}.filters": random.standard_normal(last.shape).astype(np.float32) for epoch in (0, 1, 2)}
+    tensors |= {f"{epoch}.reconstructions": random.integers(0, 256, (8, 32, 32, 3), np.uint8) for epoch in (0, 1, 2)}
+    assert pictures.reconstructions(digits, {})["epochs"] == [] == pictures.filters(digits, {})["epochs"]
+    kinds = {kind: {epoch: tensors[f"{epoch}.{kind}"] for epoch in (0, 1, 2)} for kind in ("filters", "reconstructions")}
+    monkeypatch.setattr(pictures, "by_epoch",
+                        lambda inputs, kind: {f"epoch {epoch}": array for epoch, array in kinds[kind].items()})
+    rebuilt, drawn = pictures.reconstructions(digits, {})["epochs"], pictures.filters(digits, {})
+    assert [frame["name"] for frame in rebuilt] == ["epoch 0", "epoch 1", "epoch 2", "the end"]
+    sheet = picture(rebuilt[1]["image"])
+    assert np.array_equal(sheet[:32, :32, :3], digits["data"].array("test_images.npy")[0])
+    assert np.array_equal(sheet[34:66, 34:66, :3], tensors["1.reconstructions"][1])
+    assert drawn["epochs"][-1] == {"name": "the end", "image": drawn["image"]} and len(drawn["epochs"]) == 4

@@ -61,8 +61,11 @@ def filters(weights):
 
     weights: float (O, 1 or 3, kH, kW). Each filter is scaled by its own largest weight; mid-grey is zero.
     """
-    order = np.argsort(-np.sqrt(np.square(weights).sum(axis=(1, 2, 3))), kind="stable")
-    pictures = weights[order].transpose(0, 2, 3, 1)
+    return scaled(weights[np.argsort(-np.sqrt(np.square(weights).sum(axis=(1, 2, 3))), kind="stable")])
+
+
+def scaled(weights):
+    """As `filters`, in the order that they have."""
+    pictures = weights.transpose(0, 2, 3, 1)
     largest = np.abs(pictures).max(axis=(1, 2, 3), keepdims=True)
-    scaled = pictures / np.where(largest > 0, largest, 1)
-    return np.rint(128 + 127 * scaled).astype(np.uint8)
+    return np.rint(128 + 127 * pictures / np.where(largest > 0, largest, 1)).astype(np.uint8)

@@ -5,6 +5,7 @@ from ladder.network import weights
 from ladder.progress import log
 from ladder.store import artifacts
 from ladder.store.shorter import STATE
+from ladder.training import snapshots
 
 LAST = "last."   # before a parameter's name in STATE: its value after the last step, where the weights are those of the best
 
@@ -25,6 +26,7 @@ class Earlier:
         artifact = artifacts.Artifact(folder)
         self.version, self.parts = artifact.version, artifact.metrics["parts"]
         self.steps = sum(part["steps"] for part in self.parts)
+        self._snapshots = artifact.tensors(snapshots.FILE) if snapshots.FILE in artifact.manifest["files"] else {}
         self._history, self._kept = artifact.tensors("history.safetensors"), weights.of_artifact(artifact, network)
         averages = artifact.tensors(STATE)
         self._last = {name: averages.pop(LAST + name, value) for name, value in self._kept.items()} | averages
@@ -58,6 +60,7 @@ class Earlier:
         history = self._history_of(number)
         run.go_on(self._last, history, part["steps"], {
             "seconds": part["seconds"], "by_operation": part["seconds_by_operation"], "by_pass": part["seconds_by_pass"]})
+        run.snapshots = dict(self._snapshots)
         if run.validation:
             before = sum(metrics["steps"] for metrics in self.parts[:number])
             run.validation.go_on(history["validation_steps"] - before, history["validation_losses"],

@@ -22,6 +22,7 @@ from ladder.training.planning.data import EXECUTOR
 LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
 ESTIMATE_AFTER = 4   # steps before the time is estimated
 SAVE_AFTER = 120     # seconds between checkpoints within an epoch
+SNAPSHOT = "snapshot."   # before the name of a snapshot in a checkpoint
 
 
 class Training:
@@ -57,6 +58,7 @@ class Training:
         self.step = 0        # steps done
         self.history = {name: np.zeros(self.length.steps)   # by step
                         for name in ("losses", "hits", "divergences") if name in self._shared}
+        self.snapshots = {}  # name -> array, see snapshots.py
         self.seconds = 0.0   # training time
         self._passes = []    # the executor's passes after each whole epoch
 
@@ -169,6 +171,7 @@ class Training:
     def save(self, path):
         """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._download(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
+        tensors |= {SNAPSHOT + name: values for name, values in self.snapshots.items()}
         tensors |= self.validation.tensors() if self.validation else {}
         state = json.dumps({"of": _owner(path), "step": self.step, "seconds": self.seconds,
                             "by_operation": self.executor.seconds, "by_pass": self.seconds_by_pass})
@@ -186,6 +189,8 @@ class Training:
             return False
         history = {name: tensors[f"history.{name}"] for name in self.history}
         self.go_on(tensors, history, state["step"], state)
+        self.snapshots = {name.removeprefix(SNAPSHOT): np.array(values) for name, values in tensors.items()
+                          if name.startswith(SNAPSHOT)}
         if self.validation:
             self.validation.restore(tensors)
         return True

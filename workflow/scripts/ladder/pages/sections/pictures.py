@@ -4,6 +4,7 @@ import numpy as np
 
 from ladder.network import weights
 from ladder.pages import facts, figures
+from ladder.training import snapshots
 
 RECONSTRUCTIONS = 16
 SAMPLE_COLUMNS = 8
@@ -20,7 +21,7 @@ def reconstructions(inputs, numbers):
     differences, amplified = figures.differences(originals, rebuilt)
     off = np.abs(rebuilt.astype(np.int16) - originals)
     return {
-        "gain": amplified,
+        "epochs": _reconstructions_by_epoch(inputs), "gain": amplified,
         "off": float(off.mean()),
         "columns": [{"name": classes[labels[index]], "off": float(off[index].mean()),
                      "original": figures.png_uri(originals[index]), "rebuilt": figures.png_uri(rebuilt[index]),
@@ -39,7 +40,38 @@ def samples(inputs, numbers):
 
 def filters(inputs, numbers):
     """The filters of the first layer with weights in one picture; None if its input does not have the images' channels."""
-    return filters_of(facts.final(inputs), facts.network(inputs), atoms(inputs))
+    drawn = filters_of(facts.final(inputs), facts.network(inputs), atoms(inputs))
+    return drawn and {**drawn, "epochs": _filters_by_epoch(inputs)}
+
+
+def by_epoch(inputs, kind):
+    """{name of an epoch: array} of a kind of snapshots (training/snapshots.py); {} without any."""
+    if "train" not in inputs or snapshots.FILE not in inputs["train"].manifest["files"]:
+        return {}
+    taken = snapshots.kinds(inputs["train"].tensors(snapshots.FILE)).get(kind, {})
+    return {f"epoch {epoch}": array for epoch, array in taken.items()}
+
+
+def _reconstructions_by_epoch(inputs):
+    """Frames [{"name", "image"}] of the first images above their reconstructions; [] without snapshots."""
+    if not (taken := by_epoch(inputs, "reconstructions")):
+        return []
+    originals = np.asarray(inputs["data"].array("test_images.npy")[:snapshots.IMAGES])
+    taken["the end"] = np.asarray(inputs["train"].array("reconstructions.npy"))[:snapshots.IMAGES]
+    return [{"name": name, "image": figures.png_uri(figures.tiles(np.concatenate([originals, rebuilt]), len(originals), gap=2))}
+            for name, rebuilt in taken.items()]
+
+
+def _filters_by_epoch(inputs):
+    """Frames of the first layer's filters, each filter where it is at the end."""
+    taken, network = by_epoch(inputs, "filters"), facts.network(inputs)
+    if not taken or atoms(inputs) is not None:
+        return []
+    layer = next(layer.name for layer in network.layers if layer.parameters)
+    taken["the end"] = last = weights.of_artifact(inputs["train"], network)[f"{layer}.weight"]
+    order = np.argsort(-np.square(last).sum(axis=(1, 2, 3)), kind="stable")[:FILTER_LIMIT]
+    return [{"name": name, "image": _drawn(figures.scaled(filters[order].transpose(0, 3, 1, 2)))[0]}
+            for name, filters in taken.items()]
 
 
 def filters_of(artifact, network, atoms=None):
@@ -58,13 +90,20 @@ def filters_of(artifact, network, atoms=None):
     if first.ndim != 4 or first.shape[1] not in (1, 3):
         return None
     shown = figures.filters(first)[:UNIT_LIMIT if dense else FILTER_LIMIT]
-    size = shown.shape[1]
-    columns = min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
-    # Enlarged by an integer factor here: a browser would draw some pixels of a scaled image wider than others.
-    enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
+    image, columns = _drawn(shown)
     return {"layer": layer.name, "dense": dense, "fitted": atoms is not None, "colour": first.shape[1] == 3,
             "count": len(first), "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
-            "image": figures.png_uri(figures.tiles(enlarged, columns, gap=8))}
+            "image": image}
+
+
+def _drawn(shown):
+    """(data URI, columns) of pictures of filters in rows.
+
+    Enlarged by an integer factor here: a browser would draw some pixels of a scaled image wider than others.
+    """
+    size, columns = shown.shape[1], min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
+    enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
+    return figures.png_uri(figures.tiles(enlarged, columns, gap=8)), columns
 
 
 def atoms(inputs):

@@ -17,7 +17,7 @@ import plan_checks
 import zoo
 from compiled import compiled
 from emulated import KERNELS, load
-from ladder.arithmetic.multipliers import PRECISIONS
+from ladder.arithmetic.multipliers import PRECISIONS, ByDirection, Integers
 from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.executors.cuda import executor as cuda_executor
@@ -312,8 +312,9 @@ def test_the_macros_of_a_launch_are_explained_at_the_top_of_its_file_or_of_a_hea
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_every_kernel_of_the_rungs_folder_is_launched_by_some_plan(rung):
-    rounded = [trained_in(NETWORK, rung, 64, multipliers=PRECISIONS["bfloat16"])] if rung == "gpu_basic" else []
-    launched = {(launch.source, launch.entry) for made in (*plans(rung), *rounded) for launch in plan_checks.every_launch(made)}
+    others = PRECISIONS["bfloat16"], ByDirection(Integers("exact", np.zeros((256, 256), np.int16)))
+    others = [trained_in(NETWORK, rung, 64, multipliers=one) for one in others if rung == "gpu_basic"]
+    launched = {(launch.source, launch.entry) for made in (*plans(rung), *others) for launch in plan_checks.every_launch(made)}
     folder = kernel_folder(rung)
     held = {(f"{folder}/{path.name}", entry) for path in (KERNELS / folder).glob("*.cu") for entry in load(path).names}
     assert held and held <= launched

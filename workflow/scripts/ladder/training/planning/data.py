@@ -19,7 +19,8 @@ Shape = tuple[int, ...]
 WORK = (
     (r"(conv2d|decompose)(?!.*(grad|backward))", "convolution forward"), (r"conv2d", "convolution backward"),
     *((f"^{name}_", kind.work) for name, kind in KINDS.items() if name != "conv2d"), (r"^winner_decode", "sparsity"),
-    (r"mse|cross_entropy", "loss"), (r"update|advance|scale", "update"), (r"load|augmentation|jitter", "input"), (r"", "other"))
+    (r"mse|cross_entropy", "loss"), (r"quantise|rescale", "quantisation"), (r"update|advance|scale", "update"),
+    (r"load|augmentation|jitter", "input"), (r"", "other"))
 
 # Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",

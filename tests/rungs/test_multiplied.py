@@ -39,7 +39,7 @@ def step(rung, multiplier, image, batch):
     """The arrays of one training step of two 1x1 convolutions, 1 -> FILTERS -> 1, without biases; initial weights by name."""
     network = networks.resolve("two", image, (layers.conv2d("up", FILTERS, kernel=1, padding=0, bias=False),
                                               layers.conv2d("down", 1, kernel=1, padding=0, bias=False)), "up", "mse")
-    settings = plan.Settings(network=network, variant=rung, batch_size=batch, gradient_scale="batch",
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, gradient_scale="batch", loss_scale=1,
                              multipliers=ByDirection.everywhere(multiplier))
     made = plan.training_plan(settings, plan.Dataset(batch, "float32"), LENGTH, fuse_update=False)
     arrays = one_step(rung, made)

@@ -19,9 +19,9 @@ def take(run, reconstruct):
     if within or epoch & (epoch - 1):
         return
     values, network = run.values, run.settings.network
-    first = values[next(f"{layer.name}.weight" for layer in network.layers if layer.parameters)]
-    if first.ndim == 4:
-        run.snapshots[f"{epoch}.filters"] = np.array(first)   # a download may be the executor's own array
+    first = next(layer for layer in network.layers if layer.parameters)
+    if first.kind == "conv2d":
+        run.snapshots[f"{epoch}.filters"] = np.array(values[f"{first.name}.weight"])   # may be the executor's own array
     if reconstruct:
         run.snapshots[f"{epoch}.reconstructions"] = reconstruct(values)
 

@@ -227,7 +227,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("precision", "bf16", "precision is 'bf16', but must be float32, tf32, bfloat16 or float16"),
     ("variant", "gpu_tf32", "variant gpu_tf32 multiplies tf32, but precision is float32; set precision to tf32, or variant to "
      "auto"),
-    ("multiplier", __file__, "entries of uint8, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
+    ("multiplier", __file__, "entries of uint8, but a multiplier table has 4^m"),
+    ("multiplier_in", ["backward"], "forward, input_grad"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"),
     ("classify_shifts", 0, "classify_shifts is 0, but must be none or a whole number at least 1"),
     ("classify_shifts", 1.5, "classify_shifts is 1.5, but must be none or a whole number"),

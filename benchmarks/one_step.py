@@ -31,7 +31,8 @@ def main(arguments=None):
     executor.run(lowered, arrays)
     executor.synchronize()
     profiler.cuProfilerStop()
-    print(json.dumps([[step.layer, step.operation, launch.entry] for step in lowered.steps for launch in step.launches]))
+    steps = (*lowered.prologue, *lowered.steps)   # a run begins with copies of the weights where the rung has such
+    print(json.dumps([[step.layer, step.operation, launch.entry] for step in steps for launch in step.launches]))
 
 
 def parse(arguments):

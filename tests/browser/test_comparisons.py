@@ -15,10 +15,9 @@ from browser import (
     FAINT_TEXTS,
     SMALL_TARGETS,
     UNCLEAR,
-    check_axe,
+    EveryPage,
     check_contents,
     check_keys_scroll,
-    check_print,
     check_self_contained,
     check_width,
     on_paper,
@@ -339,11 +338,5 @@ def test_on_a_phone_a_menu_sorts_the_cards(chromium, pages):
     assert not chromium.value("document.querySelector('.sort-menu').checkVisibility()")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing(chromium, page, width, scheme):
-    check_axe(chromium, page, width, scheme)
-
-
-def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
-    check_print(chromium, page)
+class TestEveryPage(EveryPage):
+    pass

@@ -10,7 +10,7 @@ import yaml
 import browser
 import make_history
 import synthetic_results
-from browser import check_axe, check_print, on_paper
+from browser import EveryPage, on_paper
 from ladder.pages import history
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
@@ -176,11 +176,5 @@ def test_any_metric_can_be_shown_and_sorted_by(chromium, rows):
     assert chromium.value("document.querySelector('#scatter text').textContent") == "training loss"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing(chromium, page, width, scheme):
-    check_axe(chromium, page, width, scheme)
-
-
-def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
-    check_print(chromium, page)
+class TestEveryPage(EveryPage):
+    pass

@@ -40,11 +40,5 @@ def test_the_keys_go_from_launch_to_launch_and_the_rung_with_the_focus_stands_un
     assert opened.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing(chromium, page, width, scheme):
-    browser.check_axe(chromium, page, width, scheme)
-
-
-def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
-    browser.check_print(chromium, page)
+class TestEveryPage(browser.EveryPage):
+    pass

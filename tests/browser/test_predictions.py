@@ -12,7 +12,7 @@ from PIL import Image
 import answering_run
 import browser
 import make_predictions
-from browser import FAINT_TEXTS, TOO_WIDE, check_axe, check_contents, check_print, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, TOO_WIDE, EveryPage, check_contents, check_self_contained, check_width, show
 from ladder.demo import local
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions
@@ -229,11 +229,5 @@ def test_every_text_of_the_demo_has_contrast(chromium, address, scheme):
     assert chromium.value(FAINT_TEXTS) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing(chromium, page, width, scheme):
-    check_axe(chromium, page, width, scheme)
-
-
-def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
-    check_print(chromium, page)
+class TestEveryPage(EveryPage):
+    pass

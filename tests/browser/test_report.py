@@ -9,9 +9,8 @@ from browser import (
     SCROLLING,
     SMALL_TARGETS,
     UNCLEAR,
-    check_axe,
+    EveryPage,
     check_keys_scroll,
-    check_print,
     check_self_contained,
     check_width,
     on_paper,
@@ -195,11 +194,5 @@ def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_pres
     assert chromium.value(SMALL_TARGETS) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing(chromium, page, width, scheme):
-    check_axe(chromium, page, width, scheme)
-
-
-def test_on_paper_no_text_is_smaller_than_9_pt(chromium, page):
-    check_print(chromium, page)
+class TestEveryPage(EveryPage):
+    pass

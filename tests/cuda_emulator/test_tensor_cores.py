@@ -30,29 +30,23 @@ extern "C" __global__ void load_fewer(const unsigned short* x, unsigned* one, un
     one[threadIdx.x] = to[0], two[2 * threadIdx.x] = both[0], two[2 * threadIdx.x + 1] = both[1];
 }
 // Registers as given, products added to `c`; a: 4, b: 2, c: 4 of each lane.
-extern "C" __global__ void multiply_bf16(const unsigned* a, const unsigned* b, float* c) {
+template <class Multiply>
+__device__ void multiply(const unsigned* a, const unsigned* b, float* c, Multiply mma) {
     unsigned mine[4], other[2];
     float sums[4];
     for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
     for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
-    emulator::mma_bf16(sums, mine, other);
+    mma(sums, mine, other);
     for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
+}
+extern "C" __global__ void multiply_bf16(const unsigned* a, const unsigned* b, float* c) {
+    multiply(a, b, c, [](auto& sums, auto& a, auto& b) { emulator::mma_bf16(sums, a, b); });
 }
 extern "C" __global__ void multiply_tf32(const unsigned* a, const unsigned* b, float* c) {
-    unsigned mine[4], other[2];
-    float sums[4];
-    for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
-    for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
-    emulator::mma_tf32(sums, mine, other);
-    for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
+    multiply(a, b, c, [](auto& sums, auto& a, auto& b) { emulator::mma_tf32(sums, a, b); });
 }
 extern "C" __global__ void multiply_f16(const unsigned* a, const unsigned* b, float* c) {
-    unsigned mine[4], other[2];
-    float sums[4];
-    for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
-    for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
-    emulator::mma_f16(sums, mine, other);
-    for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
+    multiply(a, b, c, [](auto& sums, auto& a, auto& b) { emulator::mma_f16(sums, a, b); });
 }
 // a: 2, b: 1 of each lane.
 extern "C" __global__ void multiply_f16_k8(const unsigned* a, const unsigned* b, float* c) {

@@ -236,6 +236,18 @@ def check_print(chromium, page):
     assert not tiny, tiny
 
 
+class EveryPage:
+    """What holds for every page: a subclass in a module of tests has these of the module's fixture `page`."""
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize("width", [390, 1280])
+    def test_axe_finds_nothing(self, chromium, page, width, scheme):
+        check_axe(chromium, page, width, scheme)
+
+    def test_on_paper_no_text_is_smaller_than_9_pt(self, chromium, page):
+        check_print(chromium, page)
+
+
 @contextlib.contextmanager
 def on_paper(chromium):
     """The open page as it is printed on A4, with the width between its margins, by a browser in the dark."""

@@ -10,6 +10,7 @@ import pytest
 
 import fake_cupy
 import small_networks
+import zoo
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.sources import ROOT
@@ -121,7 +122,9 @@ def test_without_a_profiler_or_a_gpu_there_is_one_line(install, monkeypatch):
         profile_rung.main(["gpu_basic"])
 
 
-def test_one_step_makes_the_launches_that_it_prints(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("rung, network", [("gpu_basic", small_networks.PLAIN), ("gpu_bf16", zoo.WIDE)],
+                         ids=["gpu_basic", "gpu_bf16, whose weights are copied first"])
+def test_one_step_makes_the_launches_that_it_prints(monkeypatch, tmp_path, capsys, rung, network):
     if shutil.which("g++") is None:
         pytest.skip("no g++ (Debian package: g++)")
     driver.gpu_count()   # which is kept; below its library is another one
@@ -129,12 +132,14 @@ def test_one_step_makes_the_launches_that_it_prints(monkeypatch, tmp_path, capsy
     library = types.SimpleNamespace(cuProfilerStart=lambda: called.append(len(machine.launched)),
                                     cuProfilerStop=lambda: called.append(len(machine.launched)))
     monkeypatch.setattr(one_step.ctypes, "CDLL", lambda name: library)
-    monkeypatch.setattr(one_step, "HEADLINES", [types.SimpleNamespace(network=small_networks.PLAIN)])
-    one_step.main(["gpu_basic", "--batch", "2", "--warm-up", "1"])
+    monkeypatch.setattr(one_step, "HEADLINES", [types.SimpleNamespace(network=network)])
+    one_step.main([rung, "--batch", "2", "--warm-up", "1"])
     printed = json.loads(capsys.readouterr().out)
     started, stopped = called
     assert [name for name, _ in machine.launched[started:stopped]] == [kernel for _, _, kernel in printed]
-    assert ["a", "conv2d_forward", "conv2d_forward"] in printed and started == len(printed)
-    assert machine.ranged[started:stopped] == [(("step", f"{layer}: {operation}"), kernel)
+    assert (network.layers[0].name in {layer for layer, _, _ in printed}) and started == len(printed)
+    assert (["", "copy_weights", "copy_weights"] in printed) == (rung == "gpu_bf16")
+    step = {"copy_weights": ()}   # by operation: copies are made before a sequence of steps
+    assert machine.ranged[started:stopped] == [((*step.get(operation, ("step",)), f"{layer}: {operation}"), kernel)
                                                for layer, operation, kernel in printed]
     cuda_executor._cupy.cache_clear()

@@ -161,11 +161,11 @@ class CuPyNvrtc:
     class NVRTCError(RuntimeError):
         pass
 
-    def __init__(self, fails=False):
-        self.fails, self.destroyed = fails, []
+    def __init__(self, fails=False, version=(13, 0)):
+        self.fails, self.version, self.destroyed = fails, version, []
 
     def getVersion(self):
-        return 13, 0
+        return self.version
 
     def getSupportedArchs(self):
         return 75, 80
@@ -176,6 +176,7 @@ class CuPyNvrtc:
 
     def compileProgram(self, program, options):
         assert "--gpu-architecture=sm_80" in options
+        self.options = options
         if self.fails:
             raise self.NVRTCError("NVRTC_ERROR_COMPILATION (6)")
 
@@ -221,3 +222,13 @@ def test_an_error_reads_the_same_through_cupy(through_cupy, tmp_path):
     with pytest.raises(UserError, match=r'^x\.cu:3: identifier "a" is undefined \(compiling for sm_80\)$'):
         nvrtc.compile_file(tmp_path / "x.cu", "sm_80")
     assert fake.destroyed == [7]
+
+
+@pytest.mark.parametrize("version, asked", [((12, 8), False), ((12, 9), True), ((13, 0), True)])
+def test_a_kernel_that_was_compiled_before_is_compiled_again_for_the_report_of_its_registers(through_cupy, tmp_path, version,
+                                                                                             asked):
+    """On an H200 the second process with an empty cache of the program got machine code from NVRTC's own, without a report."""
+    fake = through_cupy(version=version)
+    (tmp_path / "x.cu").write_text("")
+    nvrtc.compile_file(tmp_path / "x.cu", "sm_80")
+    assert ("--no-cache" in fake.options) == asked

@@ -17,6 +17,7 @@ KERNELS = pathlib.Path(__file__).resolve().parents[5] / "kernels"
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_90")   # T4, A100, RTX 30, H100 and H200
 # With this the machine code may have instructions that no other GPU has, newer ones included; it is for one GPU anyway.
 SPECIFIC = {"sm_90": "a"}
+OWN_CACHE = 12, 9   # from this version on NVRTC has a cache; what comes from it comes without the assembler's report
 OPTIONS = ("--std=c++17", "--fmad=true", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
 
 
@@ -60,6 +61,7 @@ def compile_file(path, architecture, defines=()):
 def options(path, architecture, defines=()):
     """All compiler options for `path`."""
     return [f"--gpu-architecture={architecture}{SPECIFIC.get(architecture, '')}", *OPTIONS,
+            *(["--no-cache"] if version() >= OWN_CACHE else []),
             *(f"-D{define}" for define in defines),
             *(f"-I{folder}" for folder in (path.parent, KERNELS, *_toolkit_headers()))]
 

@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import pathlib
 import sys
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
@@ -154,7 +155,8 @@ def cards(records):
         rows += [card_row(name, record, pair) for pair in results.comparisons(record)]
     if not records:
         rows.append((NOT_MEASURED, *("" for _ in CARDS_HEAD[1:])))
-    notes = [f"{record['machine']['device']}, {record['made'][:10]}: {svm_note(record)}." for record in records.values()]
+    notes = [textwrap.fill(f"{record['machine']['device']}, {record['made'][:10]}: {svm_note(record)}.", 100)
+             for record in records.values()]
     return "\n".join([*markdown(rows), "", *(line for note in notes for line in (note, ""))])
 
 

@@ -74,7 +74,7 @@ RUNGS = {
                                "gradients added by the update, up to 8x8 products per thread", below="gpu_opt_v1"),
     "gpu_gemm": Rung("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
                              "with 8x8 of them per thread", below="gpu_opt_v1"),
-    "gpu_3xtf32": Rung("cuda", "products on tensor cores: three of TF32 operands for one of float32", below="gpu_gemm",
+    "gpu_3xtf32": Rung("cuda", "three products of TF32 on tensor cores for one of float32", below="gpu_gemm",
                        oldest=TENSOR_CORES),
     "gpu_tf32": Rung("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32",
                      oldest=TENSOR_CORES, precision="tf32"),

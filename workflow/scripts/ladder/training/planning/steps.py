@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ladder.arithmetic.multipliers import DIRECTIONS, Integers, kernel_defines
+from ladder.arithmetic.multipliers import DIRECTIONS, MULTIPLIERS, Integers, kernel_defines
 from ladder.network.layers import Layer
 from ladder.rungs import tiles
 from ladder.rungs.patterns import Launch
@@ -32,7 +32,8 @@ class Steps(Values):
     def step(self, operation: str, group: tuple[Layer, ...], reads: Mapping[str, str], writes: Mapping[str, str], flop: int = 0,
              **attributes: Any) -> None:
         """Append a step of a group of layers; flop: per image."""
-        if operation in DIRECTION_OF and (multiplier := getattr(self.multipliers, DIRECTION_OF[operation])).name != "exact":
+        multiplier = getattr(self.multipliers, DIRECTION_OF[operation]) if operation in DIRECTION_OF else MULTIPLIERS["exact"]
+        if multiplier is not MULTIPLIERS["exact"]:
             attributes["multiplier"] = multiplier
             if isinstance(multiplier, Integers):
                 self._of_integers(operation, group[0].name, reads, writes, flop * self.batch, **attributes)

@@ -87,7 +87,7 @@ def test_the_odd_part_has_principal_directions_of_its_own(parameters):
     images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
     plain = FeatureTransform(flip="apart", grid=4)
     whole = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, plain)])
-    transform, _ = features.fit_components(PIXELS, images, plain, 6, True)
+    transform, _, _ = features.fit_components(PIXELS, images, plain, 6, True)
     even, odd = whole[:, :48] * transform.scale, whole[:, 48:] * transform.scale
     assert np.allclose(even.std(axis=0), 1, atol=1e-3)
     found = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, transform)])
@@ -95,7 +95,7 @@ def test_the_odd_part_has_principal_directions_of_its_own(parameters):
     for part, rows in ((found[:, 6:], odd), (found[:, :6], even - even.mean(axis=0))):
         left = np.linalg.svd(rows.astype(np.float64))[1][:6]
         assert np.allclose(np.linalg.norm(part, axis=0), left, rtol=1e-3)
-    average, _ = features.fit_components(PIXELS, images, FeatureTransform(flip=True, grid=4), 6, True)
+    average, _, _ = features.fit_components(PIXELS, images, FeatureTransform(flip=True, grid=4), 6, True)
     assert np.array_equal(average.components, transform.components)
 
 
@@ -198,7 +198,7 @@ def test_pca_is_scikit_learns_with_every_sign_fixed(count, width, standardize):
     rows = encoder.values.astype(np.float64)
     wanted = (rows - rows.mean(axis=0)) / (rows.std(axis=0) if standardize else 1)
     reference = PCA(8, svd_solver="full").fit(wanted)
-    transform, share = features.fit_components(encoder, images, FeatureTransform(), 8, standardize)
+    transform, share, _ = features.fit_components(encoder, images, FeatureTransform(), 8, standardize)
     largest = np.abs(transform.components).argmax(axis=0)
     assert (transform.components[largest, range(8)] > 0).all()
     signs = np.sign(reference.components_.T[largest, range(8)])
@@ -213,7 +213,7 @@ def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads(flip):
     encoder, images = maps(3000, 700, rank=40)
     found = []
     for threads in (1, 2, 3):
-        transform, _ = features.fit_components(encoder, images, FeatureTransform(flip=flip), 30, True, arrays.NumPy(threads))
+        transform, _, _ = features.fit_components(encoder, images, FeatureTransform(flip=flip), 30, True, arrays.NumPy(threads))
         blocks = features.blocks(encoder, images, transform, arrays.NumPy(threads))
         rows = np.concatenate([rows.copy() for _, rows in blocks])
         found.append((transform.components.tobytes(), rows.tobytes()))
@@ -227,7 +227,7 @@ def test_a_gpu_gives_the_components_of_the_cpu(monkeypatch, count, width):
     encoder, images = maps(count, width, rank=12)
     found = []
     for library in (arrays.NumPy(), arrays.CuPy()):
-        transform, share = features.fit_components(encoder, images, FeatureTransform(), 8, True, library)
+        transform, share, _ = features.fit_components(encoder, images, FeatureTransform(), 8, True, library)
         rows = np.concatenate([rows.copy() for _, rows in features.blocks(encoder, images, transform, library)])
         found.append((transform.components, share, rows))
     (here, share, rows), (there, its_share, its_rows) = found
@@ -239,7 +239,7 @@ def test_directions_without_variance_are_zeros():
     encoder, images = maps(100, 20, rank=3)
     encoder.values[:, 5:] = 1
     encoder.values[:, :5] = encoder.values[:, :1] * np.arange(1, 6)
-    transform, share = features.fit_components(encoder, images, FeatureTransform(), 4, True)
+    transform, share, _ = features.fit_components(encoder, images, FeatureTransform(), 4, True)
     assert share == pytest.approx(1) and not transform.components[:, 1:].any() and transform.components[:, 0].any()
 
 
@@ -271,7 +271,7 @@ def test_a_recipe_is_restored_from_params_and_the_saved_arrays(tmp_path):
     params = {"features_two_polarity": 0.5, "features_polarity_scale": "channel", "features_pool": "none",
               "features_flip": True, "features_pca": 4}
     transform = features.fit_channels(encoder, images, FeatureTransform.of(params))
-    transform, _ = features.fit_components(encoder, images, transform, 4, True)
+    transform, _, _ = features.fit_components(encoder, images, transform, 4, True)
     artifacts.save_tensors(tmp_path / features.FILE, transform.tensors())
     again = FeatureTransform.of(params, artifacts.load_tensors(tmp_path / features.FILE))
     assert (again.threshold, again.grid, again.flip) == (0.5, 0, True)

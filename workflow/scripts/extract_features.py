@@ -35,21 +35,25 @@ def make(work, inputs, params, options):
     train, test = (inputs["normalized"].array(name) for name in ("train.npy", "test.npy"))
     encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options)
     library = arrays.library(params.get("array_library"), work.threads)
-    transform, share = fit(encoder, train, params, library)
+    transform, share, known, rows = fit(encoder, train, params, library)
     values = int(np.prod(transform.pooled_shape(shape)))
     dimensions = values if transform.components is None else transform.components.shape[1]
     parts = ("", "_odd") if transform.flip == "apart" else ("",)
-    count, odd = len(train) + len(test), dimensions * (len(parts) - 1)
+    odd, rest = dimensions * (len(parts) - 1), np.setdiff1d(np.arange(len(train)), known)
+    count = len(train) + len(test)
     written = dimensions + odd
     log.info("%d feature vectors of %d values: %s on disk", count, written, progress.size(4 * count * written))
 
     with contextlib.ExitStack() as stack:
         train_out, test_out = ([stack.enter_context(work.new_array(f"{name}{part}.npy", (len(images), dimensions), np.float32))
                                 for part in parts] for name, images in (("train", train), ("test", test)))
-        for images in (train, test):
+        if rows is not None:
+            features.put(train_out, known, rows)
+        further, places = features.Chosen(train, rest), [features.Chosen(out, rest) for out in train_out]
+        for images in (further, test):
             features.prepare(encoder, images, transform, library)
         started = time.monotonic()
-        features.extract(encoder, train, transform, train_out, "features of training images", library)
+        features.extract(encoder, further, transform, places, "features of training images", library)
         features.extract(encoder, test, transform, test_out, "features of test images", library)
         seconds = time.monotonic() - started
         if params.get("features_standardize") and transform.mean is None:
@@ -58,22 +62,24 @@ def make(work, inputs, params, options):
             features.standardize(transform, train_out, test_out)
     work.write_tensors(features.FILE, transform.tensors())
     work.metrics = {"dimensions": dimensions, **({"odd_dimensions": odd} if odd else {}),
-                    "images_per_second": count / seconds, **library.facts(),
+                    "images_per_second": (len(rest) + len(test)) / seconds, **library.facts(),
                     **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share}),
                     **reconstruction_loss(inputs, params, test, work.threads, options)}
 
 
 def fit(encoder, images, params, library):
-    """(features.FeatureTransform fitted to a sample of the images, explained share of the variance of PCA or None)."""
-    transform, share = features.FeatureTransform.of(params), None
-    if "features_fit_rows" in params:
-        images = images[features.sample(len(images), params["features_fit_rows"], params["seed"])]
+    """(features.FeatureTransform fitted to a sample of the images, explained share of the variance of PCA or None; indices and
+    features of the images that PCA was fitted to, which need not be extracted again, none and None without PCA)."""
+    indices = (features.sample(len(images), params["features_fit_rows"], params["seed"]) if "features_fit_rows" in params
+               else np.arange(len(images)))
+    transform, sampled = features.FeatureTransform.of(params), features.Chosen(images, indices)
     if "features_polarity_scale" in params:
-        transform = features.fit_channels(encoder, images, transform)
-    if "features_pca" in params:
-        transform, share = features.fit_components(encoder, images, transform, params["features_pca"],
-                                                params.get("features_standardize", False), library)
-    return transform, share
+        transform = features.fit_channels(encoder, sampled, transform)
+    if "features_pca" not in params:
+        return transform, None, indices[:0], None
+    transform, share, rows = features.fit_components(encoder, sampled, transform, params["features_pca"],
+                                                     params.get("features_standardize", False), library)
+    return transform, share, indices, rows
 
 
 def network_encoder(inputs, params, threads, options):

@@ -33,12 +33,20 @@ def make(work, inputs, params, options):
     log.info("%d feature vectors of %d values of shifted images: %s on disk", count, written,
              progress.size(4 * count * written))
 
-    features.prepare(encoder, shifts.Shifted(images, offsets[0]), transform, library)
+    together = shifts.Together.of(encoder, params["classify_shifts"])
+    if together:
+        log.info("the copies of an image are computed together, from one image of %dx%d pixels",
+                 *together.encoder.network.input_shape[:2])
+    else:
+        features.prepare(encoder, shifts.Shifted(images, offsets[0]), transform, library)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         outs = [stack.enter_context(work.new_array(name, (len(offsets), len(images), dimensions), np.float32))
                 for name in names]
-        for number, offset in enumerate(offsets):
+        if together:
+            features.extract(together, shifts.Copies(images), transform, [shifts.ByCopy(out) for out in outs],
+                             "features of shifted images", library)
+        for number, offset in enumerate(() if together else offsets):
             features.extract(encoder, shifts.Shifted(images, offset), transform, [out[number] for out in outs],
                              "features of images shifted {} down, {} right".format(*offset), library)
     work.metrics = {"dimensions": dimensions, "images_per_second": count / (time.monotonic() - started), **library.facts()}

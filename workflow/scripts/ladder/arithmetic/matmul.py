@@ -7,7 +7,7 @@ import numpy as np
 from ladder.machine import runtime
 from ladder.progress import bar
 
-SHARE = 256   # rows per piece of a product
+SHARE = 512   # rows per piece of a product
 TILE = 512    # columns per piece of a Gram matrix
 
 

@@ -138,8 +138,31 @@ def extract(encoder, images, transform, outs, label, library=ON_CPU):
     """Fill outs, one array (N, D or components) float32 or one and one for the odd part, with the features of images."""
     with progress.bar(total=len(images), label=label, unit=" images") as bar:
         for start, rows in blocks(encoder, images, transform, library):
-            _put(outs, slice(start, start + len(rows)), rows)
+            put(outs, slice(start, start + len(rows)), rows)
             bar.update(len(rows))
+
+
+def put(outs, at, rows):
+    """Write rows, the odd part's columns last, at these places (a slice or indices) of outs, as those of extract."""
+    for out, part in zip(outs, np.split(rows, len(outs), axis=1), strict=True):
+        out[at] = part
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """The images at `indices` (n,) as an array whose slices are read from `images` (N, H, W, C), or the rows there, written."""
+
+    images: np.ndarray
+    indices: np.ndarray
+
+    def __len__(self):
+        return len(self.indices)
+
+    def __getitem__(self, rows):
+        return self.images[self.indices[rows]]
+
+    def __setitem__(self, rows, values):
+        self.images[self.indices[rows]] = values
 
 
 def prepare(encoder, images, transform, library=ON_CPU):
@@ -147,11 +170,6 @@ def prepare(encoder, images, transform, library=ON_CPU):
     with compiling.shown():
         for start in {0, len(images) // BATCH * BATCH} - {len(images)}:
             next(blocks(encoder, images[start:start + BATCH], transform, library))
-
-
-def _put(outs, block, rows):
-    for out, part in zip(outs, np.split(rows, len(outs), axis=1), strict=True):
-        out[block] = part
 
 
 class Pixels:
@@ -230,7 +248,7 @@ def fit_channels(encoder, images, transform):
 
 def fit_components(encoder, images, transform, count, standardize, library=ON_CPU):
     """(transform with mean, scale and `count` PCA components fitted to these images, explained share of the variance in
-    [0, 1]).
+    [0, 1], float32 features of the images, with the odd part's columns last).
 
     The library (arrays.py) computes the components. Raises UserError for too few images.
     """
@@ -251,7 +269,8 @@ def fit_components(encoder, images, transform, count, standardize, library=ON_CP
     # One thread computes the eigenvectors of a part, so on a CPU the two parts' take as long as one's.
     parts = [rows[:, :width], rows[:, width:]] if transform.flip == "apart" else [rows]
     (components, share), *odd = library.each(lambda part: principal_components(part, count, library), parts)
-    return dataclasses.replace(transform, components=components, odd_components=odd[0][0] if odd else None), share
+    transform = dataclasses.replace(transform, components=components, odd_components=odd[0][0] if odd else None)
+    return transform, share, transform.projection(library)(rows)
 
 
 def moments(rows):
@@ -279,7 +298,7 @@ def standardize(transform, *sets):
     for outs in sets:
         for start in range(0, len(outs[0]), ROWS):
             block = slice(start, start + ROWS)
-            _put(outs, block, transform.finish(np.concatenate([out[block] for out in outs], axis=1)))
+            put(outs, block, transform.finish(np.concatenate([out[block] for out in outs], axis=1)))
 
 
 def principal_components(rows, count, library=ON_CPU):

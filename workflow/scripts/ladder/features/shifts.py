@@ -4,9 +4,13 @@ A copy is the normalised image, moved along one of the two diagonals; the values
 classified are shifted, not those that a classifier or the features' transform is fitted to.
 """
 
+import copy
 import dataclasses
+import math
 
 import numpy as np
+
+from ladder.network import networks
 
 DIAGONALS = ((1, 1), (-1, -1), (1, -1), (-1, 1))   # (down, to the right)
 NAMES = ("shifted.npy", "shifted_odd.npy")         # the even and the odd part of the features, (len(DIAGONALS), N, D)
@@ -33,6 +37,95 @@ class Shifted:
             size = images.shape[axis]
             images = np.take(images, np.clip(np.arange(size) - offset, 0, size - 1), axis=axis)
         return images
+
+
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """The copies of images (N, H, W, C), each image's one after another in the order of DIAGONALS; slices are whole images'."""
+
+    images: np.ndarray
+
+    def __len__(self):
+        return len(DIAGONALS) * len(self.images)
+
+    def __getitem__(self, rows):
+        return Copies(self.images[rows.start // len(DIAGONALS):-(-rows.stop // len(DIAGONALS))])
+
+
+@dataclasses.dataclass(frozen=True)
+class Together:
+    """The encoder of all copies of an image at once: they are parts of one image, a little larger, which repeats its edges.
+
+    Where no layer before a last average pooling pads its input, the copies' values before that pooling are parts of the larger
+    image's, if the copies lie whole strides apart. encoder: of the larger images, pooling at every place that any copy needs;
+    pixels: of the image to a place; every: places between two values of a copy, whose shape is (height, width).
+    """
+
+    encoder: object
+    distance: int
+    pixels: int
+    every: int
+    shape: tuple
+
+    @classmethod
+    def of(cls, encoder, distance):
+        """The Together of an Inference; None where the copies have to be computed one by one."""
+        network = getattr(encoder, "network", None)
+        if network is None:
+            return None
+        *before, pooling = layers = network.needed_for(encoder.until)
+        stride = math.prod(layer.attributes.get("stride", 1) for layer in before)
+        if pooling.kind != "avgpool2d" or 2 * distance % stride or any(map(_pads, layers)) or not _is_chain(layers):
+            return None
+        every = pooling.attributes["stride"]
+        step = math.gcd(every, 2 * distance // stride)
+        pooled = dataclasses.replace(pooling, attributes={**pooling.attributes, "stride": step})
+        height, width, channels = network.input_shape
+        larger = copy.copy(encoder)
+        larger.network = networks.resolve(network.name, (height + 2 * distance, width + 2 * distance, channels),
+                                          (*before, pooled), pooling.name, None)
+        return cls(larger, distance, stride * step, every // step, pooling.output_shape[:2])
+
+    def batches(self, copies, mirrored=False):
+        """As Inference.batches, for Copies."""
+        images = copies.images
+        for axis in (1, 2):
+            places = np.arange(-self.distance, images.shape[axis] + self.distance)
+            images = np.take(images, np.clip(places, 0, images.shape[axis] - 1), axis=axis)
+        for start, values in self.encoder.batches(images, mirrored):
+            parts = [self._part(values, down, -right if mirrored else right) for down, right in offsets(self.distance)]
+            yield len(parts) * start, np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
+
+    def _part(self, values, down, right):
+        """The values of the copies moved so far, of those of the larger images."""
+        top, left = ((self.distance - moved) // self.pixels for moved in (down, right))
+        height, width = self.shape
+        return values[:, top::self.every, left::self.every][:, :height, :width]
+
+
+# Kinds of layers whose value at a place follows from the pixels around it, wherever the image ends.
+LOCAL = {"conv2d", "relu", "maxpool2d", "avgpool2d", "position_norm", "local_contrast", "soft_threshold"}
+
+
+def _pads(layer):
+    return layer.kind not in LOCAL or layer.attributes.get("padding", 0) > 0
+
+
+def _is_chain(layers):
+    """True if each layer reads the one before it, beside what else it reads."""
+    names = [networks.INPUT, *(layer.name for layer in layers)]
+    return all(layer.inputs[0] == name for layer, name in zip(layers, names, strict=False))
+
+
+@dataclasses.dataclass(frozen=True)
+class ByCopy:
+    """An array (len(DIAGONALS), N, D), written in rows of Copies."""
+
+    out: np.ndarray
+
+    def __setitem__(self, rows, values):
+        images = slice(rows.start // len(DIAGONALS), rows.stop // len(DIAGONALS))
+        self.out[:, images] = values.reshape(-1, len(DIAGONALS), values.shape[1]).swapaxes(0, 1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,7 @@ FEW_WINDOWS = 512
 FEW_ROWS = 64   # up to this many, BLAS is faster with the transposed product
 FEW_CHANNELS = 4   # with fewer, a row of a window is too short to be copied by itself
 MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
+CODE_FILTERS = 400   # per product of a code: its output stays in the cache until it is thresholded and pooled
 
 
 def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None):
@@ -52,22 +53,25 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
     contrast: {kernel, epsilon}; pool: {window, stride, padding}.
     """
     windows = windows_of(x.shape, weight.shape, stride, padding)
-    matrix, threshold = windows.taken(executor, weight), x.dtype.type(threshold)
+    matrix, threshold, cut = windows.taken(executor, weight), x.dtype.type(threshold), windows.cut(len(weight))
     even = np.ones(windows.out, x.dtype)
 
     def work(worker, start, stop):
-        out = worker.workspace("convolved", (*windows.out, len(weight)), y.dtype)
-        flat = out.reshape(-1, len(weight))
-        for n in range(start, stop):
-            np.matmul(windows.of(worker, x[n:n + 1]), matrix.T, out=flat)
-            if bias is not None:
-                loops.add_bias(flat, Unsigned(0), Unsigned(len(weight)), bias, False)
-            worker.lap("convolution forward")
-            inverse = even if image is None else inverse_deviations(image[n], **contrast)
-            loops.soft_threshold_avgpool(out, inverse, threshold, y[n], **pool)
-            worker.lap("thresholds")
+        for block in cut.blocks(start, stop):
+            seen = windows.of(worker, x[block])
+            factors = [even if image is None else inverse_deviations(image[n], **contrast) for n in range(*block.indices(stop))]
+            for part in blocks.slices(0, len(weight), CODE_FILTERS):
+                out = worker.workspace("convolved", (len(factors), *windows.out, part.stop - part.start), y.dtype)
+                flat = out.reshape(-1, out.shape[3])
+                np.matmul(seen, matrix[part].T, out=flat)
+                if bias is not None:
+                    loops.add_bias(flat, Unsigned(0), Unsigned(out.shape[3]), bias[part], False)
+                worker.lap("convolution forward")
+                for convolved, factor, coded in zip(out, factors, y[block], strict=True):
+                    loops.soft_threshold_avgpool(convolved, factor, threshold, Unsigned(part.start), coded, **pool)
+                worker.lap("thresholds")
 
-    executor.parallel(len(x), work, blocks.cost(windows.work * len(weight)))
+    executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
 
 def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):

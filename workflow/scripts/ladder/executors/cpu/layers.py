@@ -198,8 +198,17 @@ def local_contrast_forward(executor, x, image, y, kernel, epsilon):
 
 def inverse_deviations(image, kernel, epsilon):
     """1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C), in the image's dtype."""
-    seen = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(0, 1))
-    return (1 / np.sqrt(seen.var(axis=(2, 3, 4), dtype=np.float64) + epsilon)).astype(image.dtype)
+    wide, numbers = image.astype(np.float64), kernel * kernel * image.shape[2]
+    wide -= wide.mean()   # else a large common value would leave few digits of the variance
+    mean, square = (_window_sums(values.sum(axis=2), kernel) / numbers for values in (wide, np.square(wide)))
+    return (1 / np.sqrt(np.maximum(square - np.square(mean), 0) + epsilon)).astype(image.dtype)
+
+
+def _window_sums(values, kernel):
+    """Sums over every window of kernel x kernel numbers of values (H, W)."""
+    for axis in (0, 1):
+        values = np.lib.stride_tricks.sliding_window_view(values, kernel, axis=axis).sum(axis=-1)
+    return values
 
 
 def soft_threshold_forward(executor, x, y, threshold):

@@ -54,25 +54,31 @@ def soft_threshold(x, threshold, y):
 
 
 @loop
-def soft_threshold_avgpool(x, inverse, threshold, y, window, stride, padding):
-    """y (rows, columns, 2 C) = the mean over windows of the soft threshold of x (H, W, C) * inverse (H, W); zeros around it."""
+def soft_threshold_avgpool(x, inverse, threshold, first, y, window, stride, padding):
+    """y = the mean over windows of the soft threshold of x (H, W, C) * inverse (H, W); zeros around it.
+
+    x: the channels from `first` (Unsigned) on; of y (rows, columns, 2 channels) those are written.
+    """
     height, width, _ = x.shape
     channels, zero, share = Unsigned(x.shape[2]), x.dtype.type(0), x.dtype.type(1 / (window * window))
+    second = Unsigned(y.shape[2] // 2) + first   # the place of the other sign
     for r in range(y.shape[0]):
         for q in range(y.shape[1]):
             top, left = r * stride - padding, q * stride - padding
-            for c in range(channels + channels):
-                y[r, q, c] = zero
+            for c in range(channels):
+                y[r, q, first + c] = zero
+                y[r, q, second + c] = zero
             for i in range(max(0, top), min(height, top + window)):
                 for j in range(max(0, left), min(width, left + window)):
                     factor = inverse[i, j]
                     for c in range(channels):
                         value = x[i, j, c] * factor
                         above, below = value - threshold, -value - threshold
-                        y[r, q, c] += zero if above < zero else above
-                        y[r, q, channels + c] += zero if below < zero else below
-            for c in range(channels + channels):
-                y[r, q, c] *= share
+                        y[r, q, first + c] += zero if above < zero else above
+                        y[r, q, second + c] += zero if below < zero else below
+            for c in range(channels):
+                y[r, q, first + c] *= share
+                y[r, q, second + c] *= share
 
 
 @loop

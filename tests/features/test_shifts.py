@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from ladder.features import shifts
+from ladder.data.normalization import Statistics
+from ladder.features import features, shifts
+from ladder.network import networks, weights
+from ladder.training.inference import Inference
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 6, 9, 3), dtype=np.uint8)
 
@@ -29,6 +32,43 @@ def test_a_shifted_image_is_moved_and_repeats_the_values_at_its_edges(images, di
 def test_the_copies_lie_on_both_diagonals():
     assert shifts.offsets(2) == [(2, 2), (-2, -2), (2, -2), (-2, 2)]
     assert shifts.offsets("none") == []
+
+
+def encoder(network, layer):
+    """An Inference with weights large enough that codes are not 0."""
+    random, shapes = np.random.default_rng(2), weights.shapes(network)
+    values = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return Inference(network, "cpu", values, Statistics(np.full(3, 1 / 60, np.float32), np.full(3, -2, np.float32)), 2, layer)
+
+
+@pytest.mark.parametrize("kernel, distance", [(6, 1), (8, 1), (6, 2), (6, 3)])
+def test_copies_computed_together_are_those_computed_one_by_one(kernel, distance):
+    network = networks.build("patch_net", filters=(8, 6, 10, 12), kernel=kernel)
+    alone, transform = encoder(network, "pool2"), features.FeatureTransform(flip="apart")
+    together = shifts.Together.of(alone, distance)
+    assert together.encoder.network.input_shape == (32 + 2 * distance, 32 + 2 * distance, 3)
+    images = np.random.default_rng(0).integers(0, 256, (70, 32, 32, 3), dtype=np.uint8)
+    width = np.prod(network.layer("pool2").output_shape)
+    copies, expected = np.zeros((2, 2, 4, 70, width), np.float32)
+    features.extract(together, shifts.Copies(images), transform, [shifts.ByCopy(out) for out in copies], "")
+    for number, offset in enumerate(shifts.offsets(distance)):
+        features.extract(alone, shifts.Shifted(images, offset), transform, expected[:, number], "")
+    assert (np.abs(expected) > 0.01).mean() > 0.5 and np.abs(expected[:, 0] - expected[:, 1]).max() > 0.1
+    np.testing.assert_allclose(copies, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("network, layer, distance", [
+    (networks.build("autoencoder", filters=(4, 4)), "enc2", 2),
+    (networks.build("wta_autoencoder", filters=4), "code", 1),
+    (networks.build("resnet18", width=4), "pool", 1),
+    (networks.build("patch_net", filters=(4, 4, 4, 4)), "conv2", 1)], ids=lambda value: getattr(value, "name", None))
+def test_copies_are_computed_one_by_one_where_padding_or_strides_part_them(network, layer, distance):
+    names = [row.name for row in network.layers]
+    assert shifts.Together.of(encoder(network, layer if layer in names else network.features), distance) is None
+
+
+def test_copies_of_raw_pixels_are_computed_one_by_one():
+    assert shifts.Together.of(features.Pixels(None), 1) is None
 
 
 def test_rows_of_parts_are_joined_as_they_are_read():

@@ -7,7 +7,7 @@ import cpu_rung
 import references
 from cpu_rung import perform
 from kernel_checks import integers
-from ladder.executors.cpu import small
+from ladder.executors.cpu import convolution, small
 from ladder.executors.cpu import winograd as numpy_winograd
 from ladder.executors.cpu.convolution import windows_of
 from ladder.executors.cpu.executor import Executor
@@ -217,9 +217,11 @@ def test_nan_is_a_winner(executor):
     assert np.isnan(value).tolist() == [[[[False] * 3]], [[[True] * 3]]]
 
 
+@pytest.mark.parametrize("filters", [2, 400])
 @pytest.mark.parametrize("contrast", [False, True])
 @pytest.mark.parametrize("pool", [(3, 2, 0), (2, 1, 1), (5, 3, 0)], ids=str)
-def test_a_convolution_with_contrast_threshold_and_pool_is_these_in_turn(executor, pool, contrast):
+def test_a_convolution_with_contrast_threshold_and_pool_is_these_in_turn(executor, pool, contrast, filters, monkeypatch):
+    monkeypatch.setattr(convolution, "CODE_FILTERS", filters)
     x, weight, bias = normal(3, 9, 8, 2), normal(5, 3, 3, 2, seed=1), normal(5, seed=2)
     window, stride, padding = pool
     answers = references.conv2d(x, weight, bias, padding=0)

@@ -63,7 +63,8 @@ class NumPy:
     def cholesky(self, matrix):
         """Lower factor of a symmetric positive definite matrix, which may be overwritten; raises RunFailed for any other."""
         try:
-            return scipy.linalg.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+            # LAPACK factors columns in place, and copies an array of rows; a symmetric matrix is both.
+            return scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError as error:
             raise RunFailed(NOT_POSITIVE) from error
 
@@ -91,7 +92,7 @@ class NumPy:
 class CuPy:
     """The same on the first GPU of this process. Raises UserError if CuPy cannot use it."""
 
-    name = "cupy"
+    name, threads = "cupy", 1
     rows, side = 4096, 2048   # larger than on a CPU: a GPU needs more work at a time
 
     def __init__(self):

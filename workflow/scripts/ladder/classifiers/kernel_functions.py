@@ -49,8 +49,10 @@ class Kernel:
         odd = squared_norms(rows[:, rows.shape[1] - self.odd:], xp)
         return (1 + xp.exp(np.float32(-4 * self.gamma) * odd)) / 2
 
-    def within(self, x, norms, threads=1):
-        """Kernel values (n, n) float32 of all pairs of rows x (n, D), as `block`; half of them are computed."""
+    def within(self, x, norms, threads=1, xp=np):
+        """Kernel values (n, n) float32 of all pairs of rows x (n, D), as `block`; on the CPU, half of them are computed."""
+        if xp is not np:
+            return self.block(x, norms, x, norms, xp=xp)
         values, starts = np.empty((len(x), len(x)), np.float32), range(0, len(x), PIECE)
 
         def compute(start):

@@ -12,8 +12,8 @@ to 5,000, 10,000 or 15,000 training rows, the setting with the least log loss on
 of the highest there; that with the least squared error was 0.3 below it, fitted to 10,000 or 15,000. On the test images of
 cifar10_best this choice made no difference. More rows want wider kernels (a smaller width), so the subset is large.
 
-Only K's lower half is stored, in square tiles, and replaced by its Cholesky factor: 2 N^2 bytes. Each tile is computed by one
-thread in a fixed order, so results are bit-identical for any number of threads.
+Only K's lower half is stored, in rows of square tiles, and replaced by its Cholesky factor: 2 N^2 bytes. Each tile is computed
+by one thread in a fixed order, so results are bit-identical for any number of threads.
 
 On a GPU the same program runs with CuPy. cuML's KernelRidge would store all of K, 4 N^2 bytes, beside a copy for cuSOLVER, and
 solves a system that is not positive definite by least squares instead of saying so.
@@ -107,8 +107,8 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
 
 
 def needed_bytes(count, threads):
-    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before that three for each width."""
-    return max(2 * count**2, min(threads, len(WIDTHS)) * 3 * 4 * min(TRIED, count // 2) ** 2)
+    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before that two and one a strength."""
+    return max(2 * count**2, (2 + min(threads, len(STRENGTHS))) * 4 * min(TRIED, count // 2) ** 2)
 
 
 def predict(model, rows, library=ON_CPU, shifted=()):
@@ -143,60 +143,60 @@ def _validate(rows, codes, targets, scaled, seed, library):
     left_out, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
     mean = targets[fitted].mean(axis=0)
     wanted = library.upload((targets[fitted] - mean).astype(np.float32))
-    chosen = [library.upload(rows[indices]) for indices in (fitted, left_out)]
-    norms = [squared_norms(part, xp) for part in chosen]
-
-    def losses(width):
+    known, others = (library.upload(rows[indices]) for indices in (fitted, left_out))
+    known_norms, other_norms = (squared_norms(part, xp) for part in (known, others))
+    losses = {}
+    for width in bar(WIDTHS[::-1], "kernel ridge, settings", "width"):
         kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
-        own = kernel.own(chosen[0], xp)
-        within, across = (kernel.block(part, its, chosen[0], norms[0], xp=xp)
-                          for part, its in zip(chosen, norms, strict=True))
-        by_setting = {}
-        for strength in STRENGTHS:
-            _set_diagonal(within, own + np.float32(strength), xp)
-            factor = library.cholesky(within.copy())
+        own = kernel.own(known, xp)
+        within = kernel.within(known, known_norms, library.threads, xp)
+        across = kernel.block(others, other_norms, known, known_norms, library.threads, xp)
+
+        def loss(strength, own=own, within=within, across=across):
+            matrix = within.copy()
+            _set_diagonal(matrix, own + np.float32(strength), xp)
+            factor = library.cholesky(matrix)
             coefficients = library.solve_triangular(factor, library.solve_triangular(factor, wanted), transposed=True)
             scores = library.download(across @ coefficients) + mean
-            logarithms = metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[left_out]]
-            by_setting[width, strength] = -float(logarithms.mean())
-        return by_setting
+            return -float(metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[left_out]].mean())
 
-    each = library.each(losses, WIDTHS[::-1], "kernel ridge, settings", "width")
-    return {setting: loss for by_setting in each for setting, loss in by_setting.items()}
+        losses |= zip(((width, strength) for strength in STRENGTHS), library.each(loss, STRENGTHS), strict=True)
+    return losses
 
 
 def _solve(rows, targets, kernel, strength, library):
     """(K + strength I)^-1 targets, float32, by a tiled Cholesky factorisation."""
     xp, side = library.xp, library.side
-    parts = [slice(start, start + side) for start in range(0, len(rows), side)]
+    parts = [slice(start, min(start + side, len(rows))) for start in range(0, len(rows), side)]
     rows = library.keep(rows, beside=_factor_bytes(len(rows), rows.shape[1], side))
     norms = [squared_norms(library.upload(rows[part]), xp) for part in parts]
-    tiles = {}
+    # The factor's rows of tiles up to the diagonal: what the columns before take from a tile is one long product.
+    factor = [xp.empty((part.stop - part.start, part.stop), np.float32) for part in parts]
 
-    def tile(i, j):
+    def fill(i, j):
         """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j."""
-        block = library.upload(rows[parts[i]])
-        values = kernel.block(block, norms[i], library.upload(rows[parts[j]]), norms[j], xp=xp)
+        block, columns = library.upload(rows[parts[i]]), parts[j]
+        values = kernel.block(block, norms[i], library.upload(rows[columns]), norms[j], xp=xp)
         if i == j:
             _set_diagonal(values, kernel.own(block, xp) + np.float32(strength), xp)
-        for before in range(j):
-            values -= tiles[i, before] @ tiles[j, before].T
-        return values
+        values -= factor[i][:, :columns.start] @ factor[j][:, :columns.start].T
+        factor[i][:, columns] = values
 
     for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
-        below = range(j, len(parts))
-        tiles.update(zip(((i, j) for i in below), library.each(lambda i, j=j: tile(i, j), below), strict=True))
-        tiles[j, j] = corner = library.cholesky(tiles[j, j])
+        below, columns = range(j, len(parts)), parts[j]
+        library.each(lambda i, j=j: fill(i, j), below)
+        factor[j][:, columns] = library.cholesky(factor[j][:, columns])
+        corner = factor[j][:, columns].copy()
 
-        def divide(i, j=j, corner=corner):
-            tiles[i, j] = library.solve_triangular(corner, tiles[i, j].T).T
+        def divide(i, columns=columns, corner=corner):
+            factor[i][:, columns] = library.solve_triangular(corner, factor[i][:, columns].T).T
 
         library.each(divide, below[1:])
-    return library.download(_substitute(tiles, parts, library.upload(targets.astype(np.float32)), library))
+    return library.download(_substitute(factor, parts, library.upload(targets.astype(np.float32)), library))
 
 
 def _factor_bytes(count, width, side):
-    """Bytes of a factor's tiles, and of what computes one more: the rows of both its sides, and two copies of the tile."""
+    """Bytes of a factor's rows of tiles, and of what computes one more tile: the rows of both its sides, and two copies of it."""
     tiles = -(-count // side)
     return 4 * side**2 * (tiles * (tiles + 1) // 2 + 2) + 2 * 4 * side * width
 
@@ -206,15 +206,12 @@ def _set_diagonal(matrix, value, xp):
     matrix[at, at] = value
 
 
-def _substitute(tiles, parts, targets, library):
-    """(L L')^-1 targets, float32, which is overwritten, from the tiles of the factor L."""
-    last = len(parts)
-    for i in range(last):
-        for j in range(i):
-            targets[parts[i]] -= tiles[i, j] @ targets[parts[j]]
-        targets[parts[i]] = library.solve_triangular(tiles[i, i], targets[parts[i]])
-    for i in reversed(range(last)):
-        for j in range(i + 1, last):
-            targets[parts[i]] -= tiles[j, i].T @ targets[parts[j]]
-        targets[parts[i]] = library.solve_triangular(tiles[i, i], targets[parts[i]], transposed=True)
+def _substitute(factor, parts, targets, library):
+    """(L L')^-1 targets, float32, which is overwritten, from the rows of tiles of the factor L."""
+    for rows, part in zip(factor, parts, strict=True):
+        targets[part] -= rows[:, :part.start] @ targets[:part.start]
+        targets[part] = library.solve_triangular(rows[:, part], targets[part])
+    for rows, part in zip(reversed(factor), reversed(parts), strict=True):
+        targets[part] = library.solve_triangular(rows[:, part], targets[part], transposed=True)
+        targets[:part.start] -= rows[:, :part.start].T @ targets[part]
     return targets

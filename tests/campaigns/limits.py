@@ -52,6 +52,11 @@ EXTRACTED = 16         # images of a batch of the extraction
 FAULT_IMAGES, FAULT_SECONDS = 2, 60
 HARDEST = 30           # faults of a rung that the table looks at
 CUT = ("truncated_pair(", "__float_as_uint(")   # what mutants put in the place of a rounding
+# Part of a fault below its rung's limit -> the test that finds it: float16 has 11 bits, and cutting one operand moves little.
+OWN_TESTS = {("gpu_f16", "truncated_pair(renew("): "test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too",
+             ("gpu_f16", "truncated_pair(x[6]"): "test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too",
+             ("gpu_f16", "truncated_pair(sum_of("):
+                 "test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order"}
 SAME, NONE = "same bytes", "none"
 HEAD = ("rung", "right, sums rounded", "sums truncated", "limit", "the hardest fault", f"{HARDEST} hardest found")
 

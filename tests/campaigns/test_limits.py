@@ -27,7 +27,15 @@ def test_a_limit_is_three_times_what_a_right_rung_deviates_by_and_more(rung, cas
 def test_the_hardest_faults_are_beyond_the_limit(rung):
     limit, hardest = limits.largest(RECORD, rung)[1], limits.hardest(RECORD, rung)
     assert len(hardest) >= 25 and limits.largest(RECORD, rung)[0] < limit
-    assert [place for deviation, place in hardest if deviation <= limit] == []
+    own = [part for other, part in limits.OWN_TESTS if other == rung]
+    below = [place for deviation, place in hardest if deviation <= limit]
+    assert len(below) == len(own) and all(any(part in place for place in below) for part in own)
+
+
+@pytest.mark.parametrize("rung, part", limits.OWN_TESTS)
+def test_a_fault_below_the_limit_has_a_test_of_its_own(rung, part):
+    text = (limits.ROOT / f"tests/kernels/test_{rung}.py").read_text("utf-8")
+    assert f"def {limits.OWN_TESTS[rung, part]}(" in text
 
 
 def test_a_rounding_that_cuts_its_operand_is_among_the_hardest_faults_of_a_lower_precision():

@@ -107,7 +107,7 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
 
 
 def needed_bytes(count, threads):
-    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before that two and one a strength."""
+    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before it two and one a strength."""
     return max(2 * count**2, (2 + min(threads, len(STRENGTHS))) * 4 * min(TRIED, count // 2) ** 2)
 
 
@@ -196,7 +196,7 @@ def _solve(rows, targets, kernel, strength, library):
 
 
 def _factor_bytes(count, width, side):
-    """Bytes of a factor's rows of tiles, and of what computes one more tile: the rows of both its sides, and two copies of it."""
+    """Bytes of a factor's rows of tiles, and of what computes one more: the rows of both its sides, and two copies of it."""
     tiles = -(-count // side)
     return 4 * side**2 * (tiles * (tiles + 1) // 2 + 2) + 2 * 4 * side * width
 

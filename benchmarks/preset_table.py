@@ -21,7 +21,8 @@ from ladder.store import lineage  # noqa: E402
 from ladder.workflow.settings import Settings  # noqa: E402
 
 BEGIN = "<!-- table: made by benchmarks/preset_table.py -->"
-CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "linear", "knn": "nearest neighbours", "evaluate": "network"}
+CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "logistic regression", "knn": "nearest neighbours",
+               "evaluate": "network"}
 WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time",
          "its controls", "memory")
 SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
@@ -160,7 +161,7 @@ def control(part, classifier, name):
     summary = part["summary"]
     if "evaluations" not in summary:   # the oldest record, which has one classifier
         return summary[{"random": "control_accuracy", "pixels": "raw_pixel_accuracy"}[name]]
-    if (classifier, name) == ("evaluate", "pixels"):   # a network's control is the linear classifier
+    if (classifier, name) == ("evaluate", "pixels"):   # a network's control is logistic regression
         return summary["evaluations"].get("linear_pixels")
     return summary["evaluations"].get(f"{classifier}_{name}")
 

@@ -23,7 +23,7 @@ def test_every_control_is_named():
     summary = {**exported_run.SUMMARY, "controls": controls, "answered_by": "evaluate", "dataset": "cifar10", "validation": 50,
                "program": {"version": "1.2.3", "commit": "0123456789abcdef", "clean": False}}
     text = card.text(summary, "m1", FACTS, MEASURED, {"model.onnx": {"bytes": 1500, "sha256": "5e"}})
-    assert "| linear least squares on raw pixels | 50.00% | 40.00% to 60.00% |" in text and text.count("| 50.00% |") == 8
+    assert "| logistic regression on raw pixels | 50.00% | 40.00% to 60.00% |" in text and text.count("| 50.00% |") == 8
     assert "500 validation images" in text and "the same classes but for 2 " in text and "scored" not in text
     assert "Kernel Ladder 1.2.3, git commit 0123456789abcdef with changed files" in text
     assert "| model.onnx | 1.5 kB | `5e` |" in text

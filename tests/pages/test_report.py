@@ -746,7 +746,7 @@ def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):
 
 @pytest.mark.parametrize("network, controls, conclusion", [
     ("autoencoder", ("random",), "training helped"), ("autoencoder", (), ""),
-    ("lenet_5", ("pixels",), "the network is better than linear least squares")])
+    ("lenet_5", ("pixels",), "the network is better than logistic regression")])
 def test_a_verdict_ends_with_what_follows(tmp_path, network, controls, conclusion):
     run = synthetic_run.make(tmp_path, "mnist", network=network, controls=controls, epochs=1, accuracy=0.99)
     numbers = report.summary(run, "r0123456789e")
@@ -754,7 +754,7 @@ def test_a_verdict_ends_with_what_follows(tmp_path, network, controls, conclusio
     assert f"{conclusion}" in text_of(report.page(run, numbers))
 
 
-def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_linear_least_squares(tmp_path):
+def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_logistic_regression(tmp_path):
     run = synthetic_run.make(tmp_path, "mnist", network="lenet_5", epochs=1)
     linear, majority = report.summary(run, "r0123456789e")["controls"]
     labels, training = (np.asarray(run["data"].array(f"{part}_labels.npy")) for part in ("test", "train"))
@@ -762,7 +762,7 @@ def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_l
     assert majority["control"] == "majority"
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
     page = report.page(run, report.summary(run, "r0123456789e"))
-    assert "Linear least squares, raw pixels" in page and 'class="track  off"' in page   # the other is far below
+    assert "Logistic regression, raw pixels" in page and 'class="track  off"' in page   # the other is far below
 
 
 def test_the_page_says_when_and_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):

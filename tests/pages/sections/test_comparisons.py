@@ -83,7 +83,7 @@ def test_the_tables_say_who_read_what(run):
     numbers = json.loads(json.dumps(report.summary(run, "r0123456789e", {"ablation": ENTRIES}), allow_nan=False))
     table = comparisons.classifier_table(run, "trained")
     assert table["heads"] == ["trained", "untrained", "raw pixels"]
-    assert [row["name"] for row in table["rows"]] == ["SVM", "linear", "kernel ridge", "nearest neighbours"]
+    assert [row["name"] for row in table["rows"]] == ["SVM", "logistic regression", "kernel ridge", "nearest neighbours"]
     assert comparisons.classifier_table({role: run[role] for role in ("svm", "svm_random")}, "trained") is None
     for row, role in zip(table["rows"], ("svm", "linear", "ridge", "knn"), strict=True):
         own, *controls = row["cells"]

@@ -7,7 +7,7 @@ from ladder.data import licences
 from ladder.pages import templates
 from ladder.progress import size
 
-CONTROLS = {"linear_pixels": "linear least squares on raw pixels", "majority": "the most frequent class alone",
+CONTROLS = {"linear_pixels": "logistic regression on raw pixels", "majority": "the most frequent class alone",
             "random": "the same classifier on the untrained encoder", "pixels": "the same classifier on raw pixels",
             "start": "the same classifier on the encoder at the start"}   # by the role, or by its kind
 DECISIONS = {"svm": "one for each pair of classes (0, 1), (0, 2), ...; above 0 it votes for the first",

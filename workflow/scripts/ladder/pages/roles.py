@@ -19,7 +19,7 @@ TITLES = {
 CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
 
 # In tables of accuracies: head of a role -> classifier, and its tail -> encoder.
-CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "ridge": "kernel ridge",
+CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "logistic regression", "ridge": "kernel ridge",
                "knn": "nearest neighbours"}
 ENCODERS = ("", "_start", "_random", "_pixels")
 

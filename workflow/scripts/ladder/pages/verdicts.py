@@ -14,7 +14,7 @@ OF_FEATURES = {"_random": ("the untrained encoder", "Untrained encoder"), "_pixe
 OF_CLASSIFIER = {
     **{f"{role}_start": (f"{classifier.a} on the encoder that it started from", f"{classifier.name}, encoder at the start")
        for role, classifier in roles.PRIMARY.items()},
-    "linear_pixels": ("linear least squares on raw pixels", "Linear least squares, raw pixels")}
+    "linear_pixels": ("logistic regression on raw pixels", "Logistic regression, raw pixels")}
 MAJORITY = ("the most frequent class alone", "Most frequent class")
 HELPED = {"trained": "training", "fitted": "fitting to patches", "given": "using these weights",
           "untrained": "using random weights"}
@@ -130,8 +130,8 @@ def conclusion(inputs, controls):
     if pixels:
         return intervals.concluded(difference(pixels), "the features are better than raw pixels", "raw pixels are better")
     if linear := by_name.get("linear_pixels"):
-        return intervals.concluded(difference(linear), "the network is better than linear least squares",
-                                   "linear least squares is better")
+        return intervals.concluded(difference(linear), "the network is better than logistic regression",
+                                   "logistic regression is better")
     return ""
 
 

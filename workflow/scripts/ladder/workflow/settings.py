@@ -412,11 +412,11 @@ class Classifiers(Section):
     """The kernel coefficient of the SVM; the linear kernel has none. `scale` is 1 / (features * variance), `auto`
     is 1 / features."""
     evaluations: Distinct[Literal["linear", "ridge", "knn"]] = []
-    """Other classifiers of the same features, and of those of the controls. `linear` is ridge regression in closed
-    form, its strength chosen on a tenth of the training images. `ridge` is kernel ridge regression with an RBF
-    kernel, one-versus-rest; 50,000 images take 6 GB and minutes. `knn` is k nearest neighbours. A run with `ridge`
-    answers by it instead of the SVM: the accuracy of the pages, predictions and the demo are its own. That is
-    fixed, not chosen by the accuracies."""
+    """Other classifiers of the same features, and of those of the controls. `linear` is multinomial
+    logistic regression with an L2 penalty, its strength chosen on a tenth of the training images. `ridge` is kernel
+    ridge regression with an RBF kernel, one-versus-rest; 50,000 images take 6 GB and minutes. `knn` is k nearest
+    neighbours. A run with `ridge` answers by it instead of the SVM: the accuracy of the pages, predictions and the
+    demo are its own. That is fixed, not chosen by the accuracies."""
     label_counts: Distinct[Annotated[int, Field(ge=2, le=10_000), INTEGER]] = [10, 30, 100, 300, 1000]
     """Numbers of labels with which the features of an encoder that has seen none are classified too, for the report's
     curve of accuracy by labels: five draws, balanced over the classes, by kernel ridge regression. Numbers below that
@@ -449,7 +449,7 @@ class Controls(Section):
     controls: Distinct[Literal["random", "pixels"]] = ["random", "pixels"]
     """Baselines with the same classifiers: `random` is the features of the untrained network, whose weights are
     drawn from the seed whatever the run starts from; `pixels` is the raw pixels (with flip, standardisation and PCA
-    as for the features). Of a network that classifies by itself, `pixels` is also a linear classifier of the raw
+    as for the features). Of a network that classifies by itself, `pixels` is also logistic regression on the raw
     pixels, which the report sets beside it. An empty list saves their time."""
     seeds: Annotated[list[Seed], Field(max_length=100), LISTED] = []
     """Other seeds with which the run is repeated. The report then shows mean and 95 % interval of every accuracy."""

@@ -9,6 +9,7 @@ from PIL import Image
 
 import synthetic_run
 from ladder.network import networks, weights
+from ladder.pages import report
 from ladder.pages.sections import pictures
 
 
@@ -68,3 +69,4 @@ def test_filters_and_reconstructions_are_shown_by_epoch_with_the_images_above(di
     assert np.array_equal(sheet[:32, :32, :3], digits["data"].array("test_images.npy")[0])
     assert np.array_equal(sheet[34:66, 34:66, :3], tensors["1.reconstructions"][1])
     assert drawn["epochs"][-1] == {"name": "the end", "image": drawn["image"]} and len(drawn["epochs"]) == 4
+    assert report.page(digits, report.summary(digits, "r0123456789e")).count(drawn["image"]) == 1

@@ -1,4 +1,7 @@
-"""Which tests the short run has, and how long each group of tests took. Where NO_SKIPS is set, a skipped test fails the run."""
+"""One browser for all tests of a worker, which tests the short run has, and how long each group of tests took.
+
+Where NO_SKIPS is set, a skipped test fails the run.
+"""
 
 import collections
 import gc
@@ -12,11 +15,19 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 
+import browser
 import one_compiler
 import short
 
 MEMORY = pathlib.Path("/dev/shm")   # a file system on Linux; files in it are made ten times as fast as on a disk
 ENOUGH = 4 << 30
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    chromium = browser.Browser(browser.find())
+    yield chromium
+    chromium.close()
 
 
 def pytest_configure():

@@ -12,7 +12,7 @@ from PIL import Image
 import answering_run
 import browser
 import make_predictions
-from browser import FAINT_TEXTS, TOO_WIDE, EveryPage, check_contents, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, TOO_WIDE, EveryPage, check_contents, check_self_contained, check_width, run_axe, show
 from ladder.demo import local
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions
@@ -227,6 +227,15 @@ def test_every_text_of_the_demo_has_contrast(chromium, address, scheme):
     chromium.open(address, scheme=scheme)
     chromium.value("say(place(), 'something to read', 'problem')")
     assert chromium.value(FAINT_TEXTS) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_in_the_demo(chromium, address, width, scheme):
+    chromium.open(address, width, scheme=scheme)
+    stroke(chromium, [(0.3, 0.2), (0.3, 0.8)])
+    names(chromium, 1)
+    run_axe(chromium)
 
 
 class TestEveryPage(EveryPage):

@@ -40,17 +40,18 @@ def test_a_wrong_gradient_is_said_first_with_the_layers_to_look_at():
 
 
 @pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
-def test_the_page_is_readable_in_a_browser(tmp_path):
-    path, chromium = tmp_path / "gradients.html", browser.Browser(browser.find())
-    try:
-        for found in (summary(), summary(**WRONG)):
-            path.write_text(page.page(found))
-            browser.check_self_contained(chromium, path)
-            assert browser.check_contents(chromium, path) == 3
-            for width in (360, 1280):
-                for scheme in ("light", "dark"):
-                    chromium.open(path, width, scheme=scheme)
-                    assert chromium.value("document.documentElement.scrollWidth") == width
-                    assert chromium.value(TOO_WIDE) == [] and chromium.value(FAINT_TEXTS) == []
-    finally:
-        chromium.close()
+class TestEveryPage(browser.EveryPage):
+    @pytest.fixture(params=[{}, WRONG], ids=["right", "wrong"])
+    def page(self, request, tmp_path):
+        path = tmp_path / "gradients.html"
+        path.write_text(page.page(summary(**request.param)))
+        return path
+
+    def test_it_is_readable_in_a_browser(self, chromium, page):
+        browser.check_self_contained(chromium, page)
+        assert browser.check_contents(chromium, page) == 3
+        for width in (360, 1280):
+            for scheme in ("light", "dark"):
+                chromium.open(page, width, scheme=scheme)
+                assert chromium.value("document.documentElement.scrollWidth") == width
+                assert chromium.value(TOO_WIDE) == [] and chromium.value(FAINT_TEXTS) == []

@@ -47,6 +47,7 @@ _CHECKS = ("-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fn
 _WATCHED_FLAGS = ("-O1", *_CHECKS)   # g++ takes longer for -O2 than the threads that run one after another gain
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a loop is one block, not copied.
 _COUNTED_FLAGS = ("-O2", *_CHECKS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
+_RUNTIME_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-g0")
 _RED_ZONE = 1 << 20
 _ALIGNMENT = 256   # of an allocation on a GPU
 
@@ -339,7 +340,11 @@ class _Launch(ctypes.Structure):
                 ("arguments", ctypes.c_void_p), ("order", ctypes.c_uint32), ("buffer_count", ctypes.c_uint32),
                 ("truncates", ctypes.c_uint32), ("first_block", ctypes.c_uint64), ("buffers", ctypes.c_void_p),
                 ("shared_array_count", ctypes.c_uint64), ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p),
-                ("sample_count", ctypes.c_uint64), ("sample", ctypes.c_void_p), ("counts", ctypes.c_void_p)]
+                ("sample_count", ctypes.c_uint64), ("sample", ctypes.c_void_p), ("counts", ctypes.c_void_p),
+                ("stacks", ctypes.c_void_p)]
+
+
+_stacks = ctypes.c_void_p()   # a process may have only so many mappings, two for each stack
 
 
 def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers, first_block=0, sample=(), counts=None):
@@ -352,7 +357,8 @@ def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffe
     launch = _Launch(_three(grid), _three(block), shared_mem, ctypes.addressof(addresses), ORDERS.get(order, order),
                      len(buffers), TENSOR_SUMS.index(tensor_sums), first_block, ctypes.addressof(regions), len(shared),
                      ctypes.addressof(shared), ctypes.addressof(fault), len(sample),
-                     ctypes.addressof(sample) if sample else None, ctypes.addressof(counts) if counts else None)
+                     ctypes.addressof(sample) if sample else None, ctypes.addressof(counts) if counts else None,
+                     ctypes.addressof(_stacks))
     if library[f"launch_{name}"](ctypes.byref(launch)):
         raise _named(library, name, fault)
 
@@ -386,7 +392,7 @@ def _build(module, flags):
     runtime, flags = sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")), (*flags, *module.options)
     read = [text for path in (*runtime, *sorted(with_headers(module.source, module.include)))
             for text in (path.name, path.read_text())]
-    made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: copies of a project share it
+    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read]   # no folder: copies of a project share it
     library = _cache() / f"{module.source.stem}-{_hash(made_from)}.so"
     with missing(library) as absent:
         if absent:
@@ -473,12 +479,12 @@ def _shared_arrays(library):
 
 
 def _runtime_objects(files):
-    made_from = [path.read_text() for path in files] + [_compiler(), *_COMMON_FLAGS]
+    made_from = [path.read_text() for path in files] + [_compiler(), *_COMMON_FLAGS, *_RUNTIME_FLAGS]
     for source in (path for path in files if path.suffix == ".cpp"):
         target = _cache() / f"{source.stem}-{_hash(made_from)}.o"
         with missing(target) as absent:
             if absent:
-                _compile(["-O2", "-g0", "-c", str(source)], target)
+                _compile([*_RUNTIME_FLAGS, "-c", str(source)], target)
         yield target
 
 

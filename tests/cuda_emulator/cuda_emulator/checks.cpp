@@ -23,20 +23,25 @@ enum class Readers : uint8_t { ONE_THREAD, ONE_WARP, ONE_BLOCK, BLOCKS };
 
 struct Stamp {
     uint32_t block, epoch, warp_epoch;   // block 0: never
+    uint32_t address;                    // of the code, from where the library was loaded
+    uint32_t tick;
     uint16_t thread;
     Readers readers;
-    bool pending;        // of a write: a cp.async not waited for, or a bulk copy that has not arrived
-    bool copied;         // of a write: by a bulk copy
-    uintptr_t address;   // of the code
-    uint64_t tick;
+    bool pending : 1;   // of a write: a cp.async not waited for, or a bulk copy that has not arrived
+    bool copied : 1;    // of a write: by a bulk copy
 };
 struct Granule {
     Stamp write, read;
 };
 
+// Whether what is found of one granule holds for the other; bits of padding may say no where it does.
+template <class Part> static bool same(const Part& x, const Part& y) { return !memcmp(&x, &y, sizeof x); }
+static uintptr_t code_of(const Stamp& stamp) { return reinterpret_cast<uintptr_t>(__ehdr_start) + stamp.address; }
+
 struct Region {
     const unsigned char* begin;
-    size_t bytes, granule;
+    size_t bytes;
+    unsigned shift;     // of a byte's number to its granule's
     int argument;       // its number, or SHARED
     const char* name;   // of a shared array
     Granule* granules;
@@ -52,7 +57,7 @@ static void add_region(const unsigned char* begin, size_t bytes, size_t granule,
     if (!bytes) return;
     auto* granules = static_cast<Granule*>(calloc((bytes + granule - 1) / granule, sizeof(Granule)));
     if (!granules) abort();
-    regions.push_back({begin, bytes, granule, argument, name, granules});
+    regions.push_back({begin, bytes, unsigned(__builtin_ctzl(granule)), argument, name, granules});
 }
 
 void begin_checks() {
@@ -120,7 +125,8 @@ static bool unordered(const Stamp& stamp) {
 
 static Stamp now(uintptr_t address) {
     uint32_t of_warp = warp_epoch[current->linear / WARP];
-    return {block_number, epoch, of_warp, uint16_t(current->linear), Readers::ONE_THREAD, false, false, address, next_tick()};
+    auto offset = uint32_t(address - reinterpret_cast<uintptr_t>(__ehdr_start));
+    return {block_number, epoch, of_warp, offset, uint32_t(next_tick()), uint16_t(current->linear), Readers::ONE_THREAD, false, false};
 }
 
 static void record_read(Stamp& read, uintptr_t address) {
@@ -146,7 +152,7 @@ static void record_read(Stamp& read, uintptr_t address) {
     else
         snprintf(memory, sizeof memory, "argument %d", region.argument);
     bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
-    fail(describe(between_blocks ? "race between blocks" : "race", at(address, other.address),
+    fail(describe(between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
                   "%s byte %zu of %s, which thread number %u of %s block %s; nothing orders the two",
                   verb, offset, memory, other.thread, between_blocks ? "another" : "its", other_verb));
 }
@@ -161,18 +167,18 @@ static void suspect_stale(const Region& region, size_t offset, uintptr_t address
 
 static void check_granule(const Region& region, size_t number, bool write, uintptr_t address) {
     Granule& granule = region.granules[number];
-    size_t offset = number * region.granule;
+    size_t offset = number << region.shift;
     bool shared = region.argument == SHARED;
     const char* verb = write ? "writes" : "reads";
     if (shared && granule.write.block != block_number) granule.write = {};   // another block's data is gone
     if (shared && granule.read.block != block_number) granule.read = {};
     if (granule.write.copied) {
-        check_destination(at(address, granule.write.address), region.begin + offset, write);
+        check_destination(at(address, code_of(granule.write)), region.begin + offset, write);
         if (!write) return loaded_destination(region.begin + offset);
         granule.write = {};
     }
     if (granule.write.pending)
-        fail(describe("missing cp.async wait", at(address, granule.write.address),
+        fail(describe("missing cp.async wait", at(address, code_of(granule.write)),
                       "%s byte %zu of %s while a cp.async to it is under way",
                       verb, offset, region.name));
     if (unordered(granule.write)) fail_race(region, offset, verb, granule.write, "writes", address);
@@ -202,9 +208,18 @@ void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
         fail_bounds(pointer, bytes, write, address);
     }
     if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, write, address);
-    size_t first = (pointer - region->begin) / region->granule,
-           last = (pointer + bytes - 1 - region->begin) / region->granule;
-    for (size_t number = first; number <= last; number++) check_granule(*region, number, write, address);
+    size_t first = (pointer - region->begin) >> region->shift, last = (pointer + bytes - 1 - region->begin) >> region->shift;
+    Granule before{}, after{};
+    for (size_t number = first; number <= last; number++) {
+        Granule& granule = region->granules[number];
+        if (number > first && same(granule, before)) {
+            granule = after;
+            continue;
+        }
+        before = granule;
+        check_granule(*region, number, write, address);
+        after = granule;
+    }
 }
 
 void must_be_shared(Site site, const void* pointer, const char* what) {
@@ -227,7 +242,7 @@ void copy_pending(const void* shared, size_t bytes, bool pending) {
 // What a thread stored, in shared memory, that a copy overwrites or a product reads: ordered, and fenced by that thread.
 static void must_be_fenced(Site site, const Region& region, size_t number, const char* verb) {
     const Stamp& write = region.granules[number].write;
-    size_t offset = number * region.granule;
+    size_t offset = number << region.shift;
     if (write.block != block_number || write.copied) return;
     if (unordered(write)) fail_race(region, offset, verb, write, "writes", 0);
     if (!is_fenced(write.thread, write.tick))
@@ -241,14 +256,17 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
     if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, true, address);
+    Granule before{}, after{now(address), {}};
+    after.write.copied = after.write.pending = true;
     for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes; number++) {
         Granule& granule = region->granules[number];
-        must_be_fenced(site, *region, number, "writes");
-        if (granule.read.block == block_number && !granule.write.copied && unordered(granule.read))
-            fail_race(*region, number, "writes", granule.read, "reads", address);
-        granule.write = now(address);
-        granule.write.copied = granule.write.pending = true;
-        granule.read = {};
+        if (!same(granule, before)) {
+            must_be_fenced(site, *region, number, "writes");
+            if (granule.read.block == block_number && !granule.write.copied && unordered(granule.read))
+                fail_race(*region, number, "writes", granule.read, "reads", address);
+            before = granule;
+        }
+        granule = after;
     }
 }
 
@@ -257,8 +275,10 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes; number++) {
+    size_t first = pointer - region->begin;
+    for (size_t number = first; number < first + bytes; number++) {
         const Stamp& write = region->granules[number].write;
+        if (number > first && same(write, region->granules[number - 1].write)) continue;
         if (write.block != block_number) suspect_stale(*region, number, 0);
         if (write.copied && write.block == block_number)
             check_destination(at(site), region->begin + number, false);

@@ -136,6 +136,7 @@ struct Launch {
     uint64_t sample_count;    // 0: all blocks run
     const uint32_t* sample;   // numbers of the blocks that run, in this order
     Counts* counts;           // where to count, or null
+    char** stacks;            // of the threads of a block, for all libraries, one after the other; the first launch makes them
 };
 int launch(const Launch&, void (*thread)(void**));   // 0, or 1 with *fault filled
 

@@ -23,7 +23,8 @@ namespace emulator {
 namespace {
 
 constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;   // ENGINE: of the copies, in a vector clock
-constexpr int DEPTH = 16, ROWS = 16, MOST_COLUMNS = 256;
+constexpr int DEPTH = TILE_DEPTH, MOST_COLUMNS = 256;
+constexpr int CHUNK = 8;   // numbers of 16 bytes, which lie together in every layout
 
 // ended: of a warp, up to which its loads have.
 struct VectorClock {
@@ -223,14 +224,17 @@ void read_operand(const Product& product, unsigned first_thread, const std::vect
     Thread* me = current;
     for (unsigned w = 0; w < WARPGROUP / WARP; w++) {
         current = threads[first_thread + w * WARP];
-        for (int k = 0; k < DEPTH; k++)
-            for (int n = 0; n < product.columns; n++) {
-                const unsigned char* from = shared_pointer(place(layout, product.transposed, k, n));
-                if (!from) fail(describe("shared memory overflow", at(product.site), "reads a matrix past shared memory"));
-                if (!counting) read_by_products(product.site, from, 2);
-                uint16_t bits;
-                memcpy(&bits, from, 2);
-                b[k][n] = of_bf16(bits);
+        for (int k = 0; k < DEPTH; k += product.transposed ? 1 : CHUNK)
+            for (int n = 0; n < product.columns; n += product.transposed ? CHUNK : 1) {
+                unsigned address = place(layout, product.transposed, k, n);
+                const unsigned char* from = shared_pointer(address);
+                uint16_t bits[CHUNK];
+                if (!from || !shared_pointer(address + sizeof bits - 1))
+                    fail(describe("shared memory overflow", at(product.site), "reads a matrix past shared memory"));
+                if (!counting) read_by_products(product.site, from, sizeof bits);
+                memcpy(bits, from, sizeof bits);
+                for (int i = 0; i < CHUNK; i++)
+                    (product.transposed ? b[k][n + i] : b[k + i][n]) = of_bf16(bits[i]);
             }
     }
     current = me;
@@ -238,18 +242,16 @@ void read_operand(const Product& product, unsigned first_thread, const std::vect
 }
 
 void add_products(const Product* const* of_lane, const std::vector<Accumulators*>& sums, const Matrix& b) {
-    double a[ROWS][DEPTH], terms[DEPTH + 1];
+    double a[TILE_ROWS][DEPTH];
     for (unsigned l = 0; l < WARP; l++)
         for (int i = 0; i < 4; i++)
             for (int half = 0; half < 2; half++)
                 a[l / 4 + 8 * (i % 2)][2 * (l % 4) + half + 8 * (i / 2)] = of_bf16(of_lane[l]->a[i] >> 16 * half);
-    for (unsigned l = 0; l < WARP; l++)
-        for (int i = 0; i < of_lane[l]->columns / 2; i++) {
-            int row = l / 4 + 8 * (i % 4 / 2), column = i / 4 * 8 + 2 * (l % 4) + i % 2;
-            for (int k = 0; k < DEPTH; k++) terms[k] = a[row][k] * b[k][column];
-            terms[DEPTH] = sums[l]->values[i];
-            sums[l]->values[i] = tensor_sum(terms, DEPTH + 1);
-        }
+    for (int column = 0; column < of_lane[0]->columns; column += TILE_COLUMNS) {
+        float* c[WARP];
+        for (unsigned l = 0; l < WARP; l++) c[l] = sums[l]->values.data() + column / 2;
+        add_tile(c, a, b[0] + column, MOST_COLUMNS, DEPTH);
+    }
 }
 
 // Those in the registers `c`, or none.

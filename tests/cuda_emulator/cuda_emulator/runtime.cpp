@@ -90,7 +90,7 @@ std::vector<unsigned> warp_epoch;
 static std::vector<Thread> threads;
 static std::vector<unsigned> order;   // the threads of a block, in the order they run
 static size_t next_new;               // order[next_new...] have not begun
-static std::vector<char*> free_stacks, all_stacks;
+static std::vector<char*> free_stacks;
 static void* scheduler_stack;
 static bool failed;
 static unsigned block_index[3];
@@ -98,7 +98,6 @@ static void (*entry)(void**);
 
 constexpr unsigned char POISON = 0xff;   // as float32 a NaN, as an integer -1
 constexpr size_t RED_ZONE = 1024;
-constexpr size_t IDLE_STACKS = 32;   // between launches
 alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
 
 unsigned coordinate(int which) {
@@ -156,30 +155,23 @@ void fail(const Fault& fault) {
 
 // ---- fibers
 
-static char* new_stack() {
-    if (free_stacks.empty()) {
-        char* stack =
-            static_cast<char*>(mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        if (stack == MAP_FAILED) abort();
-        mprotect(stack, 4096, PROT_NONE);
-        all_stacks.push_back(stack);
-        return stack;
-    }
-    char* stack = free_stacks.back();
-    free_stacks.pop_back();
-    return stack;
+// Each with a page before it that nothing may touch.
+static char* new_stacks() {
+    constexpr size_t BYTES = MOST_THREADS * STACK_BYTES;
+    void* stacks = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED) abort();
+    for (size_t i = 0; i < MOST_THREADS; i++) mprotect(static_cast<char*>(stacks) + i * STACK_BYTES, 4096, PROT_NONE);
+    return static_cast<char*>(stacks);
 }
 
-// The emulator's compiled kernels are loaded side by side, and a process may have only so many mappings, two for each stack.
-static void release_stacks() {
-    for (; free_stacks.size() > IDLE_STACKS; free_stacks.pop_back()) munmap(free_stacks.back(), STACK_BYTES);
-    all_stacks = free_stacks;
+static void begin_stacks() {
+    if (!*running->stacks) *running->stacks = new_stacks();
+    free_stacks.clear();
+    for (size_t i = MOST_THREADS; i > 0; i--) free_stacks.push_back(*running->stacks + (i - 1) * STACK_BYTES);
 }
 
 bool on_a_stack(const void* address) {
-    for (char* stack : all_stacks)
-        if (address >= stack && address < stack + STACK_BYTES) return true;
-    return false;
+    return address >= *running->stacks && address < *running->stacks + MOST_THREADS * STACK_BYTES;
 }
 
 static void pause(State state, Site site) {
@@ -216,7 +208,8 @@ static void resume(Thread& thread) {
 }
 
 static void begin(Thread& thread) {
-    thread.stack = new_stack();
+    thread.stack = free_stacks.back();
+    free_stacks.pop_back();
     void** top = reinterpret_cast<void**>(thread.stack + STACK_BYTES) - SAVED_WORDS;
     std::fill(top, top + SAVED_WORDS, nullptr);
     top[RETURN_WORD] = reinterpret_cast<void*>(run_fiber);
@@ -245,13 +238,13 @@ std::vector<Thread*> meet(Site site, unsigned first, unsigned count) {
     Thread* me = current;
     me->state = State::AT_WARPGROUP;
     me->site = site;
-    std::vector<Thread*> all;
-    for (Thread& thread : threads) all.push_back(&thread);
     for (unsigned i = first; i < first + count; i++)
-        if (i >= all.size() || all[i]->state != State::AT_WARPGROUP || all[i]->site.line != site.line) {
+        if (i >= threads.size() || threads[i].state != State::AT_WARPGROUP || threads[i].site.line != site.line) {
             emulator_switch_stack(&me->stack_pointer, scheduler_stack);
             return {};
         }
+    std::vector<Thread*> all;
+    for (Thread& thread : threads) all.push_back(&thread);
     return all;
 }
 
@@ -378,6 +371,7 @@ static void begin_block(unsigned number, std::mt19937& random) {
         std::copy(index, index + 3, thread.index);
         thread.linear = i;
         thread.state = State::NEW;
+        thread.stack = nullptr;
         thread.copy_group = 0;
         thread.copies.clear();
         order[i] = i;
@@ -468,7 +462,7 @@ static bool accepted(const Launch& launch) {
     uint64_t size = uint64_t(launch.block[0]) * launch.block[1] * launch.block[2];
     bool grid = launch.grid[0] && launch.grid[1] && launch.grid[2] && launch.grid[0] < 1u << 31 &&
                 launch.grid[1] < 65536 && launch.grid[2] < 65536;
-    return grid && size >= 1 && size <= 1024 && launch.block[2] <= 64 && launch.shared_bytes <= MOST_SHARED_BYTES;
+    return grid && size >= 1 && size <= MOST_THREADS && launch.block[2] <= 64 && launch.shared_bytes <= MOST_SHARED_BYTES;
 }
 
 static void run_blocks() {
@@ -501,16 +495,12 @@ int launch(const Launch& launch, void (*thread)(void**)) {
     threads.resize(size_t(launch.block[0]) * launch.block[1] * launch.block[2]);
     order.resize(threads.size());
     warp_epoch.resize((threads.size() + WARP - 1) / WARP);
+    begin_stacks();
     begin_checks();
     begin_counts();
     run_blocks();
     end_checks();
     counting = false;
-    for (Thread& waiting : threads) {
-        if (waiting.stack) free_stacks.push_back(waiting.stack);
-        waiting.stack = nullptr;
-    }
-    release_stacks();
     return failed;
 }
 

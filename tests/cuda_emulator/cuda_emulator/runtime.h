@@ -12,7 +12,7 @@
 
 namespace emulator {
 
-constexpr size_t STACK_BYTES = 128 * 1024;
+constexpr size_t STACK_BYTES = 128 * 1024, MOST_THREADS = 1024;   // of a block
 constexpr size_t MOST_SHARED_BYTES = 227 * 1024;   // limit per block on sm_90
 constexpr unsigned WARP = 32;
 
@@ -82,8 +82,10 @@ void wake_those_at(void* barrier);
 std::vector<Thread*> meet(Site, unsigned first, unsigned count);
 unsigned char* shared_pointer(unsigned shared_address);   // null outside the launch's dynamic shared memory
 
-// tensor_cores.cpp: the sum of terms as the launch's tensor cores add
-float tensor_sum(const double* terms, int count);
+// tensor_cores.cpp: c += a b of a warp, in 16 rows and 8 columns, as the launch's tensor cores add. c: the 4 numbers of each lane, as
+// mma.m16n8k16 has them; row_of_b: from a row of b to the next.
+constexpr int TILE_ROWS = 16, TILE_COLUMNS = 8, TILE_DEPTH = 16;
+void add_tile(float* const (&c)[WARP], const double (&a)[TILE_ROWS][TILE_DEPTH], const double* b, int row_of_b, int depth);
 
 // hopper.cpp
 void begin_hopper(unsigned threads);

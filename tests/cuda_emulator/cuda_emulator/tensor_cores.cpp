@@ -5,7 +5,6 @@
 // test that holds for both holds between them.
 #include "runtime.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace emulator {
@@ -24,7 +23,11 @@ struct Product {
     const unsigned *a, *b;
 };
 
-constexpr int ROWS = 16, COLUMNS = 8, MOST_TERMS = 17;   // 16 products, and what is added to
+constexpr int COLUMNS = TILE_COLUMNS, MOST_TERMS = TILE_DEPTH + 1;   // and what is added to
+
+// Of all columns at once, for which processors have vectors.
+using Row = double __attribute__((vector_size(COLUMNS * sizeof(double))));
+using Terms = Row[MOST_TERMS];
 
 template <class Request> Request& request(Operand* operand) { return *reinterpret_cast<Request*>(operand->value); }
 
@@ -47,19 +50,11 @@ void load_for_all(Operand** of_lane) {
         }
 }
 
-// The larger exponent of 2 that a term has; terms are finite, one is not 0.
-int largest_exponent(const double* terms, int count) {
-    int largest = INT32_MIN;
-    for (int i = 0; i < count; i++)
-        if (terms[i] != 0.0) largest = std::max(largest, std::ilogb(terms[i]));
-    return largest;
-}
-
-// Exact (bits further than 96 below the largest term are cut), then rounded to nearest even.
-float rounded_sum(const double* terms, int count, int exponent) {
+// Exact (bits further than 96 below the largest term are cut), then rounded to nearest even. exponent: of the largest term.
+float rounded_sum(const Terms& terms, int column, int count, int exponent) {
     constexpr int BELOW = 96;
     __int128 sum = 0;
-    for (int i = 0; i < count; i++) sum += static_cast<__int128>(std::ldexp(terms[i], BELOW - exponent));
+    for (int i = 0; i < count; i++) sum += static_cast<__int128>(std::ldexp(terms[i][column], BELOW - exponent));
     bool negative = sum < 0;
     unsigned __int128 magnitude = negative ? -sum : sum;
     int cut = 0;
@@ -73,28 +68,53 @@ float rounded_sum(const double* terms, int count, int exponent) {
     return static_cast<float>(negative ? -value : value);
 }
 
-float truncated_sum(const double* terms, int count, int exponent) {
+float truncated_sum(const Terms& terms, int column, int count, int exponent) {
     int64_t sum = 0;
-    for (int i = 0; i < count; i++) sum += static_cast<int64_t>(std::ldexp(terms[i], 23 - exponent));
-    double value = std::ldexp(static_cast<double>(sum), exponent - 23);
+    double scale = std::ldexp(1.0, 23 - exponent);
+    for (int i = 0; i < count; i++) sum += static_cast<int64_t>(terms[i][column] * scale);
+    double value = static_cast<double>(sum) / scale;
     float nearest = static_cast<float>(value);
     return std::fabs(static_cast<double>(nearest)) > std::fabs(value) ? std::nextafterf(nearest, 0.0f) : nearest;
 }
 
+// The sums of the terms in each column as the launch's tensor cores add.
+void tensor_sums(const Terms& terms, int count, float (&sums)[COLUMNS]) {
+    Row plain{}, largest{}, lost{};   // D. Knuth's TwoSum: what each addition loses, in sum its magnitude
+    for (int i = 0; i < count; i++) {
+        Row before = plain, size = terms[i] < 0.0 ? -terms[i] : terms[i];
+        plain += terms[i];
+        Row added = plain - before, error = (before - (plain - added)) + (terms[i] - added);
+        lost += error < 0.0 ? -error : error;
+        largest = size > largest ? size : largest;
+    }
+    for (int column = 0; column < COLUMNS; column++) {
+        if (!std::isfinite(plain[column]) || largest[column] == 0.0 || (lost[column] == 0.0 && !running->truncates)) {
+            sums[column] = static_cast<float>(plain[column]);
+            continue;
+        }
+        int exponent = std::ilogb(largest[column]);
+        sums[column] = running->truncates ? truncated_sum(terms, column, count, exponent)
+                                          : rounded_sum(terms, column, count, exponent);
+    }
+}
+
 }   // namespace
 
-float tensor_sum(const double* terms, int count) {
-    double plain = 0.0, lost = 0.0;   // D. Knuth's TwoSum: what each addition loses, in sum its magnitude
-    for (int i = 0; i < count; i++) {
-        double before = plain;
-        plain += terms[i];
-        double added = plain - before;
-        lost += std::fabs((before - (plain - added)) + (terms[i] - added));
+void add_tile(float* const (&c)[WARP], const double (&a)[TILE_ROWS][TILE_DEPTH], const double* b, int row_of_b, int depth) {
+    for (int row = 0; row < TILE_ROWS; row++) {
+        Terms terms;
+        float *to[COLUMNS], sums[COLUMNS];
+        for (int k = 0; k < depth; k++) {
+            memcpy(&terms[k], b + k * row_of_b, sizeof(Row));
+            terms[k] *= a[row][k];
+        }
+        for (int column = 0; column < COLUMNS; column++) {
+            to[column] = &c[row % 8 * 4 + column / 2][row / 8 * 2 + column % 2];
+            terms[depth][column] = *to[column];
+        }
+        tensor_sums(terms, depth + 1, sums);
+        for (int column = 0; column < COLUMNS; column++) *to[column] = sums[column];
     }
-    if (!std::isfinite(plain) || (lost == 0.0 && !running->truncates)) return static_cast<float>(plain);
-    int exponent = largest_exponent(terms, count);
-    if (exponent == INT32_MIN) return static_cast<float>(plain);
-    return running->truncates ? truncated_sum(terms, count, exponent) : rounded_sum(terms, count, exponent);
 }
 
 namespace {
@@ -107,20 +127,14 @@ float of_f16(unsigned register_, int half) {
 }
 float of_tf32(unsigned register_) { return bits_of<float>(register_ & 0xffffe000u); }
 
-template <int DEPTH> void multiply(Operand** of_lane, const float (&a)[ROWS][DEPTH], const float (&b)[DEPTH][COLUMNS]) {
-    for (unsigned l = 0; l < WARP; l++)
-        for (int i = 0; i < 4; i++) {
-            int row = l / 4 + 8 * (i / 2), column = 2 * (l % 4) + i % 2;
-            float& c = request<Product>(of_lane[l]).c[i];
-            double terms[MOST_TERMS];
-            for (int k = 0; k < DEPTH; k++) terms[k] = static_cast<double>(a[row][k]) * b[k][column];
-            terms[DEPTH] = c;
-            c = tensor_sum(terms, DEPTH + 1);
-        }
+void multiply(Operand** of_lane, const double (&a)[TILE_ROWS][TILE_DEPTH], const double (&b)[TILE_DEPTH][COLUMNS], int depth) {
+    float* c[WARP];
+    for (unsigned l = 0; l < WARP; l++) c[l] = request<Product>(of_lane[l]).c;
+    add_tile(c, a, b[0], COLUMNS, depth);
 }
 
 template <int DEPTH, float (*number)(unsigned, int)> void multiply_16bit(Operand** of_lane) {
-    float a[ROWS][DEPTH], b[DEPTH][COLUMNS];
+    double a[TILE_ROWS][TILE_DEPTH], b[TILE_DEPTH][COLUMNS];
     for (unsigned l = 0; l < WARP; l++) {
         const Product& mine = request<Product>(of_lane[l]);
         int row = l / 4, first = 2 * (l % 4);
@@ -129,17 +143,17 @@ template <int DEPTH, float (*number)(unsigned, int)> void multiply_16bit(Operand
             for (int i = 0; i < DEPTH / 8; i++) b[first + half + 8 * i][row] = number(mine.b[i], half);
         }
     }
-    multiply(of_lane, a, b);
+    multiply(of_lane, a, b, DEPTH);
 }
 
 void multiply_tf32(Operand** of_lane) {
-    float a[ROWS][8], b[8][COLUMNS];
+    double a[TILE_ROWS][TILE_DEPTH], b[TILE_DEPTH][COLUMNS];
     for (unsigned l = 0; l < WARP; l++) {
         const Product& mine = request<Product>(of_lane[l]);
         for (int i = 0; i < 4; i++) a[l / 4 + 8 * (i % 2)][l % 4 + 4 * (i / 2)] = of_tf32(mine.a[i]);
         for (int i = 0; i < 2; i++) b[l % 4 + 4 * i][l / 4] = of_tf32(mine.b[i]);
     }
-    multiply(of_lane, a, b);
+    multiply(of_lane, a, b, 8);
 }
 
 void of_whole_warp(Site site, Combine combine, void* mine) {

@@ -38,7 +38,7 @@ from rounded_copies import (
     rounded_weight,
     with_border,
 )
-from rung_checks import SMALL, Convolution, passed, run_step, training_plan
+from rung_checks import ORDERS, SMALL, Convolution, in_one_order, passed, run_step, training_plan
 from tensor_checks import RoundedOperands, sums  # noqa: F401 (sums is a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -76,8 +76,8 @@ def test_copies_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
     x = normal(*shape)
     x.flat[:2] = np.inf, np.nan
     wanted = padded(to_bfloat16(x), padding)
-    assert np.array_equal(numbers(rounded_input(x, padding)), wanted, equal_nan=True)
-    copy, partials = rounded_gradient(x[..., 8:].copy(), padding)
+    assert np.array_equal(numbers(rounded_input(x, padding, orders=ORDERS)), wanted, equal_nan=True)
+    copy, partials = rounded_gradient(x[..., 8:].copy(), padding, orders=ORDERS)
     assert np.array_equal(numbers(copy), wanted[..., 8:])
     error = np.abs(partials.sum(axis=0, dtype=float) - x[..., 8:].sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(x[..., 0].size) * np.abs(x[..., 8:]).sum(axis=(0, 1, 2), dtype=float)).all()
@@ -86,7 +86,7 @@ def test_copies_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
 @pytest.mark.parametrize("channels", [1, 3, 20, 67])
 def test_channels_of_a_gradient_are_filled_with_zeros(channels):
     dy = normal(3, 9, 8, channels)
-    copy, partials = rounded_gradient(dy, 2)
+    copy, partials = rounded_gradient(dy, 2, orders=ORDERS)
     assert np.array_equal(numbers(copy), padded(to_bfloat16(dy), 2))
     error = np.abs(partials.sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
@@ -96,10 +96,11 @@ def test_channels_of_a_gradient_are_filled_with_zeros(channels):
                          ids=str)
 def test_copies_of_weights_are_rounded_and_flipped(shape):
     weight = normal(*shape)
-    for copy in (rounded_weight(weight, flip=False)[0], rounded_weight(weight)[0]):
-        assert np.array_equal(numbers(copy), padded(to_bfloat16(weight), 0))
-    flipped = to_bfloat16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0)
-    assert np.array_equal(numbers(rounded_weight(weight)[1]), padded(flipped, 0))
+    copy, flipped = rounded_weight(weight, orders=ORDERS)
+    for same in (copy, *rounded_weight(weight, flip=False, orders=ORDERS)):
+        assert np.array_equal(numbers(same), padded(to_bfloat16(weight), 0))
+    wanted = to_bfloat16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0)
+    assert np.array_equal(numbers(flipped), padded(wanted, 0))
 
 
 SIZES = {"few.bias": (7,), "first.weight": (40, 3, 3, 3), "both.weight": (20, 3, 3, 40), "one.weight": (33, 1, 1, 48),
@@ -340,7 +341,8 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(case, tile):
         copy = with_border(conv.dy, padding)
         run_step(lambda step, build: launches.forward(step, build, tile), operands(conv), {"copy": copy}, stride=stride,
                  relu=relu, padding=padding)
-        y = forward(conv, relu, tile)
+        with in_one_order():
+            y = forward(conv, relu, tile)
         assert np.isnan(y).any() and copy.tobytes() == copied(y, padding).tobytes()
 
 
@@ -356,8 +358,9 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(case, tile, val
         copy = with_border(pooled, padding)
         run_step(lambda step, build: launches.forward(step, build, tile), operands(conv), {"copy": copy, "index": found},
                  stride=stride, relu=relu, padding=padding)
-        run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, relu, tile)}, {"y": pooled, "index": index},
-                 ("forward",), "maxpool2d_forward", window=2, stride=2, padding=0)
+        with in_one_order():
+            run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, relu, tile)}, {"y": pooled, "index": index},
+                     operation="maxpool2d_forward", window=2, stride=2, padding=0)
         assert found.tobytes() == index.tobytes() and copy.tobytes() == copied(pooled, padding).tobytes()
 
 
@@ -373,7 +376,9 @@ def led_back(conv, relu, padding, tile, kind):
     kind: of the layer between: '' or 'maxpool2d', where conv.x is what it put out.
     """
     values = np.maximum(conv.x, 0)
-    kept, dx, batch, height, width, channels = rounded_input(values, conv.padding), input_grad(conv, tile), *conv.x.shape
+    kept, (batch, height, width, channels) = rounded_input(values, conv.padding), conv.x.shape
+    with in_one_order():
+        dx = input_grad(conv, tile)
     if kind == "maxpool2d":
         index = np.random.default_rng(5).integers(0, 4, conv.x.shape).astype(np.uint8)
         wanted = poisoned((batch, 2 * height, 2 * width, channels))
@@ -402,14 +407,13 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(case, tile
         assert (error <= (values is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ()), (zoo.RISING, ()),
                                              (zoo.ASIDE, ())], ids=["wide", "wide, not a", "deep", "rising", "aside"])
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
     reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
     found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
-             for order in ("forward", "forward", "reverse", "random")]
+             for order in ORDERS]
     learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
     deviations = parity.deviations(network, found[0], learning)
     assert max(deviations.values()) <= SMALL["bfloat16"], deviations

@@ -16,7 +16,7 @@ from ladder.rungs.packed_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
 from ladder.rungs.packing import PHASE_WEIGHTS
 from ladder.rungs.patterns import Gradient
 from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
-from rung_checks import run_step
+from rung_checks import ONE_ORDER, ORDERS, in_one_order, run_step
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
 ONE_ARITHMETIC = True   # as in test_gpu_bf16.py
@@ -52,11 +52,12 @@ class Upsampled:
         self.bias = values(self.filters, seed=2)
         self.dy = values(batch, 2 * self.height, 2 * self.width, self.filters, seed=3)
 
-    def copies(self):
+    def copies(self, orders=ONE_ORDER):
         """{role: copy} of the weight."""
         shapes = PHASE_WEIGHTS.weight(self.weight.shape)
         copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
-        run_step(launches.copy_weights, {"w": self.weight}, copies, copies={"w": {role: f"w.{role}" for role in shapes}})
+        run_step(launches.copy_weights, {"w": self.weight}, copies, orders,
+                 copies={"w": {role: f"w.{role}" for role in shapes}})
         return {role: copies[f"w.{role}"] for role in shapes}
 
     def phase_weights(self):
@@ -94,7 +95,6 @@ class Upsampled:
         return {"x": rounded_input(self.x, 1), "dy": dy, "bias_partials": partials}
 
 
-@pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, tile", CASES, ids=str)
 def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape, tile):
     conv = Upsampled(shape, integers)
@@ -108,14 +108,16 @@ def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape,
     assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
 
 
+@pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, tile", CASES, ids=str)
 def test_sums_of_taps_are_rounded_once(shape, tile):
     conv = Upsampled(shape, normal)
     x, dy, (height, width) = to_bfloat16(conv.x), to_bfloat16(conv.dy), conv.dy.shape[1:3]
     y = references.conv2d_input_grad(x, conv.phase_weights(), 1, height, width, 2) + conv.bias
-    close(conv.forward(tile, relu=True), np.maximum(y, 0))
-    close(conv.input_grad(), references.conv2d(dy, conv.phase_weights(), 0, 1, 2))
-    dweight, dbias = conv.weight_grad()
+    with in_one_order():
+        close(conv.forward(tile, relu=True), np.maximum(y, 0))
+        close(conv.input_grad(), references.conv2d(dy, conv.phase_weights(), 0, 1, 2))
+        dweight, dbias = conv.weight_grad()
     close(dweight, references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)))
     close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))
 
@@ -149,7 +151,7 @@ def test_images_have_no_part_in_one_another():
 @pytest.mark.parametrize("shape", [(1, 3, 3, 3, 40), (1, 2, 2, 24, 20), (1, 2, 2, 40, 3), (1, 2, 2, 33, 4)], ids=str)
 def test_copies_have_the_phases_and_the_phase_weights(shape):
     conv = Upsampled(shape, normal)
-    taps, found = conv.phase_weights(), {role: numbers(copy) for role, copy in conv.copies().items()}
+    taps, found = conv.phase_weights(), {role: numbers(copy) for role, copy in conv.copies(ORDERS).items()}
     channels, filters, size = conv.channels, conv.filters, found["packed"].shape[1]
     assert size == (3 if 4 * filters <= 16 else 2)
     assert np.array_equal(found["flipped"][..., :filters], taps) and not found["flipped"][..., filters:].any()
@@ -165,7 +167,8 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, tile):
     conv = Upsampled(shape, normal)
     conv.x[-1, -1, -1, 0] = np.nan
     for padding in (0, 1, 2):
-        y = conv.forward(tile, relu=True)
+        with in_one_order():
+            y = conv.forward(tile, relu=True)
         assert np.isnan(y).any()
         assert conv.forward(tile, relu=True, padding=padding).tobytes() == copied(y, padding).tobytes()
 
@@ -174,7 +177,9 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, tile):
 @pytest.mark.parametrize("shape, tile", [((2, 5, 6, 72, 40), SQUARE), ((3, 4, 8, 136, 3), LARGE)], ids=str)
 def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, tile, relu):
     conv = Upsampled(shape, normal)
-    dx, kept = conv.input_grad(tile), np.maximum(conv.x, 0)
+    kept = np.maximum(conv.x, 0)
+    with in_one_order():
+        dx = conv.input_grad(tile)
     wanted = np.where(kept > 0, dx, np.float32(0)) if relu else dx
     sizes = packed_tiles.Sums(*conv.x.shape[:3], conv.filters, conv.channels, 4, 2)
     partials = poisoned((packed_tiles.rows_of_partials(sizes, tile), conv.channels))

@@ -22,7 +22,7 @@ from ladder.rungs import gpu_f16, packed_launches
 from ladder.rungs.packed_tiles import FEW_COLUMNS, FLOAT16, LARGE, RECTANGLES, SQUARE, WINDOWS
 from ladder.training import parity
 from rounded_copies import check_products, numbers, padded, rounded_gradient, rounded_input, rounded_weight
-from rung_checks import SMALL, run_step, training_plan
+from rung_checks import ORDERS, SMALL, run_step, training_plan
 from tensor_checks import RoundedOperands, sums  # noqa: F401 (a fixture)
 
 RUNG = "gpu_f16"
@@ -52,11 +52,11 @@ def test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too():
     x.flat[:3] = np.inf, np.nan, 65519
     assert np.isinf(to_float16(x)).sum() > 1 and ((to_float16(x) == 0) & (x != 0)).any()
     with np.errstate(invalid="ignore"):
-        assert np.array_equal(numbers(rounded_input(x, 1, FLOAT16), FLOAT16), padded(to_float16(x), 1), equal_nan=True)
+        assert np.array_equal(numbers(rounded_input(x, 1, FLOAT16, ORDERS), FLOAT16), padded(to_float16(x), 1), equal_nan=True)
     gradient = normal(2, 5, 7, 24)
-    assert np.array_equal(numbers(rounded_gradient(gradient, 2, FLOAT16)[0], FLOAT16), padded(to_float16(gradient), 2))
+    assert np.array_equal(numbers(rounded_gradient(gradient, 2, FLOAT16, ORDERS)[0], FLOAT16), padded(to_float16(gradient), 2))
     weight = normal(40, 3, 3, 24)
-    copy, flipped = rounded_weight(weight, number=FLOAT16)
+    copy, flipped = rounded_weight(weight, number=FLOAT16, orders=ORDERS)
     assert np.array_equal(numbers(copy, FLOAT16), to_float16(weight))
     assert np.array_equal(numbers(flipped, FLOAT16), to_float16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0))
 
@@ -104,13 +104,13 @@ def test_weight_gradients_of_packed_halves(shape, stride, tile, monkeypatch):
     check_products(shape, stride, weight_grad=lambda conv: weight_grad(conv, tile), number=FLOAT16)
 
 
-@pytest.mark.usefixtures("sums", "gpu")
+@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("network", [zoo.WIDE, zoo.DEEP, zoo.RISING, zoo.ASIDE], ids=["wide", "deep", "rising", "aside"])
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network):
     protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["float16"]}
     reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
     found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
-             for order in ("forward", "reverse", "random")]
+             for order in ORDERS]
     deviations = parity.deviations(network, found[0], reference)
     assert max(deviations.values()) <= SMALL["float16"], deviations
     for other, (name, value) in itertools.product(found[1:], found[0].items()):

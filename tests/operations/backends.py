@@ -134,7 +134,7 @@ class Rung:
         below = self.entry.below and catalog.module(self.entry.below)
         if case.operation not in self.launches or below and self.launches[case.operation] is below.LAUNCHES.get(case.operation):
             return False
-        if not case.products and self.tensor_sums != "rounded":
+        if self.tensor_sums != "rounded" and (case.exact or not case.products):   # exact in either model
             return False
         if self.entry.on_tensor_cores and any(np.isinf(array).any() for array in case.reads.values()):
             return False   # the small part of an infinite operand is no number

@@ -1,7 +1,11 @@
-"""Packed copies as the launches of gpu_bf16 and gpu_f16 make them, for tests of the kernels that read and write them."""
+"""Packed copies as the launches of gpu_bf16 and gpu_f16 make them, for tests of the kernels that read and write them.
+
+They are made in one order of threads, if the test is not of them.
+"""
 
 import numpy as np
 
+import cuda_emulator
 import emulator_executor
 from kernel_checks import integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16
@@ -10,7 +14,7 @@ from ladder.rungs import packed_launches as launches
 from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16
 from ladder.rungs.packing import PACKING, rows_of_packing
 from ladder.training import parity, plan
-from rung_checks import SMALL, Convolution, run_step
+from rung_checks import ONE_ORDER, SMALL, Convolution, in_one_order, run_step
 
 ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16}
 
@@ -25,25 +29,25 @@ def padded(image, padding):
     return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % 8)))
 
 
-def rounded_input(x, padding, number=BFLOAT16):
+def rounded_input(x, padding, number=BFLOAT16, orders=ONE_ORDER):
     copy = poisoned(padded(x, padding).shape, np.uint16)
-    run_step(launched("conv2d_round_input", number), {"x": x}, {"rounded": copy}, padding=padding)
+    run_step(launched("conv2d_round_input", number), {"x": x}, {"rounded": copy}, orders, padding=padding)
     return copy
 
 
-def rounded_gradient(dy, padding, number=BFLOAT16):
+def rounded_gradient(dy, padding, number=BFLOAT16, orders=ONE_ORDER):
     """(copy, partials)."""
     copy = poisoned(padded(dy, padding).shape, np.uint16)
     partials = poisoned((rows_of_packing(dy.shape, padding), dy.shape[3]))
-    run_step(launched("conv2d_round_gradient", number), {"dy": dy}, {"rounded": copy, "bias_partials": partials},
+    run_step(launched("conv2d_round_gradient", number), {"dy": dy}, {"rounded": copy, "bias_partials": partials}, orders,
              padding=padding)
     return copy, partials
 
 
-def rounded_weight(weight, flip=True, number=BFLOAT16):
+def rounded_weight(weight, flip=True, number=BFLOAT16, orders=ONE_ORDER):
     """[copy, flipped]."""
     copies, attribute = copies_of("w", weight.shape, flip)
-    run_step(launched("copy_weights", number), {"w": weight}, copies, copies=attribute)
+    run_step(launched("copy_weights", number), {"w": weight}, copies, orders, copies=attribute)
     return list(copies.values())
 
 
@@ -76,11 +80,12 @@ def close(found, wanted):
 
 
 def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=None, number=BFLOAT16):
-    """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums.
+    """Exact on small integers, in every order; otherwise the products of rounded operands, but for the order and the rounding
+    of sums. Those of integers are the same where tensor cores truncate their sums, and left out there.
 
     Functions of a Convolution, those that there are: y with and without ReLU; dx; dweight and dbias.
     """
-    for values, equal in ((integers, np.testing.assert_array_equal), (normal, close)):
+    def check(values, equal):
         conv, exact = (Convolution(shape, values, stride) for _ in range(2))
         exact.x, exact.weight, exact.dy = (ROUNDS[number](value) for value in (conv.x, conv.weight, conv.dy))
         if forward:
@@ -92,6 +97,11 @@ def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=N
             dweight, dbias = weight_grad(conv)
             equal(dweight, exact.weight_grad(exact.x, exact.dy))
             equal(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
+
+    if cuda_emulator.tensor_sums == "rounded":
+        check(integers, np.testing.assert_array_equal)
+    with in_one_order():
+        check(normal, close)
 
 
 def check_features(rung, network, until):

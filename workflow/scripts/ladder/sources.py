@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 import pathlib
 import re
 import sys
@@ -68,7 +69,7 @@ def _imported(path):
             start = path.parents[node.level - 1] if node.level else SCRIPTS
             module = node.module.split(".") if node.module else []
             names = [module, *([*module, alias.name] for alias in node.names)]
-        files += [file for name in names for file in _files(start, name)]
+        files += [file for name in names for file in _files(start, tuple(name))]
     return files
 
 
@@ -94,11 +95,9 @@ def import_statements(text):
     return [ast.parse(statement).body[0] for statement in statements]
 
 
+@functools.cache   # files import much that others do
 def _files(start, names):
     """The files that `import names` executes, looked up from the folder `start`."""
-    folder = start
-    for name in names:
-        for candidate in (folder / f"{name}.py", folder / name / "__init__.py"):
-            if candidate.is_file():
-                yield candidate
-        folder = folder / name
+    folders = itertools.accumulate(names, pathlib.Path.joinpath, initial=start)
+    return [file for folder, name in zip(folders, names, strict=False)
+            for file in (folder / f"{name}.py", folder / name / "__init__.py") if file.is_file()]

@@ -3,9 +3,9 @@
 from ladder.sources import ROOT
 
 BUDGET = {
-    "scripts": 2290, "ladder": 312, "arithmetic": 1455, "classifiers": 1420, "data": 1950, "demo": 470, "executors": 5645,
-    "export": 705, "features": 730, "machine": 800, "network": 1130, "pages": 6125, "rungs": 3560, "store": 1640,
-    "training": 2505, "workflow": 4075,
+    "scripts": 2305, "ladder": 315, "arithmetic": 1455, "classifiers": 1360, "data": 1950, "demo": 470, "executors": 5665,
+    "export": 705, "features": 835, "machine": 800, "network": 1130, "pages": 6125, "rungs": 3560, "store": 1630,
+    "training": 2505, "workflow": 4070,
     "package": 60,   # beside the scripts
 }
 

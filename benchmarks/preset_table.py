@@ -134,7 +134,7 @@ def changed(record):
     whole, seeds = settings_of(record["whole"]), settings_of(record["seeds"])
     if not whole or not seeds:
         return ""
-    keys = sorted({*whole, *seeds}.difference(OF_A_PART))
+    keys = sorted({*whole, *seeds}.difference(OF_A_PART, WITHOUT_EFFECT))
     default = Settings().by_key()   # of a key that is younger than a record
     then = {key: seeds.get(key, default.get(key)) for key in keys}
     changes = [f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key))]

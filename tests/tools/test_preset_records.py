@@ -95,7 +95,7 @@ def test_seeds_of_a_preset_that_has_changed_since_name_its_settings_then():
     def part(parts=1, **settings):
         return {"summary": {"reproduce": {"settings": settings}, "features": [{}] * parts}}
 
-    now = part(patch_net_filters=[8, 3200], classify_shifts=1, train_limit="all", ablation=[])
+    now = part(patch_net_filters=[8, 3200], classify_shifts=1, train_limit="all", ablation=[], cifar10_sha256="0")
     then = part(patch_net_filters=[8, 1600], train_limit=10000, seeds=[2, 3])
     assert preset_table.changed({"whole": now, "seeds": then}) == 'classify_shifts "none", patch_net_filters [8, 1600]'
     younger = part(patch_net_filters=[8, 1600], patch_net_kernel=6, classify_shifts="none")   # keys that were not yet there

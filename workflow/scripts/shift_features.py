@@ -34,21 +34,21 @@ def make(work, inputs, params, options):
              progress.size(4 * count * written))
 
     together = shifts.Together.of(encoder, params["classify_shifts"])
-    if together:
-        log.info("the copies of an image are computed together, from one image of %dx%d pixels",
-                 *together.encoder.network.input_shape[:2])
-    else:
-        features.prepare(encoder, shifts.Shifted(images, offsets[0]), transform, library)
-    started = time.monotonic()
     with contextlib.ExitStack() as stack:
         outs = [stack.enter_context(work.new_array(name, (len(offsets), len(images), dimensions), np.float32))
                 for name in names]
         if together:
-            features.extract(together, shifts.Copies(images), transform, [shifts.ByCopy(out) for out in outs],
-                             "features of shifted images", library)
-        for number, offset in enumerate(() if together else offsets):
-            features.extract(encoder, shifts.Shifted(images, offset), transform, [out[number] for out in outs],
-                             "features of images shifted {} down, {} right".format(*offset), library)
+            log.info("the copies of an image are computed together, from one image of %dx%d pixels",
+                     *together.encoder.network.input_shape[:2])
+            encoder, batch = together, features.BATCH * len(offsets)
+            parts = [("shifted images", shifts.Copies(images), [shifts.ByCopy(out) for out in outs])]
+        else:
+            batch, parts = features.BATCH, [("images shifted {} down, {} right".format(*offset), shifts.Shifted(images, offset),
+                                             [out[number] for out in outs]) for number, offset in enumerate(offsets)]
+        features.prepare(encoder, parts[0][1], transform, library, batch)
+        started = time.monotonic()
+        for label, copies, places in parts:
+            features.extract(encoder, copies, transform, places, f"features of {label}", library)
     work.metrics = {"dimensions": dimensions, "images_per_second": count / (time.monotonic() - started), **library.facts()}
 
 

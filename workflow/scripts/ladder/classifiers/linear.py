@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from ladder.arithmetic import matmul, randomness
 from ladder.classifiers import decisions
 from ladder.errors import NOT_FINITE, RunFailed, UserError
+from ladder.features.features import moments
 from ladder.machine import runtime
 from ladder.progress import bar, log
 
@@ -46,20 +47,18 @@ class Model:
 def fit(features, labels, seed):
     """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer.
 
-    Computes on one thread, so that the bits are the same on every machine. Raises UserError for fewer than two classes or fewer
+    Computes on one thread, so that the bits do not depend on their number. Raises UserError for fewer than two classes or fewer
     than 20 rows, RunFailed for features that are not finite.
     """
     count = len(np.unique(labels))
     if count < 2 or len(labels) < 2 * VALIDATION_PART:
         raise UserError(f"logistic regression needs two classes and {2 * VALIDATION_PART} training images, not {count} "
                         f"and {len(labels)}; raise train_limit")
-    center = np.mean(features, axis=0, dtype=np.float64)
-    if not np.isfinite(center).all():
+    with np.errstate(invalid="ignore"):   # of values that are not finite, which are refused
+        mean, scale = moments(features)
+    if not np.isfinite(mean).all():
         raise RunFailed(NOT_FINITE.format(""))
-    rows = features - center.astype(np.float32)
-    scale = np.sqrt(np.einsum("nd,nd->d", rows, rows, dtype=np.float64) / len(rows))
-    scale[scale == 0] = 1
-    rows /= scale.astype(np.float32)
+    rows = (features - mean) * scale
     drawn = randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(labels))
     validation, counted = drawn[:len(drawn) // VALIDATION_PART], np.ones(len(labels))
     counted[validation] = 0
@@ -73,8 +72,8 @@ def fit(features, labels, seed):
     weights, intercept = solver.coef_, solver.intercept_
     if count == 2:   # scikit-learn has the scores of the second class alone
         weights, intercept = (np.concatenate([-half, half]) for half in (weights / 2, intercept / 2))
-    weights = weights.T / scale[:, None]
-    return Model(solver.classes_, weights.astype(np.float32), (intercept - center @ weights).astype(np.float32), strength,
+    weights = weights.T * scale[:, None]
+    return Model(solver.classes_, weights.astype(np.float32), (intercept - mean @ weights).astype(np.float32), strength,
                  accuracies)
 
 

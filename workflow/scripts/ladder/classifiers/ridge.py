@@ -179,7 +179,8 @@ def _solve(rows, targets, kernel, strength, library):
         values = kernel.block(block, norms[i], library.upload(rows[columns]), norms[j], xp=xp)
         if i == j:
             _set_diagonal(values, kernel.own(block, xp) + np.float32(strength), xp)
-        values -= factor[i][:, :columns.start] @ factor[j][:, :columns.start].T
+        if j:
+            values -= factor[i][:, :columns.start] @ factor[j][:, :columns.start].T
         factor[i][:, columns] = values
 
     for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
@@ -196,9 +197,10 @@ def _solve(rows, targets, kernel, strength, library):
 
 
 def _factor_bytes(count, width, side):
-    """Bytes of a factor's rows of tiles, and of what computes one more: the rows of both its sides, and two copies of it."""
+    """Bytes of a factor's rows of tiles, and of what computes one tile more: two copies of it, the rows of both its sides, and
+    the two rows of tiles before it, which CuPy copies to multiply them."""
     tiles = -(-count // side)
-    return 4 * side**2 * (tiles * (tiles + 1) // 2 + 2) + 2 * 4 * side * width
+    return 4 * side**2 * (tiles * (tiles + 1) // 2 + 2) + 2 * 4 * side * (width + count)
 
 
 def _set_diagonal(matrix, value, xp):

@@ -165,11 +165,11 @@ class Chosen:
         self.images[self.indices[rows]] = values
 
 
-def prepare(encoder, images, transform, library=ON_CPU):
-    """Compile what `extract` of these images needs, before a clock starts."""
+def prepare(encoder, images, transform, library=ON_CPU, batch=BATCH):
+    """Compile what `extract` of these images needs, before a clock starts; batch: images that the encoder takes at once."""
     with compiling.shown():
-        for start in {0, len(images) // BATCH * BATCH} - {len(images)}:
-            next(blocks(encoder, images[start:start + BATCH], transform, library))
+        for start in {0, len(images) // batch * batch} - {len(images)}:
+            next(blocks(encoder, images[start:start + batch], transform, library))
 
 
 class Pixels:

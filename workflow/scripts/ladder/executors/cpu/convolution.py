@@ -59,7 +59,8 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             seen = windows.of(worker, x[block])
-            factors = [even if image is None else inverse_deviations(image[n], **contrast) for n in range(*block.indices(stop))]
+            factors = ([even] * (block.stop - block.start) if image is None
+                       else [inverse_deviations(picture, **contrast) for picture in image[block]])
             for part in blocks.slices(0, len(weight), CODE_FILTERS):
                 out = worker.workspace("convolved", (len(factors), *windows.out, part.stop - part.start), y.dtype)
                 flat = out.reshape(-1, out.shape[3])

@@ -57,11 +57,12 @@ def soft_threshold(x, threshold, y):
 def soft_threshold_avgpool(x, inverse, threshold, first, y, window, stride, padding):
     """y = the mean over windows of the soft threshold of x (H, W, C) * inverse (H, W); zeros around it.
 
-    x: the channels from `first` (Unsigned) on; of y (rows, columns, 2 channels) those are written.
+    x may be a part of all channels, those from `first` (Unsigned) on: of y (rows, columns, twice all channels), whose second
+    half is of the negative values, only their places are written.
     """
     height, width, _ = x.shape
     channels, zero, share = Unsigned(x.shape[2]), x.dtype.type(0), x.dtype.type(1 / (window * window))
-    second = Unsigned(y.shape[2] // 2) + first   # the place of the other sign
+    second = Unsigned(y.shape[2] // 2) + first   # of the negative values
     for r in range(y.shape[0]):
         for q in range(y.shape[1]):
             top, left = r * stride - padding, q * stride - padding

@@ -812,3 +812,10 @@ def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
 
 def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
     assert "streamed" not in text_of(digits_page)
+
+
+def test_a_control_with_settings_of_its_own_is_described_by_them(digits):
+    numbers = report.summary(digits, "r0123456789e", {"control_settings": {"wta_kernels": [8, 8], "svm_C": 3.0}})
+    assert numbers["control_settings"] == {"wta_kernels": [8, 8], "svm_C": 3.0}
+    assert "The untrained encoder has settings of its own: wta_kernels 8, 8, svm_C 3." in text_of(report.page(digits, numbers))
+    assert "settings of its own" not in text_of(page_of(digits))

@@ -52,6 +52,29 @@ def test_without_a_number_that_suffices_or_where_labels_trained_there_is_no_curv
     assert "labels" not in planned.chain({"label_counts": [10]} | keys)
 
 
+def test_a_control_with_settings_of_its_own_is_the_untrained_network_of_a_run_with_them():
+    other = {"normalization": "standardize", "features_pool": 4, "svm_C": 3.0}
+    chain, plain = planned.chain(control_settings=other), planned.versions()
+    control = {role: version for role, version in planned.versions(**other).items() if role.endswith("_random")}
+    assert control.keys() >= {"features_random", "svm_random"}
+    assert {role: chain[role].version for role in control} == control, "and the same seed"
+    assert chain["features_random"].parents["normalized"] == chain["normalized_random"] != chain["normalized"]
+    assert {role for role in plain if chain[role].version != plain[role]} == {*control, "report"}
+    assert chain["report"].spec["params"]["control_settings"] == other
+    idle = planned.versions(control_settings={"epochs": 9})
+    assert {role for role in plain if idle[role] != plain[role]} == {"report"}, "nothing trains it"
+    assert planned.versions(control_settings=other, controls=[]) == planned.versions(controls=[])
+
+
+@pytest.mark.parametrize("settings, message", [
+    ({"features_pol": 4}, "did you mean features_pool? (control_settings)"), ({"seed": 2}, "the seed of the control is the run's"),
+    ({"train_limit": 100}, "must stay as they are, for the same images (control_settings)")])
+def test_a_control_classifies_the_same_images_from_the_same_seed(settings, message):
+    with pytest.raises(UserError) as raised:
+        planned.chain(control_settings=settings)
+    assert message in str(raised.value)
+
+
 def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once():
     alone = planned.versions()
     both = planned.versions(features_concatenate=[{"features_layer": "enc1_pool", "weight": 0.5}])

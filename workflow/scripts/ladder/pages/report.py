@@ -140,6 +140,7 @@ def summary(inputs, version, params=None):
         "few_labels": labels.numbers(inputs),
         "seeds": comparisons.seeds(inputs, settings["seed"]),
         "ablation": comparisons.ablation(inputs, params.get("ablation", ())),
+        "control_settings": params.get("control_settings"),
         "test_scores": comparisons.test_scores(inputs),
         "program": {"version": __version__, **(program.state(sources.ROOT) or {})},
         "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),

@@ -5,7 +5,8 @@ import collections
 from ladder.store.roles import PIXELS, RANDOM, START
 
 # The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
-STAGES = {"data": "data", "normalized": "normalized", "initial": "initial weights",
+STAGES = {"data": "data", "normalized": "normalized", "normalized_random": "normalized, untrained network",
+          "initial": "initial weights",
           "initial_random": "initial weights, untrained network", "patches": "fit to patches", "train": "train",
           "train_reference": "train, reference", "evaluate": "evaluate"}
 REPEATED = {"features": "features", "joined": "features joined", "shifted": "features of shifted images", "svm": "svm",

@@ -120,6 +120,7 @@ KEYS: dict[str, tuple[Any, str]] = {
     "seeds": (group("Seeds", seeds=list[Count], scores=dict[str, group("Score", each=list[Share], **OVER)]) | None,
               "accuracies of the repeated run, with the 95 % interval of their mean (Student's t)"),
     "ablation": (list[ENTRY] | None, "each entry of `ablation` beside the run; won, lost as in `controls`"),
+    "control_settings": (dict[str, Any] | None, "settings of the untrained network that are not the run's"),
     "test_scores": (group("TestScores", rows=str, run=Count, all=Count), "how often test images were scored: of this training, "
                     "and of all on this data set in this results folder"),
     "program": (Words, "version of Kernel Ladder, git commit, and whether the files were those of it"),

@@ -27,7 +27,10 @@ def chain(run: Run) -> Chain:
     draft = Draft(run)
     draft.add(*_roles_before_features(run))
     for kind in _kinds(run):
-        draft.add_features(kind)
+        if kind == RANDOM and run.control:
+            draft.add_control(chain(run.control))
+        else:
+            draft.add_features(kind)
     if run.network.classifies and PIXELS in run.settings.controls and _has_enough_for_linear(run):
         draft.add(*(role for role in (Role("features", PIXELS), Role("linear", PIXELS)) if str(role) not in draft.artifacts))
     draft.add(Role("report"))
@@ -77,6 +80,15 @@ class Draft:
             self.add(Role("labels", kind))
         if self.run.settings.feature_map and not kind:
             self.add(Role("map"))
+
+    def add_control(self, chain: Chain) -> None:
+        """Add the random features of a run with other settings, what reads them, and their ancestors that are not here yet."""
+        for role, artifact in chain.items():
+            if Role.parse(role).kind == RANDOM:
+                for needed in ancestry(artifact):
+                    named = dataclasses.replace(Role.parse(needed.role), kind=RANDOM)
+                    if needed.version not in self._versions():
+                        self.artifacts[role if needed is artifact else str(named)] = needed
 
     def parts(self, kind: str) -> list[PlannedArtifact]:
         """The features of a kind and those appended to them; a run of random weights has no control beside it."""

@@ -19,6 +19,7 @@ from ladder.machine import driver, runtime
 from ladder.network.networks import Network
 from ladder.progress import size
 from ladder.rungs import catalog
+from ladder.store.roles import RANDOM
 from ladder.training import first_use, plan
 from ladder.workflow import array_libraries, checks, config, lists, network_files, settings, values
 from ladder.workflow.settings import Settings
@@ -26,7 +27,8 @@ from ladder.workflow.settings import Settings
 WEIGHT: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER])
 # Keys that change no feature, so that a part that is appended to others would not show them.
 OF_THE_WHOLE = ("svm_kernel", "svm_C", "svm_gamma", "evaluations", "knn_k", "knn_distance", "label_counts", "classify_shifts",
-                "feature_map", "figures", "controls", "seeds", "ablation", "reference_variant", "targets", "svm_backend")
+                "feature_map", "figures", "controls", "control_settings", "seeds", "ablation", "reference_variant", "targets",
+                "svm_backend")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Run:
     networks.from_params. features_layer: None if the network classifies by itself and no layer is named. file_sha256: of the
     file of initial weights, folder_sha256: of the pictures of a folder. A multiplier's identity is what a version has of it.
     parts: features appended to the run's own; repeats: the run with each other seed; reference: the same training by another
-    rung; ablated: the runs that the report compares with this one.
+    rung; ablated: the runs that the report compares with this one; control: the run whose untrained network is this one's
+    control, None for its own.
     """
 
     given: Settings
@@ -55,6 +58,7 @@ class Run:
     repeats: tuple["Run", ...] = ()
     reference: "Run | None" = None
     ablated: tuple["Entry", ...] = ()
+    control: "Run | None" = None
 
     @property
     def training_images(self) -> int:
@@ -119,7 +123,8 @@ def of(given: Settings) -> Run:
         _sha256(given.initial_weights) if given.initial_weights != "none" else None,
         listing.of(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
         _identity("multiplier", resolved), _identity("test_multiplier", resolved))
-    return dataclasses.replace(run, parts=_parts(run), repeats=_repeats(run), reference=_reference(run), ablated=_ablated(run))
+    return dataclasses.replace(run, parts=_parts(run), repeats=_repeats(run), reference=_reference(run), ablated=_ablated(run),
+                               control=_control(run))
 
 
 def entries(given: Settings, key: str = "compare") -> list[Entry]:
@@ -156,7 +161,8 @@ def every(run: Run) -> Iterator[Run]:
     """The run, and every nested run, recursively."""
     yield run
     ablated = [ablation.run for ablation in run.ablated if ablation.run and not ablation.reason]
-    for needed in (*(part.run for part in run.parts), *run.repeats, *ablated, *([run.reference] if run.reference else [])):
+    beside = [needed for needed in (run.reference, run.control) if needed]
+    for needed in (*(part.run for part in run.parts), *run.repeats, *ablated, *beside):
         yield from every(needed)
 
 
@@ -185,6 +191,20 @@ def _ablated(run: Run) -> tuple[Entry, ...]:
     return tuple(ablation for _, ablation in numbered)
 
 
+def _control(run: Run) -> Run | None:
+    named = run.settings.control_settings
+    if not named or RANDOM not in run.settings.controls:
+        return None
+    if "seed" in named:
+        raise UserError("config: the seed of the control is the run's; leave it out of control_settings")
+    where = "(control_settings)"
+    try:
+        control = entry(run.given, named, {**lists.ALONE, "control_settings": {}, "controls": [RANDOM]})
+    except UserError as error:
+        raise UserError(f"{error} {where}") from error
+    return _check_same_images(control, run, where)
+
+
 def _parts(run: Run) -> tuple[Part, ...]:
     listed = run.settings.features_concatenate
     weights = [values.read("weight", named.get("weight", 1), WEIGHT) for named in listed]
@@ -194,7 +214,7 @@ def _parts(run: Run) -> tuple[Part, ...]:
             raise UserError(f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
                             f"(entry {number} of features_concatenate)")
     parts = []
-    for number, appended in _entries("features_concatenate", others, run.given, {**lists.ALONE, "features_concatenate": []}):
+    for number, appended in _entries("features_concatenate", others, run.given, {**lists.ALONE, "features_concatenate": [], "control_settings": {}}):
         where = f"(entry {number} of features_concatenate)"
         part = _check_same_images(appended, run, where)
         if part.features_layer is None:

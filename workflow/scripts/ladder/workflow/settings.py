@@ -451,6 +451,10 @@ class Controls(Section):
     drawn from the seed whatever the run starts from; `pixels` is the raw pixels (with flip, standardisation and PCA
     as for the features). Of a network that classifies by itself, `pixels` is also logistic regression on the raw
     pixels, which the report sets beside it. An empty list saves their time."""
+    control_settings: Overrides = {}
+    """Other values of keys for the `random` control, such as `{wta_kernels: [8, 8]}`: what is best for a trained network
+    is seldom best for random weights, and a control should be as good as it can be. Data and seed stay the run's; what
+    would train it has no effect."""
     seeds: Annotated[list[Seed], Field(max_length=100), LISTED] = []
     """Other seeds with which the run is repeated. The report then shows mean and 95 % interval of every accuracy."""
     ablation: Runs = []

@@ -3,8 +3,8 @@
     python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--networks lenet_5,...] [--threads 2] [--out FILE.json]
 
 Both train the same networks, built from the same table of layers, with Adam on random images, float32, same batch, same
-threads; where the CPU multiplies bfloat16 numbers, PyTorch also with bfloat16 activations (autocast), which the cpu rung does
-not have. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure is the median step over
+threads; PyTorch as it is and compiled (torch.compile), and where the CPU multiplies bfloat16 numbers also with bfloat16
+activations (autocast), which the cpu rung does not have. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure is the median step over
 all turns. A step of the cpu rung includes loading its batch, one of PyTorch does not.
 """
 
@@ -95,16 +95,19 @@ def commands(case, arguments):
     described = dataclasses.asdict(case)
     programs = {OURS: [sys.executable, __file__, "--worker", json.dumps(described), "--threads", str(arguments.threads)]}
     if arguments.torch_python:
-        for precision, layout in contenders():
-            spec = {**described, "precision": precision, "layout": layout, "threads": arguments.threads, "warm_up": WARM_UP}
-            programs[f"PyTorch {precision} {layout}"] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
+        for precision, layout, form in contenders():
+            spec = {**described, "precision": precision, "layout": layout, "form": form, "threads": arguments.threads,
+                    "warm_up": WARM_UP}
+            name = " ".join(("PyTorch", precision, layout, *([form] if form == "compiled" else [])))
+            programs[name] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
     return programs
 
 
 def contenders():
-    """(precision, layout) of every row of PyTorch."""
+    """(precision, layout, form) of every row of PyTorch."""
     fast = BFLOAT16 & set(runtime.cpu_flags())
-    return [("fp32", "channels_last"), ("fp32", "contiguous"), *([("bf16", "channels_last")] if fast else [])]
+    whole = [("fp32", "channels_last"), ("fp32", "contiguous"), *([("bf16", "channels_last")] if fast else [])]
+    return [(*contender, form) for contender in whole for form in ("eager", "compiled")]
 
 
 def measure(command):

@@ -1,8 +1,8 @@
 """Seconds of each training step of a network in PyTorch on the CPU; called by cpu.py.
 
 arguments: a JSON object with network (a name of ladder/network/networks.py), input_shape, batch, precision (fp32, or bf16:
-float32 weights, bfloat16 products and activations), layout (channels_last or contiguous), threads, warm_up and steps.  Prints a
-JSON list. The module is built from the same table of layers that the plan is made from.
+float32 weights, bfloat16 products and activations), layout (channels_last or contiguous), form (eager or compiled), threads,
+warm_up and steps, of which the first compiles. Prints a JSON list. The module is built from the same table of layers that the plan is made from.
 """
 
 import json
@@ -81,11 +81,12 @@ MODULES = {
 }
 
 
-def time_steps(network, input_shape, batch, steps, precision, layout, threads, warm_up):
+def time_steps(network, input_shape, batch, steps, precision, layout, form, threads, warm_up):
     torch.set_num_threads(threads)
     network = networks.build(network, tuple(input_shape))
     module = Module(network).to(memory_format=MEMORY_FORMATS[layout])
     optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=True)   # all parameters in one pass: its fastest form
+    forward = torch.compile(module) if form == "compiled" else module
     height, width, channels = input_shape
     seconds = []
     for _ in range(warm_up + steps):
@@ -94,7 +95,7 @@ def time_steps(network, input_shape, batch, steps, precision, layout, threads, w
         started = time.perf_counter()
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            out = module(images)
+            out = forward(images)
         out = out.float()
         loss = functional.cross_entropy(out, labels) if network.classifies else functional.mse_loss(out, images)
         loss.backward()

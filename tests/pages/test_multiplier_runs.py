@@ -40,6 +40,14 @@ def test_numbers_of_a_row_are_means_over_its_seeds_paired_with_exacts(cells):
     assert exact["final_loss_deviation"] == pytest.approx(np.std(losses, ddof=1))
 
 
+def test_a_row_has_the_costs_of_the_multiplier_of_its_test(cells):
+    groups = groups_of(cells.add("exact").add("exact", test_multiplier="am32"))
+    exact, tested = multiplier_runs.rows(groups, {"power in mW": {"am32": 0.3}})
+    (published,) = multiplier_runs.PUBLISHED
+    assert exact["costs"] == {published: 3.7} and tested["costs"] == {"power in mW": 0.3}
+    assert "power in mW: 0.3" in multiplier_runs.csv_text([exact, tested]).splitlines()[2]
+
+
 def test_only_common_seeds_are_paired_and_timed(cells):
     cells.add("exact", 1, 0.95).add("exact", 2, 0.5, slower=100).add("mit16", 1, 0.94, slower=3).add("mit16", 7, 0.1)
     cheap = rows_of(cells)[1]

@@ -19,7 +19,7 @@ from ladder.pages import intervals, multiplier_runs, templates
 from ladder.pages import multipliers as multipliers_page
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config, runs
+from ladder.workflow import config, runs, stages
 from ladder.workflow.runs import Entry
 from ladder.workflow.stages import MULTIPLIER_CELL
 from page_text import addresses, text_of
@@ -228,6 +228,34 @@ def test_arms_of_one_multiplier_are_told_apart_by_name(tmp_path):
     labels = [of["label"] for of in context_of(cells)["groups"][0]["rows"]]
     assert labels == ["exact", "exact, tested with am32", "am32, forward and backward", "am32, forward only",
                       "am32, forward and backward, tested with exact"]
+
+
+def test_accuracy_over_cost_has_an_axis_for_each_source_and_names_what_none_cheaper_reaches(tmp_path, table):
+    given = {"power in mW": {"my_table.npy": 0.2, "am32": 0.3, "mit16": 0.4, "alone.npy": 9}, "area": {"am32": 5}}
+    cells = Cells(tmp_path)
+    for multiplier, accuracy in {"exact": 0.95, "fp16": 0.94, table: 0.12, "am32": 0.93, "mit16": 0.92, "acc16": 0.9}.items():
+        cells.add(multiplier, 1, accuracy)
+    costs = multipliers_page.context(groups_of(cells), given)["groups"][0]["costs"]
+    energy, power = costs["charts"]   # no chart of the area, which only one has
+    assert "Horowitz" in energy["source"] and power["source"] == "power in mW" and costs["unknown"] == ["acc16"]
+    marks = [(x, y, text) for one in energy["data"]["series"] if one["series"] != "level"
+             for x, y, text in zip(one["x"], one["y"], one["text"], strict=True)]
+    assert sorted(marks) == [(1.1, 0.94, "fp16: 94.0\u202f%, at 1.1"), (3.7, 0.95, "exact: 95.0\u202f%, at 3.7")]
+    (own, level) = power["data"]["series"]
+    assert own["x"] == [0.2, 0.3, 0.4] and own["look"] == ["ring", "", ""] and "near chance" in own["text"][0] and power["near"]
+    assert level["y"] == [0.95, 0.95] and [name["name"] for name in power["data"]["names"]] == ["my_table", "am32", "exact"]
+    text = text_of(multipliers_page.page(groups_of(cells), costs=given))
+    assert "No cost is known of acc16" in text and "A ring is a run near chance." in text
+    assert "Accuracy and cost" not in text_of(multipliers_page.page(groups_of(Cells(tmp_path / "one").add("exact"))))
+
+
+def test_the_stage_has_the_costs_of_the_configuration():
+    given = {"power in mW": {"am32": "0.3"}}
+    run = types.SimpleNamespace(settings=config.load({"multiplier_costs": given}))
+    assert stages._multipliers(stages.Configuration(run, {"multipliers": []}, {}))["costs"] == {"power in mW": {"am32": 0.3}}
+    for wrong in ({"power": {"am32": 0}}, {"power": 3}, [1]):
+        with pytest.raises(UserError, match="multiplier_costs is .* but must be sources, each with the names of multipliers"):
+            config.load({"multiplier_costs": wrong})
 
 
 def test_each_multiplier_that_ran_has_its_error_on_one_scale(full):

@@ -19,7 +19,9 @@ ORDER = list(multipliers.MULTIPLIERS)   # followed by tables
 COLUMNS = ("network", "dataset", "settings", "multiplier", "multiplier_in", "test_multiplier", "loss_scale", "seeds",
            "test_accuracy", "test_accuracy_deviation", "difference", "difference_deviation", "difference_low",
            "difference_high", "difference_seeds", "train_seconds", "train_seconds_ratio", "final_loss", "final_loss_deviation",
-           "reason")
+           "costs", "reason")
+# Source, the name of an axis -> multiplier -> cost of a product. Of the other multipliers no published cost is known to us.
+PUBLISHED = {"energy of a product, pJ, 45 nm (Horowitz, ISSCC 2014, pages 10 to 14)": {"exact": 3.7, "fp16": 1.1}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,13 +125,19 @@ def groups(runs):
     return list(groups.values())
 
 
-def rows(groups):
-    """A row for each arm of each group, JSON-able; missing numbers are None.
+def costs_of(multiplier, given):
+    """Source -> published cost of a product by a multiplier, a name or the path of a table; given: multiplier_costs."""
+    name = named(multiplier)
+    return {source: costs[name] for source, costs in {**PUBLISHED, **given}.items() if name in costs}
+
+
+def rows(groups, costs=None):
+    """A row for each arm of each group, JSON-able; missing numbers are None; costs: the setting multiplier_costs.
 
     Accuracies are fractions; difference: test accuracy minus that of the exact arm, over the seeds that both have, with its
     confidence interval (spread.CONFIDENCE); train_seconds_ratio: relative to the exact arm, over the same seeds.
     """
-    return [row(group, arm) for group in groups for arm in group.arms]
+    return [{**row(group, arm), "costs": costs_of(arm.tested, costs or {})} for group in groups for arm in group.arms]
 
 
 def row(group, arm):
@@ -170,4 +178,6 @@ def csv_text(rows):
 
 
 def _written(value):
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {number:g}" for name, number in value.items())
     return " ".join(map(str, value)) if isinstance(value, list) else value

@@ -6,7 +6,7 @@ import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import charts, curves, intervals, multiplier_errors, templates
+from ladder.pages import charts, curves, intervals, multiplier_costs, multiplier_errors, templates
 from ladder.pages.multiplier_runs import ORDER, Arm, named, rank, row
 from ladder.pages.run_table import CHARTED
 from ladder.pages.spread import SHARES, spread
@@ -20,18 +20,19 @@ NEAR_CHANCE = {"kind": "", "text": "both near chance: nothing is shown"}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def page(groups, figures=()):
-    """The page as one HTML text; figures: of paper.write."""
-    return templates.render("multipliers.html", {**context(groups), "figures": figures})
+def page(groups, figures=(), costs=None):
+    """The page as one HTML text; figures: of paper.write; costs: the setting multiplier_costs."""
+    return templates.render("multipliers.html", {**context(groups, costs), "figures": figures})
 
 
-def context(groups):
+def context(groups, costs=None):
     """All variables of the template."""
     arms = sorted({arm for group in groups for arm in group.arms}, key=lambda arm: arm.place)
     series = colours(arms)
-    labels = {arm: {"arm": arm, "id": number, "label": _label(arm, arms), "series": series[arm]}
-              for number, arm in enumerate(arms)}
-    shown = [_group(group, labels) for group in groups]
+    uses = list(dict.fromkeys(map(_use_of, arms)))
+    labels = {arm: {"arm": arm, "id": number, "label": _label(arm, arms), "series": series[arm],
+                    "use": (_use_of(arm), uses.index(_use_of(arm)) + 1)} for number, arm in enumerate(arms)}
+    shown = [_group(group, labels, costs or {}) for group in groups]
     kinds = [row["verdict"]["kind"] for group in shown for row in group["rows"] if row["verdict"]["kind"]]
     return {
         "groups": shown, "networks": len({group.settings["network"] for group in groups}),
@@ -78,7 +79,7 @@ def _against_exact(group, arm, numbers):
     if numbers["difference_low"] is None:
         return f"{intervals.points(numbers['difference'], _digits(numbers))} points"
     interval = numbers["difference_low"], numbers["difference_high"]
-    near = ", near chance" if near_chance(group, arm) else ""
+    near = ", near chance" if both_near_chance(group, arm) else ""
     return intervals.words(intervals.Difference(numbers["difference"], interval, True))["against"] + near
 
 
@@ -114,7 +115,7 @@ def _directions(arm):
     return f"{' and '.join(name.replace('_grad', ' gradient') for name in arm.directions)} only"
 
 
-def _group(group, labels):
+def _group(group, labels, costs):
     """A group as the template draws it; labels: arm -> its label, number and colour."""
     arms = [{**labels[arm], "row": row(group, arm)} for arm in group.arms]
     ran = [arm for arm in arms if arm["arm"] in group.runs]
@@ -126,6 +127,7 @@ def _group(group, labels):
         "legend": [{"key": arm["id"], "name": arm["label"], "series": arm["series"]} for arm in trained],
         "rows": [_table_row(group, **arm) for arm in arms],
         "dots": _dots(group, ran) if ran else None,
+        "costs": _costs(group, ran, costs),
         "curves": _curves(group, trained) if trained else None,
         "times": _times(trained),
     }
@@ -142,7 +144,7 @@ def _table_row(group, arm, row, label, series, **_):
         "accuracy": _cell(row, "test_accuracy", lambda value: f"{100 * value:.{digits}f}"),
         "difference": _cell(row, "difference", lambda value: intervals.points(value, _digits(row)),
                             lambda value: f"{100 * value:.{_digits(row)}f}"),
-        "verdict": NEAR_CHANCE if near_chance(group, arm) else verdict(row, arm == group.exact, group.exact is not None),
+        "verdict": NEAR_CHANCE if both_near_chance(group, arm) else verdict(row, arm == group.exact, group.exact is not None),
         "seconds": {"text": "" if row["train_seconds"] is None else templates.duration(row["train_seconds"]),
                     "value": row["train_seconds"]},
         "ratio": {"text": _multiple(row["train_seconds_ratio"]), "value": row["train_seconds_ratio"]},
@@ -173,15 +175,17 @@ def _multiple(ratio):
     return "" if ratio is None else f"{ratio:.2f}×"
 
 
-def near_chance(group, arm):
-    """Whether an arm and the exact one hardly classify: both are on the first NEAR of the way from chance to 100 %.
-
-    Chance is the share of the most frequent class. A difference between two that have not learned says nothing of a multiplier.
-    """
+def both_near_chance(group, arm):
+    """Whether an arm and the exact one hardly classify: a difference between such says nothing of a multiplier."""
     if arm == group.exact or not (group.exact and arm in group.runs):
         return False
-    runs = [run for each in (arm, group.exact) for run in group.runs[each].values()]
-    totals = [sum(row) for row in runs[0].summary["confusion"]]
+    return near_chance(group, arm) and near_chance(group, group.exact)
+
+
+def near_chance(group, arm):
+    """Whether the runs of an arm are on the first NEAR of the way from chance, the most frequent class, to 100 %."""
+    runs = group.runs[arm].values()
+    totals = [sum(row) for row in next(iter(runs)).summary["confusion"]]
     chance = max(totals) / sum(totals)
     return all(run.accuracy - chance < NEAR * (1 - chance) for run in runs)
 
@@ -221,6 +225,20 @@ def _dots(group, arms):
                              for value, text in _percentages(100 * min(values), 100 * max(values))]),
         "exact": at(exact.mean) if exact else None,
     }
+
+
+def _costs(group, arms, costs):
+    """The charts of accuracy against cost (multiplier_costs), and the multipliers whose cost is not known."""
+    rows = [{"label": arm["label"], "use": arm["use"], "tested": arm["arm"].tested,
+             "accuracy": arm["row"]["test_accuracy"], "near": near_chance(group, arm["arm"])} for arm in arms]
+    exact = spread(group.accuracies(group.exact).values())
+    return {"charts": multiplier_costs.drawn(templates.run_title(group.settings), rows, exact and exact.mean, costs),
+            "unknown": multiplier_costs.unknown(rows, costs)}
+
+
+def _use_of(arm):
+    """How the training of an arm multiplied, for a legend."""
+    return f"trained with it, {_directions(arm)}" if arm.directions else "trained exactly"
 
 
 def _widening(values):

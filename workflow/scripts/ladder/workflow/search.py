@@ -35,11 +35,11 @@ DIGITS = 3        # significant digits of a drawn number
 # Keys that a search cannot vary: they choose the images that a run is scored on, or are not settings of a run.
 URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
 FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "validation", *URLS,
-         "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
-         "from", "confirm", "downloads"}
+         "cifar10_sha256", "name", "tags", "compare", "multipliers", "multiplier_costs", "search", "seeds", "ablation",
+         "predict", "diff", "keep", "from", "confirm", "downloads"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "recompute", "monitor", "name", "tags", "predict", "compare", "multipliers",
-                "search", "diff", "keep", "from", "confirm", "downloads", *(URLS - {"cifar10_urls"})}
+                "multiplier_costs", "search", "diff", "keep", "from", "confirm", "downloads", *(URLS - {"cifar10_urls"})}
 
 
 class Spread(TypedDict, total=False):

@@ -42,6 +42,8 @@ Part = Annotated[dict[Any, Any], expected("keys of this file with other values, 
 Version = Annotated[str, Field(max_length=100), expected("a version"), TEXT]
 Tag = Annotated[str, Field(min_length=1, max_length=50), expected("one line of at most 50 characters"), TEXT]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), expected("64 lower-case hex digits"), TEXT]
+Costs = Annotated[dict[Annotated[str, Field(min_length=1, max_length=100), TEXT], dict[Annotated[str, PATH, TEXT], Positive]],
+                  expected("sources, each with the names of multipliers and a cost above 0")]
 Direction = Literal["forward", "input_grad", "weight_grad"]
 OurNetwork = Literal["autoencoder", "wta_autoencoder", "autoencoder_classifier", "lenet_300_100", "lenet_5", "small_cnn",
                      "alexnet", "vgg11", "vgg16", "resnet18", "resnet34", "resnet50", "resnet101", "patch_net"]
@@ -537,6 +539,10 @@ class Commands(Section):
     multipliers: Runs = []
     """Runs for `snakemake results/multipliers.html`, written as in `compare` and grouped by network, multiplier and
     seed."""
+    multiplier_costs: Costs = {}
+    """What a product costs with multipliers of your own, by source: `{power in mW (EvoApproxLib): {mul8s_1KV8.npy: 0.425,
+    mul8s_1KVA.npy: 0.422}}`. The page of `multipliers` has a chart of accuracy over cost for each source, which names its
+    axis, beside one of the published energy of `exact` and `fp16`."""
     search: Search = {}
     """A hyperparameter search for `snakemake results/search.html`."""
     diff: Several[Version] = []

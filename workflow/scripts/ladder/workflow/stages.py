@@ -56,10 +56,10 @@ def _compare(config: Configuration) -> dict[str, Any]:
 
 def _multipliers(config: Configuration) -> dict[str, Any]:
     """`settings` of an entry are those by which two runs can differ: MULTIPLIER_CELL and the overrides of all entries."""
-    entries = config.entries["multipliers"]
+    entries, costs = config.entries["multipliers"], config.run.settings.multiplier_costs
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
     return {"entries": [{"overrides": entry.overrides, "settings": entry.run.pick(*keys), "reason": entry.reason}
-                        for entry in entries if entry.run], **_figures(config)}
+                        for entry in entries if entry.run], **({"costs": costs} if costs else {}), **_figures(config)}
 
 
 def _search(config: Configuration) -> dict[str, Any]:

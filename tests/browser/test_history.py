@@ -146,6 +146,15 @@ def test_the_page_without_its_script_has_the_rows_that_the_script_shows_first(ch
     assert chromium.value("document.getElementById('numbers').checkVisibility()")
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_the_charts_is_cut_at_an_edge(chromium, page, width):
+    chromium.open(page, width)
+    assert chromium.value("""[...document.querySelectorAll("#scatter svg text, #parallel svg text")].filter(text => {
+      const [own, drawn] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
+      return own.left < drawn.left - 1 || own.right > drawn.right + 1;
+    }).map(text => text.textContent)""") == []
+
+
 @pytest.mark.usefixtures("opened")
 def test_it_is_three_screens_tall_and_on_paper_says_how_many_rows_are_left_out(chromium):
     assert chromium.value("document.documentElement.scrollHeight") <= 3 * 800

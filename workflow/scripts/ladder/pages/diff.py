@@ -10,7 +10,7 @@ from ladder.classifiers import metrics
 from ladder.errors import UserError
 from ladder.network import networks, weights
 from ladder.pages import intervals, roles, templates
-from ladder.pages.sections import training
+from ladder.pages.sections import timing, training
 from ladder.store import artifacts, lineage
 
 NEAREST = 3       # existing versions named if the one asked for does not exist
@@ -373,7 +373,7 @@ def _operations(difference):
     """Rows of the seconds of the training by operation."""
     for pair in difference.run:
         if pair.label == "train" and pair.both and not pair.same:
-            times = pair.values(lambda manifest: manifest["metrics"].get("seconds_by_operation", {}))
+            times = pair.values(lambda manifest: timing.named(manifest["metrics"]))
             return [{"name": name, "a": templates.duration(a or 0), "b": templates.duration(b or 0), "change": _faster(a, b)}
                     for name, a, b in sorted(times, key=lambda row: -(row[1] or 0)) if a or b]
     return []

@@ -26,9 +26,7 @@ def operations(artifact):
     """Bars of the seconds of each operation of the training or the fit; None if there was neither."""
     if "seconds_by_operation" not in artifact.metrics:
         return None
-    kinds = {layer["kind"] for layer in artifact.metrics["network"]}
-    values = {SHAPES if name == SHORTCUTS and "add" not in kinds else name: value
-              for name, value in spent(artifact.metrics).items()}
+    kinds, values = _kinds(artifact.metrics), spent(artifact.metrics)
     total = sum(values.values())
     rows = templates.bars(dict(sorted(values.items(), key=lambda item: -item[1])), templates.duration)
     for row in rows:
@@ -39,7 +37,17 @@ def operations(artifact):
 
 def spent(metrics):
     """Operation -> seconds of the training or the fit, without the copies of images, which run beside the operations."""
-    return {name: value for name, value in metrics["seconds_by_operation"].items() if value > 0 and name != COPIES}
+    return {name: value for name, value in named(metrics).items() if value > 0 and name != COPIES}
+
+
+def named(metrics):
+    """Operation -> seconds, by the words of pages; empty without them."""
+    words = {} if "add" in _kinds(metrics) else {SHORTCUTS: SHAPES}
+    return {words.get(name, name): value for name, value in metrics.get("seconds_by_operation", {}).items()}
+
+
+def _kinds(metrics):
+    return {layer["kind"] for layer in metrics.get("network", ())}
 
 
 def copies(metrics):

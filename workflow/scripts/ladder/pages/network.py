@@ -44,7 +44,7 @@ def context(network, rung, batch, optimizer, recompute=False):
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
         "file": network_file.text(network),
         "memory": sum(memory.values()), "memory_bars": templates.bars(memory, templates.size),
-        "kept": step.bytes if less else None,
+        "unshared": step.bytes if less else None,
     }
 
 

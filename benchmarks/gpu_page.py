@@ -41,8 +41,18 @@ def context(record):
         "looks": looks(record), "races": races(record),
         "svm": table.svm_note(record), "streaming": streaming(record),
         "failed": {name: section["failed"] for name, section in record["sections"].items() if "failed" in section},
+        "left_out": left_out(record),
         "states": [section["after"] for section in record["sections"].values() if section.get("after")],
     }
+
+
+def left_out(record):
+    """Kind of section -> what it had no time for."""
+    kinds = {}
+    for name in record["left_out"]:
+        kind, _, rest = name.partition(": ")
+        kinds.setdefault(kind, []).append(rest or kind)
+    return kinds
 
 
 def verdict(record):

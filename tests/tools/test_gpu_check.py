@@ -103,7 +103,11 @@ def test_a_page_of_a_record_without_measurements_can_be_made(check, monkeypatch)
     out = check(check__gpu_basic="cudaErrorNoKernelImageForDevice", check__gpu_gemm="hang up")
     text = page_text.text_of((out / "index.html").read_text())
     assert f"0 of {len(cases.gpu_rungs())} rungs agree" in text and "not measured" in text
-    assert "RuntimeError: cudaErrorNoKernelImageForDevice" in text and "There was no time for" in text
+    assert "RuntimeError: cudaErrorNoKernelImageForDevice" in text
+    left = json.loads((out / "record.json").read_text())["left_out"]
+    kinds = gpu_page.left_out({"left_out": left})
+    assert f"There was no time for {len(left)} sections" in text and f"parity: {len(kinds['parity'])}" in text
+    assert sum(map(len, kinds.values())) == len(left) > len(kinds)
 
 
 def test_without_a_gpu_there_is_one_line(monkeypatch, tmp_path):

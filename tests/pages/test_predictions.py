@@ -168,8 +168,8 @@ def test_bars_of_a_network_are_its_largest_probabilities():
 
 
 @pytest.mark.parametrize("settings, said", [
-    ({}, "trained on digits"), ({"fitted": True}, "trained on digits"), ({"network": "patch_net", "fitted": True},
-                                                                         "fitted to patches of digits"),
+    ({}, "trained on handwritten digits"), ({"fitted": True}, "trained on handwritten digits"),
+    ({"network": "patch_net", "fitted": True}, "fitted to patches of handwritten digits"),
     ({"trained": False}, "not trained, with random weights"),
     ({"trained": False, "start": "theirs.bin"}, "not trained, with the weights of theirs.bin")])
 def test_where_the_weights_come_from_is_told(tmp_path, settings, said):

@@ -156,9 +156,9 @@ def _sentence(known, predictor):
 def _weights(inputs, dataset):
     """Where the network's weights come from, in words."""
     if "train" in inputs:
-        return f"trained on {dataset}"
+        return f"trained on {templates.dataset_title(dataset)}"
     if "patches" in inputs:
-        return f"fitted to patches of {dataset}"
+        return f"fitted to patches of {templates.dataset_title(dataset)}"
     file = lineage.start_file(inputs["initial"].manifest)
     return f"not trained, with the weights of {file['file']}" if file else "not trained, with random weights"
 

@@ -243,6 +243,7 @@ def test_accuracy_over_cost_has_an_axis_for_each_source_and_names_what_none_chea
     assert sorted(marks) == [(1.1, 0.94, "fp16: 94.0\u202f%, at 1.1"), (3.7, 0.95, "exact: 95.0\u202f%, at 3.7")]
     (own, level) = power["data"]["series"]
     assert own["x"] == [0.2, 0.3, 0.4] and own["look"] == ["ring", "", ""] and "near chance" in own["text"][0] and power["near"]
+    assert [name["name"] for name in energy["data"]["names"]] == ["fp16", "exact"]   # once
     assert level["y"] == [0.95, 0.95] and [name["name"] for name in power["data"]["names"]] == ["my_table", "am32", "exact"]
     text = text_of(multipliers_page.page(groups_of(cells), costs=given))
     assert "No cost is known of acc16" in text and "A ring is a run near chance." in text

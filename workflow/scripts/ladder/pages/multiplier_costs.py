@@ -9,7 +9,7 @@ from ladder.pages import charts, templates
 from ladder.pages.multiplier_runs import PUBLISHED, costs_of, named
 
 ABOVE = 0.07   # of the height of a chart, from a mark to its name
-ROOM = 0.7     # of the least error rate lies above it, for names
+ROOM = 0.2     # of the height of the marks lies above them, for names
 
 
 def drawn(title, arms, exact, given):
@@ -28,22 +28,25 @@ def drawn(title, arms, exact, given):
 
 
 def _chart(title, source, rows, exact):
-    """rows: the cheapest first. Those on the front have names, which no cheaper one is as accurate as."""
+    """rows: the cheapest first. Exact has a name, and so have those on the front, which no cheaper one is as accurate as."""
     x = charts.number_axis(0, 1.08 * rows[-1]["cost"], source)
     shown = [row["accuracy"] for row in rows] + ([] if exact is None else [exact])
-    y = charts.share_axis([*shown, 1 - ROOM * (1 - max(shown))], "test accuracy")
+    worst, best = max(1 - min(shown), 1e-6), max(1 - max(shown), 1e-6)
+    y = charts.share_axis([*shown, 1 - best * (best / worst) ** ROOM], "test accuracy")   # logarithmic in the error rate
     uses = sorted({row["use"] for row in rows}, key=lambda use: use[1])
     series = [{"name": use, "key": use, "series": number, "points": [_point(row) for row in rows if row["use"][0] == use]}
               for use, number in uses]
-    front = [row for at, row in enumerate(rows) if all(row["accuracy"] > other["accuracy"] for other in rows[:at])]
+    labelled = [row for at, row in enumerate(rows)
+                  if row["tested"] == "exact" or all(row["accuracy"] > other["accuracy"] for other in rows[:at])]
     low, high = y.ranges["error"]
-    up = (max(1 - high, y.least) / (1 - low)) ** ABOVE   # of the error rate, in which the axis is logarithmic
+    up = (max(1 - high, y.least) / (1 - low)) ** ABOVE
     names = [{"name": pathlib.Path(row["tested"]).stem, "x": row["cost"], "y": 1 - up * max(1 - row["accuracy"], y.least)}
-             for row in front]
+             for row in labelled]
     if exact is not None:
         level = [{"x": end, "y": exact} for end in x.ranges["linear"]]
         series.append({"name": "exact", "key": "level", "series": "level", "points": level})
-        names.append({"name": "exact", "x": x.ranges["linear"][1] / 12, "y": exact})
+        if "exact" not in {row["tested"] for row in rows}:
+            names.append({"name": "exact", "x": x.ranges["linear"][1] / 12, "y": exact})
     legend = [{"name": use, "key": use, "series": number} for use, number in uses]
     return {"source": source, "legend": legend, "near": any(row["near"] for row in rows),
             **charts.scatter(f"{title}: accuracy by {source}", series, x, y, names)}

@@ -122,6 +122,12 @@ def test_numbers_have_the_digits_that_matter():
     assert texts == ["0.012 ms", "1.23 ms", "45.7 ms", "1,234 ms"]
 
 
+def test_only_a_network_with_shortcuts_spends_time_on_them():
+    for operation, words in (("flatten_forward", "padding and shapes"), ("add_forward", "shortcuts and shapes")):
+        rung = {"work": {"shortcuts and shapes": 1.0}, "flop": 1, "step": 2.0, "kernels": [{"operation": operation}]}
+        assert [row["work"] for row in parity_page._work_table([rung])["rows"]] == [words]
+
+
 def test_every_operation_of_a_rung_counts_as_some_kind_of_work():
     for operation in {**numpy_executor.OPERATIONS, **small.OPERATIONS, **numba_executor.OPERATIONS, **gpu_opt_v2.LAUNCHES}:
         assert Step(operation, "", {}, {}, {}).work != "other", operation

@@ -1,6 +1,7 @@
 """The page of the comparison of rungs (training/measure_rungs.py)."""
 
 from ladder.pages import launches, templates
+from ladder.pages.sections import timing
 from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
@@ -72,9 +73,11 @@ def _times(ratio):
 def _work_table(ran):
     """Rows by kind of work, cells by rung: milliseconds and the share of all kernels of a step."""
     rows = []
+    shortcuts = any(group["operation"] == "add_forward" for rung in ran for group in rung["kernels"])
     for work in WORK:
         if any(rung["work"].get(work) for rung in ran):
-            rows.append({"work": work, "cells": [_work_cell(rung["work"].get(work), rung) for rung in ran]})
+            name = timing.SHAPES if work == timing.SHORTCUTS and not shortcuts else work
+            rows.append({"work": name, "cells": [_work_cell(rung["work"].get(work), rung) for rung in ran]})
     totals = [milliseconds(sum(rung["work"].values())) for rung in ran]
     rates = [f"{rung['flop'] / rung['step'] / 1e6:,.3g} GFLOP/s" for rung in ran]
     return {"rows": rows, "totals": totals, "steps": [milliseconds(rung["step"]) for rung in ran], "rates": rates}

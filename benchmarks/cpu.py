@@ -4,8 +4,9 @@
 
 Both train the same networks, built from the same table of layers, with Adam on random images, float32, same batch, same
 threads; PyTorch as it is and compiled (torch.compile), and where the CPU multiplies bfloat16 numbers also with bfloat16
-activations (autocast), which the cpu rung does not have. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure is the median step over
-all turns. A step of the cpu rung includes loading its batch, one of PyTorch does not.
+activations (autocast), which the cpu rung does not have. They run in turns, each turn in a new process, so that a noisy
+machine affects both; a figure is the median step over all turns. A step of the cpu rung includes loading its batch, one of
+PyTorch does not.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
 arguments: a JSON object with network (a name of ladder/network/networks.py), input_shape, batch, precision (fp32, or bf16:
 float32 weights, bfloat16 products and activations), layout (channels_last or contiguous), form (eager or compiled), threads,
-warm_up and steps, of which the first compiles. Prints a JSON list. The module is built from the same table of layers that the plan is made from.
+warm_up and steps; the first of warm_up compiles. Prints a JSON list. The module is built from the same table of layers that
+the plan is made from.
 """
 
 import json

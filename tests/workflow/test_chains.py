@@ -67,7 +67,8 @@ def test_a_control_with_settings_of_its_own_is_the_untrained_network_of_a_run_wi
 
 
 @pytest.mark.parametrize("settings, message", [
-    ({"features_pol": 4}, "did you mean features_pool? (control_settings)"), ({"seed": 2}, "the seed of the control is the run's"),
+    ({"features_pol": 4}, "did you mean features_pool? (control_settings)"),
+    ({"seed": 2}, "the seed of the control is the run's"),
     ({"train_limit": 100}, "must stay as they are, for the same images (control_settings)")])
 def test_a_control_classifies_the_same_images_from_the_same_seed(settings, message):
     with pytest.raises(UserError) as raised:

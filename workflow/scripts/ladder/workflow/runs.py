@@ -213,8 +213,8 @@ def _parts(run: Run) -> tuple[Part, ...]:
         if idle := [key for key in OF_THE_WHOLE if key in named]:
             raise UserError(f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
                             f"(entry {number} of features_concatenate)")
-    parts = []
-    for number, appended in _entries("features_concatenate", others, run.given, {**lists.ALONE, "features_concatenate": [], "control_settings": {}}):
+    parts, alone = [], {**lists.ALONE, "features_concatenate": [], "control_settings": {}}
+    for number, appended in _entries("features_concatenate", others, run.given, alone):
         where = f"(entry {number} of features_concatenate)"
         part = _check_same_images(appended, run, where)
         if part.features_layer is None:

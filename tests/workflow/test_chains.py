@@ -61,6 +61,8 @@ def test_a_control_with_settings_of_its_own_is_the_untrained_network_of_a_run_wi
     assert chain["features_random"].parents["normalized"] == chain["normalized_random"] != chain["normalized"]
     assert {role for role in plain if chain[role].version != plain[role]} == {*control, "report"}
     assert chain["report"].spec["params"]["control_settings"] == other
+    as_text = planned.chain(control_settings={key: str(value) for key, value in other.items()})
+    assert as_text["report"].version == chain["report"].version, "--config gives numbers as text"
     idle = planned.versions(control_settings={"epochs": 9})
     assert {role for role in plain if idle[role] != plain[role]} == {"report"}, "nothing trains it"
     assert planned.versions(control_settings=other, controls=[]) == planned.versions(controls=[])

@@ -135,7 +135,7 @@ def report(run: Run, role: Role) -> Params:
     named = {key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value}
     return {**run.network_params, **run.pick("dataset", "variant", "batch_size", "seed"), **named,
             **({"ablation": listed(run.ablated)} if run.ablated else {}),
-            **(run.pick("control_settings") if run.control else {})}
+            **({"control_settings": run.control.pick(*run.settings.control_settings)} if run.control else {})}
 
 
 def listed(entries: Sequence[Entry]) -> list[Params]:

@@ -144,7 +144,7 @@ def test_products_around_the_least_normal_number(multiplier):
 
 @pytest.mark.parametrize("multiplier", [MULTIPLIERS["am32"], TABLE], ids=lambda multiplier: multiplier.name)
 def test_factors_and_result_may_be_transposed_or_sliced(multiplier):
-    a, b = references.ordinary((40, 24)), references.ordinary((40, 36))
+    a, b = references.ordinary((140, 24)), references.ordinary((140, 36))   # more than a block of the depth, and than a tile
     expected = in_order(a.T.copy(), b, multiplier)
     assert_same(product(a.T, b, multiplier), expected)
     assert_same(product(a.T, b.T.copy().T, multiplier), expected)

@@ -103,7 +103,8 @@ def _product(a, b, out):
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
     if result.shape != (len(a), b.values.shape[1]):
         raise ValueError(f"the product of {a.shape} and {b.values.shape} is not {result.shape}")
-    sums((table, a.view(np.int32), panels.view(np.int32), result))
+    transposed = not a.flags.c_contiguous
+    sums((table, (a.T if transposed else a).view(np.int32), transposed, panels.view(np.int32), result))
     return result if direct else _handed_over(result, out)
 
 
@@ -529,11 +530,11 @@ def _normal(a):
 def _sums(add, taken, left, times, operands):
     """out = the products of `a` and the panels, but for the elements of `a` that are not `taken`, whose products are +0.
 
-    operands: (table, a, panels, out).
+    operands: (table, a or its transpose, whether it is that, panels, out).
     """
-    table, a, panels, out = operands
-    rows, depth = a.shape
-    total, places = np.zeros(PANEL, np.float32), np.empty(DEPTH, np.uintp)
+    table, a, transposed, panels, out = operands
+    rows, depth = len(out), panels.shape[1]
+    total, places, tile = np.zeros(PANEL, np.float32), np.empty(DEPTH, np.uintp), np.empty((VECTOR, DEPTH), np.int32)
     for panel in range(len(panels)):
         first = panel * PANEL
         width = min(PANEL, out.shape[1] - first)
@@ -541,15 +542,26 @@ def _sums(add, taken, left, times, operands):
         for start in range(0, max(depth, 1), DEPTH):
             stop = min(depth, start + DEPTH)
             for row in range(rows):
+                if transposed and row % VECTOR == 0:
+                    _turn(a[start:stop, row:row + VECTOR], tile)
+                factors = tile[row % VECTOR] if transposed else a[row, start:stop]
                 for n in range(width):
                     total[n] = out[row, first + n] if start else np.float32(0)
                 count = 0
-                for k in range(start, stop):
+                for k in range(stop - start):
                     places[count] = k
-                    count += 1 if taken(a[row, k]) else 0
-                add(left, times, table, a[row], panels[panel], places[:count], total, whole)
+                    count += 1 if taken(factors[k]) else 0
+                add(left, times, table, factors, panels[panel, start:], places[:count], total, whole)
                 for n in range(width):
                     out[row, first + n] = total[n]
+
+
+@compiled
+def _turn(part, tile):
+    """tile = the transpose of a part of a matrix, whose rows, far from each other in memory, are each read once."""
+    for k in range(part.shape[0]):
+        for row in range(part.shape[1]):
+            tile[row, k] = part[k, row]
 
 
 @compiled

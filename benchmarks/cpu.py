@@ -64,12 +64,12 @@ def main():
     machine = {name: value for name, value in runtime.machine().items() if name != "host"}
     record = {"machine": machine, "threads": arguments.threads, "rows": []}
     print(f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}")
-    print(f"{'network':<16}{'batch':>5}  {'what':<28}{'ms/step':>9}{'fastest to slowest':>22}{'ratio':>7}{'images/s':>10}")
+    print(f"{'network':<16}{'batch':>5}  {'what':<36}{'ms/step':>9}{'fastest to slowest':>22}{'ratio':>7}{'images/s':>10}")
     for case in CASES:
         if not arguments.networks or case.network in arguments.networks.split(","):
             for row in rows(case, arguments):
                 record["rows"].append(row)
-                print(f"{case.network:<16}{case.batch:>5}  {row['name']:<28}{row['ms']:>9.2f}"
+                print(f"{case.network:<16}{case.batch:>5}  {row['name']:<36}{row['ms']:>9.2f}"
                       f"{row['fastest_ms']:>12.2f}-{row['slowest_ms']:<9.2f}{row['ladder_is_faster_by']:>7.2f}"
                       f"{row['images_per_second']:>10.0f}")
     if arguments.out:
@@ -99,16 +99,16 @@ def commands(case, arguments):
         for precision, layout, form in contenders():
             spec = {**described, "precision": precision, "layout": layout, "form": form, "threads": arguments.threads,
                     "warm_up": WARM_UP}
-            name = " ".join(("PyTorch", precision, layout, *([form] if form == "compiled" else [])))
-            programs[name] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
+            command = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
+            programs[f"PyTorch {precision} {layout} {form}"] = command
     return programs
 
 
 def contenders():
     """(precision, layout, form) of every row of PyTorch."""
     fast = BFLOAT16 & set(runtime.cpu_flags())
-    whole = [("fp32", "channels_last"), ("fp32", "contiguous"), *([("bf16", "channels_last")] if fast else [])]
-    return [(*contender, form) for contender in whole for form in ("eager", "compiled")]
+    layouts = [("fp32", "channels_last"), ("fp32", "contiguous"), *([("bf16", "channels_last")] if fast else [])]
+    return [(precision, layout, form) for precision, layout in layouts for form in ("eager", "compiled")]
 
 
 def measure(command):

@@ -63,14 +63,16 @@ def test_a_control_with_settings_of_its_own_is_the_untrained_network_of_a_run_wi
     assert chain["report"].spec["params"]["control_settings"] == other
     as_text = planned.chain(control_settings={key: str(value) for key, value in other.items()})
     assert as_text["report"].version == chain["report"].version, "--config gives numbers as text"
-    idle = planned.versions(control_settings={"epochs": 9})
+    idle = planned.versions(control_settings={"learning_rate": 9})
     assert {role for role in plain if idle[role] != plain[role]} == {"report"}, "nothing trains it"
     assert planned.versions(control_settings=other, controls=[]) == planned.versions(controls=[])
 
 
 @pytest.mark.parametrize("settings, message", [
     ({"features_pol": 4}, "did you mean features_pool? (control_settings)"),
-    ({"seed": 2}, "the seed of the control is the run's"),
+    *(({key: value}, f"{key} cannot differ in the untrained control; leave it out (control_settings)")
+      for key, value in (("seed", 2), ("epochs", 0), ("steps", 9), ("label_counts", [20]), ("evaluations", ["ridge"]))),
+    ({"network": "lenet_5"}, "lenet_5 has no features unless features_layer names a layer (control_settings)"),
     ({"train_limit": 100}, "must stay as they are, for the same images (control_settings)")])
 def test_a_control_classifies_the_same_images_from_the_same_seed(settings, message):
     with pytest.raises(UserError) as raised:

@@ -195,7 +195,8 @@
       const group = drawn.appendChild(svg("g", {class: "axis", tabindex: 0, role: "group", "aria-roledescription": "axis",
         "aria-label": `${key}. Arrow keys select a value, with Shift a range, Escape clears.`},
         svg("rect", {class: "grip", x: x - 16, y: TOP, width: 32, height: FLOOR - TOP + 8}),
-        svg("path", {d: `M${x} ${toY(1)}V${FLOOR}`}), label(key, number && x, 16, number ? "middle" : "start", Math.floor(Math.min(gap, 84) / 6), "name"),
+        svg("path", {d: `M${x} ${toY(1)}V${FLOOR}`}),
+        label(key, number && x, 16, number ? "middle" : "start", Math.floor(Math.min(gap, 84) / 6), "name"),
         ...scale.ticks.map(([at, text]) => label(text, x + 5, toY(at) + 4, "start", room, "at"))));
       const spots = valuesOf(column).map(value => ({at: [scale.place(value), scale.place(value)]}));
       brush(group, [{pixel: () => x}, {id: `axis ${key}`, column, scale, pixel: toY}], spots);

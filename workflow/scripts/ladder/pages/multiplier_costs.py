@@ -37,7 +37,7 @@ def _chart(title, source, rows, exact):
     series = [{"name": use, "key": use, "series": number, "points": [_point(row) for row in rows if row["use"][0] == use]}
               for use, number in uses]
     labelled = [row for at, row in enumerate(rows)
-                  if row["tested"] == "exact" or all(row["accuracy"] > other["accuracy"] for other in rows[:at])]
+                if row["tested"] == "exact" or all(row["accuracy"] > other["accuracy"] for other in rows[:at])]
     low, high = y.ranges["error"]
     up = (max(1 - high, y.least) / (1 - low)) ** ABOVE
     names = [{"name": pathlib.Path(row["tested"]).stem, "x": row["cost"], "y": 1 - up * max(1 - row["accuracy"], y.least)}

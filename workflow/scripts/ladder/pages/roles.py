@@ -6,9 +6,8 @@ from ladder.store.roles import PIXELS, RANDOM, START
 
 # The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
 STAGES = {"data": "data", "normalized": "normalized", "normalized_random": "normalized, untrained network",
-          "initial": "initial weights",
-          "initial_random": "initial weights, untrained network", "patches": "fit to patches", "train": "train",
-          "train_reference": "train, reference", "evaluate": "evaluate"}
+          "initial": "initial weights", "initial_random": "initial weights, untrained network", "patches": "fit to patches",
+          "train": "train", "train_reference": "train, reference", "evaluate": "evaluate"}
 REPEATED = {"features": "features", "joined": "features joined", "shifted": "features of shifted images", "svm": "svm",
             "linear": "linear", "ridge": "ridge", "knn": "knn", "labels": "few labels"}
 CONTROLS = {START: "encoder at the start", RANDOM: "untrained network", PIXELS: "raw pixels"}

@@ -25,10 +25,12 @@ from ladder.workflow import array_libraries, checks, config, lists, network_file
 from ladder.workflow.settings import Settings
 
 WEIGHT: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER])
+OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k", "knn_distance")
+OF_THE_PAGE = ("evaluations", "label_counts", "classify_shifts", "feature_map", "figures", "controls", "control_settings",
+               "seeds", "ablation", "reference_variant", "targets")
 # Keys that change no feature, so that a part that is appended to others would not show them.
-OF_THE_WHOLE = ("svm_kernel", "svm_C", "svm_gamma", "evaluations", "knn_k", "knn_distance", "label_counts", "classify_shifts",
-                "feature_map", "figures", "controls", "control_settings", "seeds", "ablation", "reference_variant", "targets",
-                "svm_backend")
+OF_THE_WHOLE = (*OF_CLASSIFIERS, *OF_THE_PAGE)
+SHARED_BY_CONTROL = ("seed", "epochs", "steps", *OF_THE_PAGE)   # it is not trained; its scores stand beside the run's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,14 +197,14 @@ def _control(run: Run) -> Run | None:
     named = run.settings.control_settings
     if not named or RANDOM not in run.settings.controls:
         return None
-    if "seed" in named:
-        raise UserError("config: the seed of the control is the run's; leave it out of control_settings")
     where = "(control_settings)"
+    if idle := [key for key in SHARED_BY_CONTROL if key in named]:
+        raise UserError(f"config: {idle[0]} cannot differ in the untrained control; leave it out {where}")
     try:
         control = entry(run.given, named, {**lists.ALONE, "control_settings": {}, "controls": [RANDOM]})
     except UserError as error:
         raise UserError(f"{error} {where}") from error
-    return _check_same_images(control, run, where)
+    return _with_features(_check_same_images(control, run, where), where)
 
 
 def _parts(run: Run) -> tuple[Part, ...]:
@@ -216,11 +218,15 @@ def _parts(run: Run) -> tuple[Part, ...]:
     parts, alone = [], {**lists.ALONE, "features_concatenate": [], "control_settings": {}}
     for number, appended in _entries("features_concatenate", others, run.given, alone):
         where = f"(entry {number} of features_concatenate)"
-        part = _check_same_images(appended, run, where)
-        if part.features_layer is None:
-            raise UserError(f"config: {part.settings.network} has no features unless features_layer names a layer {where}")
+        part = _with_features(_check_same_images(appended, run, where), where)
         parts.append(Part(weights[number - 1], part))
     return tuple(parts)
+
+
+def _with_features(run: Run, where: str) -> Run:
+    if run.features_layer is None:
+        raise UserError(f"config: {run.settings.network} has no features unless features_layer names a layer {where}")
+    return run
 
 
 def _check_same_images(nested: Entry, run: Run, where: str) -> Run:

@@ -455,8 +455,8 @@ class Controls(Section):
     pixels, which the report sets beside it. An empty list saves their time."""
     control_settings: Overrides = {}
     """Other values of keys for the `random` control, such as `{wta_kernels: [8, 8]}`: what is best for a trained network
-    is seldom best for random weights, and a control should be as good as it can be. Data and seed stay the run's; what
-    would train it has no effect."""
+    is seldom best for random weights, and a control should be as good as it can be. Images, seed and what else the
+    page sets side by side stay the run's; what says how a training goes has no effect."""
     seeds: Annotated[list[Seed], Field(max_length=100), LISTED] = []
     """Other seeds with which the run is repeated. The report then shows mean and 95 % interval of every accuracy."""
     ablation: Runs = []

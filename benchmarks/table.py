@@ -97,7 +97,7 @@ def short(record):
     rows, counts = [], counted.read()["rungs"]
     for rung in (name for name in documented_rungs() if catalog.RUNGS[name].role == "rung"):
         idea = catalog.RUNGS[rung].technique.split(", ")[0]
-        measured = results.row(record, CASE, rung)
+        measured = measured_row(record, rung)
         rows.append((rung, idea, str(counts[rung]["launches"]), predicted(counts[rung], unit=1000),
                      *([f"{measured['median_us'] / 1000:.2g}" if measured else ""] if record else [])))
     head = SHORT_HEAD + (("measured ms",) if record else ())
@@ -109,16 +109,22 @@ def table(record):
     rows, counted_rows = [HEAD, tuple("---" for _ in HEAD)], [COUNTED_HEAD, tuple("---" for _ in COUNTED_HEAD)]
     counts = counted.read()["rungs"]
     for rung in documented_rungs():
-        measured = results.row(record, CASE, rung), row_below(record, rung)
+        measured = measured_row(record, rung), row_below(record, rung)
         rows.append(row(rung, step_plan(rung, CASE.batch), counts.get(rung), measured, record))
         counted_rows.append(counted_row(rung, counts.get(rung)))
     return "\n".join([*markdown(rows), "", note(record), "", *markdown(counted_rows), "", *others(record), *multiplied(record)])
 
 
+def measured_row(record, rung):
+    """The results of a rung; None where it is not measured, or was before it came to do other work."""
+    measured = results.row(record, CASE, rung)
+    return measured if measured and measured["flop"] == step_plan(rung, CASE.batch).flop else None
+
+
 def row_below(record, rung):
     """The results of the rung below, past lessons that were not measured."""
     below = catalog.RUNGS[rung].below
-    measured = results.row(record, CASE, below) if below else None
+    measured = measured_row(record, below) if below else None
     return row_below(record, below) if measured is None and below and catalog.RUNGS[below].role == "lesson" else measured
 
 

@@ -41,8 +41,8 @@ PARTS = {
     "gpu_opt_v2": [("kernels/gpu_opt_v2/conv2d.cu", "store_windows")],
     "gpu_gemm": [(f"{RUNGS}/gpu_opt_v1.py", "pixel_tile"), (f"{RUNGS}/gpu_gemm.py", "pixel_tile")],
     "gpu_3xtf32": [("kernels/common/conv2d_gemm.cuh", "add_step")],
-    "gpu_tf32": [(f"{RUNGS}/gpu_3xtf32.py", "weight_tile"), (f"{RUNGS}/gpu_3xtf32.py", "rounded_weight_tile")],
-    "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/common/tensor_cores.cuh", "in_stages")],
+    "gpu_tf32": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/common/tensor_cores.cuh", "in_stages")],
+    "gpu_bf16": [("kernels/common/tensor_cores.cuh", "rounded_chunk")],
     "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
     "gpu_f16": [("kernels/common/tensor_cores.cuh", "cp_async")],
 }

@@ -25,7 +25,7 @@
 //
 // The only file with these instructions; the test emulator supplies its own bodies.
 //
-// Macro MULTIPLIER: what tensor cores multiply (conv2d_gemm.cuh); of operands that are packed in 16 bits bfloat16, or float16
+// Macro MULTIPLIER: what tensor cores multiply (conv2d_gemm.cuh); packed operands are in bfloat16 unless it is float16 or tf32
 #pragma once
 
 #ifndef MULTIPLIER
@@ -33,7 +33,7 @@
 #endif
 enum class Format { exact, tf32, bfloat16, float16 };
 constexpr Format FORMAT = Format::MULTIPLIER;
-constexpr bool FLOAT16 = FORMAT == Format::float16;
+constexpr bool FLOAT16 = FORMAT == Format::float16, TF32 = FORMAT == Format::tf32;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define TURING
 static_assert(FLOAT16, "tensor cores multiply TF32 and bfloat16 from sm_80 on");
@@ -146,7 +146,7 @@ __device__ __forceinline__ void mma_f16(float (&c)[4], const unsigned (&a)[4], c
 #endif
 
 // Of packed operands.
-#define mma_packed(c, a, b) (FLOAT16 ? mma_f16(c, a, b) : mma_bf16(c, a, b))
+#define mma_packed(c, a, b) (TF32 ? mma_tf32(c, a, b) : FLOAT16 ? mma_f16(c, a, b) : mma_bf16(c, a, b))
 #define packed_pair(low, high) (FLOAT16 ? f16x2(low, high) : bf16x2(low, high))
 
 // Keep an address in a register: the compiler would compute many again in every step.
@@ -167,13 +167,24 @@ __device__ __forceinline__ void store(float* to, const float (&from)[width]) {
         *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
 }
 
-// ---- rows of 64 packed numbers, of 16 bits, as global and shared memory hold them: 128 bytes in eight chunks of 16. Chunk i of
-// a row is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows touches all banks once.
+// ---- rows of packed numbers as global and shared memory hold them: 128 bytes, 64 numbers of 16 bits or 32 of TF32, in eight
+// chunks of 16 bytes. Chunk i of a row is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows
+// touches all banks once.
 
-using bfloat16 = unsigned short;                                    // or a float16, where MULTIPLIER says so
-constexpr int CHUNK = 8;                                            // numbers in 16 bytes, which a thread copies at once
-constexpr int CHANNEL_BLOCK = 64, CHUNKS = CHANNEL_BLOCK / CHUNK;   // channels, or other numbers, in a row; its chunks
-constexpr int ROW = 2 * CHANNEL_BLOCK;                              // bytes
+template <bool wide>
+struct Words {
+    using Word = unsigned short;
+};
+template <>
+struct Words<true> {
+    using Word = unsigned;
+};
+using Packed = Words<TF32>::Word;          // a number: bfloat16, or what MULTIPLIER says
+constexpr int ROW = 128, CHUNKS = 8;       // bytes; chunks
+constexpr int CHUNK = 16 / sizeof(Packed);             // numbers in 16 bytes, which a thread copies at once
+constexpr int CHANNEL_BLOCK = CHUNKS * CHUNK;          // channels, or other numbers, in a row
+constexpr int DEPTH = 2 * CHUNK;                       // products of an mma to each sum, two chunks of a row
+constexpr int PACKED_BYTES = sizeof(Packed);
 
 // Byte of a chunk.
 __device__ __forceinline__ int swizzled(int row, int chunk) { return row * ROW + 16 * (chunk ^ row % CHUNKS); }
@@ -184,18 +195,34 @@ __device__ __forceinline__ int place_in_channel_blocks(int rows, int row, int ch
     return (channel / CHANNEL_BLOCK * rows + row) * CHANNEL_BLOCK + (channel / CHUNK ^ row) % CHUNKS * CHUNK + channel % CHUNK;
 }
 
+__device__ __forceinline__ Packed rounded(float x) {
+    if constexpr (TF32)
+        return tf32(x) & 0xffffe000u;   // as the numbers are compared with zero, too
+    else
+        return packed_pair(x, 0.0f) & 0xffff;
+}
+
 __device__ __forceinline__ uint4 rounded_chunk(const float (&x)[CHUNK]) {
-    return make_uint4(packed_pair(x[0], x[1]), packed_pair(x[2], x[3]), packed_pair(x[4], x[5]), packed_pair(x[6], x[7]));
+    if constexpr (TF32)
+        return make_uint4(rounded(x[0]), rounded(x[1]), rounded(x[2]), rounded(x[3]));
+    else
+        return make_uint4(packed_pair(x[0], x[1]), packed_pair(x[2], x[3]), packed_pair(x[4], x[5]), packed_pair(x[6], x[7]));
+}
+
+__device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from) {
+#pragma unroll
+    for (int first = 0; first < CHUNK; first += 4) {
+        float four[4];
+        load(four, from + first);
+#pragma unroll
+        for (int e = 0; e < 4; e++) to[first + e] = four[e];
+    }
 }
 
 // The chunk at `from`, which is channel `channel` of a pixel that has `channels` of them; zeros behind the last one.
 __device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from, int channel, int channels) {
     if (channels % CHUNK == 0 && channel < channels) {
-        float low[4], high[4];
-        load(low, from);
-        load(high, from + 4);
-#pragma unroll
-        for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
+        load_chunk(to, from);
     } else {
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) to[e] = channel + e < channels ? from[e] : 0.0f;

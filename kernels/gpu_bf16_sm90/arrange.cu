@@ -1,7 +1,7 @@
 // Rounds to bfloat16 the operands of convolutions that no convolution before has written so, and arranges them as the kernels
 // want them in shared memory, in the rows of common/tensor_cores.cuh, so that the copy engine brings whole tiles.
 //
-// Rung: gpu_bf16_sm90, as gpu_bf16/round.cu, whose copies keep the order of the arrays.
+// Rung: gpu_bf16_sm90, as gpu_tf32/round.cu, whose copies keep the order of the arrays.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (ceil(channels / 64), batch, height + 2
 // padding, width + 2 padding, 64), blocks of 64 channels, zero outside the image and in further channels. steps bfloat16
@@ -17,7 +17,7 @@
 #include "common/tensor_cores.cuh"
 
 // At `place`, 0 to 7, of a row in memory are the numbers of chunk place ^ row % 8.
-__device__ __forceinline__ void store_rounded(bfloat16* rounded, int row, int place, const float (&x)[CHUNK]) {
+__device__ __forceinline__ void store_rounded(Packed* rounded, int row, int place, const float (&x)[CHUNK]) {
     *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * CHANNEL_BLOCK + place * CHUNK) = rounded_chunk(x);
 }
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int widt
 }
 
 // pixels: of the padded image.
-extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
+extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __restrict__ x, Packed* __restrict__ rounded,
                                                                 int pixels, int height, int width, int channels, int padding) {
     int number = blockIdx.x * blockDim.x + threadIdx.x, row = number / CHUNKS, place = number % CHUNKS;
     int channel_block = row / pixels, pixel = row % pixels;
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __r
 // A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the padded image; without padding
 // `rounded` is not written. step_pixels: of steps.
 extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
-    const float* __restrict__ gradient, bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps,
+    const float* __restrict__ gradient, Packed* __restrict__ rounded, Packed* __restrict__ steps,
     float* __restrict__ bias_partials, int pixels, int height, int width, int channels, int padding, int pixels_per_split,
     int step_pixels) {
     constexpr int ROWS = 256 / CHUNKS;

@@ -24,10 +24,10 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
 // Measured: not measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_bf16/image.cuh"
+#include "gpu_tf32/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
+    const Packed* __restrict__ x, const Packed* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
     int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
     int image_pixels, int rows, int together, int relu) {
     convolve(x, weight,

@@ -1,23 +1,23 @@
 // 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's copy in bfloat16.
 //
-// Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_bf16/conv2d_copy.cu is from gpu_bf16/conv2d.cu.
+// Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_tf32/conv2d_copy.cu is from gpu_tf32/conv2d.cu.
 //
-// Layouts: as conv2d.cu; copy as gpu_bf16/conv2d_copy.cu's.
+// Layouts: as conv2d.cu; copy as gpu_tf32/conv2d_copy.cu's.
 //
-// Macros: those of conv2d.cu, and IN_CHANNEL_BLOCKS as in gpu_bf16/conv2d_copy.cu: 0, the default: copy is as gpu_bf16 reads
+// Macros: those of conv2d.cu, and IN_CHANNEL_BLOCKS as in gpu_tf32/conv2d_copy.cu: 0, the default: copy is as gpu_bf16 reads
 // it;
 //         1: it is in channel blocks, as x is.
-// Launches: as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (gpu_bf16/copies.cuh).
+// Launches: as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (gpu_tf32/copies.cuh).
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 4.3 MB): memory, 1 us.
 // Measured: not measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_bf16/copies.cuh"
+#include "gpu_tf32/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_copy(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
-    bfloat16* __restrict__ copy,
+    const Packed* __restrict__ x, const Packed* __restrict__ weight, const float* __restrict__ bias,
+    Packed* __restrict__ copy,
     int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
     int image_pixels, int rows, int together, int relu, int padding) {
     convolve(x, weight,

@@ -2,7 +2,7 @@
 //
 // Rung: gpu_bf16_sm90. Changed from conv2d_copy.cu: a block has whole rows of windows.
 //
-// Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as gpu_bf16/conv2d_pool.cu's.
+// Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as gpu_tf32/conv2d_pool.cu's.
 //
 // Macros: those of conv2d_copy.cu, and WINDOWS=1: results are of windows of 2 x 2 pixels.
 // Launches: as conv2d_copy.cu, with a multiple of 2 out_width as `together`.
@@ -12,11 +12,11 @@
 // 3.1.
 // Measured: not measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_bf16/copies.cuh"
+#include "gpu_tf32/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_pool(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
-    bfloat16* __restrict__ copy, unsigned char* __restrict__ index,
+    const Packed* __restrict__ x, const Packed* __restrict__ weight, const float* __restrict__ bias,
+    Packed* __restrict__ copy, unsigned char* __restrict__ index,
     int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
     int image_pixels, int rows, int together, int relu, int padding) {
     convolve(x, weight,

@@ -283,7 +283,7 @@ using Pixels = Ring<PIXEL_STAGES>;
 
 // The copies of a block, by one thread. x, weight: the first rows of the block; block_rows: from a channel block to the next in
 // x; tap_rows: from a tap to the next in weight.
-__device__ __forceinline__ void copy_all(Pixels pixels, Filters filters, const bfloat16* x, const bfloat16* weight,
+__device__ __forceinline__ void copy_all(Pixels pixels, Filters filters, const Packed* x, const Packed* weight,
                                          int channel_blocks, int taps, int rows, int block_rows, int tap_rows) {
     for (int block = 0; block < channel_blocks; block++, x += static_cast<long long>(block_rows) * CHANNEL_BLOCK) {
         pixels.begin(rows * ROW);
@@ -364,7 +364,7 @@ struct Sizes {
 
 // A block's part of the convolution of x with weight; result: what becomes of its sums.
 template <class Result>
-__device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const Sizes& sizes,
+__device__ __forceinline__ void convolve(const Packed* __restrict__ x, const Packed* __restrict__ weight, const Sizes& sizes,
                                          const Result& result) {
     SWIZZLED_SHARED(shared);
     unsigned char* all_pixels = shared + STAGES * FILTER_BYTES;

@@ -71,7 +71,7 @@ struct Place {
 
 // The copies of a block, by one thread. x, dy: the first rows of the channel blocks; below: rows of x from a window's start to
 // the taps.
-__device__ __forceinline__ void copy_all(Ring<STAGES> ring, const bfloat16* x, const bfloat16* dy, const Windows& windows,
+__device__ __forceinline__ void copy_all(Ring<STAGES> ring, const Packed* x, const Packed* dy, const Windows& windows,
                                          int below, int first_pixel, int steps, int pixels, int step_pixels) {
     for (int step = 0; step < steps; step++, first_pixel += STEP) {
         int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
@@ -137,7 +137,7 @@ __device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restric
 
 // image_pixels, rows: as conv2d's; step_pixels: stored ones of dy.
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_weight_grad(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int height, int width,
+    const Packed* __restrict__ x, const Packed* __restrict__ dy, float* __restrict__ partials, int height, int width,
     int channels, int filters, int stride, int pixels, int image_pixels, int step_pixels, int steps_per_split, int rows) {
     SWIZZLED_SHARED(shared);
     int stage_bytes = DY_BYTES + rows * ROW;

@@ -22,7 +22,7 @@ from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_bf16, gpu_opt_v1, packed_tiles
 from ladder.rungs import packed_launches as launches
-from ladder.rungs.packed_tiles import BFLOAT16, FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STEP, WINDOWS
+from ladder.rungs.packed_tiles import BFLOAT16, FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, WINDOWS
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, recompute
@@ -39,7 +39,7 @@ from rounded_copies import (
     with_border,
 )
 from rung_checks import ORDERS, SMALL, Convolution, in_one_order, passed, run_step, training_plan
-from tensor_checks import RoundedOperands, sums  # noqa: F401 (sums is a fixture)
+from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (sums is a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -213,7 +213,7 @@ MANY_STEPS = [((6, 8, 8, 64, 64, 3, 1), 1), ((7, 9, 11, 40, 40, 3, 1), 2), ((2, 
 def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images; the last one of a pixel."""
     monkeypatch.setattr(packed_tiles, "SPLITS", 1)
-    assert Convolution(shape, integers, stride).dy[..., 0].size > STEP * BFLOAT16.stages
+    assert Convolution(shape, integers, stride).dy[..., 0].size > BFLOAT16.step * BFLOAT16.stages
     check_products(shape, stride, weight_grad=weight_grad)
 
 
@@ -234,7 +234,7 @@ def test_products_of_copies_in_large_tiles(shape, stride):
 
 # shape, tile of RECTANGLES: every rectangle and window; images of whole rectangles and not, narrower ones; fewer channel blocks
 # than two, and more; filters that end within a tile; of all but one also the input gradient, the others' channels being too few
-FEW, NARROW, TALL, WIDEST = RECTANGLES
+SHORT, FEW, TALL, NARROW, WIDEST = RECTANGLES
 IN_RECTANGLES = [
     ((1, 8, 8, 64, 64, 3, 1), NARROW),
     ((2, 7, 7, 128, 72, 3, 1), NARROW),
@@ -243,6 +243,7 @@ IN_RECTANGLES = [
     ((1, 9, 28, 64, 128, 3, 0), TALL),
     ((1, 8, 18, 128, 72, 3, 1), WIDEST),
     ((2, 17, 15, 64, 3, 3, 1), FEW),
+    ((2, 9, 17, 128, 12, 3, 1), SHORT),
     ((1, 18, 33, 128, 10, 2, 0), FEW),
     ((1, 17, 16, 64, 16, 5, 2), FEW),
 ]
@@ -260,9 +261,10 @@ def test_input_gradients_in_rectangles(shape):
 
 
 @pytest.mark.parametrize("shape, tiles", [
-    ((2, 9, 8, 128, 72, 3, 1), (LARGE, SQUARE, NARROW, TALL, WIDEST)),
-    ((1, 6, 7, 192, 3, 2, 1), (FEW_COLUMNS, SQUARE, FEW)),
-    ((1, 9, 7, 128, 8, 5, 2), (FEW_COLUMNS, FEW, NARROW)),
+    ((2, 9, 8, 128, 72, 3, 1), (LARGE, TALL, WIDEST)),
+    ((2, 9, 8, 128, 72, 3, 1), (SQUARE, NARROW)),   # whose warps share out k
+    ((1, 6, 7, 192, 3, 2, 1), (FEW_COLUMNS, LARGE, SHORT, FEW)),
+    ((1, 9, 7, 128, 8, 5, 2), (FEW_COLUMNS, FEW)),
 ], ids=str)
 def test_the_tile_changes_no_byte(shape, tiles):
     conv = Convolution(shape, normal)
@@ -436,14 +438,14 @@ def test_a_pooling_that_no_convolution_reads_is_whole(network, until):
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
-OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_bf16/")}
+OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_tf32/")}
 BOTH = False, True
-TILES = {"gpu_bf16/conv2d.cu": packed_tiles.PIXEL_TILES,
-         "gpu_bf16/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS)}
-WITHOUT_TILE = "gpu_bf16/round.cu", "gpu_bf16/weight_update.cu", "gpu_bf16/add_parts.cu"
-FLAGS = {"gpu_bf16/conv2d.cu": {"WHOLE": BOTH}, "gpu_bf16/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
-         "gpu_bf16/conv2d_copy.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
-         "gpu_bf16/conv2d_gradient.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
+TILES = {"gpu_tf32/conv2d.cu": packed_tiles.PIXEL_TILES,
+         "gpu_tf32/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS)}
+WITHOUT_TILE = "gpu_tf32/round.cu", "gpu_tf32/weight_update.cu", "gpu_tf32/add_parts.cu"
+FLAGS = {"gpu_tf32/conv2d.cu": {"WHOLE": BOTH}, "gpu_tf32/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
+         "gpu_tf32/conv2d_copy.cu": {"WHOLE": BOTH}, "gpu_tf32/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
+         "gpu_tf32/conv2d_gradient.cu": {"WHOLE": BOTH}, "gpu_tf32/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
 
 
 def every(source, tiles, flags):
@@ -455,30 +457,30 @@ EVERY = {}
 for _source, _flags in FLAGS.items():
     EVERY |= every(_source, TILES.get(_source, TILES_OF_COPIES), _flags)
 for _tile, _kernel in itertools.product(RECTANGLES, packed_tiles.HALO_KERNELS):
-    if packed_tiles.halo_bytes(_tile, packed_tiles.Sums(64, 16, 16, STEP, 64, _kernel, 1)) <= BFLOAT16.most_shared:
+    if packed_tiles.halo_bytes(_tile, packed_tiles.Sums(64, 16, 16, BFLOAT16.step, 64, _kernel, 1)) <= BFLOAT16.most_shared:
         _halo = {"WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
-        EVERY |= every("gpu_bf16/conv2d_halo.cu", (_tile,), _halo)
+        EVERY |= every("gpu_tf32/conv2d_halo.cu", (_tile,), _halo)
         for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
-            if _source.startswith("gpu_bf16/conv2d_"):
+            if _source.startswith("gpu_tf32/conv2d_"):
                 EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
 # Behind an upsampling: phases apart are windows of 2x2, in columns of 3x3.
 APART, IN_COLUMNS = launches.PHASES_APART, launches.PHASES_IN_COLUMNS
 for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, packed_tiles.PIXEL_TILES, RECTANGLES),
-                                                    (IN_COLUMNS, 3, (FEW_COLUMNS, SQUARE), (FEW,))):
+                                                    (IN_COLUMNS, 3, (FEW_COLUMNS, SQUARE), (SHORT, FEW))):
     _flags = {"PHASES": (_phases,)}
-    EVERY |= every("gpu_bf16/conv2d.cu", _pixel_tiles, {**_flags, "WHOLE": BOTH})
+    EVERY |= every("gpu_tf32/conv2d.cu", _pixel_tiles, {**_flags, "WHOLE": BOTH})
     for _tile in _rectangles:
         _halo = {**_flags, "WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
-        EVERY |= every("gpu_bf16/conv2d_halo.cu", (_tile,), _halo)
+        EVERY |= every("gpu_tf32/conv2d_halo.cu", (_tile,), _halo)
         if _phases == APART and _tile in RECTANGLES_OF_COPIES:
-            EVERY |= every("gpu_bf16/conv2d_copy.cu", (_tile,), _halo)
-EVERY |= every("gpu_bf16/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), "WHOLE": BOTH})
+            EVERY |= every("gpu_tf32/conv2d_copy.cu", (_tile,), _halo)
+EVERY |= every("gpu_tf32/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), "WHOLE": BOTH})
 for _tile in WINDOWS:
-    EVERY |= every("gpu_bf16/weight_grad_halo.cu", (_tile,), {"KERNEL": (_tile.kernel,), "WHOLE": BOTH})
+    EVERY |= every("gpu_tf32/weight_grad_halo.cu", (_tile,), {"KERNEL": (_tile.kernel,), "WHOLE": BOTH})
 # Of the instructions of a loop, at least, that multiply, three quarters of it where steps are not whole. In the tiles of few
 # lines there is less to multiply than to load.
 SHARES = {LARGE: 0.50, SQUARE: 0.27, FEW_COLUMNS: 0.16, FEW_ROWS: 0.12,
-          WIDEST: 0.58, TALL: 0.47, NARROW: 0.38, FEW: 0.38, MANY_3: 0.55, FEW_3: 0.27}
+          WIDEST: 0.58, TALL: 0.47, NARROW: 0.38, FEW: 0.38, SHORT: 0.25, MANY_3: 0.55, FEW_3: 0.27}
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -500,11 +502,13 @@ def test_a_gpu_can_run_the_kernels_on_copies(source, defines):
         assert products == 2 * side * tile.kernel ** 2 * down * across
         assert fragments == 2 * (side * down + reach * tile.kernel)
         passes = (-(-reach // (tile.threads // 8 // reach)), -(-side // (tile.threads // (tile.m // 8) // side)))
-        assert copies == 3 * packed_tiles.SQUARES * sum(passes)
+        assert copies == 3 * BFLOAT16.squares * sum(passes)
         return
     halo = any(define.startswith("KERNEL=") for define in defines)
-    stages = packed_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else BFLOAT16.stages   # each
-    steps = stages * STEP // 16
+    stages = packed_tiles.stages_of(int(defines[-2].removeprefix("KERNEL=")), BFLOAT16) if halo else BFLOAT16.stages   # each
+    steps = stages * BFLOAT16.step // 16
+    if tile.m == tile.n == 64:   # a warp has the whole tile, for a quarter of every step
+        down, across, steps = 2 * down, 2 * across, steps // 4
     assert products == down * across * steps
     assert fragments == (down + across // 2) * steps
     if not halo:   # stages - 1 before the loop
@@ -523,7 +527,7 @@ def test_products_are_a_good_share_of_the_loop(source, defines):
 
 @pytest.mark.parametrize("layer", ["enc2", "dec1", "dec1_up", "dec2_up"])
 def test_fragments_are_read_without_bank_conflicts(layer):
-    _, found = counted(layer, "conv2d_forward")
+    _, found = counted(PLAN, layer, "conv2d_forward")
     assert found["shared_loads"]["least"] == found["shared_loads"]["wavefronts"] > 0
     assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] > 0
 
@@ -531,21 +535,11 @@ def test_fragments_are_read_without_bank_conflicts(layer):
 @pytest.mark.parametrize("layer", ["enc2", "dec1"])
 def test_a_weight_gradient_reads_every_row_once(layer):
     """A warp: rows of dy, two fragments, and of x for each column of the window; without bank conflicts."""
-    launch, found = counted(layer, "rounded_conv2d_weight_grad")
-    steps = int(launch.arguments[-1]) // packed_tiles.SQUARES
+    launch, found = counted(PLAN, layer, "rounded_conv2d_weight_grad")
+    steps = int(launch.arguments[-1]) // BFLOAT16.squares
     requests = found["warps"] * steps * (8 * 2 + 10 * 3)
     assert found["shared_loads"] == {"requests": requests, "wavefronts": 4 * requests, "least": 4 * requests}
     assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] == steps * 2 * (100 + 64)
-
-
-def counted(layer, operation):
-    """(launch, counts of its first block) of a step of the autoencoder."""
-    step = next(step for step in PLAN.steps if step.layer == layer and step.operation.endswith(operation))
-    (launch,) = step.launches
-    arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
-    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
-    return launch, emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64,
-                                                            50_000)
 
 
 STAGED, HALO, SQUARED = "tensor_cores.cuh", "loop.cuh", "weight_grad_halo.cu"
@@ -575,8 +569,8 @@ MISUSES = {
 def test_misuse_of_the_copies_is_noticed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(packed_tiles, "SPLITS", 1)
     file, old, new, kind = MISUSES[name]
-    for path in (*(KERNELS / "common").iterdir(), *(KERNELS / "gpu_bf16").iterdir()):
-        text = path.read_text().replace('"gpu_bf16/', '"').replace('"common/', '"')   # the headers beside it
+    for path in (*(KERNELS / "common").iterdir(), *(KERNELS / "gpu_tf32").iterdir()):
+        text = path.read_text().replace('"gpu_tf32/', '"').replace('"common/', '"')   # the headers beside it
         if path.name == file:
             assert text.count(old) == 1
             text = text.replace(old, new)

@@ -312,7 +312,7 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, pad
         assert (error <= (kind is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("tile", [packed_tiles.SQUARE, packed_tiles.LARGE, packed_tiles.RECTANGLES[1]], ids=str)
+@pytest.mark.parametrize("tile", [packed_tiles.SQUARE, packed_tiles.LARGE, packed_tiles.RECTANGLES[3]], ids=str)
 def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     """Copies, pooled ones and gradients; 72 of 128 stored channels, 180 pixels of 192 in steps."""
     conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
@@ -365,17 +365,17 @@ def test_what_no_convolution_reads_is_whole(network, until):
 def entries(made):
     """(layer, file, kernel, whether it writes channel blocks) of the launches that convolve, round or arrange."""
     return [(step.layer, launch.source, launch.entry, "IN_CHANNEL_BLOCKS=1" in launch.defines) for step in made.steps
-            for launch in step.launches if launch.source.startswith("gpu_bf16") and step.layer]
+            for launch in step.launches if launch.source.startswith(("gpu_tf32", "gpu_bf16")) and step.layer]
 
 
 def test_what_only_a_convolution_reads_is_written_for_it_alone():
     made = training_plan(RUNG, zoo.DEEP, batch=2)
     assert [one for one in entries(made) if "weight_grad" not in one[1]] == [
-        ("a", "gpu_bf16/round.cu", "round_image", False), ("a", "gpu_bf16/conv2d_copy.cu", "conv2d_copy", True),
+        ("a", "gpu_tf32/round.cu", "round_image", False), ("a", "gpu_tf32/conv2d_copy.cu", "conv2d_copy", True),
         ("b", "gpu_bf16_sm90/conv2d_pool.cu", "conv2d_pool", True),
-        ("c", "gpu_bf16_sm90/conv2d_copy.cu", "conv2d_copy", False), ("c_up", "gpu_bf16/conv2d.cu", "conv2d", False),
-        ("d", "gpu_bf16/round.cu", "round_gradient", False),
-        ("c_up", "gpu_bf16/conv2d_gradient.cu", "conv2d_gradient", True),
+        ("c", "gpu_bf16_sm90/conv2d_copy.cu", "conv2d_copy", False), ("c_up", "gpu_tf32/conv2d.cu", "conv2d", False),
+        ("d", "gpu_tf32/round.cu", "round_gradient", False),
+        ("c_up", "gpu_tf32/conv2d_gradient.cu", "conv2d_gradient", True),
         ("c", "gpu_bf16_sm90/conv2d_gradient_pool.cu", "conv2d_gradient_pool", True),
         ("b", "gpu_bf16_sm90/conv2d_gradient.cu", "conv2d_gradient", False)]
 

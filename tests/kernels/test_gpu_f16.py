@@ -1,4 +1,4 @@
-"""gpu_bf16's kernels with float16 operands, as gpu_f16 launches them: on sm_75, which copies and multiplies in its own way, and
+"""gpu_tf32's kernels with float16 operands, as gpu_f16 launches them: on sm_75, which copies and multiplies in its own way, and
 from sm_80 on.
 """
 
@@ -28,7 +28,7 @@ from tensor_checks import RoundedOperands, sums  # noqa: F401 (a fixture)
 RUNG = "gpu_f16"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
 MOST_SHARED = 64 << 10   # bytes of a block on sm_75
-FEW, NARROW, TALL, _ = RECTANGLES
+_, FEW, TALL, NARROW, _ = RECTANGLES
 _, FEW_3, MANY_2, MANY_3 = WINDOWS
 
 
@@ -118,7 +118,7 @@ def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_ord
 
 
 OWN = sorted({(launch.source, launch.defines) for launch in training_plan(RUNG, networks.build("autoencoder")).launches
-              if launch.source.startswith("gpu_bf16/")})
+              if launch.source.startswith("gpu_tf32/")})
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")

@@ -1,11 +1,155 @@
-"""gpu_opt_v1's convolution kernels on tensor cores with TF32 operands, as gpu_tf32 launches them."""
+"""gpu_tf32's kernels on copies in TF32, and gpu_opt_v1's convolution kernels with TF32 operands as it launches them.
 
-from ladder.rungs import gpu_tf32
-from tensor_checks import RoundedOperands
+What the kernels on copies share with those of 16 bits is in test_gpu_bf16.py; here is what 32 bits change: rows of 32 numbers,
+fragments that are read number by number where they are transposed, one square of pixels in a step, and chunks of four.
+"""
 
+import functools
+import itertools
+
+import numpy as np
+import pytest
+
+import emulator_executor
+import zoo
+from compiled import compiled
+from kernel_checks import gamma, normal, poisoned
+from ladder.arithmetic.multipliers import PRECISIONS, to_tf32
+from ladder.executors import create as executors
+from ladder.executors.cuda import nvrtc
+from ladder.network import networks
+from ladder.rungs import gpu_tf32, packed_launches
+from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, TF32, WINDOWS
+from ladder.training import parity
+from rounded_copies import check_products, numbers, padded, rounded_gradient, rounded_input, rounded_weight
+from rung_checks import ORDERS, SMALL, run_step, training_plan
+from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (a fixture)
+
+RUNG = "gpu_tf32"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
+SHORT, FEW, TALL, NARROW, WIDEST = RECTANGLES
+FEW_2, FEW_3, MANY_2, MANY_3 = WINDOWS
 
 
 class TestConvolutions(RoundedOperands):
     rung, name = gpu_tf32, "tf32"
     others, instruction = ("exact", "am16", "bfloat16"), "m16n8k8.row.col.f32.tf32"
+    network = networks.build("lenet_5", (28, 28, 1))
+
+
+def launch(function, tile):
+    return functools.partial(function, tile=tile, number=TF32)
+
+
+def forward(conv, relu, tile):
+    y = poisoned(conv.output)
+    run_step(launch(packed_launches.forward, tile),
+             {"x": rounded_input(conv.x, conv.padding, TF32), "weight": rounded_weight(conv.weight, number=TF32)[0],
+              "bias": conv.bias}, {"y": y}, stride=conv.stride, relu=relu)
+    return y
+
+
+def input_grad(conv, tile):
+    dx = poisoned(conv.x.shape)
+    run_step(launch(packed_launches.input_grad, tile),
+             {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, TF32)[0],
+              "flipped": rounded_weight(conv.weight, number=TF32)[1], "zeros": np.zeros(conv.x.shape[3:], np.float32)},
+             {"dx": dx}, stride=1)
+    return dx
+
+
+def weight_grad(conv, tile):
+    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
+    padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
+    dy, partials = rounded_gradient(conv.dy, padding, TF32)
+    run_step(launch(packed_launches.weight_grad, tile),
+             {"x": rounded_input(conv.x, conv.padding, TF32), "dy": dy, "bias_partials": partials},
+             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
+    return dweight, dbias
+
+
+def test_copies_are_rounded_to_tf32_with_zeros_behind():
+    x = np.ldexp(normal(3, 9, 8, 20), np.random.default_rng(0).integers(-140, 120, (3, 9, 8, 20), np.int32))
+    x.flat[:4] = np.inf, np.nan, -np.inf, 1e-45
+    assert np.array_equal(numbers(rounded_input(x, 1, TF32, ORDERS), TF32), padded(to_tf32(x), 1, TF32), equal_nan=True)
+    gradient = normal(2, 5, 7, 38)
+    copy, partials = rounded_gradient(gradient, 2, TF32, ORDERS)
+    assert np.array_equal(numbers(copy, TF32), padded(to_tf32(gradient), 2, TF32))
+    error = np.abs(partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float))
+    assert (error <= gamma(gradient[..., 0].size) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)).all()
+    weight = normal(42, 3, 3, 27)
+    copy, flipped = rounded_weight(weight, number=TF32, orders=ORDERS)
+    assert np.array_equal(numbers(copy, TF32), padded(to_tf32(weight), 0, TF32))
+    assert np.array_equal(numbers(flipped, TF32), padded(to_tf32(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, TF32))
+
+
+# shape, stride, tile: fewer steps than stages and more, whole and not; the halo of one block of channels and of several
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, stride, tile", [
+    ((1, 4, 4, 32, 40, 1, 0), 1, SQUARE), ((2, 9, 11, 36, 40, 3, 1), 2, SQUARE), ((2, 6, 7, 40, 3, 3, 1), 1, FEW_COLUMNS),
+    ((2, 8, 12, 64, 136, 3, 1), 1, LARGE), ((1, 7, 7, 96, 72, 3, 1), 1, NARROW), ((1, 9, 18, 32, 72, 3, 0), 1, TALL),
+    ((1, 14, 15, 64, 12, 2, 1), 1, FEW), ((1, 6, 7, 64, 40, 5, 2), 1, NARROW), ((1, 8, 18, 64, 72, 3, 1), 1, WIDEST),
+    ((2, 9, 17, 64, 12, 3, 1), 1, SHORT)], ids=str)
+def test_products_of_packed_numbers(shape, stride, tile):
+    check_products(shape, stride, forward=lambda conv, relu: forward(conv, relu, tile), number=TF32)
+
+
+@pytest.mark.parametrize("shape, tile", [((1, 9, 8, 40, 64, 3, 1), NARROW), ((2, 5, 6, 44, 36, 3, 0), SQUARE)], ids=str)
+def test_input_gradients_of_packed_numbers(shape, tile):
+    check_products(shape, input_grad=lambda conv: input_grad(conv, tile), number=TF32)
+
+
+# shape, stride, tile: one square and several, of whole steps and not; filters that end within the first slice and the second;
+# and pixels step by step, in every tile
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, stride, tile", [
+    ((1, 8, 8, 64, 64, 3, 1), 1, MANY_3), ((7, 8, 9, 64, 40, 3, 1), 1, MANY_3), ((3, 8, 16, 128, 20, 3, 1), 1, MANY_3),
+    ((5, 7, 10, 128, 20, 3, 0), 1, FEW_3), ((3, 7, 15, 64, 10, 2, 1), 1, MANY_2), ((2, 7, 15, 64, 10, 2, 1), 1, FEW_2),
+    ((7, 9, 11, 40, 40, 3, 1), 2, SQUARE), ((2, 8, 12, 64, 136, 3, 1), 1, LARGE), ((2, 9, 8, 36, 15, 3, 1), 1, FEW_ROWS)],
+    ids=str)
+def test_weight_gradients_of_packed_numbers(shape, stride, tile, monkeypatch):
+    monkeypatch.setattr("ladder.rungs.packed_tiles.SPLITS", 1)
+    check_products(shape, stride, weight_grad=lambda conv: weight_grad(conv, tile), number=TF32)
+
+
+@pytest.mark.parametrize("network", [zoo.WIDE, zoo.DEEP, zoo.RISING, zoo.ASIDE], ids=["wide", "deep", "rising", "aside"])
+def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network):
+    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["tf32"]}
+    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+             for order in ORDERS]
+    deviations = parity.deviations(network, found[0], reference)
+    assert max(deviations.values()) <= SMALL["tf32"], deviations
+    for other, (name, value) in itertools.product(found[1:], found[0].items()):
+        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+
+
+PLAN = training_plan(RUNG, networks.build("autoencoder"))
+# The tiles whose sums and fragments take most registers, beside those of the autoencoder.
+OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_tf32/")}
+             | {("gpu_tf32/weight_grad.cu", (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *TF32.defines))
+                for tile in (LARGE, SQUARE, FEW_ROWS) for whole in (False, True)}
+             | {("gpu_tf32/weight_grad_halo.cu", (*tile.defines(KERNEL=tile.kernel, WHOLE=False), *TF32.defines))
+                for tile in WINDOWS}
+             | {(f"gpu_tf32/{entry}.cu", (*tile.defines(WHOLE=False), *TF32.defines))
+                for entry in ("conv2d", "conv2d_copy", "conv2d_gradient", "conv2d_gradient_pool") for tile in (LARGE, SQUARE)})
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("source, defines", OWN, ids=str)
+def test_a_gpu_can_run_the_kernels_on_copies_in_tf32(source, defines):
+    made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.registers * (resources.most_threads or 256) <= 65536, name
+    assert ("mma.sync" in made.ptx) == ("cp.async" in made.ptx) == ("WARP_M" in str(defines))
+    assert made.ptx.count("mma.sync") == made.ptx.count("mma.sync.aligned.m16n8k8.row.col.f32.tf32")
+    transposed = "weight_grad" in source
+    assert ("ldmatrix" in made.ptx) == ("WARP_M" in str(defines) and not transposed)
+
+
+@pytest.mark.parametrize("layer, operation", [("enc2", "forward"), ("dec1", "weight_grad"), ("dec1_up", "weight_grad")])
+def test_shared_memory_is_read_and_written_without_bank_conflicts(layer, operation):
+    _, found = counted(PLAN, layer, operation)
+    for accesses in ("shared_loads", "shared_stores"):
+        assert found[accesses]["least"] == found[accesses]["wavefronts"] > 0, accesses

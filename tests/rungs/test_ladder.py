@@ -239,15 +239,15 @@ def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_
 
 
 # Operations -> the folder of kernels that some of their launches take from another rung, for biases, phase weights or parts.
-BESIDE = {"phase_": "gpu_basic", "^arranged_.*weight_grad": "gpu_bf16"}
+BESIDE = {"phase_": "gpu_basic", "^arranged_.*weight_grad": "gpu_tf32"}
 
 
 def folder_of(rung, step):
-    """The folder below kernels/ of the rung's kernels for a step; gpu_bf16 and the rungs over it have some of their own."""
+    """The folder below kernels/ of the rung's kernels for a step; gpu_tf32 and the rungs over it have some of their own."""
     own = kernel_folder(rung)
-    if not own.startswith("gpu_bf16"):
+    if own not in ("gpu_tf32", "gpu_bf16_sm90"):
         return own
-    return next(folder for folder in ("gpu_opt_v1", "gpu_bf16", own)
+    return next(folder for folder in ("gpu_opt_v1", "gpu_tf32", own)
                 if step.operation in importlib.import_module(f"ladder.rungs.{folder}").LAUNCHES)
 
 

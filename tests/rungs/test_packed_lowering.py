@@ -17,7 +17,7 @@ def test_copies_are_made_of_what_is_read_again():
     """
     def entries(made):
         return {(step.layer, launch.entry) for step in made.steps for launch in step.launches
-                if step.layer and launch.source.startswith("gpu_bf16/") and "weight_grad" not in launch.source} | {
+                if step.layer and launch.source.startswith("gpu_tf32/") and "weight_grad" not in launch.source} | {
             name for name, buffer in made.buffers.items() if buffer.kind == "copy"}
 
     settings = {"network": zoo.WIDE, "variant": RUNG, "batch_size": 2, "multipliers": PRECISIONS["bfloat16"]}
@@ -38,7 +38,7 @@ def test_copies_are_made_of_what_is_read_again():
 def test_what_only_a_convolution_on_copies_reads_is_written_for_it_alone():
     made = training_plan(RUNG, zoo.DEEP, batch=2)
     assert [(step.layer, launch.entry) for step in made.steps for launch in step.launches
-            if launch.source.startswith("gpu_bf16/") and step.layer and "weight_grad" not in launch.source] == [
+            if launch.source.startswith("gpu_tf32/") and step.layer and "weight_grad" not in launch.source] == [
         ("a", "round_image"), ("a", "conv2d_copy"), ("b", "conv2d_pool"), ("c", "conv2d_copy"), ("c_up", "conv2d"),
         ("d", "round_gradient"), ("c_up", "conv2d_gradient"), ("c", "conv2d_gradient_pool"), ("b", "conv2d_gradient")]
     unstored = {"a_relu", "b_relu", "b_pool", "c_relu", "c_up"}

@@ -5,7 +5,7 @@ import pytest
 from ladder.rungs import packed_tiles
 from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, WINDOWS
 
-FEW, NARROW, TALL, WIDEST = RECTANGLES
+SHORT, FEW, TALL, NARROW, WIDEST = RECTANGLES
 FEW_2, FEW_3, MANY_2, MANY_3 = WINDOWS
 
 # (batch, height, width of y, channels, filters, kernel, stride): tile. The autoencoder's, then those without a halo.
@@ -14,16 +14,18 @@ CHOSEN = {
     (64, 8, 8, 128, 128, 3, 1): NARROW,
     (64, 16, 16, 128, 256, 3, 1): WIDEST,
     (64, 32, 32, 256, 3, 3, 1): FEW,
+    (64, 16, 16, 256, 12, 3, 1): SHORT,
     (64, 32, 32, 8, 256, 3, 1): LARGE,
     (64, 16, 16, 64, 128, 1, 1): LARGE,
     (64, 8, 8, 128, 128, 3, 2): SQUARE,
     (64, 4, 4, 512, 512, 3, 1): SQUARE,
     (64, 32, 32, 48, 16, 3, 1): FEW_COLUMNS,
     (64, 16, 16, 64, 128, 7, 1): LARGE,
-    (64, 16, 16, 128, 128, 5, 1): LARGE,
-    (64, 16, 16, 64, 16, 5, 1): FEW,
-    (64, 14, 14, 64, 64, 3, 1): TALL,
-    (64, 28, 28, 64, 64, 3, 1): TALL,
+    (64, 16, 16, 128, 128, 5, 1): NARROW,
+    (64, 16, 16, 64, 16, 5, 1): SHORT,
+    (256, 16, 16, 64, 16, 5, 1): FEW,
+    (64, 14, 14, 64, 64, 3, 1): NARROW,
+    (80, 8, 16, 64, 64, 3, 1): TALL,
     (16, 8, 8, 64, 64, 2, 1): NARROW,
 }
 

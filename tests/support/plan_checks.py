@@ -81,12 +81,12 @@ def _registers(each, threads):
 
 # ---- reads, writes and their order
 
-_parameters = {}   # (source, entry) -> the kernel's parameters, which do not depend on defines
+_parameters = {}   # (source, entry, words of a copy) -> the kernel's parameters
 
 
 def parameters(launch):
     """The parameters of the launch's kernel: cuda_emulator.Parameter in order."""
-    key = launch.source, launch.entry
+    key = launch.source, launch.entry, "MULTIPLIER=tf32" in launch.defines   # of the defines they depend on this alone
     if key not in _parameters:
         _parameters[key] = emulator_executor.function(launch).parameters
     return _parameters[key]

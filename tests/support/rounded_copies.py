@@ -1,4 +1,4 @@
-"""Packed copies as the launches of gpu_bf16 and gpu_f16 make them, for tests of the kernels that read and write them.
+"""Packed copies as the launches of gpu_tf32, gpu_bf16 and gpu_f16 make them, for tests of the kernels that read and write them.
 
 They are made in one order of threads, if the test is not of them.
 """
@@ -8,36 +8,38 @@ import numpy as np
 import cuda_emulator
 import emulator_executor
 from kernel_checks import integers, normal, poisoned
-from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16
+from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, to_tf32
 from ladder.executors import create as executors
 from ladder.rungs import packed_launches as launches
-from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16
-from ladder.rungs.packing import PACKING, rows_of_packing
+from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16, TF32
+from ladder.rungs.packing import Packing, rows_of_packing
 from ladder.training import parity, plan
 from rung_checks import ONE_ORDER, SMALL, Convolution, in_one_order, run_step
 
-ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16}
+ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32}
 
 
 def numbers(copy, number=BFLOAT16):
-    """float32 of 16-bit words."""
+    """float32 of the words of a copy."""
+    if number is TF32:
+        return copy.view(np.float32)
     return copy.view(np.float16).astype(np.float32) if number is FLOAT16 else (copy.astype(np.uint32) << 16).view(np.float32)
 
 
-def padded(image, padding):
-    """With borders of zeros, and channels of zeros up to the next multiple of 8."""
-    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % 8)))
+def padded(image, padding, number=BFLOAT16):
+    """With borders of zeros, and channels of zeros up to the end of a chunk."""
+    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % number.chunk)))
 
 
 def rounded_input(x, padding, number=BFLOAT16, orders=ONE_ORDER):
-    copy = poisoned(padded(x, padding).shape, np.uint16)
+    copy = poisoned(padded(x, padding, number).shape, number.dtype)
     run_step(launched("conv2d_round_input", number), {"x": x}, {"rounded": copy}, orders, padding=padding)
     return copy
 
 
 def rounded_gradient(dy, padding, number=BFLOAT16, orders=ONE_ORDER):
     """(copy, partials)."""
-    copy = poisoned(padded(dy, padding).shape, np.uint16)
+    copy = poisoned(padded(dy, padding, number).shape, number.dtype)
     partials = poisoned((rows_of_packing(dy.shape, padding), dy.shape[3]))
     run_step(launched("conv2d_round_gradient", number), {"dy": dy}, {"rounded": copy, "bias_partials": partials}, orders,
              padding=padding)
@@ -46,7 +48,7 @@ def rounded_gradient(dy, padding, number=BFLOAT16, orders=ONE_ORDER):
 
 def rounded_weight(weight, flip=True, number=BFLOAT16, orders=ONE_ORDER):
     """[copy, flipped]."""
-    copies, attribute = copies_of("w", weight.shape, flip)
+    copies, attribute = copies_of("w", weight.shape, flip, number)
     run_step(launched("copy_weights", number), {"w": weight}, copies, orders, copies=attribute)
     return list(copies.values())
 
@@ -55,10 +57,10 @@ def launched(operation, number):
     return launches.of_format(number)[operation]
 
 
-def copies_of(name, shape, flip=True):
+def copies_of(name, shape, flip=True, number=BFLOAT16):
     """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight."""
-    shapes = {role: size for role, size in PACKING.weight(shape).items() if flip or role != "flipped"}
-    return ({f"{name}.{role}": poisoned(size, np.uint16) for role, size in shapes.items()},
+    shapes = {role: size for role, size in Packing(number).weight(shape).items() if flip or role != "flipped"}
+    return ({f"{name}.{role}": poisoned(size, number.dtype) for role, size in shapes.items()},
             {name: {role: f"{name}.{role}" for role in shapes}})
 
 

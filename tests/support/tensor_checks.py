@@ -6,6 +6,7 @@ import pytest
 
 import backends
 import cuda_emulator
+import emulator_executor
 import operation_cases
 from compiled import compiled
 from emulated import KERNELS
@@ -44,6 +45,16 @@ def forward(launches, conv, name):
     run_step(launches["conv2d_forward"], {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y},
              padding=conv.padding, stride=conv.stride, relu=False, **multiplier(name))
     return y
+
+
+def counted(made, layer, operation):
+    """(launch, counts of its first block) of a step of a plan, which has that layer and ends in that operation."""
+    step = next(step for step in made.steps if step.layer == layer and step.operation.endswith(operation))
+    (launch,) = step.launches
+    arrays = {name: emulator_executor.zeros(made.buffers[name]) for name in launch.buffers}
+    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
+    return launch, emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64,
+                                                            50_000)
 
 
 class RoundedOperands:

@@ -1,14 +1,14 @@
-"""A training step of the whole autoencoder, 32x32x3 images and 256 and 128 filters, on a bfloat16 rung against float64.
+"""A training step of the whole autoencoder, 32x32x3 images and 256 and 128 filters, on packed operands against float64.
 
     python tests/support/whole_step.py RUNG [--batch 64]
 
 Prints a line for each tensor: how many elements differ where they must not, and its deviation from the float64 cpu rung.
 
 The first is of a step whose weights are few and -1 or 1, and whose pixels, biases and factors are small integers and powers of
-two. Every operand then has at most 8 significant bits and every sum fewer than 24, so that no rounding and no order of a sum
-changes a number, and the step is by definition: no layer fused, no phase weights. The second is of parity's random images and
-weights, operands rounded on both sides, relative to the size of the update. Kernels and tiles are those of a batch of 64,
-whatever the batch; 32 images of gpu_bf16 take two minutes of CPU time for both.
+two. Every operand then has at most the 8 significant bits of bfloat16 and every sum fewer than 24, so that no rounding and no
+order of a sum changes a number, and the step is by definition: no layer fused, no phase weights. The second is of parity's
+random images and weights, operands rounded on both sides, relative to the size of the update. Kernels and tiles are those of a
+batch of 64, whatever the batch; 32 images of gpu_bf16 take two minutes of CPU time for both.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from ladder.network import networks
 from ladder.rungs import gpu_bf16_sm90, packed_tiles
 from ladder.training import parity, plan
 
-RUNGS = "gpu_bf16", "gpu_bf16_sm90"
+RUNGS = "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90"
 BATCH = 64   # of the training whose kernels these are
 NETWORK = networks.build("autoencoder")
 RATE = 2.0 ** -8

@@ -254,7 +254,7 @@ def test_a_machine_goes_on_with_its_own_record_after_another_had_its_turn(tmp_pa
 
 @pytest.mark.parametrize("name, of, files", [
     ("ceilings", None, {"benchmarks/ceilings.cu"}), ("PyTorch", None, {"benchmarks/torch_gpu.py"}),
-    ("parity: autoencoder, gpu_bf16", None, {"kernels/gpu_bf16/conv2d_halo.cu"}),
+    ("parity: autoencoder, gpu_bf16", None, {"kernels/gpu_tf32/conv2d_halo.cu"}),
     ("epoch: PyTorch fp32 eager contiguous", None, {"benchmarks/torch_gpu.py"}),
     ("memcheck: gpu_basic", None, {"benchmarks/one_step.py", "benchmarks/timing.py", "kernels/gpu_basic/relu.cu"}),
     ("race: autoencoder, batch 64", ["gpu_basic", "PyTorch fp32 eager contiguous"],
@@ -264,7 +264,7 @@ def test_a_section_depends_on_its_own_files(monkeypatch, name, of, files):
     monkeypatch.setattr(record_module, "_digest", lambda path: read.append(path.relative_to(ROOT).as_posix()) or "")
     record_module.sources(name, of)
     others = {"benchmarks/gpu_page.py", "benchmarks/one_step.py", "benchmarks/ceilings.cu", "benchmarks/torch_gpu.py",
-              "kernels/gpu_bf16/conv2d_halo.cu", "kernels/gpu_basic/relu.cu"} - files
+              "kernels/gpu_tf32/conv2d_halo.cu", "kernels/gpu_basic/relu.cu"} - files
     assert files <= set(read) and not others & set(read) - {"kernels/gpu_basic/relu.cu"}   # which others build on
 
 

@@ -54,7 +54,9 @@ def raced(case, *rows):
     return {sections.race_name(case): {"result": {"rows": made, "failed": {}}}}
 
 
-HEADLINE = raced(cases.HEADLINES[0], ("gpu_basic", "fp32", 4000.0, {}), ("gpu_opt_v1", "fp32", 2000.0, {}),
+FLOP = table.step_plan("gpu_basic", cases.HEADLINES[0].batch).flop   # and of gpu_opt_v1
+HEADLINE = raced(cases.HEADLINES[0], ("gpu_basic", "fp32", 4000.0, {"flop": FLOP}),
+                 ("gpu_opt_v1", "fp32", 2000.0, {"flop": FLOP}),
                  ("PyTorch fp32 compiled channels_last graph", "fp32", 3000.0, {}),
                  ("PyTorch fp32 eager contiguous", "fp32", 3500.0, {}), ("PyTorch bf16 eager channels_last", "bf16", 900.0, {}))
 PARITY = {"passed": True, "parity": {"sgd": {"largest": 1e-4, "tolerance": 2e-3}}}
@@ -76,6 +78,17 @@ def test_measured_columns_come_from_the_newest_record(tmp_path):
     assert basic.endswith("| 4000 (3600-4400) | 1980 | 16.5 | 28 | 75 |  | 1.0e-04 / 2e-03 |")
     assert "| 2000 (1800-2200) | 1980 |" in better and "| 150 | 2.00 | not measured |" in better
     assert "Measured 2026-02-01 on NVIDIA H200, driver 580." in made and "resnet18" not in made
+
+
+def test_a_rung_that_has_come_to_do_other_work_is_not_measured():
+    other = raced(cases.HEADLINES[0], ("gpu_basic", "fp32", 4000.0, {"flop": FLOP}),
+                  ("gpu_opt_v1", "fp32", 2000.0, {"flop": FLOP / 2}))
+    made = table.table(RECORD | {"sections": other})
+    basic, better = (next(row for row in made.splitlines() if row.startswith(f"| {name} |"))
+                     for name in ("gpu_basic", "gpu_opt_v1"))
+    assert "| 4000 (3600-4400) |" in basic and better.count(table.NOT_MEASURED) == 7
+    (short,) = (row for row in table.short(RECORD | {"sections": other}).splitlines() if row.startswith("| gpu_opt_v1 |"))
+    assert short.endswith(" |  |")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(RECORD | {"kind": "cpu"}), json.dumps(RECORD | {"machine": 3})])

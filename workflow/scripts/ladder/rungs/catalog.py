@@ -76,17 +76,16 @@ RUNGS = {
                              "with 8x8 of them per thread", below="gpu_opt_v1"),
     "gpu_3xtf32": Rung("cuda", "three products of TF32 on tensor cores for one of float32", below="gpu_gemm",
                        oldest=TENSOR_CORES),
-    "gpu_tf32": Rung("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32",
-                     oldest=TENSOR_CORES, precision="tf32"),
-    "gpu_bf16": Rung("cuda", "bfloat16 operands, rounded once to copies of 2 bytes each by the launch that makes them, "
-                             "which reach shared memory without passing registers (cp.async), a pixel once for all taps; "
-                             "for precision bfloat16",
-                     below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
+    "gpu_tf32": Rung("cuda", "one product of TF32 operands, rounded once to copies by the launch that makes them, which "
+                             "reach shared memory without passing registers (cp.async), a pixel once for all taps; for "
+                             "precision tf32", below="gpu_3xtf32", oldest=TENSOR_CORES, precision="tf32"),
+    "gpu_bf16": Rung("cuda", "bfloat16 operands, in copies of half the bytes, twice as many products an instruction; for "
+                             "precision bfloat16", below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
     "gpu_bf16_sm90": Rung("cuda", "for Hopper alone: its copy engine (TMA) and wgmma, a thread that "
                                   "does nothing else copies whole tiles, 128 threads multiply from shared memory",
                           below="gpu_bf16", oldest=HOPPER, newest=HOPPER, precision="bfloat16"),
     "gpu_f16": Rung("cuda", "float16 operands and a loss scale, for a T4 and RTX 20 too, whose tensor cores multiply nothing "
-                            "else: gpu_bf16's kernels in 64 KB of shared memory; for precision float16",
+                            "else: gpu_tf32's kernels in 64 KB of shared memory; for precision float16",
                     below="gpu_bf16", precision="float16"),
 }
 

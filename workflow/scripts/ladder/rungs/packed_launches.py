@@ -1,4 +1,4 @@
-"""The launches of gpu_bf16's kernels: packing, convolutions of packed operands, their weight gradients, and the update.
+"""The launches of gpu_tf32's kernels: packing, convolutions of packed operands, their weight gradients, and the update.
 
 number, an argument of all: what is packed.
 """
@@ -14,13 +14,13 @@ from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.packed_tiles import BFLOAT16, Format
-from ladder.rungs.packing import CHUNK, PHASE_TAPS, PIXELS_OF_PARTIAL, both_gradients
+from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_PARTIAL, both_gradients
 from ladder.rungs.patterns import Gradient, Launch, LaunchFunction, Word
 
-SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_bf16/weight_update.cu
-# How a packed weight holds the phases of an upsampled image; also the values of PHASES: kernels/gpu_bf16/weight_update.cu
+SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
+# How a packed weight holds the phases of an upsampled image; also the values of PHASES: kernels/gpu_tf32/weight_update.cu
 NO_PHASES, PHASES_APART, PHASES_IN_COLUMNS = range(3)
-IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}   # the macro for results that gpu_bf16_sm90 reads: kernels/gpu_bf16/copies.cuh
+IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}   # the macro for results that gpu_bf16_sm90 reads: kernels/gpu_tf32/copies.cuh
 
 
 # ---- packing
@@ -28,9 +28,9 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}   # the macro for results that g
 def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
-    chunks = elements(build, rounded) // CHUNK
-    pixels = chunks // blocks(channels, CHUNK)
-    return (Launch("gpu_bf16/round.cu", "round_image", (blocks(chunks, 256),), (256,),
+    chunks = elements(build, rounded) // number.chunk
+    pixels = chunks // blocks(channels, number.chunk)
+    return (Launch("gpu_tf32/round.cu", "round_image", (blocks(chunks, 256),), (256,),
                    (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"])),
                    defines=number.defines),)
 
@@ -39,7 +39,8 @@ def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[La
     dy, rounded, bias_partials = step.reads["dy"], step.writes["rounded"], step.writes["bias_partials"]
     _, height, width, channels = build.shape(dy)
     pixels = elements(build, rounded) // build.shape(rounded)[3]
-    return (Launch("gpu_bf16/round.cu", "round_gradient", (build.shape(bias_partials)[0], blocks(channels, 64)), (256,),
+    grid = build.shape(bias_partials)[0], blocks(channels, number.step)
+    return (Launch("gpu_tf32/round.cu", "round_gradient", grid, (256,),
                    (dy, rounded, bias_partials, *integers(pixels, height, width, channels, step.attributes["padding"],
                                                           PIXELS_OF_PARTIAL)), defines=number.defines),)
 
@@ -113,10 +114,10 @@ def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile |
         defines |= {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns}
     else:
         entry = epilogue.entry
-        defines |= {"WHOLE": channels % tiles.STEP == 0}
+        defines |= {"WHOLE": channels % number.step == 0}
     pixels = shape.batch * shape.height * shape.width * shape.phases
     sizes = integers(height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers)
-    return (Launch(f"gpu_bf16/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,), (*epilogue.arrays, *sizes),
+    return (Launch(f"gpu_tf32/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,), (*epilogue.arrays, *sizes),
                    tiles.pixel_bytes(tile, shape, stored), (*tile.defines(**defines), *number.defines)),)
 
 
@@ -156,15 +157,15 @@ def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
     if isinstance(tile, tiles.Window):
         entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number)
         numbers: tuple[int, ...] = (height, width, channels, shape.filters, dy_channels, padding, tiles.squares(shape),
-                                    tiles.SQUARES * steps)
+                                    shape.number.squares * steps)
         defines = tile.defines(KERNEL=shape.kernel, WHOLE=tiles.are_whole(shape))
     else:
         entry, shared = "weight_grad", tiles.shared_bytes(tile, shape.number, rows_of_k=True)
         numbers = (batch, height, width, channels, shape.filters, dy_channels, shape.kernel, shape.stride, padding,
-                   tiles.STEP * steps)
-        whole = batch * shape.height * shape.width % tiles.STEP == 0
-        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=tiles.STEP % shape.width == 0)
-    return Launch(f"gpu_bf16/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), sizes[0]),
+                   shape.number.step * steps)
+        whole = batch * shape.height * shape.width % shape.number.step == 0
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step % shape.width == 0)
+    return Launch(f"gpu_tf32/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), sizes[0]),
                   (tile.threads,), (x, dy, parts, *integers(*numbers)), shared, (*defines, *shape.number.defines)), parts
 
 
@@ -172,7 +173,7 @@ def add_parts(step: Any, build: Any, parts: str, channels: int, dweight: str | N
     """The launch that adds parts, with so many channels, to dweight, which may have fewer, and bias partials to dbias."""
     bias_partials, dweight = step.reads["bias_partials"], dweight or step.writes["dweight"]
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(bias_partials)
-    return Launch("gpu_bf16/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
+    return Launch("gpu_tf32/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
                   (parts, bias_partials, dweight, step.writes["dbias"],
                    *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])))
 
@@ -183,7 +184,7 @@ def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Laun
     """All packed weights in one launch."""
     rows = [((name, 0, 0, 0), *_row_of(build, name, packed)) for name, packed in step.attributes["copies"].items()]
     table, grid = gpu_opt_v1.update_table(step, build, rows)
-    return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,), defines=number.defines),)
+    return (Launch("gpu_tf32/weight_update.cu", "copy_weights", grid, (256,), (table,), defines=number.defines),)
 
 
 def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
@@ -191,14 +192,14 @@ def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ..
     copies = step.attributes.get("copies")
     if not copies:
         return gpu_opt_v1.update(step, build)
-    (launch,) = gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu",
+    (launch,) = gpu_opt_v1.update(step, build, "gpu_tf32/weight_update.cu",
                                   lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient))
     return (dataclasses.replace(launch, defines=(*launch.defines, *number.defines)),)
 
 
 def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
             gradient: Gradient | None = None) -> tuple[int, tuple[Word, ...]]:
-    """(blocks, further words) of a parameter's row of the table, see kernels/gpu_bf16/weight_update.cu.
+    """(blocks, further words) of a parameter's row of the table, see kernels/gpu_tf32/weight_update.cu.
 
     packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks (blocks, kernel, kernel, rows, 64).
     """

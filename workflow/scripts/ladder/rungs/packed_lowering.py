@@ -11,7 +11,7 @@ from typing import Any
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
 from ladder.rungs.packed_tiles import Shape
-from ladder.rungs.packing import CHUNK, Packing, both_gradients, has_phases, rows_of_packing
+from ladder.rungs.packing import Packing, both_gradients, has_phases, rows_of_packing
 from ladder.rungs.patterns import Backward, Gradient, Group, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 
@@ -92,7 +92,8 @@ class Lowering:
             reader = build.sole_reader(reader.name)
             if not reader or not has_phases(build, reader):
                 return None
-        if not reader or not self.packing_of(build, reader) or conv.attributes["filters"] % CHUNK:
+        packing = self.packing_of(build, reader) if reader else None
+        if not reader or not packing or conv.attributes["filters"] % packing.number.chunk:
             return None
         if build.training and build.wants_gradient(output):
             strided = conv.attributes["stride"] != 1 and build.wants_gradient(build.source(conv))
@@ -120,7 +121,8 @@ class Block:
         """Append the forward steps; the returned function appends the backward steps. reader: Lowering._reader."""
         build, conv_op, stride = self.build, self.packing.conv_op, self.conv.attributes["stride"]
         shapes = self.packing.weight(build.shape(self.weight)).items()
-        weights = build.copies(self.weight, {role: shape for role, shape in shapes if self.flips or role != "flipped"})
+        weights = build.copies(self.weight, {role: shape for role, shape in shapes if self.flips or role != "flipped"},
+                               self.packing.number.dtype)
         x = self._packed_input()
         y, writes, padding = self._output(reader, reader_packing)
         build.step(f"{conv_op}_forward", self.group, {"x": x, "weight": weights["packed"], "bias": self.bias}, writes,
@@ -168,7 +170,8 @@ class Block:
         """Buffers for the gradient of the convolution's output, with so many rows of bias partials."""
         build, conv = self.build, self.conv
         shapes = self.packing.gradient((build.batch, *conv.output_shape), self.padding)
-        writes = {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
+        dtype = self.packing.number.dtype
+        writes = {role: build.kept(f"{conv.name}.dy.{role}", shape, dtype) for role, shape in shapes.items()}
         writes["bias_partials"] = build.kept(f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"]))
         return PackedGradient(writes, self.padding, self.relu, **more)
 
@@ -211,4 +214,4 @@ class Block:
 
 def packed_input(build: Any, conv: Layer, packing: Packing, image: Shape) -> str:
     """The buffer of a convolution's packed input, which is an image of this shape."""
-    return str(build.kept(f"{conv.name}.x.packed", packing.image(image, conv.attributes["padding"]), "uint16"))
+    return str(build.kept(f"{conv.name}.x.packed", packing.image(image, conv.attributes["padding"]), packing.number.dtype))

@@ -8,6 +8,8 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
 
@@ -18,43 +20,59 @@ Shape = tuple[int, ...]
 class Format:
     """Packed numbers, and the shared memory in which their products have to do.
 
-    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor cores; stages, squares:
-    steps there, of StagedTile in kernels/gpu_bf16/loop.cuh and of weight_grad_halo.cu; defines: of all kernels.
+    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor cores; stages,
+    stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of weight_grad_halo.cu; dtype: of a copy;
+    defines: of all kernels. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of weight_grad_halo.cu.
     """
 
     name: str
     most_shared: int
     stages: int
-    squares: int
+    stages_of_halo: int
+    dtype: str = "uint16"
     defines: tuple[str, ...] = ()
 
+    @property
+    def chunk(self) -> int:
+        return CHUNK_BYTES // np.dtype(self.dtype).itemsize
 
+    @property
+    def step(self) -> int:
+        return ROW // np.dtype(self.dtype).itemsize
+
+    @property
+    def squares(self) -> int:
+        return 2 * self.chunk // SIDE
+
+
+CHUNK_BYTES, ROW = 16, 128   # which a thread copies at once; of a row of shared memory: kernels/common/tensor_cores.cuh
+SIDE = 8                     # of a square of pixels: kernels/gpu_tf32/weight_grad_halo.cu
 BFLOAT16 = Format("bfloat16", 99 << 10, 3, 2)   # of sm_86 and sm_89, the least from sm_80 on
-FLOAT16 = Format("float16", 64 << 10, 2, 1, ("MULTIPLIER=float16",))   # of sm_75
+FLOAT16 = Format("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))   # of sm_75
+TF32 = Format("tf32", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=tf32",))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rectangle(TensorTile):
-    """m pixels are a rectangle of one image, so many columns wide (kernels/gpu_bf16/conv2d_halo.cu)."""
+    """m pixels are a rectangle of one image, so many columns wide (kernels/gpu_tf32/conv2d_halo.cu)."""
 
     columns: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Window(TensorTile):
-    """m filters and n channels of all taps of a window of that side (kernels/gpu_bf16/weight_grad_halo.cu)."""
+    """m filters and n channels of all taps of a window of that side (kernels/gpu_tf32/weight_grad_halo.cu)."""
 
     kernel: int
 
 
-PIXEL_TILES = FEW_COLUMNS, SQUARE, TALL, LARGE   # of those that take as long, the first: it has most blocks
-RECTANGLES = (Rectangle(256, 16, 64, 16, columns=16), Rectangle(64, 64, 32, 32, columns=8),
-              Rectangle(128, 64, 64, 32, columns=16), Rectangle(128, 128, 64, 64, columns=16))
+PIXEL_TILES = FEW_COLUMNS, TALL, SQUARE, LARGE   # of those that take as long, the first
+RECTANGLES = (Rectangle(128, 16, 32, 16, columns=16), Rectangle(256, 16, 64, 16, columns=16),
+              Rectangle(128, 64, 64, 32, columns=16), Rectangle(64, 64, 32, 32, columns=8),
+              Rectangle(128, 128, 64, 64, columns=16))
 WINDOWS = tuple(Window(*sizes, kernel=kernel) for sizes in ((16, 64, 16, 16), (64, 64, 32, 16)) for kernel in (2, 3))
 HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
 MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
-STEP = 64                     # k of a step: kernels/gpu_bf16/loop.cuh
-SIDE, SQUARES = 8, 2          # of a square of pixels, squares of a step: kernels/gpu_bf16/weight_grad_halo.cu
 # Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a cycle; most splits.
 SPLIT_MULTIPROCESSORS, MEMORY_BYTES, SPLITS = 132, 2172, 128
 LINES_OF_PARTIAL = 64         # of a tile of a gradient, in a row of bias partials: copies.cuh
@@ -97,7 +115,7 @@ def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
 
 def slides_over(tile: Rectangle, shape: Sums) -> bool:
     """Whether a halo in shared memory serves all taps."""
-    return shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
+    return shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % shape.number.step == 0
 
 
 def pixel_bytes(tile: TensorTile, shape: Sums, stored: bool) -> int:
@@ -107,7 +125,7 @@ def pixel_bytes(tile: TensorTile, shape: Sums, stored: bool) -> int:
 
 
 def sums_bytes(tile: Any) -> int:
-    """Shared memory that a block's sums take on the way to packed results: kernels/gpu_bf16/copies.cuh."""
+    """Shared memory that a block's sums take on the way to packed results: kernels/gpu_tf32/copies.cuh."""
     return int(4 * tile.m * (tile.n + 8))
 
 
@@ -135,7 +153,9 @@ def _cycles(tile: TensorTile, shape: Sums) -> float:
 
 def _cycles_of_lines(tile: TensorTile, m: float, n: float) -> float:
     """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores', whichever are more."""
-    return max(2 * (m + n) + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
+    by_k = tile.m == tile.n == 64   # every warp reads a quarter of all lines: kernels/gpu_tf32/loop.cuh
+    read = tile.m + tile.n if by_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
+    return max(2 * (m + n) + read, tile.m * tile.n / 32)
 
 
 def _halo_pixels(tile: Rectangle, shape: Sums) -> int:
@@ -143,19 +163,20 @@ def _halo_pixels(tile: Rectangle, shape: Sums) -> int:
 
 
 def halo_bytes(tile: Rectangle, shape: Sums) -> int:
-    """Stages of weights, and the pixels of a block of 64 channels, twice if there are several blocks."""
-    return 2 * STEP * (stages_of(shape.kernel) * tile.n + min(2, shape.channels // STEP) * _halo_pixels(tile, shape))
+    """Stages of weights, and the pixels of a block of channels, twice if there are several blocks."""
+    blocks_held = min(2, shape.channels // shape.number.step)
+    return ROW * (stages_of(shape.kernel, shape.number) * tile.n + blocks_held * _halo_pixels(tile, shape))
 
 
-def stages_of(kernel: int) -> int:
+def stages_of(kernel: int, number: Format) -> int:
     """Stages of weights in conv2d_halo.cu: their number divides that of the taps."""
-    return 4 if kernel == 2 else kernel
+    return 2 * number.stages_of_halo if kernel == 2 else kernel
 
 
 def weight_tile(shape: Sums) -> TensorTile:
     """The tile of a weight gradient that multiplies in the fewest cycles; the split fills a GPU with any."""
     def cycles(tile: TensorTile) -> float:
-        return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _cycles_of_weights(tile)
+        return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _cycles_of_weights(tile, shape.number)
 
     tiles = *(tile for tile in WINDOWS if slides(tile, shape)), FEW_ROWS, SQUARE, LARGE   # whose stages fit with any format
     return min(tiles, key=cycles)
@@ -178,24 +199,24 @@ def squares(shape: Sums) -> int:
 
 
 def are_whole(shape: Sums) -> bool:
-    """Whether squares end with the images and come in twos."""
-    return shape.height % SIDE == 0 and shape.width % SIDE == 0 and squares(shape) % SQUARES == 0
+    """Whether squares end with the images and fill steps."""
+    return shape.height % SIDE == 0 and shape.width % SIDE == 0 and squares(shape) % shape.number.squares == 0
 
 
 def weight_steps(tile: TensorTile, shape: Sums) -> int:
     if isinstance(tile, Window):
-        return blocks(squares(shape), SQUARES)
-    return blocks(shape.batch * shape.height * shape.width, STEP)
+        return blocks(squares(shape), shape.number.squares)
+    return blocks(shape.batch * shape.height * shape.width, shape.number.step)
 
 
-def _cycles_of_weights(tile: TensorTile) -> float:
-    """Cycles of a step of a block of a weight gradient."""
+def _cycles_of_weights(tile: TensorTile, number: Format) -> float:
+    """Cycles of a step of a block of a weight gradient. A step of any numbers has as many bytes and products' cycles."""
     if not isinstance(tile, Window):
-        return _cycles_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
+        return _cycles_of_lines(tile, *(_whole_rows(lines, number) for lines in (tile.m, tile.n)))
     reach = SIDE + tile.kernel - 1
-    fragments = tile.warps * SQUARES * (SIDE * tile.warp_m + reach * tile.kernel * tile.warp_n) // 8
-    products = SQUARES * SIDE ** 2 * tile.m * tile.n * tile.kernel ** 2 // 2048
-    return max(2 * SQUARES * (reach ** 2 + SIDE ** 2) + fragments, products)
+    fragments = tile.warps * 2 * (SIDE * tile.warp_m + reach * tile.kernel * tile.warp_n) // 8
+    products = 2 * SIDE ** 2 * tile.m * tile.n * tile.kernel ** 2 // 2048
+    return max(4 * (reach ** 2 + SIDE ** 2) + fragments, products)
 
 
 def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
@@ -207,8 +228,8 @@ def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
     part = 4 * shape.filters * shape.kernel ** 2 * shape.channels
 
     def cycles(splits: int) -> float:
-        multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits) * _cycles_of_weights(tile)
-        return multiplied + splits * 2 * part / MEMORY_BYTES
+        multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits)
+        return multiplied * _cycles_of_weights(tile, shape.number) + splits * 2 * part / MEMORY_BYTES
 
     each = blocks(steps, min(range(1, min(steps, SPLITS) + 1), key=cycles))
     return blocks(steps, each), each
@@ -227,15 +248,16 @@ def weight_split(x: Shape, filters: int, kernel: int, stride: int, number: Forma
 
 
 def window_bytes(tile: Window, number: Format) -> int:
-    """Steps of squares of both operands, 64 channels each."""
-    return number.squares * SQUARES * 2 * STEP * ((SIDE + tile.kernel - 1) ** 2 + SIDE ** 2)
+    """Steps of squares of both operands, 64 channels each or fewer filters, which have whole rows."""
+    rows = (SIDE + tile.kernel - 1) ** 2 * blocks(tile.n, number.step) + SIDE ** 2 * blocks(tile.m, number.step)
+    return number.stages_of_halo * number.squares * ROW * rows
 
 
 def shared_bytes(tile: TensorTile, number: Format, rows_of_k: bool = False) -> int:
-    """Of the stages of steps; rows_of_k: a row of shared memory is one k of 64 lines, not one line."""
-    m, n = map(_whole_rows, (tile.m, tile.n)) if rows_of_k else (tile.m, tile.n)
-    return number.stages * 2 * STEP * (m + n)
+    """Of the stages of steps; rows_of_k: a row of shared memory is one k of many lines, not one line."""
+    m, n = (_whole_rows(lines, number) if rows_of_k else lines for lines in (tile.m, tile.n))
+    return number.stages * ROW * (m + n)
 
 
-def _whole_rows(lines: int) -> int:
-    return 64 * blocks(lines, 64)
+def _whole_rows(lines: int, number: Format) -> int:
+    return number.step * blocks(lines, number.step)

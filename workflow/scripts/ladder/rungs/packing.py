@@ -15,7 +15,6 @@ from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS
 from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape, Sums
 
-CHUNK = 8     # numbers in 16 bytes, which a thread copies at once
 FEWEST = 33   # channels from which on half of a tile's columns have work
 PIXELS_OF_PARTIAL = 128   # of a gradient with its border: a block packs them and sums them to a row of bias partials
 PHASE_TAPS = 4, 2         # kernel and stride of the input gradient of a convolution behind an upsampling
@@ -23,7 +22,7 @@ PHASE_TAPS = 4, 2         # kernel and stride of the input gradient of a convolu
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """NHWC with a border of zeros, and zeros for channels up to a multiple of CHUNK.
+    """NHWC with a border of zeros, and zeros for channels up to a whole chunk of 16 bytes.
 
     Steps that round and pack an operand are called {pack_op}_input and {pack_op}_gradient, those that multiply packed ones
     {conv_op}_forward, {conv_op}_input_grad and {conv_op}_weight_grad. number: what is packed.
@@ -36,13 +35,13 @@ class Packing:
     def image(self, shape: Shape, padding: int) -> Shape:
         """Shape of a packed image; padding: width of its border."""
         batch, height, width, channels = shape
-        return batch, height + 2 * padding, width + 2 * padding, _whole_chunks(channels)
+        return batch, height + 2 * padding, width + 2 * padding, self._whole(channels)
 
     def weight(self, shape: Shape) -> dict[str, Shape]:
         """{role: shape} of a packed weight: "packed", and "flipped" for the input gradient."""
         filters, kernel, _, channels = shape
-        return {"packed": (filters, kernel, kernel, _whole_chunks(channels)),
-                "flipped": (channels, kernel, kernel, _whole_chunks(filters))}
+        return {"packed": (filters, kernel, kernel, self._whole(channels)),
+                "flipped": (channels, kernel, kernel, self._whole(filters))}
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
         """{role: shape} of a packed output gradient: "rounded", and "steps" if the weight gradient reads another layout."""
@@ -59,7 +58,10 @@ class Packing:
 
     def _rows_of_partials(self, x: Shape, filters: int, kernel: int, stride: int) -> int:
         batch, height, width, channels = x
-        return tiles.rows_of_partials(Sums(batch, height, width, _whole_chunks(filters), channels, kernel, stride, self.number))
+        return tiles.rows_of_partials(Sums(batch, height, width, self._whole(filters), channels, kernel, stride, self.number))
+
+    def _whole(self, channels: int) -> int:
+        return self.number.chunk * blocks(channels, self.number.chunk)
 
     def holds_windows(self, width: int) -> bool:
         """Whether a block has whole 2x2 windows of an output so wide, which it can pool."""
@@ -79,8 +81,8 @@ class PhaseWeights(Packing):
         """The phases' filters follow one another. A tile has all of few filters, whose taps are then in one window of 3x3."""
         filters, _, _, channels = shape
         kernel = 3 if 4 * filters <= FEW_COLUMNS.n else 2
-        return {"packed": (4 * filters, kernel, kernel, _whole_chunks(channels)),
-                "flipped": (channels, 4, 4, _whole_chunks(filters))}
+        return {"packed": (4 * filters, kernel, kernel, self._whole(channels)),
+                "flipped": (channels, 4, 4, self._whole(filters))}
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         return tiles.weight_split(dy, x[3], *PHASE_TAPS, self.number)[2]   # of the convolution from y to x
@@ -114,14 +116,10 @@ def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | 
     if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
         fills = filters >= FEWEST
     else:
-        fills = channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
+        fills = channels >= FEWEST and channels % number.chunk == 0 and conv.attributes["padding"] < kernel
     return (PhaseWeights if has_phases(build, conv) else Packing)(number) if fills else None
 
 
 def has_phases(build: Any, conv: Layer) -> bool:
     """Whether a convolution multiplies phase weights, those of the upsampling that is the layer before it."""
     return any(after is conv and build.decomposes((before, after)) for before, after in itertools.pairwise(build.layers))
-
-
-def _whole_chunks(channels: int) -> int:
-    return CHUNK * blocks(channels, CHUNK)

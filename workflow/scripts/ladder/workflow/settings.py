@@ -329,7 +329,7 @@ class Arithmetic(Section):
     """What convolutions and dense layers multiply, in all passes, the test and the features: `float32` numbers, or
     numbers rounded to the 10 bits of mantissa of `tf32`, to the 7 of `bfloat16`, or to the 10 of `float16`, as tensor
     cores take them; float16, the only one of these that a T4 or an RTX 20 has, ends at 65504 and needs `loss_scale`.
-    Sums, weights and everything else are float32. Every rung rounds at the same places: in bfloat16 and float16 a 3x3
+    Sums, weights and everything else are float32. Every rung rounds at the same places: where numbers are rounded, a 3x3
     convolution behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each rounded once.
     `variant: auto` takes a rung that multiplies with tensor cores only where this key asks for its precision or where
     the rung is as accurate as float32."""

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from ladder.arithmetic.multipliers import DIRECTIONS
+from ladder.arithmetic.multipliers import DIRECTIONS, FORMATS
 from ladder.network.layers import Layer
 from ladder.rungs.patterns import Pattern
 from ladder.training.planning.data import Plan, Step
@@ -52,15 +52,16 @@ class Builder(Gradients):
     def decomposes(self, group: tuple[Layer, ...]) -> bool:
         """Whether an upsampling and a convolution multiply phase weights, each rounded once, on every rung.
 
-        In 16 bits a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the network reads the larger
-        image, whether this plan has it or not: the precision includes what is rounded.
+        Where a lower precision rounds operands, a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the
+        network reads the larger image, whether this plan has it or not: the precision includes what is rounded.
         """
         if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(group):
             return False
         if len(self.network.readers(group[0].name)) > 1:
             return False
-        conv, formats = group[1].attributes, {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
-        return formats in ({"bfloat16"}, {"float16"}) and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
+        conv, numbers = group[1].attributes, {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
+        rounded = len(numbers) == 1 and numbers <= FORMATS.keys()
+        return rounded and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
 
     def _is_chain(self, group: tuple[Layer, ...]) -> bool:
         """Whether each layer's first input is the previous layer, and no other layer reads that one."""

@@ -81,9 +81,9 @@ class Values:
     def parameter_gradient(self, name: str) -> str:
         return self.buffer(f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient")
 
-    def copies(self, name: str, shapes: Mapping[str, Shape]) -> dict[str, str]:
-        """{role: buffer} of copies of a parameter in 16-bit words, which the rung's update keeps up to date (Plan.prologue)."""
-        self.copied[name] = {role: self.buffer(f"{name}.{role}", shape, "uint16", "copy") for role, shape in shapes.items()}
+    def copies(self, name: str, shapes: Mapping[str, Shape], dtype: str) -> dict[str, str]:
+        """{role: buffer} of copies of a parameter, rounded, which the rung's update keeps up to date (Plan.prologue)."""
+        self.copied[name] = {role: self.buffer(f"{name}.{role}", shape, dtype, "copy") for role, shape in shapes.items()}
         return self.copied[name]
 
     def copies_of(self, names: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,8 @@
 // products, loads of fragments and copies.
 //
 // Macros:
-//   MULTIPLIER       float16: packed numbers are float16 in all that these files say of bfloat16, for gpu_f16 (tensor_cores.cuh)
+//   MULTIPLIER       float16, tf32: packed numbers are such, for gpu_f16 and gpu_tf32, in all that these files say of bfloat16;
+//                    of TF32 a row of shared memory has 32, so that 32 stands for 64, 8 for 16 and 4 for 8 (tensor_cores.cuh)
 //   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
 //   WHOLE            1: 64 divides the length along which k steps: the channels, or a weight gradient's pixels; 0: it does not
 //   KERNEL           of the loop with a halo (conv2d_halo.cu): rows and columns of a filter; else not defined
@@ -47,42 +48,80 @@ struct Cell {
 
 constexpr int K = CHANNEL_BLOCK;   // of a step: a row in shared memory
 
+// Warps share out the products of a tile, but for those of 64 x 64, of which each has all, for a quarter of every step: of what
+// a step copies each reads only that quarter, in place of a half by four warps of 32 x 32.
+constexpr bool BY_K = TILE_M == 64 && TILE_N == 64;
+__device__ __forceinline__ int step_of_warp() { return BY_K ? threadIdx.x / 32 : 0; }
+
 // A row of shared memory is a line, with its chunks along k.
 template <int lines>
 struct RowsOfLines {
     static constexpr int BYTES = lines * ROW;
     static constexpr bool TRANSPOSED = false;
-    static __device__ __forceinline__ int place(int line, int k) { return swizzled(line, k / CHUNK); }
+    static __device__ __forceinline__ int chunk_at(int row, int chunk) { return swizzled(row, chunk); }
+    static __device__ __forceinline__ int place(int line, int k) { return chunk_at(line, k / CHUNK); }
 };
 
-// Where in shared memory this lane's row of each of a warp's fragments begins. A fragment is four 8 x 8 matrices, and ldmatrix
-// takes the address of one row of one of them from each lane: `line` and `k` are where that matrix begins.
-template <class Panel>
+// The part of four that this lane's address is of, as ldmatrix takes them, by 1 and by 2.
+__device__ __forceinline__ int odd_part() { return threadIdx.x % 16 / 8; }
+__device__ __forceinline__ int late_part() { return threadIdx.x % 32 / 16; }
+
+// Where in shared memory this lane's row of each of a warp's fragments begins. A fragment is four matrices of 8 lines by a chunk
+// along k, and ldmatrix takes the address of one row of one of them from each lane. Those of A, 16 x DEPTH, come by lines, those
+// of B, of which `a` is false, are two of 8 lines and come by k.
+template <class Panel, bool a, bool words = TF32 && Panel::TRANSPOSED>
 struct Fragments {
-    static constexpr int SWIZZLES = 4;   // different ones: by the k within a step, or by the fragment where rows are k
+    // Different ones, by the k within a step, or by the fragment where rows are k.
+    static constexpr int SWIZZLES = BY_K && !Panel::TRANSPOSED ? 1 : 4;
     int at[SWIZZLES];
 
-    __device__ __forceinline__ Fragments(int panel, int line, int k) {
-        int in_matrix = threadIdx.x % 8;
+    __device__ __forceinline__ Fragments(int panel, int first_line) {
+        int line = first_line + 8 * (a ? odd_part() : late_part()), in_matrix = threadIdx.x % 8;
+        int k = CHUNK * (a ? late_part() : odd_part()) + DEPTH * step_of_warp();
 #pragma unroll
         for (int s = 0; s < SWIZZLES; s++)
             at[s] = panel + (Panel::TRANSPOSED ? Panel::place(line + 16 * s, k + in_matrix)
-                                               : Panel::place(line + in_matrix, k + 16 * s));
+                                               : Panel::place(line + in_matrix, k + DEPTH * s));
 #pragma unroll
         for (int s = 0; s < SWIZZLES; s++) keep(at[s]);
     }
-    // Of fragment i, which begins 16 i lines further, for k from 16 step on.
+    // Of fragment i, which begins 16 i lines further, for k from DEPTH step on.
     __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
         if constexpr (Panel::TRANSPOSED)
-            ldmatrix_trans(to, shared + at[i] + step * 16 * ROW);
+            ldmatrix_trans(to, shared + at[i] + step * DEPTH * ROW);
         else
             ldmatrix(to, shared + at[step] + i * 16 * ROW);
+    }
+};
+
+// Numbers of 32 bits, which ldmatrix cannot transpose, are read one by one where rows are k: of each matrix line lane / 4 and
+// k lane % 4. The numbers of a matrix are in all banks once.
+template <class Panel, bool a>
+struct Fragments<Panel, a, true> {
+    int at[4];   // of a slice's lines from 0, 8, 16 and 24 on
+
+    __device__ __forceinline__ Fragments(int panel, int first_line) {
+        int line = first_line + threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int s = 0; s < 4; s++) {
+            at[s] = panel + Panel::place(line + 8 * s, threadIdx.x % 4 + DEPTH * step_of_warp()) + line % CHUNK * PACKED_BYTES;
+            keep(at[s]);
+        }
+    }
+    __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
+#pragma unroll
+        for (int part = 0; part < 4; part++) {
+            int lines = a ? part % 2 : part / 2, k = step * DEPTH + CHUNK * (a ? part / 2 : part % 2);
+            to[part] = *reinterpret_cast<const unsigned*>(shared + at[i % 2 * 2 + lines] + (i / 2 * K + k) * ROW);
+        }
     }
 };
 
 template <int m, int n, int m_warp, int n_warp, int stages>
 struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
     using Warp = WarpTile<m, n, m_warp, n_warp>;
+    using Multiplied = WarpTile<m, n, BY_K ? m : m_warp, BY_K ? n : n_warp>;   // by a warp
+    using Sums = float[Multiplied::M_THREAD][Multiplied::N_THREAD];
     static constexpr int STAGES = stages;
     static constexpr int ROWS = Warp::THREADS / CHUNKS;   // of shared memory that a pass of copies fills, a thread 16 bytes
     static __device__ __forceinline__ int chunk() { return threadIdx.x % CHUNKS; }
@@ -91,29 +130,69 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
     // sum += the products of one step, whose fragments begin at a_from and b_from.
     template <class A, class B>
     static __device__ __forceinline__ void add_step(const unsigned char* a_from, const A& a_at, const unsigned char* b_from,
-                                                    const B& b_at, float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
+                                                    const B& b_at, Sums& sum) {
+        using W = Multiplied;
 #pragma unroll
-        for (int step = 0; step < K / 16; step++) {
-            unsigned a[Warp::M_FRAGMENTS][4], b[Warp::N_FRAGMENTS / 2][4];   // b: two fragments each
+        for (int step = 0; step < (BY_K ? 1 : K / DEPTH); step++) {
+            unsigned a[W::M_FRAGMENTS][4], b[W::N_FRAGMENTS / 2][4];   // b: two fragments each
 #pragma unroll
-            for (int i = 0; i < Warp::M_FRAGMENTS; i++) a_at.load(a[i], a_from, i, step);
+            for (int i = 0; i < W::M_FRAGMENTS; i++) a_at.load(a[i], a_from, i, step);
 #pragma unroll
-            for (int j = 0; j < Warp::N_FRAGMENTS / 2; j++) b_at.load(b[j], b_from, j, step);
+            for (int j = 0; j < W::N_FRAGMENTS / 2; j++) b_at.load(b[j], b_from, j, step);
 #pragma unroll
-            for (int i = 0; i < Warp::M_FRAGMENTS; i++)
+            for (int i = 0; i < W::M_FRAGMENTS; i++)
 #pragma unroll
-                for (int j = 0; j < Warp::N_FRAGMENTS; j++) {
+                for (int j = 0; j < W::N_FRAGMENTS; j++) {
                     unsigned fragment[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-                    Warp::update(sum, i, j, [&](float (&c)[4]) { mma_packed(c, a[i], fragment); });
+                    W::update(sum, i, j, [&](float (&c)[4]) { mma_packed(c, a[i], fragment); });
                 }
         }
+    }
+    static __device__ __forceinline__ int first_row() { return BY_K ? 0 : Warp::first_row(); }
+    static __device__ __forceinline__ int first_column() { return BY_K ? 0 : Warp::first_column(); }
+
+    // sum = what this thread keeps of all products: its own, or the sums of the four warps, added in their order, a quarter of the
+    // tile after the other.
+    static __device__ __forceinline__ void collect(const Sums& multiplied, float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
+        constexpr int LINES = m_warp, PITCH = n_warp + 8;   // eight banks apart, for stores of fragments
+        DYNAMIC_SHARED(float, shared);
+        float* own = shared + threadIdx.x % 32 / 4 * PITCH + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int quarter = 0; BY_K && quarter < 4; quarter++) {
+            __syncthreads();   // all have multiplied, and added the quarter before
+#pragma unroll
+            for (int i = 0; i < Warp::M_THREAD; i++)
+#pragma unroll
+                for (int j = 0; j < Warp::N_THREAD; j += 2) {
+                    const float* from = &multiplied[quarter / 2 * Warp::M_THREAD + i][quarter % 2 * Warp::N_THREAD + j];
+                    float neighbours[2] = {from[0], from[1]};
+                    store(own + (threadIdx.x / 32 * LINES + 8 * i) * PITCH + 4 * j, neighbours);
+                }
+            __syncthreads();
+            if (threadIdx.x / 32 != quarter) continue;
+#pragma unroll
+            for (int i = 0; i < Warp::M_THREAD; i++)
+#pragma unroll
+                for (int j = 0; j < Warp::N_THREAD; j += 2) {
+                    sum[i][j] = sum[i][j + 1] = 0.0f;
+#pragma unroll
+                    for (int warp = 0; warp < 4; warp++) {
+                        float2 of_warp = *reinterpret_cast<float2*>(own + (warp * LINES + 8 * i) * PITCH + 4 * j);
+                        sum[i][j] += of_warp.x, sum[i][j + 1] += of_warp.y;
+                    }
+                }
+        }
+#pragma unroll
+        for (int i = 0; !BY_K && i < Warp::M_THREAD; i++)
+#pragma unroll
+            for (int j = 0; j < Warp::N_THREAD; j++) sum[i][j] = multiplied[i][j];
     }
 };
 
 // In as many stages as fit the 99 KB of shared memory that a block may have on sm_86 and sm_89; in float16 the 64 KB on sm_75.
 using Tile = StagedTile<TILE_M, TILE_N, WARP_M, WARP_N, FLOAT16 ? 2 : 3>;
 
-// sum += the first K * steps products of the operands, for the elements of C that this thread keeps; in stages of K * 2 * (M + N)
+// sum = the first K * steps products of the operands, for the elements of C that this thread keeps; in stages of K * 2 * (M + N)
 // bytes. The operands are an object with
 //     APanel, BPanel       the lines of one step in shared memory, m or n of them: RowsOfLines, or where rows are k RowsOfK
 //     copy(a, b)           start this thread's copies of the next step; a, b: its first chunk in either panel. It copies
@@ -122,13 +201,14 @@ template <class Tile, class Operands>
 __device__ __forceinline__ void multiply_staged(Operands& operands, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
     using A = typename Operands::APanel;
     using B = typename Operands::BPanel;
-    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
-    Fragments<A> a(0, Tile::first_row() + low, high);
-    Fragments<B> b(A::BYTES, Tile::first_column() + high, low);
-    int to = swizzled(Tile::row(0), Tile::chunk());
+    Fragments<A, true> a(0, Tile::first_row());
+    Fragments<B, false> b(A::BYTES, Tile::first_column());
+    int to = A::chunk_at(Tile::row(0), Tile::chunk());   // and in B
+    typename Tile::Sums multiplied = {};
     in_stages<Tile::STAGES, A::BYTES + B::BYTES>(
         steps, [&](unsigned char* stage) { operands.copy(stage + to, stage + to + A::BYTES); },
-        [&](const unsigned char* stage) { Tile::add_step(stage, a, stage, b, sum); });
+        [&](const unsigned char* stage) { Tile::add_step(stage, a, stage, b, multiplied); });
+    Tile::collect(multiplied, sum);
 }
 
 // ---- filters
@@ -151,14 +231,15 @@ struct Share {
 // B: lines are filters, k the numbers of a filter in the order of the sums.
 struct RoundedFilters {
     static constexpr int PASSES = Tile::N / Tile::ROWS;
-    const bfloat16* weight;
+    const Packed* weight;
     const char* from;                     // where this thread's next k of the first filter is
     int to_next, to_next_channel_block;   // bytes to the next step; from a channel block's last tap to the next one's first
     int left, start[PASSES];              // left: k from it on; start: numbers
 
-    __device__ __forceinline__ RoundedFilters(const bfloat16* weight, int filters, int taps, int channels, int first)
+    __device__ __forceinline__ RoundedFilters(const Packed* weight, int filters, int taps, int channels, int first)
         : weight(weight), from(reinterpret_cast<const char*>(weight + Tile::chunk() * CHUNK)),
-          to_next(WHOLE ? 2 * channels : ROW), to_next_channel_block(ROW - (taps - 1) * 2 * channels),
+          to_next(WHOLE ? PACKED_BYTES * channels : ROW),
+          to_next_channel_block(ROW - (taps - 1) * PACKED_BYTES * channels),
           left(taps * channels - Tile::chunk() * CHUNK) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
@@ -172,7 +253,7 @@ struct RoundedFilters {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++)
             cp_async(16, first_chunk + pass * Tile::ROWS * ROW,
-                     there ? static_cast<const void*>(from + 2ll * start[pass]) : weight, there);
+                     there ? static_cast<const void*>(from + 1ll * PACKED_BYTES * start[pass]) : weight, there);
         from += ends_channel_block ? to_next_channel_block : to_next;
         left -= K;
     }
@@ -192,13 +273,13 @@ __device__ __forceinline__ int pixel_of(int line, int width) {
 // A: lines are pixels of y, k the taps and channels of x under them: kernel * channels neighbours in each of kernel rows of x.
 struct PaddedWindows {
     static constexpr int PASSES = Tile::M / Tile::ROWS;
-    const bfloat16 *x, *from;                 // from: where this thread's next k of the first window is
+    const Packed *x, *from;                 // from: where this thread's next k of the first window is
     int channels, kernel, length;             // length: numbers of a window's row
     int to_next_row, to_next_channel_block;   // numbers beyond the last one of a row, of a window
     int k, rows;                              // next k in its row, and rows from it on
     int start[PASSES];                        // of the windows
 
-    __device__ __forceinline__ PaddedWindows(const bfloat16* x, int height, int width, int channels, int kernel, int stride,
+    __device__ __forceinline__ PaddedWindows(const Packed* x, int height, int width, int channels, int kernel, int stride,
                                              int out_height, int out_width, int pixels, int first_pixel)
         : x(x), from(x + Tile::chunk() * CHUNK), channels(channels), kernel(kernel), length(kernel * channels),
           to_next_row((width - kernel) * channels), to_next_channel_block(K - kernel * width * channels),
@@ -264,7 +345,7 @@ struct Lines {
 // A block's part of the convolution of x with weight; result: what becomes of its sums. Where phases are apart, the convolution
 // of phase (p, q) begins at pixel (p, q) of x, and has filters of its own.
 template <class Result>
-__device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
+__device__ __forceinline__ void convolve(const Packed* __restrict__ x, const Packed* __restrict__ weight, int height,
                                          int width, int channels, int filters, int kernel, int stride, int pixels,
                                          const Result& result) {
     Share share(filters);
@@ -275,7 +356,7 @@ __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const b
                       of_phase, first_pixel),
         RoundedFilters(weight + share.phase * filters * length, filters, kernel * kernel, channels,
                        share.first_filter)};
-    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    float sum[Tile::M_THREAD][Tile::N_THREAD];
     multiply_staged<Tile>(operands, (length + K - 1) / K, sum);
     result.finish(sum, Lines{first_pixel, of_phase, down * SPREAD, across * SPREAD, share.row(), share.column()}, filters,
                   share.first_filter);
@@ -284,7 +365,8 @@ __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const b
 #else
 // ---- the halo of a rectangle of pixels, in shared memory once for all taps (conv2d_halo.cu)
 
-constexpr int TAPS = KERNEL * KERNEL, STAGES = KERNEL == 2 ? 4 : KERNEL, STAGE_BYTES = RowsOfLines<Tile::N>::BYTES;
+constexpr int TAPS = KERNEL * KERNEL, STAGES = KERNEL != 2 ? KERNEL : FLOAT16 ? 2 : 4;
+constexpr int STAGE_BYTES = RowsOfLines<Tile::N>::BYTES;
 constexpr int PARTS = TAPS / STAGES, TAP_ROWS = STAGES / KERNEL;   // of a channel block; tap rows of a part
 constexpr int TILE_ROWS = Tile::M / TILE_COLUMNS, FRAGMENT_ROWS = 16 / TILE_COLUMNS;
 
@@ -313,7 +395,7 @@ struct Columns {
     int row, last_row, pitch, to;   // row: of the first pass; last_row: of the image; pitch: bytes between rows
 
     // x: the rectangle's first pixel at the first tap; height, width: what the image has from there on.
-    __device__ __forceinline__ Columns(const bfloat16* x, int height, int width, int channels, int pitch)
+    __device__ __forceinline__ Columns(const Packed* x, int height, int width, int channels, int pitch)
         : row(Tile::row(0) / columns), last_row(height - 1), pitch(pitch) {
         int column = first + Tile::row(0) % columns;
         from = reinterpret_cast<const char*>(x + min(column, width - 1) * channels + Tile::chunk() * CHUNK);
@@ -334,14 +416,14 @@ struct Columns {
 
 // Where this lane's row of each of a warp's fragments begins under the taps of one column, as Fragments.
 struct Shifted {
-    static constexpr int SWIZZLES = 4;
+    static constexpr int SWIZZLES = BY_K ? 1 : 4;
     int at[SWIZZLES];
 
-    __device__ __forceinline__ void start(int channel_block, int m, int k, int tap) {
+    __device__ __forceinline__ void start(int channel_block, int m, int chunk, int tap) {
         int column = column_of(m) + tap;
 #pragma unroll
         for (int s = 0; s < SWIZZLES; s++)
-            at[s] = channel_block + Halo::place(row_of(m), column, k / CHUNK + 2 * s);
+            at[s] = channel_block + Halo::place(row_of(m), column, chunk + 2 * s);
     }
     __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
         ldmatrix(to, shared + at[step] + i * FRAGMENT_ROWS * Halo::COLUMNS * ROW);
@@ -381,24 +463,24 @@ struct Rectangle {
 using Inner = Columns<0, TILE_COLUMNS>;
 using Rest = Columns<TILE_COLUMNS, KERNEL - 1>;
 
-// sum += all products of the rectangle.
+// sum = all products of the rectangle.
 __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilters& weights, int channel_blocks,
                                          float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
     constexpr int WINDOW = STAGES * STAGE_BYTES, PART_BYTES = TAP_ROWS * Halo::COLUMNS * ROW;
     DYNAMIC_SHARED(unsigned char, shared);
-    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
-    int to = swizzled(Tile::row(0), Tile::chunk());
+    int to = swizzled(Tile::row(0), Tile::chunk()), first_line = Tile::first_row() + 8 * odd_part() + threadIdx.x % 8;
     keep(to);
     Shifted a[KERNEL];
 #pragma unroll
-    for (int tap = 0; tap < KERNEL; tap++) a[tap].start(WINDOW, Tile::first_row() + low + threadIdx.x % 8, high, tap);
-    Fragments<RowsOfLines<Tile::N>> b(0, Tile::first_column() + high, low);
+    for (int tap = 0; tap < KERNEL; tap++) a[tap].start(WINDOW, first_line, late_part() + 2 * step_of_warp(), tap);
+    Fragments<RowsOfLines<Tile::N>, false> b(0, Tile::first_column());
     for (int part = 0; part < PARTS; part++) inner.copy(shared + WINDOW, part), rest.copy(shared + WINDOW, part);
 #pragma unroll
     for (int step = 0; step < STAGES - 1; step++) {
         weights.copy(shared + step * STAGE_BYTES + to, false);
         cp_async_commit();
     }
+    Tile::Sums multiplied = {};
     int left = channel_blocks * TAPS - (STAGES - 1);          // steps whose weights are not on their way
     int at = WINDOW, next = WINDOW + Halo::BYTES;    // where this channel block is, and where the next one goes
     for (int channel_block = 1; channel_block <= channel_blocks; channel_block++) {
@@ -417,7 +499,7 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
                 }
                 cp_async_commit();
                 Tile::add_step(shared + stage / KERNEL * Halo::COLUMNS * ROW, a[stage % KERNEL], shared + stage * STAGE_BYTES,
-                               b, sum);
+                               b, multiplied);
             }
 #pragma unroll
             for (int tap = 0; tap < KERNEL; tap++)
@@ -426,11 +508,12 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
         int free = at;
         at = next, next = free;
     }
+    Tile::collect(multiplied, sum);
 }
 
 // As convolve above, with KERNEL and a stride of 1; `pixels` is not needed.
 template <class Result>
-__device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
+__device__ __forceinline__ void convolve(const Packed* __restrict__ x, const Packed* __restrict__ weight, int height,
                                          int width, int channels, int filters, int, int, int, const Result& result) {
     Share share(filters);
     int out_height = height - KERNEL + 2 - SPREAD, out_width = width - KERNEL + 2 - SPREAD, tile = share.tile;
@@ -438,11 +521,11 @@ __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const b
     Rectangle pixels{tile / along % down * TILE_ROWS, tile % along * TILE_COLUMNS, tile / along / down, out_height * SPREAD,
                      out_width * SPREAD, tile, share.row(), share.column()};
     int row = pixels.first_row + share.row(), column = pixels.first_column + share.column();
-    const bfloat16* from = x + ((pixels.image * height + row) * width + column) * channels;
-    Inner inner(from, height - row, width - column, channels, 2 * width * channels);
-    Rest rest(from, height - row, width - column, channels, 2 * width * channels);
+    const Packed* from = x + ((pixels.image * height + row) * width + column) * channels;
+    Inner inner(from, height - row, width - column, channels, PACKED_BYTES * width * channels);
+    Rest rest(from, height - row, width - column, channels, PACKED_BYTES * width * channels);
     RoundedFilters weights(weight + share.phase * filters * TAPS * channels, filters, TAPS, channels, share.first_filter);
-    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    float sum[Tile::M_THREAD][Tile::N_THREAD];
     multiply(inner, rest, weights, channels / K, sum);
     result.finish(sum, pixels, filters, share.first_filter);
 }

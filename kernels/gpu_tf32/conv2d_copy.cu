@@ -1,6 +1,6 @@
 // 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's copy in bfloat16.
 //
-// Rung: gpu_bf16. Changed from conv2d.cu, which wrote an image in float32 even where only a convolution on copies reads it, for
+// Rung: gpu_tf32. Changed from conv2d.cu, which wrote an image in float32 even where only a convolution on copies reads it, for
 // another launch to read and round. The values that are rounded are the same.
 //
 // Layouts: as conv2d.cu; copy bfloat16, of an image with a border of zeros. Filters are a multiple of 8.
@@ -14,12 +14,12 @@
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 3.6 MB): tensor cores, 1.2 us.
 // Measured: not measured.
-#include "gpu_bf16/loop.cuh"
-#include "gpu_bf16/copies.cuh"
+#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_copy(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
-    bfloat16* __restrict__ copy, int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu,
+    const Packed* __restrict__ x, const Packed* __restrict__ weight, const float* __restrict__ bias,
+    Packed* __restrict__ copy, int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu,
     int padding) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, pixels, relu, padding});
 }

@@ -1,15 +1,16 @@
 // 2-D convolution (cross-correlation) with bias and, optionally, ReLU; with a flipped weight and no bias, the gradient of one
 // with stride 1 with respect to its input.
 //
-// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16, half the bytes, which no thread holds in registers
-// (loop.cuh).
+// Rung: gpu_tf32, over gpu_3xtf32. Operands are copies, which no thread holds in registers (loop.cuh); here and in the other
+// files in bfloat16, for gpu_bf16.
 //
 // Layouts: x bfloat16 (batch, height, width, channels), the border included; weight bfloat16 (filters, kernel, kernel,
 // channels); bias float32 (filters); y float32 (batch, out_height, out_width, filters) with out_height = (height - kernel) /
 // stride + 1. Channels are a multiple of 8, arrays start at multiples of 16 bytes.
 //
 // Order of every sum, 16 products at a time, which follows from the shape alone: tap row, tap column, channel. Where 64 divides
-// the channels, one block of 64 channels is summed in this order after the other, as in conv2d_halo.cu.
+// the channels, one block of 64 channels is summed in this order after the other, as in conv2d_halo.cu. In a tile of 64 x 64 each
+// of four warps sums a quarter of every 64 products, and the four sums are added.
 //
 // Macros:
 //   TILE_M, TILE_N   pixels and filters of a block; WARP_M, WARP_N: those of a warp. One of, with 128 threads:
@@ -29,14 +30,14 @@
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which
 // takes 768 cycles at 128 bytes each, and 512 products 512 cycles at the peak of an H200; warps of 64 x 32 would read 96 KB. In
 // its loop of three steps on sm_90 384 of 722 instructions are products, 96 load fragments for them and 48 copy; in that of the
-// 64 x 64 tile 96 of 326 are products.
+// 64 x 64 tile 96 of 302 are products.
 // Predicted, not measured, for 64 images of 16x16x64 -> 128 filters, 1x1 (268 MFLOP): memory, 2.4 us.
 // Measured: not measured.
-#include "gpu_bf16/loop.cuh"
-#include "gpu_bf16/image.cuh"
+#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
+    const Packed* __restrict__ x, const Packed* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
     int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToImage{bias, y, relu});
 }

@@ -1,7 +1,7 @@
 // The optimizers' updates of all parameters in one launch, which also writes the weights' copies in bfloat16; copy_weights
 // writes the copies alone.
 //
-// Rung: gpu_bf16. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
+// Rung: gpu_tf32. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
 //
 // Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in bfloat16, with channels up to the next
 // multiple of 8, zeros; flipped bfloat16 (channels, kernel, kernel, filters up to the next multiple of 8), zero for further
@@ -31,7 +31,7 @@
 // Measured: not measured.
 #include "common/tensor_cores.cuh"
 #include "common/update.cuh"
-#include "gpu_bf16/bias_partials.cuh"
+#include "gpu_tf32/bias_partials.cuh"
 
 enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS, COPY_ROWS, FLIPPED_ROWS, PARTS, APART, FORM };
 constexpr int SIDE = 16;
@@ -41,11 +41,11 @@ constexpr int SIDE = 16;
 // A copy of so many lines, filters or channels, with `taps` times `numbers` numbers each; rows: of a tap in channel blocks, 0
 // if the copy has none.
 struct Copy {
-    bfloat16* at;
+    Packed* at;
     int rows, lines, taps, numbers;
 
     // Nothing where it has no such number.
-    __device__ __forceinline__ void put(int line, int tap, int number, bfloat16 value) const {
+    __device__ __forceinline__ void put(int line, int tap, int number, Packed value) const {
         int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_block = taps * rows;   // numbers of a line, rows of a channel block
         if (rows == 0 && line < lines && number < whole) at[(line * taps + tap) * whole + number] = value;
         if (line < rows && number < (numbers + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK)
@@ -57,17 +57,17 @@ struct Copy {
 // place in a copy without channel blocks.
 template <class Renew>
 __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
-    __shared__ bfloat16 held[SIDE][SIDE];
+    __shared__ Packed held[SIDE][SIDE];
     int filters = row[FILTERS], taps = row[TAPS], channels = row[CHANNELS];
-    Copy copy{reinterpret_cast<bfloat16*>(address(row[COPY])), static_cast<int>(row[COPY_ROWS]), filters, taps, channels};
-    Copy flipped{reinterpret_cast<bfloat16*>(address(row[FLIPPED])), static_cast<int>(row[FLIPPED_ROWS]), channels, taps, filters};
+    Copy copy{reinterpret_cast<Packed*>(address(row[COPY])), static_cast<int>(row[COPY_ROWS]), filters, taps, channels};
+    Copy flipped{reinterpret_cast<Packed*>(address(row[FLIPPED])), static_cast<int>(row[FLIPPED_ROWS]), channels, taps, filters};
     int across = (max(channels, flipped.rows) + SIDE - 1) / SIDE;
     int block = blockIdx.x - static_cast<int>(row[FIRST_BLOCK]), tap = block / across % taps;
     int first_filter = block / across / taps * SIDE, first_channel = block % across * SIDE;
     int slow = threadIdx.x / SIDE, fast = threadIdx.x % SIDE, filter = first_filter + slow, channel = first_channel + fast;
     int place = filter * taps + tap, wide = (channels + CHUNK - 1) / CHUNK * CHUNK;
     bool there = filter < filters && channel < channels;
-    bfloat16 value = there ? packed_pair(renew(place * channels + channel, place * wide + channel), 0.0f) & 0xffff : 0;
+    Packed value = there ? rounded(renew(place * channels + channel, place * wide + channel)) : 0;
     copy.put(filter, tap, channel, value);
     held[slow][fast] = value;
     if (row[FLIPPED] == 0) return;
@@ -115,17 +115,17 @@ struct PhaseBlock {
 
     // renew(i, tap): the weight's element i, of this 3x3 tap, as it is from now on. It is filter slow(), channel fast().
     template <class Renew>
-    __device__ __forceinline__ void copy(bfloat16* phases, bfloat16* phase_weights, PhaseForm form, Renew renew) const {
-        __shared__ bfloat16 held[16][side][side];
+    __device__ __forceinline__ void copy(Packed* phases, Packed* phase_weights, PhaseForm form, Renew renew) const {
+        __shared__ Packed held[16][side][side];
         int filter = first_filter + slow(), channel = first_channel + fast();
         float taps[TAPS_HELD] = {};
         if (filter < filters && channel < channels)
 #pragma unroll
             for (int tap = 0; tap < TAPS_HELD; tap++) taps[tap] = renew((filter * TAPS_HELD + tap) * channels + channel, tap);
-        bfloat16 sums[16];
+        Packed sums[16];
 #pragma unroll
         for (int tap = 0; tap < 16; tap++)
-            held[tap][slow()][fast()] = sums[tap] = packed_pair(sum_of(taps, tap / 4, tap % 4), 0.0f) & 0xffff;
+            held[tap][slow()][fast()] = sums[tap] = rounded(sum_of(taps, tap / 4, tap % 4));
         if (filter < filters && channel < whole(channels)) store_phases(phases, sums, form, filter, channel);
         if (phase_weights == nullptr) return;
         __syncthreads();
@@ -148,12 +148,12 @@ struct PhaseBlock {
 
     // Apart: (4 phases, filters, 2, 2, channels). In columns: (4 phases, filters, 3, 3, channels), with zeros where a phase has
     // no tap of the window around pixel (r, c).
-    __device__ __forceinline__ void store_phases(bfloat16* phases, const bfloat16 (&sums)[16], PhaseForm form, int filter,
+    __device__ __forceinline__ void store_phases(Packed* phases, const Packed (&sums)[16], PhaseForm form, int filter,
                                                  int channel) const {
         int width = form == PHASES_APART ? 2 : 3;
 #pragma unroll
         for (int phase = 0; phase < 4; phase++) {
-            bfloat16* to = phases + (phase * filters + filter) * width * width * whole(channels) + channel;
+            Packed* to = phases + (phase * filters + filter) * width * width * whole(channels) + channel;
             int p = phase / 2, q = phase % 2;
             if (form == PHASES_IN_COLUMNS)
                 for (int tap = 0; tap < 9; tap++) to[tap * whole(channels)] = 0;
@@ -174,7 +174,7 @@ __device__ __forceinline__ PhaseBlock<SIDE> phase_block(const long long* row) {
 
 template <class Renew>
 __device__ __forceinline__ void copy_phases(const long long* row, Renew renew) {
-    phase_block(row).copy(reinterpret_cast<bfloat16*>(address(row[COPY])), reinterpret_cast<bfloat16*>(address(row[FLIPPED])),
+    phase_block(row).copy(reinterpret_cast<Packed*>(address(row[COPY])), reinterpret_cast<Packed*>(address(row[FLIPPED])),
                               static_cast<PhaseForm>(row[FORM]), renew);
 }
 

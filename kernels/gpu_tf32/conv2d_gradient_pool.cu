@@ -8,12 +8,12 @@
 // Predicted, not measured, for 64 images of 16x16x256 <- 128 filters, 3x3 (9.7 GFLOP, 54.5 MB): memory, 12.7 us, tensor cores
 // 9.8.
 // Measured: not measured.
-#include "gpu_bf16/loop.cuh"
-#include "gpu_bf16/copies.cuh"
+#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient_pool(
-    const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials,
+    const Packed* __restrict__ dy, const Packed* __restrict__ flipped, const Packed* __restrict__ kept,
+    Packed* __restrict__ rounded, Packed* __restrict__ steps, float* __restrict__ bias_partials,
     const unsigned char* __restrict__ index, int height, int width, int channels, int filters, int kernel, int stride,
     int pixels, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,

@@ -42,18 +42,27 @@ using Written = InChannelBlocks;
 using Written = InOrder;
 #endif
 
-// Eight numbers below 256, as bytes.
+// A chunk's count of numbers below 256, as bytes.
 __device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)[CHUNK]) {
     auto four = [&](int first) {
         return static_cast<unsigned>(from[first] | from[first + 1] << 8 | from[first + 2] << 16 | from[first + 3] << 24);
     };
-    *reinterpret_cast<uint2*>(to) = make_uint2(four(0), four(4));
+    if constexpr (CHUNK == 8)
+        *reinterpret_cast<uint2*>(to) = make_uint2(four(0), four(4));
+    else
+        *reinterpret_cast<unsigned*>(to) = four(0);
 }
 
 __device__ __forceinline__ void load_chunk(int (&to)[CHUNK], const unsigned char* from) {
-    uint2 both = *reinterpret_cast<const uint2*>(from);
+    unsigned fours[2];
+    if constexpr (CHUNK == 8) {
+        uint2 both = *reinterpret_cast<const uint2*>(from);
+        fours[0] = both.x, fours[1] = both.y;
+    } else {
+        fours[0] = *reinterpret_cast<const unsigned*>(from);
+    }
 #pragma unroll
-    for (int e = 0; e < CHUNK; e++) to[e] = (e < 4 ? both.x : both.y) >> e % 4 * 8 & 0xff;
+    for (int e = 0; e < CHUNK; e++) to[e] = fours[e / 4] >> e % 4 * 8 & 0xff;
 }
 
 // Bias, then ReLU if `relu`.
@@ -94,18 +103,22 @@ struct Held {
         Tile::sync();
     }
     __device__ __forceinline__ void get(float (&to)[CHUNK], int line, int column) const {
-        float low[4], high[4];
-        load(low, at + place(line, column));
-        load(high, at + place(line, column + 4));
 #pragma unroll
-        for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
+        for (int first = 0; first < CHUNK; first += 4) {
+            float four[4];
+            load(four, at + place(line, column + first));
+#pragma unroll
+            for (int e = 0; e < 4; e++) to[first + e] = four[e];
+        }
     }
     __device__ __forceinline__ void put(const float (&from)[CHUNK], int line, int column) {
-        float low[4] = {from[0], from[1], from[2], from[3]}, high[4] = {from[4], from[5], from[6], from[7]};
-        store(at + place(line, column), low);
-        store(at + place(line, column + 4), high);
+#pragma unroll
+        for (int first = 0; first < CHUNK; first += 4) {
+            float four[4] = {from[first], from[first + 1], from[first + 2], from[first + 3]};
+            store(at + place(line, column + first), four);
+        }
     }
-    // Call use(cell, its number in the tile, column) for eight columns of every cell, the calls shared among the threads. What
+    // Call use(cell, its number in the tile, column) for a chunk of columns of every cell, the calls shared among the threads. What
     // `to` has of columns beyond the last filter becomes zero.
     template <class Pixels, class To, class Use>
     static __device__ __forceinline__ void each(const Pixels& tile, const To& to, int filters, int first_filter, Use use) {
@@ -122,13 +135,13 @@ struct Held {
 
 // Images in bfloat16 with borders of zeros, made of cells of `side` x `side` pixels, `down` x `across` of them.
 struct Padded {
-    bfloat16* at;
+    Packed* at;
     int down, across, side, padding;
     Written layout;
 
     // Of the cells of y, which has `pixels` pixels.
     template <class Pixels>
-    __device__ __forceinline__ Padded(bfloat16* at, const Pixels& tile, int pixels, int side, int padding, int channels)
+    __device__ __forceinline__ Padded(Packed* at, const Pixels& tile, int pixels, int side, int padding, int channels)
         : at(at), down(tile.height / CELL_SIDE), across(tile.width / CELL_SIDE), side(side), padding(padding),
           layout(pixels / (tile.height * tile.width) * (side * down + 2 * padding) * (side * across + 2 * padding), channels) {}
     __device__ __forceinline__ int stored() const { return layout.stored(); }
@@ -151,7 +164,7 @@ struct Padded {
 // The next convolution's copy of the sums with their bias, behind a ReLU if `relu`.
 struct ToCopy {
     const float* bias;
-    bfloat16* copy;
+    Packed* copy;
     int pixels, relu, padding;   // pixels: of y
 
     template <class Pixels>
@@ -172,7 +185,7 @@ struct ToCopy {
 // The same of the largest value of each window; index: its place there.
 struct ToPooledCopy {
     const float* bias;
-    bfloat16* copy;
+    Packed* copy;
     unsigned char* index;
     int pixels, relu, padding;
 
@@ -209,7 +222,7 @@ struct CopiesOfGradient {
 
     // step_rows: of a channel block in `steps`, which has zeros behind the last image.
     template <class Pixels>
-    __device__ __forceinline__ CopiesOfGradient(bfloat16* padded, bfloat16* steps, const Pixels& tile, int pixels, int side,
+    __device__ __forceinline__ CopiesOfGradient(Packed* padded, Packed* steps, const Pixels& tile, int pixels, int side,
                                                 int padding, int step_rows, int channels)
         : padded(padded, tile, pixels, side, padding, channels), steps(steps, tile, pixels, side, 0, channels) {
         if (IN_CHANNEL_BLOCKS) this->steps.layout = Written(step_rows, channels);
@@ -236,8 +249,8 @@ struct CopiesOfGradient {
 // the copy of that input, which has the layout Kept.
 template <class Kept>
 struct ToGradient {
-    const bfloat16* kept;
-    bfloat16 *rounded, *steps;
+    const Packed* kept;
+    Packed *rounded, *steps;
     float* bias_partials;
     const unsigned char* index;   // nullptr: not pooled
     int pixels, step_rows, relu, kept_padding, padding;
@@ -270,19 +283,21 @@ struct ToGradient {
 
     // Zeros where the convolution's input was not above zero.
     static __device__ __forceinline__ void mask(float (&values)[CHUNK], const uint4& words) {
-        unsigned pairs[4] = {words.x, words.y, words.z, words.w};
+        unsigned of_four[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) {
-            float was = __uint_as_float(e % 2 ? pairs[e / 2] & 0xffff0000u : pairs[e / 2] << 16);
+            unsigned pair = of_four[e * PACKED_BYTES / 4];
+            float was = __uint_as_float(TF32 ? pair : e % 2 ? pair & 0xffff0000u : pair << 16);
             values[e] = was > 0.0f ? values[e] : 0.0f;
         }
     }
     // The words of the values whose place is `here`, zeros for the others.
     static __device__ __forceinline__ uint4 only(const uint4& words, const int (&place)[CHUNK], int here) {
-        auto kept = [&](int pair) {
-            return (place[pair] == here ? 0x0000ffffu : 0u) | (place[pair + 1] == here ? 0xffff0000u : 0u);
+        auto kept = [&](int word) {
+            int low = word * CHUNK / 4, high = low + CHUNK / 8;   // its one number, or two
+            return (place[low] == here ? 0x0000ffffu : 0u) | (place[high] == here ? 0xffff0000u : 0u);
         };
-        return make_uint4(words.x & kept(0), words.y & kept(2), words.z & kept(4), words.w & kept(6));
+        return make_uint4(words.x & kept(0), words.y & kept(1), words.z & kept(2), words.w & kept(3));
     }
     template <class Pixels>
     __device__ __forceinline__ void add(const Held& held, const Pixels& tile, int filters, int first_filter) const {

@@ -3,7 +3,7 @@
 // upsampling the input is the smaller image, whose gradient is a convolution of dy with the phase weights and stride 2
 // (weight_update.cu).
 //
-// Rung: gpu_bf16. Changed from conv2d.cu with a flipped weight, which wrote the gradient in float32: other launches led it back
+// Rung: gpu_tf32. Changed from conv2d.cu with a flipped weight, which wrote the gradient in float32: other launches led it back
 // through the ReLU and wrote it again, then read it to round and sum it.
 //
 // Layouts: dy and flipped: as x and weight of conv2d.cu, which computes dx (batch, out_height, out_width, filters) from them.
@@ -23,12 +23,12 @@
 // Predicted, not measured, for 64 images of 8x8x128 <- 256 filters, upsampled between (4.3 GFLOP, 15 MB): tensor cores, 4.3 us,
 // memory 3.5.
 // Measured: not measured.
-#include "gpu_bf16/loop.cuh"
-#include "gpu_bf16/copies.cuh"
+#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient(
-    const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ bias_partials, int height, int width,
+    const Packed* __restrict__ dy, const Packed* __restrict__ flipped, const Packed* __restrict__ kept,
+    Packed* __restrict__ rounded, Packed* __restrict__ steps, float* __restrict__ bias_partials, int height, int width,
     int channels, int filters, int kernel, int stride, int pixels, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,
              ToGradient<InOrder>{kept, rounded, steps, bias_partials, nullptr, pixels, step_rows, relu, kept_padding, padding});

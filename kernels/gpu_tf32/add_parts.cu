@@ -1,7 +1,7 @@
 // Gradients of a 2-D convolution with respect to its weight and bias from the parts that weight_grad.cu and weight_grad_halo.cu
 // leave, where the update does not add them itself (weight_update.cu).
 //
-// Rung: gpu_bf16, over gpu_tf32.
+// Rung: gpu_tf32, over gpu_3xtf32.
 //
 // Layouts: partials float32 (splits, filters, kernel, kernel, channels); bias_partials float32 (bias_splits, filters); dweight
 // (filters, kernel, kernel, channels), without the channels of zeros that the partials may have; dbias (filters). Channels are
@@ -13,7 +13,7 @@
 // Predicted, not measured, for 16 splits of 294,912 weights: 5 us at 4.3 TB/s.
 // Measured: not measured.
 #include "common/vector.cuh"
-#include "gpu_bf16/bias_partials.cuh"
+#include "gpu_tf32/bias_partials.cuh"
 
 // Four neighbours, from `first` on, of the sums of rows of `length` numbers, added in order.
 __device__ __forceinline__ void add_parts(const float* __restrict__ parts, float (&sum)[4], int first, int length, int rows) {

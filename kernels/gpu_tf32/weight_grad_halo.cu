@@ -1,7 +1,7 @@
 // Gradient of a 2-D convolution with stride 1 with respect to its weight, in parts as weight_grad.cu leaves them: a block keeps
 // squares of dy, and of x with what the window reaches beyond them, in shared memory once for all taps.
 //
-// Rung: gpu_bf16, over gpu_tf32. A step has two squares of 8 x 8 pixels of y, of any images; the 16 pixels of a product are a row
+// Rung: gpu_tf32, over gpu_3xtf32. A step has two squares of 8 x 8 pixels of y, of any images; the 16 pixels of a product are a row
 // of each. A warp has all taps of WARP_M filters and WARP_N channels and goes down the squares: a row of x is loaded for each
 // column of the window, which is a shift of the addresses from which ldmatrix reads, and multiplied by the rows of dy that see
 // it through the window's rows; these stay in registers until the last one has.
@@ -10,7 +10,7 @@
 // of the squares that cover the images' parts of y, row by row, in order, a row of two squares at a time; beyond y dy is 0. The
 // number of splits depends on the shape alone.
 //
-// Macros:
+// Macros (loop.cuh has MULTIPLIER; of TF32 a step has one square, and a pixel two rows of shared memory):
 //   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that takes the fewest cycles of
 //                    64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
 //   KERNEL           rows and columns of a filter: 2 or 3
@@ -20,8 +20,8 @@
 //
 // Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take 2,304 cycles; 184 KB are read
 // as fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152.
-// In the loop of two steps on sm_90 576 of 1,031 instructions are products, 92 load fragments and 24 copy; in that of the small
-// tile 288 of 754 are products.
+// In the loop of two steps on sm_90 576 of 1,045 instructions are products, 92 load fragments and 24 copy; in that of the small
+// tile 288 of 762 are products.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 10 us, where
 // weight_grad.cu takes 22; of 32x32x256 -> 3 filters: memory, 9 us instead of 40.
 // Measured: not measured.
@@ -36,31 +36,38 @@
 #define WHOLE 1
 #endif
 
-constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = 2;   // of a square of y, and of x under it; in a step
+constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = DEPTH / SIDE;   // of a square of y, and of x under it; in a step
 constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M), M_FRAGMENTS = WARP_M / 16;
 constexpr int STAGES = FLOAT16 ? 1 : 2;   // in 64 KB of shared memory, all of sm_75, or 99
-static_assert(TILE_N == 64 && WARP_N == 16, "a row of shared memory is a block's channels, an ldmatrix those of a warp");
+static_assert(TILE_N == 64 && WARP_N == 16, "a row of shared memory, or two, is a block's channels, an ldmatrix those of a warp");
 
-// The copies of squares of pixels: a pixel has a row of shared memory, for 64 channels, of which `chunks` chunks are read. A
-// thread copies one chunk of one column.
-template <int side, int chunks>
+// The copies of squares of pixels: a pixel has a row of shared memory in each slice of 128 bytes of so many channels. A thread
+// copies one chunk of one column of every slice.
+template <int side, int channels_read>
 struct Square {
-    static constexpr int BYTES = side * side * ROW, AT_ONCE = THREADS / chunks / side;   // rows
-    static constexpr int PASSES = (side + AT_ONCE - 1) / AT_ONCE;
-    const bfloat16 *array, *from;       // from: of the array's first square
+    static constexpr int SLICES = (channels_read + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK, SLICE_BYTES = side * side * ROW;
+    static constexpr int BYTES = SLICES * SLICE_BYTES, ACROSS = channels_read / CHUNK / SLICES;   // chunks of a slice
+    static constexpr int AT_ONCE = THREADS / ACROSS / side, PASSES = (side + AT_ONCE - 1) / AT_ONCE;   // rows
+    const Packed *array, *from;       // from: of the array's first square
     int row, column, to, pitch;         // row: of the first pass; to: byte; pitch: numbers from a row of the array to the next
+    int in_slice[SLICES];               // numbers from the first slice's to this one's
 
-    // Byte of a chunk. Eight neighbours in a row have it in eight groups of banks.
+    // Byte of a chunk. Eight neighbours in a row have it in eight groups of banks, where four have two chunks read in all.
     static __device__ __forceinline__ int place(int row, int column, int chunk) {
-        return (row * side + column) * ROW + 16 * (chunk ^ column % CHUNKS);
+        return chunk / CHUNKS * SLICE_BYTES + (row * side + column) * ROW +
+               16 * (chunk % CHUNKS ^ (TF32 ? column % 4 * 2 : column % CHUNKS));
     }
-    static __device__ __forceinline__ int channel() { return threadIdx.x % chunks * CHUNK; }
-    // width, channels: of the array; first: the first of 64 channels that this thread may copy.
-    __device__ __forceinline__ Square(const bfloat16* array, int width, int channels, int first)
-        : array(array), row(threadIdx.x / chunks / side), column(threadIdx.x / chunks % side), pitch(width * channels) {
+    static __device__ __forceinline__ int channel() { return threadIdx.x % ACROSS * CHUNK; }
+    // width, channels: of the array; first: the first of the channels that this thread copies. Of a slice beyond the last
+    // channel it copies those of the first slice, which no one reads.
+    __device__ __forceinline__ Square(const Packed* array, int width, int channels, int first)
+        : array(array), row(threadIdx.x / ACROSS / side), column(threadIdx.x / ACROSS % side), pitch(width * channels) {
         from = array + (row * width + column) * channels + first;
-        to = place(row, column, threadIdx.x % chunks);
+        to = place(row, column, threadIdx.x % ACROSS);
         if (row >= AT_ONCE) row = side;   // not this thread
+#pragma unroll
+        for (int slice = 0; slice < SLICES; slice++)
+            in_slice[slice] = first + slice * CHANNEL_BLOCK < channels ? slice * CHANNEL_BLOCK : 0;
         keep(row), keep(to);
     }
     // first: number where the square begins, which has so many rows and columns of the image.
@@ -70,29 +77,60 @@ struct Square {
             int further = pass * AT_ONCE;
             if (row + further >= side) break;
             bool there = WHOLE || (row + further < rows && column < columns);
-            cp_async(16, square + to + further * side * ROW, there ? from + (first + further * pitch) : array, there);
+#pragma unroll
+            for (int slice = 0; slice < SLICES; slice++)
+                cp_async(16, square + to + slice * SLICE_BYTES + further * side * ROW,
+                         there ? from + (first + further * pitch + in_slice[slice]) : array, there);
         }
     }
 };
-using OfX = Square<REACH, CHUNKS>;
-using OfDy = Square<SIDE, TILE_M / CHUNK>;
+using OfX = Square<REACH, TILE_N>;
+using OfDy = Square<SIDE, TILE_M>;
 constexpr int DY = SQUARES * OfX::BYTES, STAGE_BYTES = DY + SQUARES * OfDy::BYTES;
 
-// The sums of a warp, and where this lane's rows of its fragments begin in a stage.
+// Where this lane's rows of a fragment begin in a stage: 16 filters or channels from `first` on, by the DEPTH pixels from a
+// column on of a row of each square. Two squares have 8 pixels each, for ldmatrix to transpose. The 8 of one square are read one
+// by one (loop.cuh has such fragments).
+template <class Square, bool a>
+struct RowOfPixels {
+    int at[TF32 ? 2 : 1];
+
+    __device__ __forceinline__ void start(int square, int first, int column) {
+        int odd = threadIdx.x % 16 / 8, late = threadIdx.x % 32 / 16, line = first + threadIdx.x % 32 / 4;
+        if (TF32)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                at[i] = square + Square::place(0, column + threadIdx.x % 4, (line + 8 * i) / CHUNK) + line % CHUNK * PACKED_BYTES;
+        else
+            at[0] = square + (a ? late : odd) * Square::BYTES +
+                    Square::place(0, column + threadIdx.x % 8, first / CHUNK + (a ? odd : late));
+    }
+    __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* row) const {
+        if constexpr (TF32)
+#pragma unroll
+            for (int part = 0; part < 4; part++) {
+                int lines = a ? part % 2 : part / 2, pixels = CHUNK * (a ? part / 2 : part % 2);
+                to[part] = *reinterpret_cast<const unsigned*>(row + at[lines] + pixels * ROW);
+            }
+        else
+            ldmatrix_trans(to, row + at[0]);
+    }
+};
+
+// The sums of a warp.
 struct Sums {
     int m, n;   // first filter and channel in the block
-    int of_dy[M_FRAGMENTS], of_x[KERNEL];
+    RowOfPixels<OfDy, true> of_dy[M_FRAGMENTS];
+    RowOfPixels<OfX, false> of_x[KERNEL];
     float sum[KERNEL][KERNEL][M_FRAGMENTS][2][4];
 
     __device__ __forceinline__ Sums() : sum{} {
-        int warp = threadIdx.x / 32, low = threadIdx.x % 16 / 8, high = threadIdx.x % 32 / 16, in_matrix = threadIdx.x % 8;
+        int warp = threadIdx.x / 32;
         n = warp % ACROSS * WARP_N, m = warp / ACROSS * WARP_M;
 #pragma unroll
-        for (int i = 0; i < M_FRAGMENTS; i++)
-            of_dy[i] = DY + high * OfDy::BYTES + OfDy::place(0, in_matrix, m / CHUNK + 2 * i + low);
+        for (int i = 0; i < M_FRAGMENTS; i++) of_dy[i].start(DY, m + 16 * i, 0);
 #pragma unroll
-        for (int tap = 0; tap < KERNEL; tap++)
-            of_x[tap] = low * OfX::BYTES + OfX::place(0, tap + in_matrix, n / CHUNK + high);
+        for (int tap = 0; tap < KERNEL; tap++) of_x[tap].start(0, n, tap);
     }
     __device__ __forceinline__ void add(const unsigned char* stage) {
         unsigned dy[SIDE][M_FRAGMENTS][4];
@@ -100,14 +138,14 @@ struct Sums {
         for (int row = 0; row < REACH; row++) {   // of x
             if (row < SIDE)
 #pragma unroll
-                for (int i = 0; i < M_FRAGMENTS; i++) ldmatrix_trans(dy[row][i], stage + of_dy[i] + row * SIDE * ROW);
+                for (int i = 0; i < M_FRAGMENTS; i++) of_dy[i].load(dy[row][i], stage + row * SIDE * ROW);
 #pragma unroll
             for (int across = 0; across < KERNEL; across++) {
                 unsigned both[4];
 #if __CUDA_ARCH__ >= 1000   // where more loads at once spill registers
                 __syncwarp();
 #endif
-                ldmatrix_trans(both, stage + of_x[across] + row * REACH * ROW);
+                of_x[across].load(both, stage + row * REACH * ROW);
                 unsigned x[2][2] = {{both[0], both[1]}, {both[2], both[3]}};
 #pragma unroll
                 for (int down = 0; down < KERNEL; down++)
@@ -142,7 +180,7 @@ struct Sums {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_weight_grad_halo(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int height, int width,
+    const Packed* __restrict__ x, const Packed* __restrict__ dy, float* __restrict__ partials, int height, int width,
     int channels, int filters, int dy_channels, int dy_padding, int squares, int squares_per_split) {
     int out_height = height - KERNEL + 1, out_width = width - KERNEL + 1;
     int dy_height = out_height + 2 * dy_padding, dy_width = out_width + 2 * dy_padding;

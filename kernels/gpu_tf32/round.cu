@@ -1,6 +1,6 @@
 // Images and gradients rounded to bfloat16, in copies that convolutions and weight gradients read.
 //
-// Rung: gpu_bf16, over gpu_tf32. An operand is rounded once, not each time that a block reads it; images get a border of zeros,
+// Rung: gpu_tf32, over gpu_3xtf32. An operand is rounded once, not each time that a block reads it; images get a border of zeros,
 // so that a convolution asks for no pixel outside them.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, height + 2 padding, width + 2 padding,
@@ -18,7 +18,7 @@
 __device__ __forceinline__ int whole_chunks(int channels) { return (channels + CHUNK - 1) / CHUNK * CHUNK; }
 
 // A chunk from `channel` on at a pixel of the padded image, which has zeros in the border; it is stored in `rounded`.
-__device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* x, bfloat16* rounded, int pixel, int channel,
+__device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* x, Packed* rounded, int pixel, int channel,
                                             int height, int width, int channels, int padding) {
     int padded_width = width + 2 * padding, padded_height = height + 2 * padding, row = pixel / padded_width;
     int image = row / padded_height, i = row % padded_height - padding, j = pixel % padded_width - padding;
@@ -29,7 +29,7 @@ __device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* 
     *reinterpret_cast<uint4*>(rounded + pixel * whole_chunks(channels) + channel) = rounded_chunk(chunk);
 }
 
-extern "C" __global__ void __launch_bounds__(256) round_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
+extern "C" __global__ void __launch_bounds__(256) round_image(const float* __restrict__ x, Packed* __restrict__ rounded,
                                                               int pixels, int height, int width, int channels, int padding) {
     int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = whole_chunks(channels) / CHUNK, pixel = number / chunks;
     if (pixel >= pixels) return;
@@ -39,14 +39,14 @@ extern "C" __global__ void __launch_bounds__(256) round_image(const float* __res
 
 // pixels, pixels_per_split: of the padded image.
 extern "C" __global__ void __launch_bounds__(256) round_gradient(const float* __restrict__ gradient,
-                                                                 bfloat16* __restrict__ rounded, float* __restrict__ bias_partials,
+                                                                 Packed* __restrict__ rounded, float* __restrict__ bias_partials,
                                                                  int pixels, int height, int width, int channels, int padding,
                                                                  int pixels_per_split) {
     constexpr int ACROSS = 8, ROWS = 256 / ACROSS;
     __shared__ __align__(16) float held[ROWS][ACROSS * CHUNK];
     int row = threadIdx.x / ACROSS, first = blockIdx.y * ACROSS * CHUNK, channel = first + threadIdx.x % ACROSS * CHUNK;
     int last_pixel = min(int(blockIdx.x + 1) * pixels_per_split, pixels);
-    float total[2][4] = {};
+    float total[CHUNK / 4][4] = {};
     if (channel < channels)
         for (int pixel = blockIdx.x * pixels_per_split + row; pixel < last_pixel; pixel += ROWS) {
             float chunk[CHUNK];
@@ -54,8 +54,8 @@ extern "C" __global__ void __launch_bounds__(256) round_gradient(const float* __
 #pragma unroll
             for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
         }
-    store(&held[row][threadIdx.x % ACROSS * CHUNK], total[0]);
-    store(&held[row][threadIdx.x % ACROSS * CHUNK + 4], total[1]);
+#pragma unroll
+    for (int four = 0; four < CHUNK / 4; four++) store(&held[row][threadIdx.x % ACROSS * CHUNK + 4 * four], total[four]);
     __syncthreads();
     channel = first + threadIdx.x;
     if (threadIdx.x >= ACROSS * CHUNK || channel >= channels) return;

@@ -2,7 +2,7 @@
 // (weight_update.cu) or add_parts.cu adds the parts, and the bias gradient's, which the launch that copied dy left beside the
 // copy.
 //
-// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
+// Rung: gpu_tf32, over gpu_3xtf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
 // (loop.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu does not: strides, other windows and few channels.
 //
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
@@ -21,11 +21,11 @@
 // bytes of dynamic shared memory, of 16 x 128 384 (64 + TILE_N).
 //
 // Bound: shared memory and tensor cores, as conv2d.cu. In the loop of three steps of the large tile on sm_90 384 of 750
-// instructions are products, in that of 64 x 64 96 of 342, in that of 16 x 128 48 of 348. Every tap copies its pixels of x again.
+// instructions are products, in that of 64 x 64 96 of 318, in that of 16 x 128 48 of 348. Every tap copies its pixels of x again.
 // Predicted, not measured, for 64 images of 32x32x3, with zeros 8 channels, -> 256 filters, 3x3: memory, 9 us, of which the
 // parts take 1.
 // Measured: not measured.
-#include "gpu_bf16/loop.cuh"
+#include "gpu_tf32/loop.cuh"
 
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
@@ -44,13 +44,18 @@ struct Steps {
           at_image_end((height - out_height * stride) * width * channels) {}
 };
 
-// A row of shared memory is one k of 64 neighbouring lines, with its chunks along the lines.
+constexpr int SLICE = CHANNEL_BLOCK;   // lines that have a row of shared memory for each k
+
+// A row of shared memory is one k of a slice of neighbouring lines, with its chunks along the lines.
 template <int lines>
 struct RowsOfK {
-    static constexpr int SLICES = (lines + 63) / 64, BYTES = SLICES * K * ROW;
+    static constexpr int SLICES = (lines + SLICE - 1) / SLICE, BYTES = SLICES * K * ROW;
     static constexpr bool TRANSPOSED = true;
+    static __device__ __forceinline__ int chunk_at(int row, int chunk) {
+        return TF32 ? row * ROW + 16 * (chunk ^ row % 4 * 2) : swizzled(row, chunk);
+    }
     static __device__ __forceinline__ int place(int line, int k) {
-        return line / 64 * K * ROW + swizzled(k, line % 64 / CHUNK);
+        return line / SLICE * K * ROW + chunk_at(k, line % SLICE / CHUNK);
     }
 };
 
@@ -59,7 +64,7 @@ struct Operands {
     using APanel = RowsOfK<Tile::M>;
     using BPanel = RowsOfK<Tile::N>;
     static constexpr int PASSES = K / Tile::ROWS, M_SLICES = APanel::SLICES, N_SLICES = BPanel::SLICES;
-    const bfloat16 *dy, *x;
+    const Packed *dy, *x;
     Steps dy_steps, x_steps;
     int out_height, out_width, left;                                // left: pixels from this thread's first one on
     int column[PASSES], row[PASSES], dy_at[PASSES], x_at[PASSES];   // the next pixel's in y; where it begins
@@ -72,7 +77,7 @@ struct Operands {
             int to = pass * Tile::ROWS * ROW;
 #pragma unroll
             for (int slice = 0; slice < M_SLICES; slice++)
-                if (Tile::M % 64 == 0 || Tile::chunk() * CHUNK < Tile::M)   // a small tile leaves the rest of its rows empty
+                if (Tile::M % SLICE == 0 || Tile::chunk() * CHUNK < Tile::M)   // a small tile leaves the rest of its rows empty
                     cp_async(16, to_a + slice * K * ROW + to, there ? dy + (dy_at[pass] + filter[slice]) : dy, there);
 #pragma unroll
             for (int slice = 0; slice < N_SLICES; slice++)
@@ -118,7 +123,7 @@ __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N
 }
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_grad(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int batch, int height,
+    const Packed* __restrict__ x, const Packed* __restrict__ dy, float* __restrict__ partials, int batch, int height,
     int width, int channels, int filters, int dy_channels, int kernel, int stride, int dy_padding, int pixels_per_split) {
     int out_height = (height - kernel) / stride + 1, out_width = (width - kernel) / stride + 1;
     int dy_height = out_height + 2 * dy_padding, dy_width = out_width + 2 * dy_padding;
@@ -139,15 +144,15 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     }
 #pragma unroll
     for (int slice = 0; slice < Operands::M_SLICES; slice++) {
-        int filter = first_filter + slice * 64 + Tile::chunk() * CHUNK;
+        int filter = first_filter + slice * SLICE + Tile::chunk() * CHUNK;
         operands.filter[slice] = filter < dy_channels ? filter : 0;
     }
 #pragma unroll
     for (int slice = 0; slice < Operands::N_SLICES; slice++) {
-        int n = first_column + slice * 64 + Tile::chunk() * CHUNK, tap = n / channels;
+        int n = first_column + slice * SLICE + Tile::chunk() * CHUNK, tap = n / channels;
         operands.under[slice] = n < columns ? (tap / kernel * width + tap % kernel) * channels + n % channels : 0;
     }
-    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    float sum[Tile::M_THREAD][Tile::N_THREAD];
     multiply_staged<Tile>(operands, (last_pixel - first_pixel + K - 1) / K, sum);
     write<Tile>(sum, partials + blockIdx.z * weights, filters, columns, first_filter, first_column);
 }

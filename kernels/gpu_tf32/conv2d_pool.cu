@@ -1,6 +1,6 @@
 // 2-D convolution with bias, optionally ReLU, and 2x2 max-pool, whose result is the next convolution's copy in bfloat16.
 //
-// Rung: gpu_bf16. Changed from conv2d_copy.cu: four lines of a tile are a window, so that no image of the size before pooling
+// Rung: gpu_tf32. Changed from conv2d_copy.cu: four lines of a tile are a window, so that no image of the size before pooling
 // reaches memory.
 //
 // Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index uint8 (batch,
@@ -14,12 +14,12 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP, 13.4 MB): tensor cores, 9.8 us, memory
 // 3.1.
 // Measured: not measured.
-#include "gpu_bf16/loop.cuh"
-#include "gpu_bf16/copies.cuh"
+#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_pool(
-    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
-    bfloat16* __restrict__ copy, unsigned char* __restrict__ index, int height, int width, int channels, int filters,
+    const Packed* __restrict__ x, const Packed* __restrict__ weight, const float* __restrict__ bias,
+    Packed* __restrict__ copy, unsigned char* __restrict__ index, int height, int width, int channels, int filters,
     int kernel, int stride, int pixels, int relu, int padding) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,
              ToPooledCopy{bias, copy, index, pixels, relu, padding});

@@ -1,10 +1,9 @@
 // 2-D convolution (cross-correlation) with bias and, optionally, ReLU; with a flipped weight and no bias, the gradient of one
 // with stride 1 with respect to its input.
 //
-// Rung: gpu_tf32, over gpu_3xtf32. Operands are copies, which no thread holds in registers (loop.cuh); here and in the other
-// files in bfloat16, for gpu_bf16.
+// Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies, which no thread holds in registers (loop.cuh).
 //
-// Layouts: x bfloat16 (batch, height, width, channels), the border included; weight bfloat16 (filters, kernel, kernel,
+// Layouts: x Packed (batch, height, width, channels), the border included; weight Packed (filters, kernel, kernel,
 // channels); bias float32 (filters); y float32 (batch, out_height, out_width, filters) with out_height = (height - kernel) /
 // stride + 1. Channels are a multiple of 8, arrays start at multiples of 16 bytes.
 //

@@ -1,9 +1,9 @@
-// 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's copy in bfloat16.
+// 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's packed copy.
 //
 // Rung: gpu_tf32. Changed from conv2d.cu, which wrote an image in float32 even where only a convolution on copies reads it, for
 // another launch to read and round. The values that are rounded are the same.
 //
-// Layouts: as conv2d.cu; copy bfloat16, of an image with a border of zeros. Filters are a multiple of 8.
+// Layouts: as conv2d.cu; copy Packed, of an image with a border of zeros. Filters are a multiple of 8.
 //
 // Macros: those of conv2d.cu, with TILE_N at least 64 and PHASES 0 or 1, or those of conv2d_halo.cu, which has KERNEL; and
 //   IN_CHANNEL_BLOCKS   the layout of copy (copies.cuh). 0, the default: (batch, out_height + 2 padding, out_width + 2 padding,

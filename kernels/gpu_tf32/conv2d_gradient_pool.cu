@@ -1,6 +1,6 @@
 // As conv2d_gradient.cu, for an input that a 2x2 max-pool made: the gradient is that of the image before pooling.
 //
-// Layouts: as conv2d_gradient.cu; index as in conv2d_pool.cu; rounded bfloat16 (batch, 2 out_height + 2 padding,
+// Layouts: as conv2d_gradient.cu; index as in conv2d_pool.cu; rounded Packed (batch, 2 out_height + 2 padding,
 // 2 out_width + 2 padding, filters), zero in its border and at three places of each window.
 // Macros, launches: those of conv2d_gradient.cu.
 //

@@ -1,4 +1,4 @@
-// 2-D convolution with bias, optionally ReLU, and 2x2 max-pool, whose result is the next convolution's copy in bfloat16.
+// 2-D convolution with bias, optionally ReLU, and 2x2 max-pool, whose result is the next convolution's packed copy.
 //
 // Rung: gpu_tf32. Changed from conv2d_copy.cu: four lines of a tile are a window, so that no image of the size before pooling
 // reaches memory.

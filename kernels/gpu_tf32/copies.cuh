@@ -1,4 +1,4 @@
-// Results of a convolution in bfloat16, as the next convolution, or the one before it, reads them.
+// Packed results of a convolution, as the next convolution, or the one before it, reads them.
 //
 // The sums go to shared memory, where the steps of the loop were, as lines of filters side by side. Threads then take cells of
 // eight filters each, and write 16 bytes at once.
@@ -133,7 +133,7 @@ struct Held {
     }
 };
 
-// Images in bfloat16 with borders of zeros, made of cells of `side` x `side` pixels, `down` x `across` of them.
+// Packed images with borders of zeros, made of cells of `side` x `side` pixels, `down` x `across` of them.
 struct Padded {
     Packed* at;
     int down, across, side, padding;
@@ -245,7 +245,7 @@ struct CopiesOfGradient {
     }
 };
 
-// The gradient of what made the convolution's input: a copy in bfloat16, or two, and bias_partials, its sums over pixels. kept:
+// The gradient of what made the convolution's input: a packed copy, or two, and bias_partials, its sums over pixels. kept:
 // the copy of that input, which has the layout Kept.
 template <class Kept>
 struct ToGradient {

@@ -1,7 +1,7 @@
-// The loops of a convolution whose operands are copies in bfloat16, from the panels in shared memory to convolve(), a block's
+// The loops of a convolution whose operands are packed copies, from the panels in shared memory to convolve(), a block's
 // part. The files that include this one, conv2d.cu and others, make different results of the sums.
 //
-// The operands lie in global memory in bfloat16, so that cp.async copies them to shared memory without passing registers, 16
+// The operands lie rounded in global memory, so that cp.async copies them to shared memory without passing registers, 16
 // bytes at a time. STAGES steps of K are in shared memory: while the warps multiply one, the copies of the next are under way.
 // One barrier a step is enough: the stage that a step's copies go to was multiplied before the barrier.
 //
@@ -9,8 +9,9 @@
 // products, loads of fragments and copies.
 //
 // Macros:
-//   MULTIPLIER       float16, tf32: packed numbers are such, for gpu_f16 and gpu_tf32, in all that these files say of bfloat16;
-//                    of TF32 a row of shared memory has 32, so that 32 stands for 64, 8 for 16 and 4 for 8 (tensor_cores.cuh)
+//   MULTIPLIER       tf32 (gpu_tf32) or float16 (gpu_f16): what is packed, in place of bfloat16 (gpu_bf16). Lengths that these
+//                    files give are of 16 bits: of TF32 a row of shared memory has 32 numbers, not 64, a product's k is 8, not
+//                    16, and channels are a multiple of 4, not 8 (common/tensor_cores.cuh)
 //   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
 //   WHOLE            1: 64 divides the length along which k steps: the channels, or a weight gradient's pixels; 0: it does not
 //   KERNEL           of the loop with a halo (conv2d_halo.cu): rows and columns of a filter; else not defined

@@ -1,9 +1,9 @@
-// Images and gradients rounded to bfloat16, in copies that convolutions and weight gradients read.
+// Images and gradients rounded to packed copies, which convolutions and weight gradients read.
 //
 // Rung: gpu_tf32, over gpu_3xtf32. An operand is rounded once, not each time that a block reads it; images get a border of zeros,
 // so that a convolution asks for no pixel outside them.
 //
-// Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, height + 2 padding, width + 2 padding,
+// Layouts: x, gradient float32 (batch, height, width, channels); rounded Packed (batch, height + 2 padding, width + 2 padding,
 // channels up to the next multiple of 8), zero outside the image and in further channels; bias_partials (splits, channels):
 // sums of the gradient, not rounded, over the pixels of a split of the rounded image: each thread adds its own in order, then
 // the threads' sums are added. Arrays start at multiples of 16 bytes.

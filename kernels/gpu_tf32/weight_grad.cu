@@ -2,10 +2,10 @@
 // (weight_update.cu) or add_parts.cu adds the parts, and the bias gradient's, which the launch that copied dy left beside the
 // copy.
 //
-// Rung: gpu_tf32, over gpu_3xtf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
+// Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies with borders of zeros, which no thread holds in registers
 // (loop.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu does not: strides, other windows and few channels.
 //
-// Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
+// Layouts: x Packed (batch, height, width, channels), dy Packed (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
 // filters, kernel, kernel, channels): the sums over one split's pixels. Channels are multiples of 8, and so are dy_channels, the
 // filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split pixels of y, a multiple of 64,

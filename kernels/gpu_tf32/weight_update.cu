@@ -1,10 +1,10 @@
-// The optimizers' updates of all parameters in one launch, which also writes the weights' copies in bfloat16; copy_weights
+// The optimizers' updates of all parameters in one launch, which also writes the weights' packed copies; copy_weights
 // writes the copies alone.
 //
 // Rung: gpu_tf32. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
 //
-// Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in bfloat16, with channels up to the next
-// multiple of 8, zeros; flipped bfloat16 (channels, kernel, kernel, filters up to the next multiple of 8), zero for further
+// Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in Packed, with channels up to the next
+// multiple of 8, zeros; flipped Packed (channels, kernel, kernel, filters up to the next multiple of 8), zero for further
 // filters, with rows and columns of taps in reverse order: the input gradient is the convolution of the gradient with these
 // filters. In channel blocks the copy is (ceil(channels / 64), kernel, kernel, rows, 64) with filters and zeros as rows, and
 // flipped (ceil(filters / 64), kernel, kernel, rows, 64) with channels and zeros as rows; chunks of eight are swapped by the

@@ -16,7 +16,6 @@ from cuda_emulator import KernelFault
 from emulated import KERNELS, load
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
-from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
@@ -29,16 +28,20 @@ from ladder.training import parity, recompute
 from rounded_copies import (
     check_features,
     check_products,
+    check_training,
     copied,
     copies_of,
+    forward,
+    input_grad,
     numbers,
     padded,
     rounded_gradient,
     rounded_input,
     rounded_weight,
+    weight_grad,
     with_border,
 )
-from rung_checks import ORDERS, SMALL, Convolution, in_one_order, passed, run_step, training_plan
+from rung_checks import ORDERS, Convolution, in_one_order, passed, run_step, training_plan
 from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (sums is a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -164,32 +167,6 @@ def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(
         assert_copied(writes, {"w": copies})
         found.append({name: array.tobytes() for name, array in writes.items()})
     assert found[0] == found[1]
-
-
-def forward(conv, relu, tile=None):
-    y = poisoned(conv.output)
-    run_step(lambda step, build: launches.forward(step, build, tile),
-             {"x": rounded_input(conv.x, conv.padding), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}, {"y": y},
-             stride=conv.stride, relu=relu)
-    return y
-
-
-def input_grad(conv, tile=None):
-    dx, padding = poisoned(conv.x.shape), conv.kernel - 1 - conv.padding
-    run_step(lambda step, build: launches.input_grad(step, build, tile),
-             {"dy": rounded_gradient(conv.dy, padding)[0], "flipped": rounded_weight(conv.weight)[1],
-              "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx}, stride=1)
-    return dx
-
-
-def weight_grad(conv, tile=None):
-    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-    padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
-    dy, partials = rounded_gradient(conv.dy, padding)
-    run_step(lambda step, build: launches.weight_grad(step, build, tile),
-             {"x": rounded_input(conv.x, conv.padding), "dy": dy, "bias_partials": partials},
-             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
-    return dweight, dbias
 
 
 def check(shape, stride, tile=None):
@@ -412,15 +389,7 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(case, tile
 @pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ()), (zoo.RISING, ()),
                                              (zoo.ASIDE, ())], ids=["wide", "wide, not a", "deep", "rising", "aside"])
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
-    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
-    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
-             for order in ORDERS]
-    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
-    deviations = parity.deviations(network, found[0], learning)
-    assert max(deviations.values()) <= SMALL["bfloat16"], deviations
-    for other, (name, value) in itertools.product(found[1:], found[0].items()):
-        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+    check_training(RUNG, network, "bfloat16", frozen)
 
 
 def test_copies_of_weights_outlast_what_shares_memory(monkeypatch):

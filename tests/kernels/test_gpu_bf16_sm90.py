@@ -14,7 +14,6 @@ from cuda_emulator import KernelFault
 from emulated import KERNELS, load
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
-from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers as kinds
 from ladder.network import networks
@@ -26,9 +25,9 @@ from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.packing import PIXELS_OF_PARTIAL
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
-from ladder.training import parity, plan
-from rounded_copies import check_features, check_products, copied, rounded_weight
-from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run_step, training_plan
+from ladder.training import plan
+from rounded_copies import check_features, check_products, check_training, copied, rounded_weight
+from rung_checks import ONE_ORDER, ORDERS, Convolution, in_one_order, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -345,15 +344,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
 @pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (NORMALIZED, ())],
                          ids=["wide", "deep", "deep, not a", "normalized"])
 def test_a_network_of_channel_blocks_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
-    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
-    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
-             for order in ORDERS]
-    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
-    deviations = parity.deviations(network, found[0], learning)
-    assert max(deviations.values()) <= SMALL["bfloat16"], deviations
-    for other, (name, value) in itertools.product(found[1:], found[0].items()):
-        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+    check_training(RUNG, network, "bfloat16", frozen)
 
 
 @pytest.mark.parametrize("network, until", [(zoo.DEEP, "b_pool"), (zoo.DEEP, "c_relu"), (NORMALIZED, "b_pool")],

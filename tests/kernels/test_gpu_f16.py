@@ -2,27 +2,33 @@
 from sm_80 on.
 """
 
-import functools
 import itertools
 
 import numpy as np
 import pytest
 
 import cuda_emulator
-import emulator_executor
 import rung_plans
 import zoo
 from compiled import compiled
-from kernel_checks import normal, poisoned
-from ladder.arithmetic.multipliers import PRECISIONS, to_float16
-from ladder.executors import create as executors
+from kernel_checks import normal
+from ladder.arithmetic.multipliers import to_float16
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import gpu_f16, packed_launches
+from ladder.rungs import gpu_f16
 from ladder.rungs.packed_tiles import FEW_COLUMNS, FLOAT16, LARGE, RECTANGLES, SQUARE, WINDOWS
-from ladder.training import parity
-from rounded_copies import check_products, numbers, padded, rounded_gradient, rounded_input, rounded_weight
-from rung_checks import ORDERS, SMALL, run_step, training_plan
+from rounded_copies import (
+    check_products,
+    check_training,
+    forward,
+    numbers,
+    padded,
+    rounded_gradient,
+    rounded_input,
+    rounded_weight,
+    weight_grad,
+)
+from rung_checks import ORDERS, training_plan
 from tensor_checks import RoundedOperands, sums  # noqa: F401 (a fixture)
 
 RUNG = "gpu_f16"
@@ -61,28 +67,6 @@ def test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too():
     assert np.array_equal(numbers(flipped, FLOAT16), to_float16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0))
 
 
-def launch(function, tile):
-    return functools.partial(function, tile=tile, number=FLOAT16)
-
-
-def forward(conv, relu, tile):
-    y = poisoned(conv.output)
-    run_step(launch(packed_launches.forward, tile),
-             {"x": rounded_input(conv.x, conv.padding, FLOAT16), "weight": rounded_weight(conv.weight, number=FLOAT16)[0],
-              "bias": conv.bias}, {"y": y}, stride=conv.stride, relu=relu)
-    return y
-
-
-def weight_grad(conv, tile):
-    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-    padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
-    dy, partials = rounded_gradient(conv.dy, padding, FLOAT16)
-    run_step(launch(packed_launches.weight_grad, tile),
-             {"x": rounded_input(conv.x, conv.padding, FLOAT16), "dy": dy, "bias_partials": partials},
-             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
-    return dweight, dbias
-
-
 # shape, stride, tile: fewer steps than stages and more, whole and not; the halo of one block of channels and of several
 @pytest.mark.usefixtures("sums", "gpu")
 @pytest.mark.parametrize("shape, stride, tile", [
@@ -90,7 +74,7 @@ def weight_grad(conv, tile):
     ((2, 8, 12, 64, 136, 3, 1), 1, LARGE), ((1, 7, 7, 192, 72, 3, 1), 1, NARROW), ((1, 9, 18, 64, 72, 3, 0), 1, TALL),
     ((1, 14, 15, 128, 8, 2, 1), 1, FEW), ((1, 6, 7, 64, 40, 5, 2), 1, NARROW)], ids=str)
 def test_products_of_packed_halves(shape, stride, tile):
-    check_products(shape, stride, forward=lambda conv, relu: forward(conv, relu, tile), number=FLOAT16)
+    check_products(shape, stride, forward=lambda conv, relu: forward(conv, relu, tile, FLOAT16), number=FLOAT16)
 
 
 # shape, stride, tile: as many squares as a step has, and an odd number in several steps
@@ -101,20 +85,13 @@ def test_products_of_packed_halves(shape, stride, tile):
     ids=str)
 def test_weight_gradients_of_packed_halves(shape, stride, tile, monkeypatch):
     monkeypatch.setattr("ladder.rungs.packed_tiles.SPLITS", 1)
-    check_products(shape, stride, weight_grad=lambda conv: weight_grad(conv, tile), number=FLOAT16)
+    check_products(shape, stride, weight_grad=lambda conv: weight_grad(conv, tile, FLOAT16), number=FLOAT16)
 
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("network", [zoo.WIDE, zoo.DEEP, zoo.RISING, zoo.ASIDE], ids=["wide", "deep", "rising", "aside"])
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network):
-    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["float16"]}
-    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
-             for order in ORDERS]
-    deviations = parity.deviations(network, found[0], reference)
-    assert max(deviations.values()) <= SMALL["float16"], deviations
-    for other, (name, value) in itertools.product(found[1:], found[0].items()):
-        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+    check_training(RUNG, network, "float16")
 
 
 OWN = sorted({(launch.source, launch.defines) for launch in training_plan(RUNG, networks.build("autoencoder")).launches

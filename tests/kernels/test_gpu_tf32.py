@@ -4,25 +4,31 @@ What the kernels on copies share with those of 16 bits is in test_gpu_bf16.py; h
 fragments that are read number by number where they are transposed, one square of pixels in a step, and chunks of four.
 """
 
-import functools
-import itertools
 
 import numpy as np
 import pytest
 
-import emulator_executor
 import zoo
 from compiled import compiled
-from kernel_checks import gamma, normal, poisoned
-from ladder.arithmetic.multipliers import PRECISIONS, to_tf32
-from ladder.executors import create as executors
+from kernel_checks import gamma, normal
+from ladder.arithmetic.multipliers import to_tf32
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import gpu_tf32, packed_launches
+from ladder.rungs import gpu_tf32
 from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, TF32, WINDOWS
-from ladder.training import parity
-from rounded_copies import check_products, numbers, padded, rounded_gradient, rounded_input, rounded_weight
-from rung_checks import ORDERS, SMALL, run_step, training_plan
+from rounded_copies import (
+    check_products,
+    check_training,
+    forward,
+    input_grad,
+    numbers,
+    padded,
+    rounded_gradient,
+    rounded_input,
+    rounded_weight,
+    weight_grad,
+)
+from rung_checks import ORDERS, training_plan
 from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (a fixture)
 
 RUNG = "gpu_tf32"
@@ -35,37 +41,6 @@ class TestConvolutions(RoundedOperands):
     rung, name = gpu_tf32, "tf32"
     others, instruction = ("exact", "am16", "bfloat16"), "m16n8k8.row.col.f32.tf32"
     network = networks.build("lenet_5", (28, 28, 1))
-
-
-def launch(function, tile):
-    return functools.partial(function, tile=tile, number=TF32)
-
-
-def forward(conv, relu, tile):
-    y = poisoned(conv.output)
-    run_step(launch(packed_launches.forward, tile),
-             {"x": rounded_input(conv.x, conv.padding, TF32), "weight": rounded_weight(conv.weight, number=TF32)[0],
-              "bias": conv.bias}, {"y": y}, stride=conv.stride, relu=relu)
-    return y
-
-
-def input_grad(conv, tile):
-    dx = poisoned(conv.x.shape)
-    run_step(launch(packed_launches.input_grad, tile),
-             {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, TF32)[0],
-              "flipped": rounded_weight(conv.weight, number=TF32)[1], "zeros": np.zeros(conv.x.shape[3:], np.float32)},
-             {"dx": dx}, stride=1)
-    return dx
-
-
-def weight_grad(conv, tile):
-    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-    padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
-    dy, partials = rounded_gradient(conv.dy, padding, TF32)
-    run_step(launch(packed_launches.weight_grad, tile),
-             {"x": rounded_input(conv.x, conv.padding, TF32), "dy": dy, "bias_partials": partials},
-             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
-    return dweight, dbias
 
 
 def test_copies_are_rounded_to_tf32_with_zeros_behind():
@@ -91,12 +66,12 @@ def test_copies_are_rounded_to_tf32_with_zeros_behind():
     ((1, 14, 15, 64, 12, 2, 1), 1, FEW), ((1, 6, 7, 64, 40, 5, 2), 1, NARROW), ((1, 8, 18, 64, 72, 3, 1), 1, WIDEST),
     ((2, 9, 17, 64, 12, 3, 1), 1, SHORT)], ids=str)
 def test_products_of_packed_numbers(shape, stride, tile):
-    check_products(shape, stride, forward=lambda conv, relu: forward(conv, relu, tile), number=TF32)
+    check_products(shape, stride, forward=lambda conv, relu: forward(conv, relu, tile, TF32), number=TF32)
 
 
 @pytest.mark.parametrize("shape, tile", [((1, 9, 8, 40, 64, 3, 1), NARROW), ((2, 5, 6, 44, 36, 3, 0), SQUARE)], ids=str)
 def test_input_gradients_of_packed_numbers(shape, tile):
-    check_products(shape, input_grad=lambda conv: input_grad(conv, tile), number=TF32)
+    check_products(shape, input_grad=lambda conv: input_grad(conv, tile, TF32), number=TF32)
 
 
 # shape, stride, tile: one square and several, of whole steps and not; filters that end within the first slice and the second;
@@ -109,19 +84,12 @@ def test_input_gradients_of_packed_numbers(shape, tile):
     ids=str)
 def test_weight_gradients_of_packed_numbers(shape, stride, tile, monkeypatch):
     monkeypatch.setattr("ladder.rungs.packed_tiles.SPLITS", 1)
-    check_products(shape, stride, weight_grad=lambda conv: weight_grad(conv, tile), number=TF32)
+    check_products(shape, stride, weight_grad=lambda conv: weight_grad(conv, tile, TF32), number=TF32)
 
 
 @pytest.mark.parametrize("network", [zoo.WIDE, zoo.DEEP, zoo.RISING, zoo.ASIDE], ids=["wide", "deep", "rising", "aside"])
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network):
-    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["tf32"]}
-    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
-             for order in ORDERS]
-    deviations = parity.deviations(network, found[0], reference)
-    assert max(deviations.values()) <= SMALL["tf32"], deviations
-    for other, (name, value) in itertools.product(found[1:], found[0].items()):
-        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+    check_training(RUNG, network, "tf32")
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))

@@ -3,6 +3,9 @@
 They are made in one order of threads, if the test is not of them.
 """
 
+import functools
+import itertools
+
 import numpy as np
 
 import cuda_emulator
@@ -14,7 +17,7 @@ from ladder.rungs import packed_launches as launches
 from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16, TF32
 from ladder.rungs.packing import Packing, rows_of_packing
 from ladder.training import parity, plan
-from rung_checks import ONE_ORDER, SMALL, Convolution, in_one_order, run_step
+from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run_step
 
 ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32}
 
@@ -104,6 +107,48 @@ def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=N
         check(integers, np.testing.assert_array_equal)
     with in_one_order():
         check(normal, close)
+
+
+def forward(conv, relu, tile=None, number=BFLOAT16):
+    """y of a Convolution; tile: replaces the one that the shape asks for, here and in the gradients."""
+    y = poisoned(conv.output)
+    run_step(functools.partial(launches.forward, tile=tile, number=number),
+             {"x": rounded_input(conv.x, conv.padding, number), "weight": rounded_weight(conv.weight, number=number)[0],
+              "bias": conv.bias}, {"y": y}, stride=conv.stride, relu=relu)
+    return y
+
+
+def input_grad(conv, tile=None, number=BFLOAT16):
+    dx = poisoned(conv.x.shape)
+    run_step(functools.partial(launches.input_grad, tile=tile, number=number),
+             {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, number)[0],
+              "flipped": rounded_weight(conv.weight, number=number)[1], "zeros": np.zeros(conv.x.shape[3:], np.float32)},
+             {"dx": dx}, stride=1)
+    return dx
+
+
+def weight_grad(conv, tile=None, number=BFLOAT16):
+    """(dweight, dbias)."""
+    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
+    padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
+    dy, partials = rounded_gradient(conv.dy, padding, number)
+    run_step(functools.partial(launches.weight_grad, tile=tile, number=number),
+             {"x": rounded_input(conv.x, conv.padding, number), "dy": dy, "bias_partials": partials},
+             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
+    return dweight, dbias
+
+
+def check_training(rung, network, precision, frozen=()):
+    """Parity's updates are those of the cpu rung but for the order of sums, and the same bytes in every order of threads."""
+    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS[precision], "frozen": frozen}
+    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(network, rung, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+             for order in ORDERS]
+    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
+    deviations = parity.deviations(network, found[0], learning)
+    assert max(deviations.values()) <= SMALL[precision], deviations
+    for other, (name, value) in itertools.product(found[1:], found[0].items()):
+        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
 def check_features(rung, network, until):

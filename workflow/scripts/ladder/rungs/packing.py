@@ -1,6 +1,6 @@
-"""Packed operands: copies of a convolution's operands in 16 bits as its kernels read them, and which convolutions have them.
+"""Packed operands: rounded copies of a convolution's operands as its kernels read them, and which convolutions have them.
 
-Packing is gpu_bf16's layout, PhaseWeights that of a convolution behind an upsampling; gpu_bf16_sm90 has a third.
+Packing is gpu_tf32's layout, PhaseWeights that of a convolution behind an upsampling; gpu_bf16_sm90 has a third.
 """
 
 import dataclasses
@@ -106,8 +106,9 @@ PACKING, PHASE_WEIGHTS = Packing(), PhaseWeights()
 
 
 def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | None:
-    """The Packing of a layer's operands on gpu_bf16, of a convolution of such numbers whose channels fill tiles and 16 bytes.
+    """The Packing of a layer's operands on gpu_tf32, and on gpu_bf16 and gpu_f16.
 
+    It is of a convolution of such numbers whose channels fill tiles and 16 bytes.
     Where no input gradient is wanted, filters may fill tiles instead, and zeros the 16 bytes. None: they are not packed.
     """
     if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != number.name for direction in DIRECTIONS):

@@ -37,8 +37,6 @@ RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
 REASONS = {f" {kernel} MULTIPLIER={kind} ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
            for kernel, kind in (("conv2d_forward", "table"), ("conv2d_input_grad", "table"), ("conv2d_forward", "integers"),
                                 ("conv2d_input_grad", "integers"), ("conv2d_weight_grad_split", "integers"))}
-REASONS |= {" conv2d_weight_grad_halo TILE_M=64 TILE_N=64 ":
-            "NVRTC 12.9 on sm_100 alone, in bfloat16; 13.0 has registers for all"}
 LARGEST_TILE = "gpu_gemm"
 LONGEST = 40   # macro that the record shows: a table of products has thousands of numbers
 BEGIN = "<!-- table: made by benchmarks/compilations.py -->"

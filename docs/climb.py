@@ -42,6 +42,7 @@ PARTS = {
     "gpu_gemm": [(f"{RUNGS}/gpu_opt_v1.py", "pixel_tile"), (f"{RUNGS}/gpu_gemm.py", "pixel_tile")],
     "gpu_3xtf32": [("kernels/common/conv2d_gemm.cuh", "add_step")],
     "gpu_tf32": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/common/tensor_cores.cuh", "in_stages")],
+    "gpu_3xtf32_packed": [("kernels/common/tensor_cores.cuh", "small_part")],
     "gpu_bf16": [("kernels/common/tensor_cores.cuh", "rounded_chunk")],
     "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
     "gpu_f16": [("kernels/common/tensor_cores.cuh", "cp_async")],

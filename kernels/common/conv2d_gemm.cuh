@@ -28,10 +28,7 @@ using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 // ---- tiles on tensor cores: TF32, mma.m16n8k8
 //
 //   tf32    one product of the operands, rounded to TF32
-//   exact   three: with x = big + small, big the TF32 nearest to x and small the rest, of which tensor cores ignore
-//           the bits beyond TF32's, x y is small big + big small + big big but for at most 2^-21 of it, added in
-//           this order (H. Ootomo and R. Yokota, "Recovering single precision accuracy from Tensor Cores", IJHPCA 36,
-//           2022); an infinite x or y gives a NaN
+//   exact   three, of their big and small parts (tensor_cores.cuh)
 //
 // The operands lie in shared memory in float32, as they were copied, in the order in which they are read: the values of k of a
 // line side by side, where ldmatrix reads four 8 x 4 matrices at a time and a pitch of 4 modulo 16 words puts the eight rows of
@@ -72,18 +69,14 @@ struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
     template <int lines, bool along_k>
     using Step = Tf32Step<K, lines, along_k>;
 
-    static constexpr unsigned HALF = 1u << 12;   // of the last bit that tensor cores read of a float32
     // A fragment in registers: big[...] as mma takes it and, where a product is split, small[...].
     template <int words>
     struct Fragment {
         unsigned big[words], small[words];
         __device__ __forceinline__ void set(int word, float value) {
-            if constexpr (SPLIT) {   // as tf32() for finite values, in a third of its instructions; the small part keeps a NaN
-                big[word] = (__float_as_uint(value) + HALF) & ~(2 * HALF - 1);
-                // The small part's low 13 bits stay, and PTX leaves open what mma makes of them: the product is as exact as said
-                // above if they are ignored, as by GPUs so far, and no less so if they are read.
-                small[word] = __float_as_uint(__fadd_rn(value, -__uint_as_float(big[word])));
-            } else
+            if constexpr (SPLIT)
+                big[word] = big_part(__float_as_uint(value)), small[word] = small_part(__float_as_uint(value));
+            else
                 big[word] = tf32(value);
         }
     };

@@ -25,15 +25,17 @@
 //
 // The only file with these instructions; the test emulator supplies its own bodies.
 //
-// Macro MULTIPLIER: what tensor cores multiply (conv2d_gemm.cuh); packed operands are in bfloat16 unless it is float16 or tf32
+// Macro MULTIPLIER: what tensor cores multiply (conv2d_gemm.cuh); packed operands are in bfloat16 unless it is float16, tf32 or
+// float32, which is not rounded, and whose products are made of three of TF32
 #pragma once
 
 #ifndef MULTIPLIER
 #define MULTIPLIER exact
 #endif
-enum class Format { exact, tf32, bfloat16, float16 };
+enum class Format { exact, tf32, bfloat16, float16, float32 };
 constexpr Format FORMAT = Format::MULTIPLIER;
-constexpr bool FLOAT16 = FORMAT == Format::float16, TF32 = FORMAT == Format::tf32;
+constexpr bool FLOAT16 = FORMAT == Format::float16, TF32 = FORMAT == Format::tf32, FLOAT32 = FORMAT == Format::float32;
+constexpr bool IN_WORDS = TF32 || FLOAT32;   // packed numbers have 32 bits
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define TURING
 static_assert(FLOAT16, "tensor cores multiply TF32 and bfloat16 from sm_80 on");
@@ -145,9 +147,42 @@ __device__ __forceinline__ void mma_f16(float (&c)[4], const unsigned (&a)[4], c
 }
 #endif
 
-// Of packed operands.
-#define mma_packed(c, a, b) (TF32 ? mma_tf32(c, a, b) : FLOAT16 ? mma_f16(c, a, b) : mma_bf16(c, a, b))
 #define packed_pair(low, high) (FLOAT16 ? f16x2(low, high) : bf16x2(low, high))
+
+__device__ __forceinline__ void mma_packed(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    IN_WORDS ? mma_tf32(c, a, b) : FLOAT16 ? mma_f16(c, a, b) : mma_bf16(c, a, b);
+}
+
+// A float32 as the sum of two TF32: x = big + small, big the nearest to x and small the rest. x y is small big + big small +
+// big big but for at most 2^-21 of it, added in this order (H. Ootomo and R. Yokota, "Recovering single precision accuracy from
+// Tensor Cores", IJHPCA 36, 2022); an infinite x or y gives a NaN.
+__device__ __forceinline__ unsigned big_part(unsigned x) {   // as tf32() for finite values, in a third of its instructions
+    constexpr unsigned HALF = 1u << 12;                       // of the last bit that tensor cores read of a float32
+    return (x + HALF) & ~(2 * HALF - 1);
+}
+// Its low 13 bits stay, and PTX leaves open what mma makes of them: the product is as exact as said above if they are ignored, as
+// by GPUs so far, and no less so if they are read. It keeps a NaN.
+__device__ __forceinline__ unsigned small_part(unsigned x) {
+    return __float_as_uint(__fadd_rn(__uint_as_float(x), -__uint_as_float(big_part(x))));
+}
+
+// A fragment of packed numbers as mma takes it: all of them, or the parts of float32.
+template <int words>
+struct PackedFragment {
+    unsigned big[words], small[words];
+
+    template <class... Numbers>
+    __device__ __forceinline__ explicit PackedFragment(Numbers... numbers)
+        : big{(FLOAT32 ? big_part(numbers) : numbers)...}, small{(FLOAT32 ? small_part(numbers) : 0)...} {}
+};
+
+__device__ __forceinline__ void mma_packed(float (&c)[4], const PackedFragment<4>& a, const PackedFragment<2>& b) {
+    if constexpr (FLOAT32) {
+        mma_packed(c, a.small, b.big);
+        mma_packed(c, a.big, b.small);
+    }
+    mma_packed(c, a.big, b.big);
+}
 
 // Keep an address in a register: the compiler would compute many again in every step.
 __device__ __forceinline__ void keep(int& address) { asm volatile("" : "+r"(address)); }
@@ -167,7 +202,7 @@ __device__ __forceinline__ void store(float* to, const float (&from)[width]) {
         *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
 }
 
-// ---- rows of packed numbers as global and shared memory hold them: 128 bytes, 64 numbers of 16 bits or 32 of TF32, in eight
+// ---- rows of packed numbers as global and shared memory hold them: 128 bytes, 64 numbers of 16 bits or 32 of 32, in eight
 // chunks of 16 bytes. Chunk i of a row is at i ^ row % 8 (a swizzle), so that reading the same chunk of eight neighbouring rows
 // touches all banks once.
 
@@ -179,7 +214,7 @@ template <>
 struct Words<true> {
     using Word = unsigned;
 };
-using Packed = Words<TF32>::Word;          // a number: bfloat16, or what MULTIPLIER says
+using Packed = Words<IN_WORDS>::Word;          // a number: bfloat16, or what MULTIPLIER says
 constexpr int ROW = 128, CHUNKS = 8;       // bytes; chunks
 constexpr int CHUNK = 16 / sizeof(Packed);             // numbers in 16 bytes, which a thread copies at once
 constexpr int CHANNEL_BLOCK = CHUNKS * CHUNK;          // channels, or other numbers, in a row
@@ -196,14 +231,16 @@ __device__ __forceinline__ int place_in_channel_blocks(int rows, int row, int ch
 }
 
 __device__ __forceinline__ Packed rounded(float x) {
-    if constexpr (TF32)
+    if constexpr (FLOAT32)
+        return __float_as_uint(x);
+    else if constexpr (TF32)
         return tf32(x) & 0xffffe000u;   // as the numbers are compared with zero, too
     else
         return packed_pair(x, 0.0f) & 0xffff;
 }
 
 __device__ __forceinline__ uint4 rounded_chunk(const float (&x)[CHUNK]) {
-    if constexpr (TF32)
+    if constexpr (IN_WORDS)
         return make_uint4(rounded(x[0]), rounded(x[1]), rounded(x[2]), rounded(x[3]));
     else
         return make_uint4(packed_pair(x[0], x[1]), packed_pair(x[2], x[3]), packed_pair(x[4], x[5]), packed_pair(x[6], x[7]));

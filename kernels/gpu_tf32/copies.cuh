@@ -287,7 +287,7 @@ struct ToGradient {
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) {
             unsigned pair = of_four[e * PACKED_BYTES / 4];
-            float was = __uint_as_float(TF32 ? pair : e % 2 ? pair & 0xffff0000u : pair << 16);
+            float was = __uint_as_float(IN_WORDS ? pair : e % 2 ? pair & 0xffff0000u : pair << 16);
             values[e] = was > 0.0f ? values[e] : 0.0f;
         }
     }

@@ -1,7 +1,7 @@
 // The loops of a convolution whose operands are packed copies, from the panels in shared memory to convolve(), a block's
 // part. The files that include this one, conv2d.cu and others, make different results of the sums.
 //
-// The operands lie rounded in global memory, so that cp.async copies them to shared memory without passing registers, 16
+// The operands lie as they are multiplied in global memory, so that cp.async copies them to shared memory without passing registers, 16
 // bytes at a time. STAGES steps of K are in shared memory: while the warps multiply one, the copies of the next are under way.
 // One barrier a step is enough: the stage that a step's copies go to was multiplied before the barrier.
 //
@@ -9,9 +9,10 @@
 // products, loads of fragments and copies.
 //
 // Macros:
-//   MULTIPLIER       tf32 (gpu_tf32) or float16 (gpu_f16): what is packed, in place of bfloat16 (gpu_bf16). Lengths that these
-//                    files give are of 16 bits: of TF32 a row of shared memory has 32 numbers, not 64, a product's k is 8, not
-//                    16, and channels are a multiple of 4, not 8 (common/tensor_cores.cuh)
+//   MULTIPLIER       tf32 (gpu_tf32), float32 (gpu_3xtf32_packed) or float16 (gpu_f16): what is packed, in place of bfloat16
+//                    (gpu_bf16). Lengths that these files give are of 16 bits: of TF32 and float32 a row of shared memory has
+//                    32 numbers, not 64, a product's k is 8, not 16, and channels are a multiple of 4, not 8
+//                    (common/tensor_cores.cuh)
 //   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
 //   WHOLE            1: 64 divides the length along which k steps: the channels, or a weight gradient's pixels; 0: it does not
 //   KERNEL           of the loop with a halo (conv2d_halo.cu): rows and columns of a filter; else not defined
@@ -70,7 +71,7 @@ __device__ __forceinline__ int late_part() { return threadIdx.x % 32 / 16; }
 // Where in shared memory this lane's row of each of a warp's fragments begins. A fragment is four matrices of 8 lines by a chunk
 // along k, and ldmatrix takes the address of one row of one of them from each lane. Those of A, 16 x DEPTH, come by lines, those
 // of B, of which `a` is false, are two of 8 lines and come by k.
-template <class Panel, bool a, bool words = TF32 && Panel::TRANSPOSED>
+template <class Panel, bool a, bool words = IN_WORDS && Panel::TRANSPOSED>
 struct Fragments {
     // Different ones, by the k within a step, or by the fragment where rows are k.
     static constexpr int SWIZZLES = BY_K && !Panel::TRANSPOSED ? 1 : 4;
@@ -144,8 +145,9 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
             for (int i = 0; i < W::M_FRAGMENTS; i++)
 #pragma unroll
                 for (int j = 0; j < W::N_FRAGMENTS; j++) {
-                    unsigned fragment[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-                    W::update(sum, i, j, [&](float (&c)[4]) { mma_packed(c, a[i], fragment); });
+                    PackedFragment<4> of_a(a[i][0], a[i][1], a[i][2], a[i][3]);
+                    PackedFragment<2> of_b(b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+                    W::update(sum, i, j, [&](float (&c)[4]) { mma_packed(c, of_a, of_b); });
                 }
         }
     }

@@ -52,7 +52,7 @@ struct RowsOfK {
     static constexpr int SLICES = (lines + SLICE - 1) / SLICE, BYTES = SLICES * K * ROW;
     static constexpr bool TRANSPOSED = true;
     static __device__ __forceinline__ int chunk_at(int row, int chunk) {
-        return TF32 ? row * ROW + 16 * (chunk ^ row % 4 * 2) : swizzled(row, chunk);
+        return IN_WORDS ? row * ROW + 16 * (chunk ^ row % 4 * 2) : swizzled(row, chunk);
     }
     static __device__ __forceinline__ int place(int line, int k) {
         return line / SLICE * K * ROW + chunk_at(k, line % SLICE / CHUNK);

@@ -10,7 +10,7 @@
 // of the squares that cover the images' parts of y, row by row, in order, a row of two squares at a time; beyond y dy is 0. The
 // number of splits depends on the shape alone.
 //
-// Macros (loop.cuh has MULTIPLIER; of TF32 a step has one square, and a pixel two rows of shared memory):
+// Macros (loop.cuh has MULTIPLIER; of 32 bits a step has one square, and a pixel two rows of shared memory):
 //   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that takes the fewest cycles of
 //                    64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
 //   KERNEL           rows and columns of a filter: 2 or 3
@@ -54,8 +54,8 @@ struct Square {
 
     // Byte of a chunk. Eight neighbours in a row have it in eight groups of banks, where four have two chunks read in all.
     static __device__ __forceinline__ int place(int row, int column, int chunk) {
-        return chunk / CHUNKS * SLICE_BYTES + (row * side + column) * ROW +
-               16 * (chunk % CHUNKS ^ (TF32 ? column % 4 * 2 : column % CHUNKS));
+        return (SLICES > 1 ? chunk / CHUNKS * SLICE_BYTES : 0) + (row * side + column) * ROW +
+               16 * (chunk % CHUNKS ^ (IN_WORDS ? column % 4 * 2 : column % CHUNKS));
     }
     static __device__ __forceinline__ int channel() { return threadIdx.x % ACROSS * CHUNK; }
     // width, channels: of the array; first: the first of the channels that this thread copies. Of a slice beyond the last
@@ -93,20 +93,22 @@ constexpr int DY = SQUARES * OfX::BYTES, STAGE_BYTES = DY + SQUARES * OfDy::BYTE
 // by one (loop.cuh has such fragments).
 template <class Square, bool a>
 struct RowOfPixels {
-    int at[TF32 ? 2 : 1];
+    int at[IN_WORDS ? 2 : 1];
 
     __device__ __forceinline__ void start(int square, int first, int column) {
         int odd = threadIdx.x % 16 / 8, late = threadIdx.x % 32 / 16, line = first + threadIdx.x % 32 / 4;
-        if (TF32)
+        if (IN_WORDS)
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 at[i] = square + Square::place(0, column + threadIdx.x % 4, (line + 8 * i) / CHUNK) + line % CHUNK * PACKED_BYTES;
         else
             at[0] = square + (a ? late : odd) * Square::BYTES +
                     Square::place(0, column + threadIdx.x % 8, first / CHUNK + (a ? odd : late));
+#pragma unroll
+        for (int& address : at) keep(address);
     }
     __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* row) const {
-        if constexpr (TF32)
+        if constexpr (IN_WORDS)
 #pragma unroll
             for (int part = 0; part < 4; part++) {
                 int lines = a ? part % 2 : part / 2, pixels = CHUNK * (a ? part / 2 : part % 2);
@@ -146,14 +148,17 @@ struct Sums {
                 __syncwarp();
 #endif
                 of_x[across].load(both, stage + row * REACH * ROW);
-                unsigned x[2][2] = {{both[0], both[1]}, {both[2], both[3]}};
+                PackedFragment<2> x[2] = {PackedFragment<2>(both[0], both[1]), PackedFragment<2>(both[2], both[3])};
 #pragma unroll
                 for (int down = 0; down < KERNEL; down++)
                     if (row - down >= 0 && row - down < SIDE)
 #pragma unroll
-                        for (int i = 0; i < M_FRAGMENTS; i++)
+                        for (int i = 0; i < M_FRAGMENTS; i++) {
+                            const unsigned(&a)[4] = dy[row - down][i];
+                            PackedFragment<4> of_dy(a[0], a[1], a[2], a[3]);
 #pragma unroll
-                            for (int j = 0; j < 2; j++) mma_packed(sum[down][across][i][j], dy[row - down][i], x[j]);
+                            for (int j = 0; j < 2; j++) mma_packed(sum[down][across][i][j], of_dy, x[j]);
+                        }
             }
         }
     }

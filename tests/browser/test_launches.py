@@ -27,11 +27,13 @@ def opened(chromium, page):
 def test_the_keys_go_from_launch_to_launch_and_the_rung_with_the_focus_stands_under_the_roofs(opened):
     shown = "[...document.querySelectorAll('.launches')].filter(one => one.checkVisibility()).map(one => one.dataset.rung)"
     assert opened.value(shown) == ["gpu_basic"]
-    opened.value("document.querySelectorAll('.timeline tr')[12].querySelector('[data-run]').focus()")
+    rungs = launches.context(counted.predictions(), {})["rungs"]
+    number = [rung["name"] for rung in rungs].index("gpu_bf16_sm90")
+    opened.value(f"document.querySelectorAll('.timeline tr')[{number}].querySelector('[data-run]').focus()")
     for kind in ("keyDown", "keyUp"):
         opened.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight")
     assert opened.value(shown) == ["gpu_bf16_sm90"]
-    second = launches.context(counted.predictions(), {})["rungs"][12]["launches"][1]
+    second = rungs[number]["launches"][1]
     assert opened.value("document.querySelector('.ladder > .tip').textContent") == second["text"]
     assert opened.value("document.activeElement.getBoundingClientRect().width / document.activeElement.parentElement"
                         ".getBoundingClientRect().width") == pytest.approx(second["length"] / 100, abs=0.005)

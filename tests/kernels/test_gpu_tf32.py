@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import zoo
-from compiled import compiled
 from kernel_checks import gamma, normal
 from ladder.arithmetic.multipliers import to_tf32
 from ladder.executors.cuda import nvrtc
@@ -19,6 +18,7 @@ from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, 
 from rounded_copies import (
     check_products,
     check_training,
+    check_wide_build,
     forward,
     input_grad,
     numbers,
@@ -27,6 +27,7 @@ from rounded_copies import (
     rounded_input,
     rounded_weight,
     weight_grad,
+    wide_builds,
 )
 from rung_checks import ORDERS, training_plan
 from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (a fixture)
@@ -93,27 +94,12 @@ def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_ord
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
-# The tiles whose sums and fragments take most registers, beside those of the autoencoder.
-OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_tf32/")}
-             | {("gpu_tf32/weight_grad.cu", (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *TF32.defines))
-                for tile in (LARGE, SQUARE, FEW_ROWS) for whole in (False, True)}
-             | {("gpu_tf32/weight_grad_halo.cu", (*tile.defines(KERNEL=tile.kernel, WHOLE=False), *TF32.defines))
-                for tile in WINDOWS}
-             | {(f"gpu_tf32/{entry}.cu", (*tile.defines(WHOLE=False), *TF32.defines))
-                for entry in ("conv2d", "conv2d_copy", "conv2d_gradient", "conv2d_gradient_pool") for tile in (LARGE, SQUARE)})
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize("source, defines", OWN, ids=str)
+@pytest.mark.parametrize("source, defines", wide_builds(PLAN, TF32), ids=str)
 def test_a_gpu_can_run_the_kernels_on_copies_in_tf32(source, defines):
-    made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
-    for name, resources in made.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
-        assert resources.registers * (resources.most_threads or 256) <= 65536, name
-    assert ("mma.sync" in made.ptx) == ("cp.async" in made.ptx) == ("WARP_M" in str(defines))
-    assert made.ptx.count("mma.sync") == made.ptx.count("mma.sync.aligned.m16n8k8.row.col.f32.tf32")
-    transposed = "weight_grad" in source
-    assert ("ldmatrix" in made.ptx) == ("WARP_M" in str(defines) and not transposed)
+    check_wide_build(source, defines)
 
 
 @pytest.mark.parametrize("layer, operation", [("enc2", "forward"), ("dec1", "weight_grad"), ("dec1_up", "weight_grad")])

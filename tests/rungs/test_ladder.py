@@ -213,6 +213,17 @@ def test_every_plan_reads_written_buffers_and_orders_its_streams(rung):
 
 # ---- the ladder's claims
 
+@pytest.mark.parametrize("rung", ["gpu_3xtf32_packed", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"])
+def test_only_the_update_waits_for_weight_gradients_and_the_loss_on_packed_operands(rung):
+    made = training_plan(rung)
+    launched, waits = plan_checks.launches(made), cuda_executor.waits_between_streams(made)
+    beside = [launch for launch in launched if launch.stream]
+    assert sum("weight_grad" in launch.entry for launch in beside) == 5 and "mse_total" in {launch.entry for launch in beside}
+    waiting = {launch.entry for launch, others in zip(launched, waits, strict=True)
+               if not launch.stream and any(launched[other].stream for other in others)}
+    assert waiting == {"momentum_update"}
+
+
 @pytest.mark.parametrize("below, rung", list(itertools.pairwise(LADDER)))
 def test_launches_and_bytes_of_a_step_fall_from_rung_to_rung(below, rung):
     for batch in (32, 64, 512):

@@ -1,4 +1,4 @@
-"""Packed copies as the launches of gpu_tf32, gpu_bf16 and gpu_f16 make them, for tests of the kernels that read and write them.
+"""Packed copies as the launches of gpu_tf32 and the rungs on its kernels make them, for tests of what reads and writes them.
 
 They are made in one order of threads, if the test is not of them.
 """
@@ -10,21 +10,23 @@ import numpy as np
 
 import cuda_emulator
 import emulator_executor
+from compiled import compiled
 from kernel_checks import integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, to_tf32
 from ladder.executors import create as executors
+from ladder.executors.cuda import nvrtc
 from ladder.rungs import packed_launches as launches
-from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16, TF32
+from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16, FLOAT32, LARGE, SQUARE, TF32, Window, weight_tiles
 from ladder.rungs.packing import Packing, rows_of_packing
 from ladder.training import parity, plan
 from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run_step
 
-ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32}
+ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32, FLOAT32: np.asarray}
 
 
 def numbers(copy, number=BFLOAT16):
     """float32 of the words of a copy."""
-    if number is TF32:
+    if copy.dtype == np.uint32:
         return copy.view(np.float32)
     return copy.view(np.float16).astype(np.float32) if number is FLOAT16 else (copy.astype(np.uint32) << 16).view(np.float32)
 
@@ -136,6 +138,28 @@ def weight_grad(conv, tile=None, number=BFLOAT16):
              {"x": rounded_input(conv.x, conv.padding, number), "dy": dy, "bias_partials": partials},
              {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
     return dweight, dbias
+
+
+def wide_builds(made, number):
+    """(source, defines) of a plan's kernels on copies of 4 bytes, and of tiles whose sums and fragments take most registers."""
+    return sorted({(launch.source, launch.defines) for launch in made.launches if launch.source.startswith("gpu_tf32/")}
+                  | {("gpu_tf32/weight_grad_halo.cu", (*tile.defines(KERNEL=tile.kernel, WHOLE=whole), *number.defines))
+                     for tile in weight_tiles(number) if isinstance(tile, Window) for whole in (False, True)}
+                  | {("gpu_tf32/weight_grad.cu", (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number.defines))
+                     for tile in weight_tiles(number) if not isinstance(tile, Window) for whole in (False, True)}
+                  | {(f"gpu_tf32/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number.defines))
+                     for entry in ("", "_copy", "_gradient", "_gradient_pool") for tile in (LARGE, SQUARE)})
+
+
+def check_wide_build(source, defines):
+    """A GPU of the newest architecture runs it without spills, and it has what copies of 4 bytes are fed to tensor cores by."""
+    made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.registers * (resources.most_threads or 256) <= 65536, name
+    assert ("mma.sync" in made.ptx) == ("cp.async" in made.ptx) == ("WARP_M" in str(defines))
+    assert made.ptx.count("mma.sync") == made.ptx.count("mma.sync.aligned.m16n8k8.row.col.f32.tf32")
+    assert ("ldmatrix" in made.ptx) == ("WARP_M" in str(defines) and "weight_grad" not in source)   # transposes 16 bits
 
 
 def check_training(rung, network, precision, frozen=()):

@@ -29,7 +29,7 @@ from ladder.network import networks
 from ladder.rungs import gpu_bf16_sm90, packed_tiles
 from ladder.training import parity, plan
 
-RUNGS = "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90"
+RUNGS = "gpu_3xtf32_packed", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90"
 BATCH = 64   # of the training whose kernels these are
 NETWORK = networks.build("autoencoder")
 RATE = 2.0 ** -8

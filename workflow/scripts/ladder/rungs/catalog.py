@@ -79,6 +79,8 @@ RUNGS = {
     "gpu_tf32": Rung("cuda", "one product of TF32 operands, rounded once to copies by the launch that makes them, which "
                              "reach shared memory without passing registers (cp.async), a pixel once for all taps; for "
                              "precision tf32", below="gpu_3xtf32", oldest=TENSOR_CORES, precision="tf32"),
+    "gpu_3xtf32_packed": Rung("cuda", "gpu_tf32's copies with all bits of float32, each product of three of TF32",
+                              below="gpu_tf32", oldest=TENSOR_CORES),
     "gpu_bf16": Rung("cuda", "bfloat16 operands, in copies of half the bytes, twice as many products an instruction; for "
                              "precision bfloat16", below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
     "gpu_bf16_sm90": Rung("cuda", "for Hopper alone: its copy engine (TMA) and wgmma, a thread that "

@@ -17,7 +17,7 @@ from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
-from ladder.rungs.packed_launches import Epilogue, add_parts, forward_epilogue, gradient_epilogue
+from ladder.rungs.packed_launches import Epilogue, add_parts, beside, forward_epilogue, gradient_epilogue
 from ladder.rungs.packed_lowering import Lowering
 from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, sums_bytes
 from ladder.rungs.packing import FEWEST, PACKING, PIXELS_OF_PARTIAL, Packing, both_gradients
@@ -311,5 +311,5 @@ LAUNCHES = {
     "conv2d_arrange_gradient": arrange_gradient,
     "arranged_conv2d_forward": forward,
     "arranged_conv2d_input_grad": input_grad,
-    "arranged_conv2d_weight_grad": weight_grad,
+    "arranged_conv2d_weight_grad": beside(weight_grad),
 }

@@ -220,6 +220,17 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
 
 # ---- all of them
 
+def beside(function: LaunchFunction) -> LaunchFunction:
+    """The launches of an operation for which only the update waits, on a stream beside that of the others."""
+    return lambda step, build: tuple(dataclasses.replace(launch, stream=1) for launch in function(step, build))
+
+
+def loss(step: Any, build: Any) -> tuple[Launch, ...]:
+    """The gradient of the output, and beside the backward pass the loss of the batch."""
+    gradient, total = gpu_opt_v1.LAUNCHES["mse"](step, build)
+    return gradient, dataclasses.replace(total, stream=1)
+
+
 def of_format(number: Format) -> dict[str, LaunchFunction]:
     """Operation -> its launches with such operands."""
     functions: dict[str, Callable[..., tuple[Launch, ...]]] = {
@@ -228,4 +239,6 @@ def of_format(number: Format) -> dict[str, LaunchFunction]:
         "rounded_conv2d_forward": forward, "rounded_conv2d_input_grad": input_grad, "rounded_conv2d_weight_grad": weight_grad,
         "rounded_phase_conv2d_forward": phase_forward, "rounded_phase_conv2d_input_grad": input_grad,
         "rounded_phase_conv2d_weight_grad": phase_weight_grad}
-    return {operation: functools.partial(function, number=number) for operation, function in functions.items()}
+    launches = {operation: functools.partial(function, number=number) for operation, function in functions.items()}
+    return {"mse": loss, **launches, **{operation: beside(function) for operation, function in launches.items()
+                                        if operation.endswith("weight_grad")}}

@@ -43,23 +43,27 @@ class Consumer:
 
 @dataclasses.dataclass(frozen=True)
 class Lowering:
-    """packing_of(build, layer): the Packing of a convolution's operands; None if it reads none that are packed."""
+    """packing_of(build, layer): the Packing of a convolution's operands; None if it reads none that are packed.
+
+    rounds: whether packing rounds, so that a plan asks for phase weights on every rung (Pattern.decomposes).
+    """
 
     packing_of: Callable[[Any, Layer], Packing | None]
+    rounds: bool = True
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
         return (
             Pattern(("conv2d", "relu", "maxpool2d"), self.emit, fits=self._pools),
-            Pattern(("upsample2d", "conv2d", "relu"), self.emit, fits=self._is_packed, decomposes=True),
-            Pattern(("upsample2d", "conv2d"), self.emit, fits=self._is_packed, decomposes=True),
+            Pattern(("upsample2d", "conv2d", "relu"), self.emit, fits=self._packs_phases, decomposes=self.rounds),
+            Pattern(("upsample2d", "conv2d"), self.emit, fits=self._packs_phases, decomposes=self.rounds),
             Pattern(("conv2d", "relu"), self.emit),
             Pattern(("conv2d",), self.emit),
             *gpu_3xtf32.PATTERNS,
         )
 
-    def _is_packed(self, build: Any, group: Group) -> bool:
-        return self.packing_of(build, group[1]) is not None
+    def _packs_phases(self, build: Any, group: Group) -> bool:
+        return self.packing_of(build, group[1]) is not None and has_phases(build, group[1])
 
     def _pools(self, build: Any, group: Group) -> bool:
         """Whether conv2d, relu and maxpool2d are one step."""

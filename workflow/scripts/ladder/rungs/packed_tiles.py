@@ -22,7 +22,8 @@ class Format:
 
     name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor cores; stages,
     stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of weight_grad_halo.cu; dtype: of a copy;
-    defines: of all kernels. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of weight_grad_halo.cu.
+    defines: of all kernels; products: of tensor cores for one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW;
+    squares: in a step of weight_grad_halo.cu.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Format:
     stages_of_halo: int
     dtype: str = "uint16"
     defines: tuple[str, ...] = ()
+    products: int = 1
 
     @property
     def chunk(self) -> int:
@@ -50,6 +52,7 @@ SIDE = 8                     # of a square of pixels: kernels/gpu_tf32/weight_gr
 BFLOAT16 = Format("bfloat16", 99 << 10, 3, 2)   # of sm_86 and sm_89, the least from sm_80 on
 FLOAT16 = Format("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))   # of sm_75
 TF32 = Format("tf32", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=tf32",))
+FLOAT32 = Format("exact", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=float32",), products=3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,14 +151,14 @@ def rows_of_partials(shape: Sums, tile: TensorTile | None = None) -> int:
 def _cycles(tile: TensorTile, shape: Sums) -> float:
     """Cycles of a step of a block."""
     of_a_step = _halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m
-    return _cycles_of_lines(tile, of_a_step, tile.n)
+    return _cycles_of_lines(tile, shape.number, of_a_step, tile.n)
 
 
-def _cycles_of_lines(tile: TensorTile, m: float, n: float) -> float:
+def _cycles_of_lines(tile: TensorTile, number: Format, m: float, n: float) -> float:
     """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores', whichever are more."""
     by_k = tile.m == tile.n == 64   # every warp reads a quarter of all lines: kernels/gpu_tf32/loop.cuh
     read = tile.m + tile.n if by_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
-    return max(2 * (m + n) + read, tile.m * tile.n / 32)
+    return max(2 * (m + n) + read, number.products * tile.m * tile.n / 32)
 
 
 def _halo_pixels(tile: Rectangle, shape: Sums) -> int:
@@ -178,8 +181,13 @@ def weight_tile(shape: Sums) -> TensorTile:
     def cycles(tile: TensorTile) -> float:
         return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _cycles_of_weights(tile, shape.number)
 
-    tiles = *(tile for tile in WINDOWS if slides(tile, shape)), FEW_ROWS, SQUARE, LARGE   # whose stages fit with any format
-    return min(tiles, key=cycles)
+    return min((tile for tile in weight_tiles(shape.number) if not isinstance(tile, Window) or slides(tile, shape)), key=cycles)
+
+
+def weight_tiles(number: Format) -> tuple[TensorTile, ...]:
+    """Those whose stages fit; the small parts of fragments leave too few registers for the sums of the largest."""
+    largest = WINDOWS[-1], LARGE
+    return tuple(tile for tile in (*WINDOWS, FEW_ROWS, SQUARE, LARGE) if number.products == 1 or tile not in largest)
 
 
 def slides(tile: Window, shape: Sums) -> bool:
@@ -210,12 +218,12 @@ def weight_steps(tile: TensorTile, shape: Sums) -> int:
 
 
 def _cycles_of_weights(tile: TensorTile, number: Format) -> float:
-    """Cycles of a step of a block of a weight gradient. A step of any numbers has as many bytes and products' cycles."""
+    """Cycles of a step of a block of a weight gradient. A step of any numbers has as many bytes."""
     if not isinstance(tile, Window):
-        return _cycles_of_lines(tile, *(_whole_rows(lines, number) for lines in (tile.m, tile.n)))
+        return _cycles_of_lines(tile, number, *(_whole_rows(lines, number) for lines in (tile.m, tile.n)))
     reach = SIDE + tile.kernel - 1
     fragments = tile.warps * 2 * (SIDE * tile.warp_m + reach * tile.kernel * tile.warp_n) // 8
-    products = 2 * SIDE ** 2 * tile.m * tile.n * tile.kernel ** 2 // 2048
+    products = number.products * 2 * SIDE ** 2 * tile.m * tile.n * tile.kernel ** 2 // 2048
     return max(4 * (reach ** 2 + SIDE ** 2) + fragments, products)
 
 

@@ -123,4 +123,4 @@ def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | 
 
 def has_phases(build: Any, conv: Layer) -> bool:
     """Whether a convolution multiplies phase weights, those of the upsampling that is the layer before it."""
-    return any(after is conv and build.decomposes((before, after)) for before, after in itertools.pairwise(build.layers))
+    return any(after is conv and build.has_phases((before, after)) for before, after in itertools.pairwise(build.layers))

@@ -52,16 +52,23 @@ class Builder(Gradients):
     def decomposes(self, group: tuple[Layer, ...]) -> bool:
         """Whether an upsampling and a convolution multiply phase weights, each rounded once, on every rung.
 
-        Where a lower precision rounds operands, a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the
-        network reads the larger image, whether this plan has it or not: the precision includes what is rounded.
+        They do where a lower precision rounds operands: the precision includes what is rounded.
+        """
+        numbers = {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
+        return len(numbers) == 1 and numbers <= FORMATS.keys() and self.has_phases(group)
+
+    def has_phases(self, group: tuple[Layer, ...]) -> bool:
+        """Whether phase weights are the weights of an upsampling and a convolution.
+
+        A 3x3 convolution with stride 1 and padding 1 has them, unless another layer of the network reads the larger image,
+        whether this plan has it or not.
         """
         if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(group):
             return False
         if len(self.network.readers(group[0].name)) > 1:
             return False
-        conv, numbers = group[1].attributes, {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
-        rounded = len(numbers) == 1 and numbers <= FORMATS.keys()
-        return rounded and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
+        conv = group[1].attributes
+        return (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
 
     def _is_chain(self, group: tuple[Layer, ...]) -> bool:
         """Whether each layer's first input is the previous layer, and no other layer reads that one."""

@@ -121,9 +121,17 @@ def measured_row(record, rung):
     return measured if measured and measured["flop"] == step_plan(rung, CASE.batch).flop else None
 
 
+def compared(rung):
+    """The rung with which a rung's time is compared: below it the nearest of its precision, if there is none the next."""
+    below = same = catalog.RUNGS[rung].below
+    while same and catalog.RUNGS[same].precision != catalog.RUNGS[rung].precision:
+        same = catalog.RUNGS[same].below
+    return same or below
+
+
 def row_below(record, rung):
-    """The results of the rung below, past lessons that were not measured."""
-    below = catalog.RUNGS[rung].below
+    """The results of the rung that this one is compared with, past lessons that were not measured."""
+    below = compared(rung)
     measured = measured_row(record, below) if below else None
     return row_below(record, below) if measured is None and below and catalog.RUNGS[below].role == "lesson" else measured
 

@@ -2,7 +2,7 @@
 
 Between `<!-- lines: RUNG -->` and the next end, the lines that a rung changes, behind links to them: a part of a file, or the
 difference between the parts of two files, as PARTS says. Between `<!-- counts: RUNG -->` and the end, what was counted of it
-and of the rung below (benchmarks/counts.json). With --check nothing is written; it ends with 1 where the page is out of date.
+and of a rung below (benchmarks/counts.json). With --check nothing is written; it ends with 1 where the page is out of date.
 """
 
 import difflib
@@ -19,8 +19,8 @@ import generate  # noqa: E402
 import count  # noqa: E402
 import counting  # noqa: E402
 import prediction  # noqa: E402
-from ladder.rungs import catalog, counted  # noqa: E402
-from table import NOT_COUNTED, markdown, percent  # noqa: E402
+from ladder.rungs import counted  # noqa: E402
+from table import NOT_COUNTED, compared, markdown, percent  # noqa: E402
 
 PAGE = ROOT / "docs" / "climb.md"
 RUNGS, EXECUTORS = "workflow/scripts/ladder/rungs", "workflow/scripts/ladder/executors"
@@ -91,8 +91,8 @@ def link(file, text):
 
 
 def counts(rung, record):
-    """A table with a row of the rung below, if it is one for a GPU, and one of the rung."""
-    names = [name for name in (catalog.RUNGS[rung].below, rung) if name]
+    """A table with a row of a rung below, if it is one for a GPU, and one of the rung."""
+    names = [name for name in (compared(rung), rung) if name]
     rows = [HEAD, tuple("---" for _ in HEAD), *(counts_row(name, record) for name in names)]
     return "\n" + "\n".join(markdown(rows)) + "\n\n"
 

@@ -29,6 +29,7 @@ import emulated
 import emulator_executor
 import plan_checks
 import rung_checks
+import table
 import zoo
 from ladder.errors import UserError, excerpt, one_line
 from ladder.executors import create as executors
@@ -161,13 +162,13 @@ def trains(rung):
 
 
 def counts(rung):
-    """The predicted time beside that of the rung below."""
+    """The predicted time beside that of a rung below (table.compared)."""
     if not (nvrtc.installed() and disassembly.installed()):
         return Verdict(True, "counts", "not made: NVRTC or the disassembler is not installed (envs/kernels.txt)")
     known = counted.read()["launches"]
     _, found, row = count.of_rung(rung, known)
     text = f"{_predicted(row)} us a step predicted for an H200, bound by {row['bound_by']}"
-    if (below := catalog.RUNGS[rung].below) is None:
+    if (below := table.compared(rung)) is None:
         return Verdict(True, "counts", text)
     _, _, other = count.of_rung(below, known | found)
     ratio = other["middle"] / row["middle"]

@@ -89,6 +89,11 @@ def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
     assert roofline.rate({"tf32": 30.0}, "3xtf32") == 10 and roofline.rate({"tf32": 30.0, "fp32": 13.0}, "3xtf32") == 13
 
 
+def test_a_rung_is_compared_with_the_nearest_below_of_its_precision():
+    rungs = "gpu_basic", "gpu_gemm", "gpu_3xtf32_packed", "gpu_bf16_sm90", "gpu_tf32", "gpu_f16"   # the last two have none
+    assert [table.compared(rung) for rung in rungs] == [None, "gpu_opt_v1", "gpu_3xtf32", "gpu_bf16", "gpu_3xtf32", "gpu_bf16"]
+
+
 @pytest.mark.parametrize("below, products", [("gpu_gemm", "fp32"), ("gpu_3xtf32", "3xtf32"), ("gpu_bf16", "bf16")])
 def test_an_own_rung_makes_its_products_as_the_one_below(monkeypatch, below, products):
     own = dataclasses.replace(catalog.RUNGS[below], below=below, role="own")

@@ -12,20 +12,16 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs.packed_tiles import FLOAT32, LARGE, RECTANGLES, SQUARE, WINDOWS
 from rounded_copies import (
+    check_copies,
     check_products,
     check_training,
     check_wide_build,
     forward,
     input_grad,
-    numbers,
-    padded,
-    rounded_gradient,
-    rounded_input,
-    rounded_weight,
     weight_grad,
     wide_builds,
 )
-from rung_checks import ORDERS, Convolution, training_plan
+from rung_checks import Convolution, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
 RUNG = "gpu_3xtf32_packed"
@@ -34,15 +30,7 @@ NARROW, FEW = RECTANGLES[3], WINDOWS[1]
 
 
 def test_copies_have_all_bits_with_zeros_behind():
-    x = np.ldexp(normal(3, 9, 8, 22), np.random.default_rng(0).integers(-140, 120, (3, 9, 8, 22), np.int32))
-    x.flat[:4] = np.inf, np.nan, -np.inf, 1e-45
-    assert np.array_equal(numbers(rounded_input(x, 1, FLOAT32, ORDERS)), padded(x, 1, FLOAT32), equal_nan=True)
-    x = normal(2, 5, 7, 38)
-    assert np.array_equal(numbers(rounded_gradient(x, 2, FLOAT32, ORDERS)[0]), padded(x, 2, FLOAT32))
-    weight = normal(42, 3, 3, 27)
-    copy, flipped = rounded_weight(weight, number=FLOAT32, orders=ORDERS)
-    assert np.array_equal(numbers(copy), padded(weight, 0, FLOAT32))
-    assert np.array_equal(numbers(flipped), padded(weight[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, FLOAT32))
+    check_copies(FLOAT32)
 
 
 # shape, stride, tile: warps that share out k and warps that do not, step by step and with a halo

@@ -5,31 +5,24 @@ fragments that are read number by number where they are transposed, one square o
 """
 
 
-import numpy as np
 import pytest
 
 import zoo
-from kernel_checks import gamma, normal
-from ladder.arithmetic.multipliers import to_tf32
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_tf32
 from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, TF32, WINDOWS
 from rounded_copies import (
+    check_copies,
     check_products,
     check_training,
     check_wide_build,
     forward,
     input_grad,
-    numbers,
-    padded,
-    rounded_gradient,
-    rounded_input,
-    rounded_weight,
     weight_grad,
     wide_builds,
 )
-from rung_checks import ORDERS, training_plan
+from rung_checks import training_plan
 from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (a fixture)
 
 RUNG = "gpu_tf32"
@@ -45,18 +38,7 @@ class TestConvolutions(RoundedOperands):
 
 
 def test_copies_are_rounded_to_tf32_with_zeros_behind():
-    x = np.ldexp(normal(3, 9, 8, 20), np.random.default_rng(0).integers(-140, 120, (3, 9, 8, 20), np.int32))
-    x.flat[:4] = np.inf, np.nan, -np.inf, 1e-45
-    assert np.array_equal(numbers(rounded_input(x, 1, TF32, ORDERS), TF32), padded(to_tf32(x), 1, TF32), equal_nan=True)
-    gradient = normal(2, 5, 7, 38)
-    copy, partials = rounded_gradient(gradient, 2, TF32, ORDERS)
-    assert np.array_equal(numbers(copy, TF32), padded(to_tf32(gradient), 2, TF32))
-    error = np.abs(partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float))
-    assert (error <= gamma(gradient[..., 0].size) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)).all()
-    weight = normal(42, 3, 3, 27)
-    copy, flipped = rounded_weight(weight, number=TF32, orders=ORDERS)
-    assert np.array_equal(numbers(copy, TF32), padded(to_tf32(weight), 0, TF32))
-    assert np.array_equal(numbers(flipped, TF32), padded(to_tf32(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, TF32))
+    check_copies(TF32)
 
 
 # shape, stride, tile: fewer steps than stages and more, whole and not; the halo of one block of channels and of several

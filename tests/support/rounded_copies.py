@@ -11,7 +11,7 @@ import numpy as np
 import cuda_emulator
 import emulator_executor
 from compiled import compiled
-from kernel_checks import integers, normal, poisoned
+from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, to_tf32
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
@@ -67,6 +67,23 @@ def copies_of(name, shape, flip=True, number=BFLOAT16):
     shapes = {role: size for role, size in Packing(number).weight(shape).items() if flip or role != "flipped"}
     return ({f"{name}.{role}": poisoned(size, number.dtype) for role, size in shapes.items()},
             {name: {role: f"{name}.{role}" for role in shapes}})
+
+
+def check_copies(number):
+    """Copies of 4 bytes are the numbers, rounded, of all sizes, with zeros behind; partial sums are of what was not rounded."""
+    rounds = ROUNDS[number]
+    x = np.ldexp(normal(3, 9, 8, 22), np.random.default_rng(0).integers(-140, 120, (3, 9, 8, 22), np.int32))
+    x.flat[:4] = np.inf, np.nan, -np.inf, 1e-45
+    assert np.array_equal(numbers(rounded_input(x, 1, number, ORDERS)), padded(rounds(x), 1, number), equal_nan=True)
+    gradient = normal(2, 5, 7, 38)
+    copy, partials = rounded_gradient(gradient, 2, number, ORDERS)
+    assert np.array_equal(numbers(copy), padded(rounds(gradient), 2, number))
+    error = np.abs(partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float))
+    assert (error <= gamma(gradient[..., 0].size) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)).all()
+    weight = normal(42, 3, 3, 27)
+    copy, flipped = rounded_weight(weight, number=number, orders=ORDERS)
+    assert np.array_equal(numbers(copy), padded(rounds(weight), 0, number))
+    assert np.array_equal(numbers(flipped), padded(rounds(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, number))
 
 
 def with_border(copy_of, padding):

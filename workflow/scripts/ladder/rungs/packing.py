@@ -1,4 +1,4 @@
-"""Packed operands: rounded copies of a convolution's operands as its kernels read them, and which convolutions have them.
+"""Packed operands: copies of a convolution's operands as its kernels read them, and which convolutions have them.
 
 Packing is gpu_tf32's layout, PhaseWeights that of a convolution behind an upsampling; gpu_bf16_sm90 has a third.
 """
@@ -25,7 +25,7 @@ class Packing:
     """NHWC with a border of zeros, and zeros for channels up to a whole chunk of 16 bytes.
 
     Steps that round and pack an operand are called {pack_op}_input and {pack_op}_gradient, those that multiply packed ones
-    {conv_op}_forward, {conv_op}_input_grad and {conv_op}_weight_grad. number: what is packed.
+    {conv_op}_forward, {conv_op}_input_grad and {conv_op}_weight_grad. number: what is packed; float32 is not rounded.
     """
 
     number: Format = BFLOAT16
@@ -106,7 +106,7 @@ PACKING, PHASE_WEIGHTS = Packing(), PhaseWeights()
 
 
 def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | None:
-    """The Packing of a layer's operands on gpu_tf32, and on gpu_bf16 and gpu_f16.
+    """The Packing of a layer's operands on gpu_tf32 and the rungs with its kernels.
 
     It is of a convolution of such numbers whose channels fill tiles and 16 bytes.
     Where no input gradient is wanted, filters may fill tiles instead, and zeros the 16 bytes. None: they are not packed.

@@ -10,8 +10,8 @@ import roofline  # noqa: E402
 from ladder.network import networks  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
 
-PRECISIONS = ("fp32", "tf32", "bf16")   # in which PyTorch is measured too
-OLDEST = {"fp32": 75, "tf32": 80, "bf16": 80}   # compute capability with instructions for the precision
+OLDEST = {"fp32": 75, "tf32": 80, "bf16": 80, "fp16": 75}   # compute capability with instructions for the precision
+PRECISIONS = tuple(OLDEST)
 LOSS_SCALE = 1024   # of fp16 products
 
 
@@ -55,7 +55,7 @@ MULTIPLIED = Case("resnet18", (32, 32, 3), 128, 50_000, (("width", 32),))
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """A way to train in PyTorch. tf32: float32 with TF32 products; bf16: autocast, with float32 weights.
+    """A way to train in PyTorch. tf32: float32 with TF32 products; bf16, fp16: autocast, with float32 weights.
 
     form: a key of FORMS; graph: the whole step, optimizer included, is one CUDA graph.
     """
@@ -73,10 +73,12 @@ class Contender:
 
 # Form -> mode of torch.compile, None without it. The step is captured in a graph of our own.
 FORMS = {"compiled": "default", "eager": None, "max-autotune": "max-autotune-no-cudagraphs"}
-# Those that are likely to be fastest first, and what takes minutes, to choose kernels by timing them, in one way only.
+# Those that are likely to be fastest first. In one way only: fp16, which is as fast as bf16 where there are both, and what
+# takes minutes, to choose kernels by timing them.
 CONTENDERS = {contender.name: contender for contender in (
     Contender(precision, form, channels_last, graph) for graph in (True, False) for channels_last in (True, False)
-    for form in FORMS for precision in PRECISIONS if form != "max-autotune" or (graph and channels_last))}
+    for form in FORMS for precision in PRECISIONS
+    if (form != "max-autotune" and precision != "fp16") or (graph and channels_last))}
 
 
 def gpu_rungs():
@@ -90,7 +92,7 @@ def newest_first(rungs=None):
 
 
 def precision(contestant):
-    """The precision of the products of a rung or of a PyTorch configuration: one of PRECISIONS, or fp16."""
+    """The precision of the products of a rung or of a PyTorch configuration: one of PRECISIONS."""
     if contestant in CONTENDERS:
         return CONTENDERS[contestant].precision
     return {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16"}[catalog.RUNGS[contestant].precision]

@@ -13,10 +13,11 @@ import time
 import torch
 from torch import nn
 
-from cases import CONTENDERS, FORMS, OLDEST, Case
+from cases import CONTENDERS, FORMS, LOSS_SCALE, OLDEST, Case
 from torch_step import Module
 
 DEVICE = "cuda"
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 BATCHES = 8          # of different images, used in turn
 WARM_UP = 10         # steps before a time counts, and before a graph is captured
 LAP = 10             # steps between two looks at the clock
@@ -39,8 +40,8 @@ def ceilings():
     """{precision: operations per second of a matrix product}, on random numbers."""
     ceilings, (major, minor) = {}, torch.cuda.get_device_capability()
     for precision in (name for name, oldest in OLDEST.items() if 10 * major + minor >= oldest):
-        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         _set_precision(precision)
+        dtype = HALVES.get(precision, torch.float32)
         left, right = (torch.randn(PRODUCT, PRODUCT, device=DEVICE, dtype=dtype) for _ in range(2))
         microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10, DEVICE)
         ceilings[precision] = 2 * PRODUCT ** 3 / statistics.median(microseconds) * 1e6
@@ -56,6 +57,8 @@ class Training:
         layout = torch.channels_last if contender.channels_last else torch.contiguous_format
         self.module = Module(self.network).to(DEVICE, memory_format=layout)
         self.optimizer = torch.optim.Adam(self.module.parameters(), 1e-3, fused=True, capturable=contender.graph)
+        # The scale of the loss and the look for infinite gradients stay on the GPU, because Adam is fused.
+        self.scaler = torch.amp.GradScaler(DEVICE, init_scale=LOSS_SCALE, enabled=contender.precision == "fp16")
         self.forward = _compiled(self.module, FORMS[contender.form])
         height, width, channels = self.network.input_shape
         self.images = torch.rand(self.batch * BATCHES, channels, height, width, device=DEVICE).to(memory_format=layout)
@@ -92,11 +95,12 @@ class Training:
 
     def _step(self, images, labels):
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(DEVICE, torch.bfloat16, enabled=self.contender.precision == "bf16"):
+        with _autocast(self.contender.precision):
             out = self.forward(images)
             loss = nn.functional.cross_entropy(out, labels) if self.network.classifies else nn.functional.mse_loss(out, images)
-        loss.backward()
-        self.optimizer.step()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         return loss.detach()
 
     def _capture(self):
@@ -195,7 +199,7 @@ def extraction(case, name):
         nonlocal fetched
         staged.copy_(images[first:first + count])
         x = staged.to(DEVICE, non_blocking=True).to(memory_format=layout).float() / 255
-        with torch.autocast(DEVICE, torch.bfloat16, enabled=contender.precision == "bf16"):
+        with _autocast(contender.precision):
             features = forward(x)
         if fetched is None:
             fetched = torch.empty_like(features, dtype=torch.float32, device="cpu", pin_memory=DEVICE == "cuda")
@@ -266,6 +270,10 @@ def _set_precision(precision):
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def _autocast(precision):
+    return torch.autocast(DEVICE, HALVES.get(precision), enabled=precision in HALVES)
 
 
 def _compiled(module, mode):

@@ -13,6 +13,7 @@ class Torch(types.ModuleType):
         super().__init__("torch")
         self.log, self.learns, self.updates, self._stream, self._graph = [], True, 0, "default", None
         self.channels_last, self.contiguous_format, self.bfloat16, self.float32 = "channels_last", "contiguous", "bf16", "fp32"
+        self.float16, self.amp = "fp16", types.SimpleNamespace(GradScaler=self._scaler)
         self.backends = types.SimpleNamespace(cudnn=types.SimpleNamespace(allow_tf32=True, benchmark=False))
         self.matmul = "highest"
         self.rand = self.randint = lambda *shape, **_: Tensor(self, shape[0] if isinstance(shape[0], int) else shape[2][0])
@@ -44,6 +45,11 @@ class Torch(types.ModuleType):
     def _adam(self, parameters, rate, fused, capturable):
         self.log.append(f"Adam fused={fused} capturable={capturable}")
         return types.SimpleNamespace(zero_grad=lambda set_to_none: None, step=lambda: None)
+
+    def _scaler(self, device, init_scale, enabled):
+        log = self.log.append if enabled else lambda entry: None
+        return types.SimpleNamespace(scale=lambda loss: log(f"loss times {init_scale}") or loss, update=lambda: None,
+                                     step=lambda optimizer: log("update unless infinite") or optimizer.step())
 
     @contextlib.contextmanager
     def _on(self, stream):

@@ -1,7 +1,7 @@
 """benchmarks/rung_work.py and torch_gpu.py without a GPU, CuPy or PyTorch: steps that take made-up times, for worker processes.
 
 Rungs take 3000 us and more by their names' length, at least $FLOOR_US. PyTorch takes 4000 us in fp32, half of it in tf32 and a
-quarter in bf16; graphs are faster, channels_last and compiling too.
+quarter in bf16 and fp16; graphs are faster, channels_last and compiling too.
 """
 
 import os
@@ -32,7 +32,7 @@ def microseconds(name):
     if name not in CONTENDERS:
         return 3000 + len(name)
     one = CONTENDERS[name]
-    base = {"fp32": 4000, "tf32": 2000, "bf16": 1000}[one.precision]
+    base = {"fp32": 4000, "tf32": 2000, "bf16": 1000, "fp16": 1000}[one.precision]
     forms = {"compiled": 0, "max-autotune": 150, "eager": 200}
     return base + 300 * (not one.graph) + forms[one.form] + 100 * (not one.channels_last)
 

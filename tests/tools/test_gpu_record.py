@@ -29,6 +29,7 @@ import sections  # noqa: E402
 import table  # noqa: E402
 
 RACED = "race: small, batch 2"
+CONTESTANTS = "one rung", *cases.PRECISIONS   # the fastest of PyTorch in each precision beside it
 
 
 @pytest.fixture
@@ -72,9 +73,9 @@ def test_the_record_has_every_section_the_headline_first(emulated):
 
 def test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision(emulated):
     found = measured(emulated)
-    assert len([name for name in found if name.startswith("first look: ")]) == 27
+    assert len([name for name in found if name.startswith("first look: ")]) == 30
     rows = {row["name"]: row for row in found[RACED]["rows"]}
-    best = [f"PyTorch {precision} compiled channels_last graph" for precision in ("fp32", "tf32", "bf16")]
+    best = [f"PyTorch {precision} compiled channels_last graph" for precision in cases.PRECISIONS]
     assert list(rows) == ["gpu_gemm", "gpu_basic", *best]
     row = rows["gpu_basic"]
     assert row["median_us"] == row["low_us"] == row["high_us"] == 1000 * row["launches"]   # each takes a millisecond
@@ -82,7 +83,7 @@ def test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision(emulated):
     assert row["scaled_epoch_seconds"] == pytest.approx(4 * row["median_us"] / 1e6)
     assert row["tflop_per_second"] == pytest.approx(row["flop"] / row["median_us"] / 1e6)
     assert row["driver_bytes"] >= row["planned_bytes"] > 0 and row["precision"] == "fp32"
-    assert [rows[name]["median_us"] for name in best] == [4000, 2000, 1000]
+    assert [rows[name]["median_us"] for name in best] == [4000, 2000, 1000, 1000]
     second = [row["name"] for row in found["race: small, batch 3"]["rows"] if row["precision"] == "tf32"]
     assert second == [best[1], "PyTorch tf32 compiled contiguous graph"]   # the two fastest first looks
     exact, fp16 = (found[f"race: labelled, batch 3{name}"]["rows"] for name in ("", ", fp16"))
@@ -93,7 +94,7 @@ def test_whole_runs_are_of_the_best_of_each_precision(emulated):
     found = measured(emulated)
     best = min(found[RACED]["rows"][:2], key=lambda row: row["median_us"])["name"]
     wholes = [name for name in found if name.startswith("epoch: ")]
-    torch = [f"epoch: PyTorch {precision} compiled channels_last graph" for precision in ("fp32", "tf32", "bf16")]
+    torch = [f"epoch: PyTorch {precision} compiled channels_last graph" for precision in cases.PRECISIONS]
     assert wholes == [f"epoch: {best}", *torch]
     assert found[f"epoch: {best}"]["steps"] == 4 and len(found[f"epoch: {best}"]["losses"]) == 2
     assert found[f"extraction: {best}"]["images"] == 12
@@ -109,13 +110,14 @@ def test_a_contestant_that_fails_costs_itself_only(measure, kind, reason):
     raced = measured(record)[RACED]
     assert raced["failed"]["gpu_gemm"].startswith(reason) and len(raced["failed"]["gpu_gemm"]) <= 200
     assert "\n" not in raced["failed"]["gpu_gemm"]
-    assert [row["name"] for row in raced["rows"]][0] == "gpu_basic" and len(raced["rows"]) == 4
+    assert [row["name"] for row in raced["rows"]][0] == "gpu_basic" and len(raced["rows"]) == len(CONTESTANTS)
 
 
 def test_a_contestant_that_fails_in_a_turn_leaves_the_others_in_the_race(measure):
     raced = measured(measure(once__turn__gpu_gemm="die"))[RACED]
     assert list(raced["failed"]) == ["gpu_gemm"]
-    assert [len(row["turns_us"]) for row in raced["rows"]] == [2] * 4, "the others of its process have entered again"
+    assert [len(row["turns_us"]) for row in raced["rows"]] == [2] * len(CONTESTANTS), (
+        "the others of its process have entered again")
 
 
 class Calls:
@@ -162,7 +164,7 @@ def test_a_contestant_that_found_no_time_is_entered_in_the_next_call(measure, mo
     assert measured(measure())[RACED]["failed"] == {"gpu_basic": "out of time"}
     monkeypatch.setattr(race.Contest, "enter", enter)
     found = measured(measure())[RACED]
-    assert found["failed"] == {} and len(found["rows"]) == 5
+    assert found["failed"] == {} and len(found["rows"]) == 1 + len(CONTESTANTS)
 
 
 def test_a_section_that_hangs_is_ended_and_recorded(measure, monkeypatch):
@@ -205,7 +207,8 @@ def test_a_second_call_goes_on_where_the_time_ran_out(measure, monkeypatch):
                                            "parity: small, gpu_basic"]
     assert len(first["sections"]) == 6 and "svm" in first["left_out"]
     second = measure(rungs="gpu_basic")
-    assert second["left_out"] == [] and second["made"] == first["made"] and len(measured(second)[RACED]["rows"]) == 4
+    assert second["left_out"] == [] and second["made"] == first["made"]
+    assert len(measured(second)[RACED]["rows"]) == len(CONTESTANTS)
     assert all(second["sections"][name] == section for name, section in first["sections"].items())
 
 
@@ -214,7 +217,7 @@ def test_what_waits_is_measured_where_time_is_left_and_the_race_is_held_again(me
     record = measure(rungs="gpu_basic")
     names = list(record["sections"])
     assert record["left_out"] == [] and names.index("svm") < names.index("first look: PyTorch fp32 eager contiguous")
-    assert len(measured(record)[RACED]["rows"]) == 4
+    assert len(measured(record)[RACED]["rows"]) == len(CONTESTANTS)
 
 
 def test_what_failed_is_tried_again_after_everything_else(measure, capsys):
@@ -349,4 +352,4 @@ def test_a_measured_record_fills_both_tables(emulated, monkeypatch):
     for line in table.table(emulated).splitlines():   # the measured table comes first, the predictions after it
         rows.setdefault(line.split(" | ")[0].removeprefix("| "), line)
     assert "not measured" not in rows["gpu_gemm"].replace("% of ceiling", "") and "not measured" in rows["gpu_opt_v2"]
-    assert table.cards(results.by_card([emulated])).count("| Fake | 2 |") == 3
+    assert table.cards(results.by_card([emulated])).count("| Fake | 2 |") == len(cases.PRECISIONS)

@@ -36,7 +36,7 @@ def torch(monkeypatch):
 
 def test_there_is_a_contender_for_each_way_to_train():
     ways = {(one.precision, one.form, one.channels_last, one.graph) for one in cases.CONTENDERS.values()}
-    assert len(cases.CONTENDERS) == len(ways) == 27
+    assert len(cases.CONTENDERS) == len(ways) == 30
 
 
 @pytest.mark.parametrize("precision, tf32, matmul, cast", [("fp32", False, "highest", "no autocast"),
@@ -51,6 +51,12 @@ def test_a_precision_is_what_its_name_says_in_every_turn(torch, precision, tf32,
     torch_gpu.turn(names[0], 3)
     assert (fake.backends.cudnn.allow_tf32, fake.matmul, fake.backends.cudnn.benchmark) == (tf32, matmul, True)
     assert set(fake.log) == {cast, "step of 2 on default"}
+
+
+def test_float16_scales_the_loss_and_lets_no_infinite_gradient_into_a_weight(torch):
+    torch_gpu, fake = torch
+    torch_gpu.prepare(CASE, "PyTorch fp16 eager channels_last graph")
+    assert fake.log[1:5] == ["autocast fp16", "loss times 1024", "step of 2 on own", "update unless infinite"]
 
 
 def test_a_graph_is_captured_after_steps_on_a_stream_of_its_own_and_replayed_with_new_images(torch):

@@ -79,7 +79,7 @@ def test_peaks_are_those_of_the_datasheets(architecture, size, tflops, bandwidth
 def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
     of_each = [cases.products(rung) for rung in ("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16", "gpu_f16")]
     assert of_each == list(roofline.H200)
-    assert [cases.precision(rung) for rung in ("gpu_3xtf32", "gpu_tf32", "gpu_bf16")] == list(cases.PRECISIONS)
+    assert [cases.precision(rung) for rung in ("gpu_3xtf32", "gpu_tf32", "gpu_bf16", "gpu_f16")] == list(cases.PRECISIONS)
     size = driver.Size(132, 1.98e9, 3.201e9, 6144, 0)
     found = {architecture: {products: roofline.peak(architecture, size, products) for products in roofline.H200}
              for architecture in ("sm_75", "sm_86", "sm_90")}

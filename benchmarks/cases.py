@@ -73,8 +73,8 @@ class Contender:
 
 # Form -> mode of torch.compile, None without it. The step is captured in a graph of our own.
 FORMS = {"compiled": "default", "eager": None, "max-autotune": "max-autotune-no-cudagraphs"}
-# Those that are likely to be fastest first. In one way only: fp16, which is as fast as bf16 where there are both, and what
-# takes minutes, to choose kernels by timing them.
+# Those that are likely to be fastest first. In one way only: fp16, whose products have the rate of bf16's where there are
+# both (roofline.py), and what takes minutes, to choose kernels by timing them.
 CONTENDERS = {contender.name: contender for contender in (
     Contender(precision, form, channels_last, graph) for graph in (True, False) for channels_last in (True, False)
     for form in FORMS for precision in PRECISIONS

@@ -17,7 +17,7 @@ from cases import CONTENDERS, FORMS, LOSS_SCALE, OLDEST, Case
 from torch_step import Module
 
 DEVICE = "cuda"
-HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}   # precision -> type of products and activations
 BATCHES = 8          # of different images, used in turn
 WARM_UP = 10         # steps before a time counts, and before a graph is captured
 LAP = 10             # steps between two looks at the clock
@@ -41,7 +41,7 @@ def ceilings():
     ceilings, (major, minor) = {}, torch.cuda.get_device_capability()
     for precision in (name for name, oldest in OLDEST.items() if 10 * major + minor >= oldest):
         _set_precision(precision)
-        dtype = HALVES.get(precision, torch.float32)
+        dtype = AUTOCAST.get(precision, torch.float32)
         left, right = (torch.randn(PRODUCT, PRODUCT, device=DEVICE, dtype=dtype) for _ in range(2))
         microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10, DEVICE)
         ceilings[precision] = 2 * PRODUCT ** 3 / statistics.median(microseconds) * 1e6
@@ -273,7 +273,7 @@ def _set_precision(precision):
 
 
 def _autocast(precision):
-    return torch.autocast(DEVICE, HALVES.get(precision), enabled=precision in HALVES)
+    return torch.autocast(DEVICE, AUTOCAST.get(precision), enabled=precision in AUTOCAST)
 
 
 def _compiled(module, mode):

@@ -61,7 +61,10 @@ def verdict(record):
     passed = [name for name in checked if results.result(record, parity_name(HEADLINES[0], name))["passed"]]
     references = {results.result(record, parity_name(HEADLINES[0], name)).get("reference", "cpu") for name in checked}
     reference = "NumPy" if "NumPy" in references else "the cpu rung"
-    sentences = [f"{len(passed)} of {len(cases.gpu_rungs())} rungs agree with {reference} within their tolerances."]
+    tried = [name for name in cases.gpu_rungs() if parity_name(HEADLINES[0], name) in record["sections"]]
+    sentences = [f"{len(passed)} of {len(tried)} rungs agree with {reference} within their tolerances."]
+    if untried := [name for name in cases.gpu_rungs() if name not in tried]:
+        sentences.append(f"{len(untried)} were not checked: {', '.join(untried)}.")
     errors = sum((results.result(record, sanitizer.section_name(tool, rung)) or {"errors": 0})["errors"]
                  for tool in sanitizer.TOOLS for rung in cases.gpu_rungs())
     if errors:

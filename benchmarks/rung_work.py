@@ -22,7 +22,7 @@ from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import executor as cuda_executor
-from ladder.machine import driver
+from ladder.machine import driver, libraries
 from ladder.network import networks, optimizers, weights
 from ladder.rungs import catalog
 from ladder.rungs.catalog import RUNGS
@@ -53,7 +53,7 @@ def machine():
             "bus_bits": size.bus_bits, "level_2_bytes": size.level_2_bytes, "block_shared_bytes": gpu.block_shared_bytes,
             "pci_address": driver.pci_address(), "driver": driver.version(), "driver_cuda": driver.cuda_version(),
             "nvrtc": cuda_executor.compilers()[0], "cupy": executor.cupy.__version__, "python": sys.version.split()[0],
-            "numpy": np.__version__}
+            "numpy": np.__version__, "cuml": next(iter(libraries.versions(["cuml"]).values()), None)}
 
 
 def ceilings():

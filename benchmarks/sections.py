@@ -79,13 +79,14 @@ def first_looks(record):
 
 
 def whole_runs(record, case, rungs):
-    """Seconds of an epoch and of an extraction, by the best of each precision; an SVM; streamed images."""
+    """Seconds of an epoch and of an extraction, by the best of each precision; an SVM where cuML is; streamed images."""
     described, raced = dataclasses.asdict(case), record.result(race_name(case))
     best = [*best_in(raced, cases.gpu_rungs()), *best_in(raced, CONTENDERS)]
     for work, limit in (("epoch", 120), ("extraction", 120)):
         for name in best:
             yield single(f"{work}: {name}", kind_of(name), work, described, name, limit=limit)
-    yield single("svm", "rungs", "svm", limit=240)
+    if record.data["machine"]["cuml"]:
+        yield single("svm", "rungs", "svm", limit=240)
     for name in best_in(raced, cases.gpu_rungs()):
         yield single(f"streaming: {name}", "rungs", "streaming", described, name)
 

@@ -13,7 +13,7 @@ _prepared = set()
 
 def machine():
     return {"gpu": "Fake", "device": "Fake, driver 1.0", "architecture": "sm_80", "driver": "1.0", "nvrtc": [12, 9],
-            "cupy": "0.0", "numpy": "0.0", "torch": "0.0", "pci_address": ""}
+            "cupy": "0.0", "numpy": "0.0", "cuml": "0.0", "torch": "0.0", "pci_address": ""}
 
 
 def ceilings():

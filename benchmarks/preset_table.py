@@ -28,7 +28,8 @@ WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "ra
 SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
 ABLATION = ("preset", "without, or instead", "training images", "classifier", "test accuracy", "difference")
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
-IN_README = ("cifar10_best", "cifar10_wta", "cifar10_resnet18", "cifar10_autoencoder", "mnist_lenet_5", "mnist_autoencoder")
+IN_README = ("cifar10_best", "cifar10_normalised_encoder", "cifar10_wta", "cifar10_resnet18", "cifar10_autoencoder",
+             "mnist_lenet_5", "mnist_autoencoder")
 CONTROLS = ("random", "pixels")
 OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")   # settings in which the parts of a record differ
 WITHOUT_EFFECT = ("cifar10_sha256", "monitor")   # on the result: of a copy of the archive, and of how often a run reports

@@ -8,7 +8,7 @@ import json
 from ladder.sources import ROOT
 
 DOWNLOAD = "170 MB"
-PRESET = "cifar10_normalised_encoder"   # of those that are above every untrained network, the quickest
+PRESET = "cifar10_normalised_encoder"   # the quickest of those that are above their control
 RECORD = ROOT / f"benchmarks/presets/{PRESET}.json"
 
 

@@ -689,6 +689,16 @@ def test_networks_of_a_kind_are_counted(tmp_path):
     assert "features of 2 autoencoders and LeNet-5, trained partly with labels" in mixed
 
 
+def test_an_untrained_network_beside_the_trained_one_is_not_said_to_be_trained(tmp_path):
+    run = synthetic_run.make(tmp_path, parts=(0.5, 1.25))
+    for number in (2, 3):
+        run[f"features_part{number}"].manifest["spec"]["parents"]["weights"] = run["initial"].version
+    text = text_of(page_of(run))
+    assert "An autoencoder and 2 untrained autoencoders on handwritten digits" in text
+    assert ("An SVM on features of an autoencoder, trained without labels on 1,437 images, and on those of 2 untrained "
+            "autoencoders classifies") in text
+
+
 def test_features_learned_with_labels_are_said_to_be(tmp_path):
     run = synthetic_run.make(tmp_path, parts=(0.5,), labelled=True)
     text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")

@@ -181,7 +181,7 @@ def context(inputs, numbers):
     return {
         "run": numbers,
         "title": templates.dataset_title(numbers["dataset"]),
-        "networks": features.networks(inputs),
+        "networks": [title for titles in features.networks(inputs) for title in titles],
         "made": max(artifact.manifest["made"] for _, artifact in facts.in_order(inputs)),
         "verdict": _verdict(inputs, numbers),
         "scored_on": facts.scored_on(inputs),

@@ -64,10 +64,10 @@ def _control(name, predictions, accuracy, own, inputs):
 # In words.
 
 def sentence(inputs, against, networks, dataset):
-    """The verdict of `numbers` in one sentence; networks: titles of those that give the features; dataset: its title."""
+    """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; dataset: the data set's title."""
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
     reached = intervals.share(own.metrics["accuracy"], n)
-    differences = [_against(control) for control in against["controls"]]
+    differences = [intervals.words(difference(control), names(control)[0])["against"] for control in against["controls"]]
     concluded, space = conclusion(inputs, against["controls"]), templates.NARROW_SPACE
     return (f"{_subject(inputs, networks)} classifies {reached['text']} of {n:,} "
             f"{facts.scored_on(inputs)} images of {dataset} correctly "
@@ -76,29 +76,23 @@ def sentence(inputs, against, networks, dataset):
 
 
 def _subject(inputs, networks):
-    how, images = facts.how(inputs), inputs["data"].metrics["train"]
+    how, images, (titles, untrained) = facts.how(inputs), inputs["data"].metrics["train"], networks
     if "evaluate" in inputs:
         trained = f"trained on {images:,} labelled images" if "train" in inputs else _weights(inputs, how)
-        return f"{networks[0]}, {trained},"
+        return f"{titles[0]}, {trained},"
     labelled = features.with_labels(features.origins(inputs))
     learned = {"trained": f"trained {'partly with' if labelled else 'without'} labels on {images:,} images",
                "fitted": f"fitted to patches of {images:,} images "
                          f"{'and partly trained with' if labelled else 'without'} labels"}
     classifier = roles.PRIMARY[lineage.primary_classifier(inputs)].A
-    return f"{classifier} on features of {_in_sentence(networks)}, {learned.get(how) or _weights(inputs, how)},"
+    beside = f" and on those of {templates.listed(untrained)}" if untrained else ""
+    first = titles[0][:1].lower() + titles[0][1:] if titles[0].startswith(("A ", "An ")) else titles[0]
+    return (f"{classifier} on features of {templates.listed([first, *titles[1:]])}, "
+            f"{learned.get(how) or _weights(inputs, how)},{beside}")
 
 
 def _weights(inputs, how):
     return f"with the weights of {facts.start(inputs)['file']}" if how == "given" else "not trained"
-
-
-def _in_sentence(networks):
-    first, *others = networks
-    return templates.listed([first[:1].lower() + first[1:] if first.startswith(("A ", "An ")) else first, *others])
-
-
-def _against(control):
-    return intervals.words(difference(control), names(control)[0])["against"]
 
 
 def difference(control):

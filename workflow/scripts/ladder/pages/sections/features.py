@@ -56,11 +56,19 @@ def with_labels(origins):
 
 
 def networks(inputs):
-    """The titles of the run's network and of those whose features are joined to it: '2 patch networks', 'an autoencoder'."""
-    settings = [features.manifest["spec"]["params"] for features, _ in _joined(inputs)]
-    counts = collections.Counter(map(_title, settings or [facts.final(inputs).manifest["spec"]["params"]]))
+    """Titles of the networks whose features a run has, and of the untrained ones beside those that learned.
+
+    Those of a kind are counted: (["2 patch networks", "an autoencoder"], ["an untrained autoencoder"]).
+    """
+    learned, random = [], []
+    for (features, _), origin in zip(_joined(inputs), origins(inputs), strict=True):
+        beside = facts.how(inputs) != "untrained" and origin["learned"] == "nothing" and not origin["file"]
+        (random if beside else learned).append(_title(features.manifest["spec"]["params"]))
+    counts = collections.Counter(learned or [_title(facts.final(inputs).manifest["spec"]["params"])])
     first, *others = (re.sub(r"^An? (.*)", rf"{count} \1s", title) if count > 1 else title for title, count in counts.items())
-    return [first, *(re.sub(r"^A(?=n? )", "a", title) for title in others)]
+    kinds = collections.Counter(re.sub(r"^An? ", "", title) for title in random).items()
+    return ([first, *(re.sub(r"^A(?=n? )", "a", title) for title in others)],
+            [f"{count} untrained {kind}s" if count > 1 else f"an untrained {kind}" for kind, count in kinds])
 
 
 def _title(settings):

@@ -12,7 +12,7 @@ import os
 import numpy as np
 import scipy.linalg
 
-from ladder.arithmetic import matmul
+from ladder.arithmetic import eigenvectors, matmul
 from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import driver, runtime
 from ladder.progress import bar
@@ -81,8 +81,7 @@ class NumPy:
     def largest_eigenvectors(self, matrix, count):
         """(values (count,), vectors (n, count)), the largest last, of a symmetric matrix (n, n), whose upper half is read."""
         with runtime.one_blas_thread():
-            return scipy.linalg.eigh(matrix, lower=False, overwrite_a=True, check_finite=False, driver="evr",
-                                     subset_by_index=[len(matrix) - count, len(matrix) - 1])
+            return eigenvectors.largest(matrix, count)
 
     def facts(self):
         """The metrics that tell of a GPU: its name, driver and CuPy; none where there is no GPU."""

@@ -18,16 +18,20 @@ def largest(matrix, count):
     """
     matrix, size = np.array(matrix, np.float32, order="F"), len(matrix)   # a copy, because LAPACK overwrites it
     values, vectors = np.empty(size, np.float32), np.empty((size, count), np.float32, order="F")
-    support, room, integers = np.empty(2 * size, np.int32), np.empty(1, np.float32), np.empty(1, np.int32)
-    for query in (True, False):   # the first call only says how much room the second one needs
-        failed, lengths = ctypes.c_int(), (-1, -1) if query else (len(room), len(integers))
-        _ssyevr()(b"V", b"I", b"U", _int(size), matrix.ctypes, _int(size), _zero(), _zero(), _int(size - count + 1), _int(size),
-                  _zero(), _int(0), values.ctypes, vectors.ctypes, _int(size), support.ctypes, room.ctypes, _int(lengths[0]),
-                  integers.ctypes, _int(lengths[1]), ctypes.byref(failed))
+    support, solve = np.empty(2 * size, np.int32), _ssyevr()
+
+    def call(room, integers, lengths):
+        failed = ctypes.c_int()
+        solve(b"V", b"I", b"U", _int(size), matrix.ctypes, _int(size), _zero(), _zero(), _int(size - count + 1), _int(size),
+              _zero(), _int(0), values.ctypes, vectors.ctypes, _int(size), support.ctypes, room.ctypes, _int(lengths[0]),
+              integers.ctypes, _int(lengths[1]), ctypes.byref(failed))
         if failed.value:
             raise np.linalg.LinAlgError(f"LAPACK's ssyevr ended with {failed.value}")
-        if query:
-            room, integers = np.empty(int(room[0]), np.float32), np.empty(int(integers[0]), np.int32)
+
+    room, integers = np.empty(1, np.float32), np.empty(1, np.int32)
+    call(room, integers, (-1, -1))   # only says how much room it needs
+    room, integers = np.empty(int(room[0]), np.float32), np.empty(int(integers[0]), np.int32)
+    call(room, integers, (len(room), len(integers)))
     return values[:count], vectors
 
 

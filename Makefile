@@ -36,6 +36,8 @@ MINUTES ?= 10
 
 # Tests start hundreds of processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
+# pip would compile all modules, which takes half of an installation; Python compiles those that it imports.
+export PIP_COMPILE = 0
 
 .PHONY: report model table demo watch test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
 

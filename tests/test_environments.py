@@ -64,7 +64,7 @@ def test_an_image_has_the_pinned_sets_and_a_user_who_is_not_root(name, sets):
     steps = re.findall(r"^([A-Z]+) +(.*)$", text, re.M)
     bases, copied, users = ([rest for step, rest in steps if step == kind] for kind in ("FROM", "COPY", "USER"))
     assert len(bases) == 1 and re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+-[a-z0-9.-]+", bases[0])
-    assert copied[0].split()[:-1] == ["envs/install", "envs/bring.py", *(f"envs/{one}.txt" for one in sets)]
+    assert copied[0].split()[:-1] == ["envs/install", "envs/bring.py", *(f"envs/{one}.txt" for one in ["pip", *sets])]
     installs = [rest for step, rest in steps if step == "RUN" and "envs/" in rest]
     assert installs == [f"PIP_NO_CACHE_DIR=1 /opt/kernel-ladder/envs/install {' '.join(sets)}"]
     assert "pip install" not in text and users == ["10001"]

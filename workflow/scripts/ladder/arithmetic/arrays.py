@@ -12,7 +12,7 @@ import os
 import numpy as np
 import scipy.linalg
 
-from ladder.arithmetic import eigenvectors, matmul
+from ladder.arithmetic import lapack, matmul
 from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import driver, runtime
 from ladder.progress import bar
@@ -81,7 +81,7 @@ class NumPy:
     def largest_eigenvectors(self, matrix, count):
         """(values (count,), vectors (n, count)), the largest last, of a symmetric matrix (n, n), whose upper half is read."""
         with runtime.one_blas_thread():
-            return eigenvectors.largest(matrix, count)
+            return lapack.largest_eigenvectors(matrix, count)
 
     def facts(self):
         """The metrics that tell of a GPU: its name, driver and CuPy; none where there is no GPU."""

@@ -15,9 +15,8 @@ out, because no other would be of its class: the first width and strength are ta
 import dataclasses
 
 import numpy as np
-import scipy.linalg
 
-from ladder.arithmetic import matmul, randomness
+from ladder.arithmetic import lapack, matmul, randomness
 from ladder.classifiers import metrics
 from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms
 from ladder.classifiers.ridge import SHARPNESS
@@ -99,18 +98,20 @@ def _fit(known, norms, targets, labels, scaled):
         values = kernel.within(known, norms).astype(np.float64)
         np.fill_diagonal(values, kernel.own(known))
         for strength in STRENGTHS:
-            inverse = _inverse(values + strength * np.eye(len(values)))
-            coefficients = inverse @ targets
+            coefficients, diagonal = _solve(values, strength, targets)
             if len(labels) == targets.shape[1]:
                 return width, strength, coefficients
-            scores = targets - coefficients / np.diag(inverse)[:, None]
+            scores = targets - coefficients / diagonal[:, None]
             loss = -metrics.log_softmax(SHARPNESS * scores)[np.arange(len(labels)), labels].mean()
             fits.append((float(loss), len(fits), width, strength, coefficients))
     return min(fits)[2:]
 
 
-def _inverse(matrix):
-    """The inverse of a symmetric positive definite matrix, float64."""
-    factor = scipy.linalg.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
-    lower, _ = scipy.linalg.lapack.dpotri(factor, lower=True)
-    return np.tril(lower) + np.tril(lower, -1).T
+def _solve(values, strength, targets):
+    """(G^-1 targets (n, k), the diagonal (n,) of G^-1) of the positive definite G = values + strength I = L L', float64."""
+    matrix = values.copy()
+    matrix.flat[::len(matrix) + 1] += strength
+    lower = np.linalg.cholesky(matrix)
+    lapack.invert_lower(lower)
+    # G^-1 is L^-T L^-1: an element of its diagonal is the squared norm of a column of L^-1.
+    return lower.T @ (lower @ targets), np.einsum("ij,ij->j", lower, lower)

@@ -1,4 +1,4 @@
-"""Eigenvectors have SciPy's bits, and Python goes on while LAPACK computes."""
+"""What LAPACK computes is right to the bit or against float64, and Python goes on meanwhile."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from ladder.arithmetic import eigenvectors
+from ladder.arithmetic import lapack
 from ladder.machine import runtime
 
 
@@ -22,20 +22,35 @@ def test_the_largest_have_the_bits_of_scipy_and_the_matrix_stays(size, count):
     upper = np.triu(matrix) + np.tril(np.full_like(matrix, np.nan), -1)
     before = upper.tobytes()
     with runtime.one_blas_thread():
-        own = eigenvectors.largest(upper, count)
+        own = lapack.largest_eigenvectors(upper, count)
         theirs = scipy.linalg.eigh(matrix, lower=False, driver="evr", subset_by_index=[size - count, size - 1])
     assert all(np.array_equal(a, b) for a, b in zip(own, theirs, strict=True)) and upper.tobytes() == before
     np.testing.assert_allclose(matrix.astype(np.float64) @ own[1], own[1] * own[0].astype(np.float64), rtol=0,
                                atol=1e-5 * own[0][-1])
 
 
-def test_python_goes_on_while_lapack_computes():
-    """With Python's lock kept, as by scipy.linalg.eigh, this thread would wake before and after the call alone."""
-    matrix, inside, awake = gram(1200), threading.Event(), 0
+@pytest.mark.parametrize("size", [1, 2, 150])
+def test_a_lower_triangle_is_inverted_in_place(size):
+    lower = np.linalg.cholesky(gram(size).astype(np.float64) + size * np.eye(size))
+    expected = np.linalg.inv(lower)
+    lapack.invert_lower(lower)
+    np.testing.assert_allclose(lower, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+def test_a_triangle_with_0_on_its_diagonal_has_no_inverse():
+    with pytest.raises(np.linalg.LinAlgError, match="dtrtri ended with 2"):
+        lapack.invert_lower(np.diag([1.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("compute", [lambda: lapack.largest_eigenvectors(gram(1200), 300),
+                                     lambda: lapack.invert_lower(np.eye(3000))])
+def test_python_goes_on_while_lapack_computes(compute):
+    """With Python's lock kept, as by scipy.linalg, this thread would wake before and after the call alone."""
+    inside, awake = threading.Event(), 0
 
     def work():
         inside.set()
-        eigenvectors.largest(matrix, 300)
+        compute()
         inside.clear()
 
     with runtime.one_blas_thread():

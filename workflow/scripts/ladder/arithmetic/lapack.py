@@ -1,0 +1,56 @@
+"""LAPACK on several threads: scipy.linalg.eigh and scipy.linalg.lapack keep Python's lock while they compute.
+
+The routines are the same, SciPy's, at the addresses that scipy.linalg.cython_lapack gives for them.
+"""
+
+import ctypes
+
+import numpy as np
+from scipy.linalg import cython_lapack
+
+
+def largest_eigenvectors(matrix, count):
+    """(values (count,), vectors (n, count)) float32, the largest last, of a symmetric float32 matrix (n, n).
+
+    Only its upper half is read. Raises numpy.linalg.LinAlgError if LAPACK fails.
+    """
+    matrix, size = np.array(matrix, np.float32, order="F"), len(matrix)   # a copy, because LAPACK overwrites it
+    values, vectors = np.empty(size, np.float32), np.empty((size, count), np.float32, order="F")
+    support, zero = np.empty(2 * size, np.int32), ctypes.byref(ctypes.c_float())
+
+    def call(room, integers, lengths):
+        _call("ssyevr", b"V", b"I", b"U", _int(size), matrix.ctypes, _int(size), zero, zero, _int(size - count + 1),
+              _int(size), zero, _int(0), values.ctypes, vectors.ctypes, _int(size), support.ctypes, room.ctypes,
+              _int(lengths[0]), integers.ctypes, _int(lengths[1]))
+
+    room, integers = np.empty(1, np.float32), np.empty(1, np.int32)
+    call(room, integers, (-1, -1))   # only says how much room it needs
+    room, integers = np.empty(int(room[0]), np.float32), np.empty(int(integers[0]), np.int32)
+    call(room, integers, (len(room), len(integers)))
+    return values[:count], vectors
+
+
+def invert_lower(matrix):
+    """Write the inverse of a lower triangular float64 matrix (n, n), in the order of C, over it; its upper half stays.
+
+    In Fortran's order it is the transposed matrix, and its inverse the transposed inverse. Raises
+    numpy.linalg.LinAlgError if an element of the diagonal is 0.
+    """
+    _call("dtrtri", b"U", b"N", _int(len(matrix)), matrix.ctypes, _int(len(matrix)))
+
+
+def _call(name, *arguments):
+    """Call a routine, which lets go of Python's lock, with arguments by address as in the LAPACK Users' Guide, without INFO."""
+    capsule, python, failed = cython_lapack.__pyx_capi__[name], ctypes.pythonapi, ctypes.c_int()
+    python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    address = python.PyCapsule_GetPointer(capsule, python.PyCapsule_GetName(capsule))
+    arguments = *arguments, ctypes.byref(failed)
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(address)(*arguments)
+    if failed.value:
+        raise np.linalg.LinAlgError(f"LAPACK's {name} ended with {failed.value}")
+
+
+def _int(value):
+    return ctypes.byref(ctypes.c_int(value))

@@ -828,4 +828,7 @@ def test_a_control_with_settings_of_its_own_is_described_by_them(digits):
     numbers = report.summary(digits, "r0123456789e", {"control_settings": {"wta_kernels": [8, 8], "svm_C": 3.0}})
     assert numbers["control_settings"] == {"wta_kernels": [8, 8], "svm_C": 3.0}
     assert "The untrained encoder has settings of its own: wta_kernels 8, 8, svm_C 3." in text_of(report.page(digits, numbers))
+    assert " against an untrained encoder with settings of its own " in numbers["verdict"]
+    assert "Untrained encoder, other settings" in text_of(report.page(digits, numbers))
+    assert "training" not in numbers["verdict"].partition("; ")[2] and "encoder" in numbers["verdict"].partition("; ")[2]
     assert "settings of its own" not in text_of(page_of(digits))

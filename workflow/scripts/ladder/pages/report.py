@@ -74,7 +74,7 @@ def summary(inputs, version, params=None):
         "schema_version": summary_keys.SCHEMA,
         "name": params.get("name"),
         "tags": params.get("tags", []),
-        "verdict": verdicts.sentence(inputs, against, names, templates.dataset_title(dataset)) if against else None,
+        "verdict": verdicts.sentence(inputs, against, names, dataset, params.get("control_settings")) if against else None,
         "dataset": dataset,
         "classes": inputs["data"].metrics["classes"],
         "images": {"skipped": 0, **{key: count for key, count in inputs["data"].metrics.items() if key in IMAGES}},
@@ -202,7 +202,7 @@ def _verdict(inputs, numbers):
     if numbers["verdict"] is None:
         return None
     sentence, _, concluded = numbers["verdict"].partition("; ")
-    return {"sentence": sentence, "conclusion": concluded, "chart": verdicts.chart(inputs, numbers["controls"]),
+    return {"sentence": sentence, "conclusion": concluded, "chart": verdicts.chart(inputs, numbers),
             "formula": intervals.FORMULAS[True], "majority": _majority(inputs, numbers["controls"])}
 
 

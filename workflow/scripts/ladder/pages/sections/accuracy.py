@@ -11,7 +11,8 @@ def result(inputs, numbers):
         return None
     return {**intervals.share(numbers["test_accuracy"], numbers["images"]["test"]), "wrong": numbers["wrong"],
             "guess_loss": numbers["guess_loss"],
-            "controls": [{"name": verdicts.names(control)[0], **control} for control in numbers["controls"]]}
+            "controls": [{"name": verdicts.names(control, numbers["control_settings"])[0], **control}
+                         for control in numbers["controls"]]}
 
 
 def wrong(inputs, score):

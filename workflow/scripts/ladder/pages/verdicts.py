@@ -124,7 +124,7 @@ def conclusion(inputs, controls, apart=None):
         own, work = (words[facts.how(inputs)] for words in (OWN, HELPED))
         better, worse = f"{work} helped", f"{work} did harm"
         if apart:   # it is not the encoder before the work, so nothing follows for the work
-            better, worse = f"the {own.format('encoder').lower()} is better", "the one with other settings is better"
+            better, worse = f"the {own.format('encoder').lower()} is better", "the untrained one is better"
         below = pixels and intervals.kind(pixels["difference_interval"]) == "below"
         return intervals.concluded(difference(random), better, worse) + (", and raw pixels are better" if below else "")
     if pixels:

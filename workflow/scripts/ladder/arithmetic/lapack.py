@@ -30,13 +30,11 @@ def largest_eigenvectors(matrix, count):
     return values[:count], vectors
 
 
-def invert_lower(matrix):
-    """Write the inverse of a lower triangular float64 matrix (n, n), in the order of C, over it; its upper half stays.
-
-    In Fortran's order it is the transposed matrix, and its inverse the transposed inverse. Raises
-    numpy.linalg.LinAlgError if an element of the diagonal is 0.
-    """
-    _call("dtrtri", b"U", b"N", _int(len(matrix)), matrix.ctypes, _int(len(matrix)))
+def inverse_of_lower(matrix):
+    """The inverse (n, n) float64 of a lower triangular matrix; raises numpy.linalg.LinAlgError if its diagonal has a 0."""
+    inverse = np.array(matrix, np.float64, order="C")   # a copy, which LAPACK overwrites, and sees transposed
+    _call("dtrtri", b"U", b"N", _int(len(inverse)), inverse.ctypes, _int(len(inverse)))
+    return inverse
 
 
 def _call(name, *arguments):

@@ -111,7 +111,6 @@ def _solve(values, strength, targets):
     """(G^-1 targets (n, k), the diagonal (n,) of G^-1) of the positive definite G = values + strength I = L L', float64."""
     matrix = values.copy()
     matrix.flat[::len(matrix) + 1] += strength
-    lower = np.linalg.cholesky(matrix)
-    lapack.invert_lower(lower)
-    # G^-1 is L^-T L^-1: an element of its diagonal is the squared norm of a column of L^-1.
+    lower = lapack.inverse_of_lower(np.linalg.cholesky(matrix))
+    # lower is L^-1, and G^-1 is L^-T L^-1: an element of its diagonal is the squared norm of a column of L^-1.
     return lower.T @ (lower @ targets), np.einsum("ij,ij->j", lower, lower)

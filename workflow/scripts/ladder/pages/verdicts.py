@@ -16,7 +16,7 @@ OF_CLASSIFIER = {
        for role, classifier in roles.PRIMARY.items()},
     "linear_pixels": ("logistic regression on raw pixels", "Logistic regression, raw pixels")}
 MAJORITY = ("the most frequent class alone", "Most frequent class")
-OTHER = ("an untrained encoder with settings of its own", "Untrained encoder, other settings")
+UNTRAINED_OTHER = ("an untrained encoder with settings of its own", "Untrained encoder, other settings")
 HELPED = {"trained": "training", "fitted": "fitting to patches", "given": "using these weights",
           "untrained": "using random weights"}
 OWN = {"trained": "Trained {}", "fitted": "Fitted {}", "given": "Given {}", "untrained": "Untrained {}"}
@@ -64,13 +64,13 @@ def _control(name, predictions, accuracy, own, inputs):
 
 # In words.
 
-def sentence(inputs, against, networks, dataset, apart=None):
-    """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; apart: settings that the untrained
+def sentence(inputs, against, networks, dataset, other=None):
+    """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; other: settings that the untrained
     encoder alone has."""
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
     reached = intervals.share(own.metrics["accuracy"], n)
-    differences = [intervals.words(difference(control), names(control, apart)[0])["against"] for control in against["controls"]]
-    concluded, space = conclusion(inputs, against["controls"], apart), templates.NARROW_SPACE
+    differences = [intervals.words(difference(control), names(control, other)[0])["against"] for control in against["controls"]]
+    concluded, space = conclusion(inputs, against["controls"], other), templates.NARROW_SPACE
     return (f"{_subject(inputs, networks)} classifies {reached['text']} of {n:,} "
             f"{facts.scored_on(inputs)} images of {templates.dataset_title(dataset)} correctly "
             f"(95{space}% interval {reached['interval_text']}{space}%): {templates.listed(differences)}"
@@ -103,17 +103,17 @@ def difference(control):
                                 control["lost"])
 
 
-def names(control, apart=None):
-    """The name of an entry of `numbers` in a sentence, and in the chart; apart: as in `sentence`."""
+def names(control, other=None):
+    """The name of an entry of `numbers` in a sentence, and in the chart; other: as in `sentence`."""
     role = control["control"]
     if role == "majority":
         return MAJORITY
-    if apart and role.endswith("_random"):
-        return OTHER
+    if other and role.endswith("_random"):
+        return UNTRAINED_OTHER
     return OF_CLASSIFIER.get(role) or OF_FEATURES[role[role.index("_"):]]
 
 
-def conclusion(inputs, controls, apart=None):
+def conclusion(inputs, controls, other=None):
     """What follows, in a few words: 'nothing shows that training helped'; '' without a control that says anything."""
     by_name, classifier = {control["control"]: control for control in controls}, lineage.primary_classifier(inputs)
     if start := by_name.get(f"{classifier}_start"):
@@ -123,7 +123,7 @@ def conclusion(inputs, controls, apart=None):
     if random := by_name.get(f"{classifier}_random"):
         own, work = (words[facts.how(inputs)] for words in (OWN, HELPED))
         better, worse = f"{work} helped", f"{work} did harm"
-        if apart:   # it is not the encoder before the work, so nothing follows for the work
+        if other:   # it is not the encoder before the work, so nothing follows for the work
             better, worse = f"the {own.format('encoder').lower()} is better", "the untrained one is better"
         below = pixels and intervals.kind(pixels["difference_interval"]) == "below"
         return intervals.concluded(difference(random), better, worse) + (", and raw pixels are better" if below else "")
@@ -140,8 +140,8 @@ def chart(inputs, numbers):
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
     name = OWN[facts.how(inputs)].format("network" if "evaluate" in inputs else "encoder")
     rows = [{"key": "own", "name": name, "note": "this run", **intervals.share(own.metrics["accuracy"], n)}]
-    apart = numbers["control_settings"]
+    other = numbers["control_settings"]
     for control in numbers["controls"]:
-        rows.append({"key": "", "name": names(control, apart)[1], "note": "", "floor": control["control"] == "majority",
+        rows.append({"key": "", "name": names(control, other)[1], "note": "", "floor": control["control"] == "majority",
                      **intervals.share(control["accuracy"], n)})
     return intervals.chart(rows)

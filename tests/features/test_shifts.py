@@ -41,14 +41,19 @@ def encoder(network, layer):
     return Inference(network, "cpu", values, Statistics(np.full(3, 1 / 60, np.float32), np.full(3, -2, np.float32)), 2, layer)
 
 
-@pytest.mark.parametrize("kernel, distance", [(6, 1), (8, 1), (6, 2), (6, 3)])
-def test_copies_computed_together_are_those_computed_one_by_one(kernel, distance):
-    network = networks.build("patch_net", filters=(8, 6, 10, 12), kernel=kernel)
-    alone, transform = encoder(network, "pool2"), features.FeatureTransform(flip="apart")
+PATCH_NETS = [networks.build("patch_net", filters=(8, 6, 10, 12), kernel=kernel) for kernel in (6, 8)]
+WTA = networks.build("wta_autoencoder", (32, 32, 3), filters=4, kernels=(6, 6))
+
+
+@pytest.mark.parametrize("network, layer, distance", [
+    (PATCH_NETS[0], "pool2", 1), (PATCH_NETS[1], "pool2", 1), (PATCH_NETS[0], "pool2", 2), (PATCH_NETS[0], "pool2", 3),
+    (PATCH_NETS[0], "conv2", 1), (WTA, "contrast", 1), (WTA, "code", 2)], ids=lambda value: getattr(value, "name", str(value)))
+def test_copies_computed_together_are_those_computed_one_by_one(network, layer, distance):
+    alone, transform = encoder(network, layer), features.FeatureTransform(flip="apart")
     together = shifts.Together.of(alone, distance)
     assert together.encoder.network.input_shape == (32 + 2 * distance, 32 + 2 * distance, 3)
     images = np.random.default_rng(0).integers(0, 256, (70, 32, 32, 3), dtype=np.uint8)
-    width = np.prod(network.layer("pool2").output_shape)
+    width = np.prod(network.layer(layer).output_shape)
     copies, expected = np.zeros((2, 2, 4, 70, width), np.float32)
     features.extract(together, shifts.Copies(images), transform, [shifts.ByCopy(out) for out in copies], "")
     for number, offset in enumerate(shifts.offsets(distance)):
@@ -59,9 +64,8 @@ def test_copies_computed_together_are_those_computed_one_by_one(kernel, distance
 
 @pytest.mark.parametrize("network, layer, distance", [
     (networks.build("autoencoder", filters=(4, 4)), "enc2", 2),
-    (networks.build("wta_autoencoder", filters=4), "code", 1),
-    (networks.build("resnet18", width=4), "pool", 1),
-    (networks.build("patch_net", filters=(4, 4, 4, 4)), "conv2", 1)], ids=lambda value: getattr(value, "name", None))
+    (WTA, "winners", 1),
+    (networks.build("resnet18", width=4), "pool", 1)], ids=lambda value: getattr(value, "name", None))
 def test_copies_are_computed_one_by_one_where_padding_or_strides_part_them(network, layer, distance):
     names = [row.name for row in network.layers]
     assert shifts.Together.of(encoder(network, layer if layer in names else network.features), distance) is None

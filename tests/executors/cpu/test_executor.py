@@ -217,6 +217,20 @@ def test_nan_is_a_winner(executor):
     assert np.isnan(value).tolist() == [[[[False] * 3]], [[[True] * 3]]]
 
 
+@pytest.mark.parametrize("bias", [None, normal(5, seed=2).astype(np.float32)], ids=["without", "with bias"])
+def test_a_convolution_divided_by_contrast_is_these_in_turn_to_the_bit(executor, bias):
+    x, weight = normal(60, 9, 8, 2).astype(np.float32), normal(5, 3, 3, 2, seed=1).astype(np.float32)
+    operands = {"x": x, "weight": weight, "stride": 1, "padding": 0, "relu": False, "bias": bias}
+    contrast, (y, divided, expected) = {"kernel": 3, "epsilon": 0.01}, np.full((3, 60, 7, 6, 5), np.nan, np.float32)
+    perform(executor, "conv2d_forward", **operands, y=divided, image=x, contrast=contrast)
+    convolution.conv2d_forward(executor, **operands, y=y)
+    perform(executor, "local_contrast_forward", x=y, image=x, y=expected, **contrast)
+    assert np.abs(expected - y).max() > 0.1
+    np.testing.assert_array_equal(divided, expected)
+    of_doubles = references.conv2d(x, weight, np.zeros(5) if bias is None else bias, padding=0)
+    np.testing.assert_allclose(divided, references.local_contrast(of_doubles, x, 3, 0.01), atol=1e-4)
+
+
 @pytest.mark.parametrize("filters", [2, 400])
 @pytest.mark.parametrize("contrast", [False, True])
 @pytest.mark.parametrize("pool", [(3, 2, 0), (2, 1, 1), (5, 3, 0)], ids=str)

@@ -45,6 +45,14 @@ def test_large_convolutions_are_no_tasks():
     assert {"winograd_conv2d_forward", "upsample_conv2d_backward"} <= set(Training("autoencoder", shape=(32, 32, 3)).calls())
 
 
+@pytest.mark.parametrize("filters, are_tasks", [(63, True), (64, False)])
+def test_a_convolution_of_many_filters_is_no_task(filters, are_tasks):
+    shapes = (64, 9, 9, 3), (filters, 3, 3, 3), filters, (64, 7, 7, filters)
+    x, weight, bias, y = (np.zeros(shape, np.float32) for shape in shapes)
+    operands = {"x": x, "weight": weight, "y": y, "stride": 1, "padding": 0, "relu": False, "bias": bias}
+    assert small.Table(2, np.float32).add("conv2d_forward", operands, None) is are_tasks
+
+
 @pytest.mark.parametrize("network", ["lenet_300_100", "lenet_5", "small_cnn"])
 def test_a_training_by_tasks_is_the_same_training(network, monkeypatch):
     assert BATCH % -(-BATCH // small.GROUPS), "the last group of images has to be smaller than the others"

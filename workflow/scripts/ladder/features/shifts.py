@@ -13,6 +13,7 @@ import numpy as np
 from ladder.network import networks
 
 DIAGONALS = ((1, 1), (-1, -1), (1, -1), (-1, 1))   # (down, to the right)
+TOGETHER = 4   # images whose copies are put together at once: of a batch they could take a gigabyte
 NAMES = ("shifted.npy", "shifted_odd.npy")         # the even and the odd part of the features, (len(DIAGONALS), N, D)
 
 
@@ -56,9 +57,9 @@ class Copies:
 class Together:
     """The encoder of all copies of an image at once: they are parts of one image, a little larger, which repeats its edges.
 
-    Where no layer before a last average pooling pads its input, the copies' values before that pooling are parts of the larger
-    image's, if the copies lie whole strides apart. encoder: of the larger images, pooling at every place that any copy needs;
-    pixels: of the image to a place; every: places between two values of a copy, whose shape is (height, width).
+    Where no layer pads its input, the copies' values are parts of the larger image's, if the copies lie whole strides apart; of
+    a last average pooling, at as many more places as they need. encoder: of the larger images; pixels: of the image to a place;
+    every: places between two values of a copy, whose shape is (height, width).
     """
 
     encoder: object
@@ -73,18 +74,19 @@ class Together:
         network = getattr(encoder, "network", None)
         if network is None:
             return None
-        *before, pooling = layers = network.needed_for(encoder.until)
-        stride = math.prod(layer.attributes.get("stride", 1) for layer in before)
-        if pooling.kind != "avgpool2d" or 2 * distance % stride or any(map(_pads, layers)) or not _is_chain(layers):
+        *before, last = layers = network.needed_for(encoder.until)
+        every = last.attributes["stride"] if last.kind == "avgpool2d" else 1
+        stride = math.prod(layer.attributes.get("stride", 1) for layer in layers) // every
+        if 2 * distance % stride or any(map(_pads, layers)) or not _is_chain(layers):
             return None
-        every = pooling.attributes["stride"]
         step = math.gcd(every, 2 * distance // stride)
-        pooled = dataclasses.replace(pooling, attributes={**pooling.attributes, "stride": step})
+        if every > step:
+            last = dataclasses.replace(last, attributes={**last.attributes, "stride": step})
         height, width, channels = network.input_shape
         larger = copy.copy(encoder)
         larger.network = networks.resolve(network.name, (height + 2 * distance, width + 2 * distance, channels),
-                                          (*before, pooled), pooling.name, None)
-        return cls(larger, distance, stride * step, every // step, pooling.output_shape[:2])
+                                          (*before, last), last.name, None)
+        return cls(larger, distance, stride * step, every // step, last.output_shape[:2])
 
     def batches(self, copies, mirrored=False):
         """As Inference.batches, for Copies."""
@@ -94,7 +96,9 @@ class Together:
             images = np.take(images, np.clip(places, 0, images.shape[axis] - 1), axis=axis)
         for start, values in self.encoder.batches(images, mirrored):
             parts = [self._part(values, down, -right if mirrored else right) for down, right in offsets(self.distance)]
-            yield len(parts) * start, np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
+            for at in range(0, len(values), TOGETHER):
+                stacked = np.stack([part[at:at + TOGETHER] for part in parts], axis=1)
+                yield len(parts) * (start + at), stacked.reshape(-1, *stacked.shape[2:])
 
     def _part(self, values, down, right):
         """The values of the copies moved so far, of those of the larger images."""

@@ -103,17 +103,26 @@ def with_stride_1_and_bias(group: Group) -> bool:
     return all(layer.attributes["stride"] == 1 and layer.attributes["bias"] for layer in (conv, decode))
 
 
+def contrast_block(build: Any, group: Group) -> None:
+    """A convolution, divided by the local contrast of its input."""
+    _divided(build, group, "conv2d_forward", relu=False)
+
+
 def code_block(build: Any, group: Group) -> None:
     """A convolution, optionally divided by the local contrast of its input, then soft threshold and average pooling."""
-    conv, *contrast, threshold, pool = group
-    weight = {"weight": build.parameter(f"{conv.name}.weight")}
-    bias = {"bias": build.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
-    image = {"image": build.value(contrast[0].inputs[1])} if contrast else {}
-    attributes = {**sliding(conv), **threshold.attributes, "pool": pool.attributes}
-    if contrast:
-        attributes["contrast"] = contrast[0].attributes
-    x, y = build.source(conv), build.activation(pool)
-    build.step("conv2d_code_forward", group, {"x": x, **weight, **bias, **image}, {"y": y}, flop=2 * conv.macs, **attributes)
+    *_, threshold, pool = group
+    _divided(build, group, "conv2d_code_forward", **threshold.attributes, pool=pool.attributes)
+
+
+def _divided(build: Any, group: Group, operation: str, **attributes: Any) -> None:
+    conv, second = group[:2]
+    attributes |= sliding(conv)
+    operands = {"x": build.source(conv), "weight": build.parameter(f"{conv.name}.weight")}
+    if conv.attributes["bias"]:
+        operands["bias"] = build.parameter(f"{conv.name}.bias")
+    if second.kind == "local_contrast":
+        operands["image"], attributes["contrast"] = build.value(second.inputs[1]), second.attributes
+    build.step(operation, group, operands, {"y": build.activation(group[-1])}, flop=2 * conv.macs, **attributes)
 
 
 def approximate_conv(build: Any, group: Group) -> Backward:
@@ -180,6 +189,7 @@ PATTERNS = (
     Pattern(("conv2d", "relu", "winner_take_all", "conv2d"), winner_block, with_stride_1_and_bias, exact_only=True),
     Pattern(("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
     Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
+    Pattern(("conv2d", "local_contrast"), contrast_block, exact_only=True),
     Pattern(("conv2d", "relu", "maxpool2d"), winograd_block, lambda group: is_2x2(group[2]) and _suits_winograd(group),
             exact_only=True),
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2]), exact_only=True),

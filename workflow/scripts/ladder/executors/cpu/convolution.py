@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from ladder.executors.cpu import blocks, loops
-from ladder.executors.cpu.layers import inverse_deviations
+from ladder.executors.cpu import blocks, layers, loops
 from ladder.executors.cpu.loops import Unsigned
 
 # Least output pixels per block, and least size of its im2col matrix: large enough for BLAS to run at full speed, small enough
@@ -25,11 +24,14 @@ MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
 CODE_FILTERS = 400   # per product of a code: its output stays in the cache until it is thresholded and pooled
 
 
-def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None):
-    """y = convolution + bias, then a 2x2 max-pool if `index` (the position of each maximum) is given, then ReLU."""
+def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None, image=None, contrast=None):
+    """y = convolution + bias, then a 2x2 max-pool if `index` (the position of each maximum) is given, then ReLU.
+
+    With `image` and contrast, {kernel, epsilon}, y is divided by the image's local contrast while it is in the cache.
+    """
     windows = windows_of(x.shape, weight.shape, stride, padding)
     matrix = windows.taken(executor, weight)
-    if windows.count <= FEW_WINDOWS and index is None:
+    if windows.count <= FEW_WINDOWS and index is None and image is None:
         seen = windows.of_all(executor, x, "convolution forward")
         return _forward_by_filter(executor, seen, matrix, y.reshape(windows.count, -1), bias, relu)
 
@@ -42,6 +44,10 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
             blocks.multiply(windows.of(worker, x[block]), turned, out.reshape(-1, len(weight)))
             worker.lap("convolution forward")
             blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
+            if image is not None:
+                for values, picture in zip(y[block], image[block], strict=True):
+                    layers.divide_by_contrast(values, picture, values, **contrast)
+                worker.lap(layers.NORMS)
 
     executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
@@ -60,7 +66,7 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
         for block in cut.blocks(start, stop):
             seen = windows.of(worker, x[block])
             factors = ([even] * (block.stop - block.start) if image is None
-                       else [inverse_deviations(picture, **contrast) for picture in image[block]])
+                       else [layers.inverse_deviations(picture, **contrast) for picture in image[block]])
             for part in blocks.slices(0, len(weight), CODE_FILTERS):
                 out = worker.workspace("convolved", (len(factors), *windows.out, part.stop - part.start), y.dtype)
                 flat = out.reshape(-1, out.shape[3])

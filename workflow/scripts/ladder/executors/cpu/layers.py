@@ -191,24 +191,22 @@ def position_norm_backward(executor, y, norms, dy, dx):
 
 def local_contrast_forward(executor, x, image, y, kernel, epsilon):
     def divide(x, image, y):
-        np.multiply(x, inverse_deviations(image, kernel, epsilon)[..., None], out=y)
+        divide_by_contrast(x, image, y, kernel, epsilon)
 
     executor.each(NORMS, 2 * x.size, divide, x, image, y)
 
 
+def divide_by_contrast(x, image, y, kernel, epsilon):
+    """y = x (H, W, C), divided by the deviations of the windows of an image (inverse_deviations); y may be x."""
+    np.multiply(x, inverse_deviations(image, kernel, epsilon)[..., None], out=y)
+
+
 def inverse_deviations(image, kernel, epsilon):
     """1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C), in the image's dtype."""
-    wide, numbers = image.astype(np.float64), kernel * kernel * image.shape[2]
-    wide -= wide.mean()   # else a large common value would leave few digits of the variance
-    mean, square = (_window_sums(values.sum(axis=2), kernel) / numbers for values in (wide, np.square(wide)))
-    return (1 / np.sqrt(np.maximum(square - np.square(mean), 0) + epsilon)).astype(image.dtype)
-
-
-def _window_sums(values, kernel):
-    """Sums over every window of kernel x kernel numbers of values (H, W)."""
-    for axis in (0, 1):
-        values = np.lib.stride_tricks.sliding_window_view(values, kernel, axis=axis).sum(axis=-1)
-    return values
+    height, width, _ = image.shape
+    out = np.empty((height - kernel + 1, width - kernel + 1), image.dtype)
+    loops.inverse_deviations(image, kernel, epsilon, np.empty((2, height, width)), np.empty((2, width)), out)
+    return out
 
 
 def soft_threshold_forward(executor, x, y, threshold):

@@ -83,6 +83,39 @@ def soft_threshold_avgpool(x, inverse, threshold, first, y, window, stride, padd
 
 
 @loop
+def inverse_deviations(image, kernel, epsilon, pixels, columns, out):
+    """out = 1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C).
+
+    pixels, columns: work space, float64 (2, H, W) and (2, W): sums of the values and of their squares.
+    """
+    height, width, channels = image.shape
+    middle, numbers = 0.0, kernel * kernel * channels
+    for value in image.flat:
+        middle += value
+    middle /= image.size   # subtracted, as of a large common value the variance would have few digits
+    pixels[:] = 0
+    for row in range(height):
+        for column in range(width):
+            for c in range(channels):
+                value = np.float64(image[row, column, c]) - middle
+                pixels[0, row, column] += value
+                pixels[1, row, column] += value * value
+    for i in range(out.shape[0]):
+        columns[:] = 0
+        for row in range(i, i + kernel):
+            for column in range(width):
+                columns[0, column] += pixels[0, row, column]
+                columns[1, column] += pixels[1, row, column]
+        for j in range(out.shape[1]):
+            total = squares = 0.0
+            for column in range(j, j + kernel):
+                total += columns[0, column]
+                squares += columns[1, column]
+            variance = squares / numbers - (total / numbers) * (total / numbers)
+            out[i, j] = 1 / np.sqrt((0.0 if variance < 0.0 else variance) + epsilon)   # NaN stays NaN
+
+
+@loop
 def column_sums(x, first, last, sums):
     """sums of columns first to last (Unsigned) of x (rows, columns)."""
     rows, zero = x.shape[0], x.dtype.type(0)

@@ -18,6 +18,7 @@ FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 OTHER_TYPES = {"images", "labels", "permutation", "counters", "scale", "offset", "learning_rates", "losses", "hits", "index"}
 MOST_WEIGHTS, MOST_WINDOWS = 2 ** 22, 2 ** 11
 RESIDENT_WEIGHTS = 2 ** 18   # weights that stay in a core's cache from image to image
+MANY_FILTERS = 64        # from here on BLAS over blocks is faster, up to twice
 GROUPS = 16              # of images, each with its own sums; as many threads can share the work
 
 
@@ -45,7 +46,9 @@ def flatten_backward(table, dy, dx):
     return [_turn(table, SHAPES, dy, dx, len(dx), dx.shape[3], math.prod(dx.shape[1:3]))]
 
 
-def conv2d_forward(table, x, weight, y, stride, padding, relu, bias=None, index=None):
+def conv2d_forward(table, x, weight, y, stride, padding, relu, bias=None, index=None, image=None, contrast=None):
+    if image is not None:
+        return None
     windows = windows_of(x.shape, weight.shape, stride, padding)
     if _has_few_windows(windows, weight, index):
         return _forward_by_matrix(table, windows, x, weight, y, relu, bias)
@@ -206,7 +209,8 @@ def _has_few_windows(windows, weight, index):
 
 
 def _fits(windows, weight, padding, bias):
-    return padding == 0 and bias is not None and weight.size <= min(MOST_WEIGHTS, RESIDENT_WEIGHTS)
+    few = len(weight) < MANY_FILTERS and weight.size <= min(MOST_WEIGHTS, RESIDENT_WEIGHTS)
+    return padding == 0 and bias is not None and few
 
 
 def _turn(table, label, x, y, batch, rows, columns):

@@ -57,9 +57,9 @@ class Copies:
 class Together:
     """The encoder of all copies of an image at once: they are parts of one image, a little larger, which repeats its edges.
 
-    Where no layer pads its input, the copies' values are parts of the larger image's, if the copies lie whole strides apart; of
-    a last average pooling, at as many more places as they need. encoder: of the larger images; pixels: of the image to a place;
-    every: places between two values of a copy, whose shape is (height, width).
+    Where no layer pads its input, the copies' values are parts of the larger image's, if the copies lie whole strides apart. An
+    average pooling at the end has a smaller stride there, to have the values of every copy. encoder: of the larger images;
+    pixels: of the image to a place; every: places between two values of a copy, whose shape is (height, width).
     """
 
     encoder: object

@@ -105,16 +105,17 @@ def with_stride_1_and_bias(group: Group) -> bool:
 
 def contrast_block(build: Any, group: Group) -> None:
     """A convolution, divided by the local contrast of its input."""
-    _divided(build, group, "conv2d_forward", relu=False)
+    _with_what_follows(build, group, "conv2d_forward", relu=False)
 
 
 def code_block(build: Any, group: Group) -> None:
     """A convolution, optionally divided by the local contrast of its input, then soft threshold and average pooling."""
     *_, threshold, pool = group
-    _divided(build, group, "conv2d_code_forward", **threshold.attributes, pool=pool.attributes)
+    _with_what_follows(build, group, "conv2d_code_forward", **threshold.attributes, pool=pool.attributes)
 
 
-def _divided(build: Any, group: Group, operation: str, **attributes: Any) -> None:
+def _with_what_follows(build: Any, group: Group, operation: str, **attributes: Any) -> None:
+    """A convolution and the layers behind it as one forward step; the contrast, if it is the next one, is that of its image."""
     conv, second = group[:2]
     attributes |= sliding(conv)
     operands = {"x": build.source(conv), "weight": build.parameter(f"{conv.name}.weight")}

@@ -5,6 +5,7 @@ NVRTC says how many registers a kernel takes, NVIDIA's disassembler which instru
 launch are kept in benchmarks/counts.json under a digest of all they depend on, so that only what changed is counted again.
 """
 
+import collections
 import concurrent.futures
 import functools
 import hashlib
@@ -29,11 +30,12 @@ import rung_checks  # noqa: E402
 from cases import products  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
+from ladder.rungs.patterns import Table  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 
-METHOD = 3   # goes up when the way of counting changes
-BLOCKS = 6   # at most, of a launch, drawn at random
+METHOD, METHOD_OF_TABLES = 3, 4   # go up when the way of counting changes
+BLOCKS = 6   # at most, of a launch, drawn at random; of an update, one of each parameter
 # Accesses of single threads after which no more blocks run, with barriers and without, where a warp of a block can be enough.
 ENOUGH, ENOUGH_WARPS = 200_000, 1_500_000
 PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "shared_loads", "shared_stores": "shared_stores",
@@ -48,7 +50,8 @@ def key(launch, plan):
         return str(argument if isinstance(argument, np.generic) else len(argument.words))
 
     arguments = [shown(argument) for argument in launch.arguments]
-    described = [METHOD, text(launch.source), launch.entry, launch.defines, launch.grid, launch.block, launch.shared_bytes,
+    method = METHOD_OF_TABLES if tables(launch) else METHOD
+    described = [method, text(launch.source), launch.entry, launch.defines, launch.grid, launch.block, launch.shared_bytes,
                  arguments]
     return hashlib.sha256(json.dumps(described, default=str).encode()).hexdigest()[:16]
 
@@ -93,17 +96,31 @@ def launch_bytes(launch, plan):
 
 
 def _run(launch, plan, lines):
-    blocks = math.prod(launch.grid)
-    sample = np.random.default_rng(0).permutation(blocks)[:BLOCKS].tolist()
     arrays = {name: emulator_executor.zeros(plan.buffers[name]) for name in launch.buffers}
     arguments = [rung_checks.passed(argument, arrays) for argument in launch.arguments]
     function, total = emulator_executor.function(launch), {}
-    for block in sample:
+    if tables(launch):
+        first_words = tables(launch)[0].words[:launch.grid[0]]   # of each block's row: that of a parameter
+        for word, number in collections.Counter(first_words).items():
+            counts = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [first_words.index(word)], lines,
+                                    ENOUGH)
+            total = _sum(total, _times(counts, number))
+        return total
+    for block in np.random.default_rng(0).permutation(math.prod(launch.grid))[:BLOCKS].tolist():
         counts = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, ENOUGH // BLOCKS)
         total = _sum(total, counts)
         if total["accesses"] >= (ENOUGH if total["barriers"] else ENOUGH_WARPS):
             break
     return total
+
+
+def tables(launch):
+    """Its arguments that name a parameter for each block: those of an update."""
+    return [argument for argument in launch.arguments if isinstance(argument, Table)]
+
+
+def _times(counts, number):
+    return {name: _times(value, number) if isinstance(value, dict) else value * number for name, value in counts.items()}
 
 
 def _sum(counts, more):

@@ -77,25 +77,25 @@ __device__ __forceinline__ float update(const long long* row, int i, float gradi
 template <Rule rule>
 __device__ void update_all(const long long* table, const Settings& settings);
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
     sgd_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                const long long* __restrict__ counters, float weight_decay, float clip) {
     update_all<SGD>(table, settings_of(learning_rates, counters, weight_decay, clip));
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
     momentum_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                     const long long* __restrict__ counters, float weight_decay, float clip, float momentum) {
     update_all<MOMENTUM>(table, settings_of(learning_rates, counters, weight_decay, clip, momentum));
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
     rmsprop_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                    const long long* __restrict__ counters, float weight_decay, float clip) {
     update_all<RMSPROP>(table, settings_of(learning_rates, counters, weight_decay, clip));
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
     adam_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                 const long long* __restrict__ counters, float weight_decay, float clip) {
     update_all<ADAM>(table, settings_of(learning_rates, counters, weight_decay, clip));

@@ -5,9 +5,10 @@
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (ceil(channels / 64), batch, height + 2
 // padding, width + 2 padding, 64), blocks of 64 channels, zero outside the image and in further channels. steps bfloat16
-// (ceil(channels / 64), pixels up to a multiple of 64, 64): the gradient without a border. bias_partials (splits, channels):
-// sums of the gradient, not rounded, over the pixels of a split of the padded image: each thread adds its own in order, then
-// the threads' sums are added. Channels of x are a multiple of 8; arrays start at multiples of 16 bytes.
+// (ceil(channels / 64), pixels up to a multiple of 64, 64): the gradient without a border; with the macro STEPS_BY_PHASE=1
+// (ceil(channels / 64), 4, pixels of a phase up to a multiple of 64, 64), as weight_grad.cu wants it. bias_partials (splits,
+// channels): sums of the gradient, not rounded, over the pixels of a split of the padded image: each thread adds its own in
+// order, then the threads' sums are added. Channels of x are a multiple of 8; arrays start at multiples of 16 bytes.
 // Launches: arrange_image         block (256), grid (ceil(chunks of rounded / 256))
 //           arrange_gradient      block (256), grid (splits, ceil(channels / 64))
 //
@@ -15,6 +16,12 @@
 // Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
 // Measured: not measured.
 #include "common/tensor_cores.cuh"
+
+#ifndef STEPS_BY_PHASE
+#define STEPS_BY_PHASE 0
+#endif
+
+constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;
 
 // At `place`, 0 to 7, of a row in memory are the numbers of chunk place ^ row % 8.
 __device__ __forceinline__ void store_rounded(Packed* rounded, int row, int place, const float (&x)[CHUNK]) {
@@ -31,6 +38,12 @@ __device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int widt
     return inside ? (row / padded_height * height + i) * width + j : -1;
 }
 
+// The row of `steps` for a pixel of x; step_pixels: of a phase there.
+__device__ __forceinline__ int step_of(int pixel, int width, int step_pixels) {
+    int row = pixel / width, column = pixel % width;
+    return STEPS_BY_PHASE ? (row % 2 * 2 + column % 2) * step_pixels + row / 2 * (width / 2) + column / 2 : pixel;
+}
+
 // pixels: of the padded image.
 extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __restrict__ x, Packed* __restrict__ rounded,
                                                                 int pixels, int height, int width, int channels, int padding) {
@@ -45,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __r
 }
 
 // A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the padded image; without padding
-// `rounded` is not written. step_pixels: of steps.
+// `rounded` is not written. step_pixels: of steps, or of a phase there.
 extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
     const float* __restrict__ gradient, Packed* __restrict__ rounded, Packed* __restrict__ steps,
     float* __restrict__ bias_partials, int pixels, int height, int width, int channels, int padding, int pixels_per_split,
@@ -56,22 +69,24 @@ extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
     int channel = channel_block * CHANNEL_BLOCK + chunk_number * CHUNK;
     int last_pixel = min(int(blockIdx.x + 1) * pixels_per_split, pixels);
     rounded += static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK;
-    steps += static_cast<long long>(channel_block) * step_pixels * CHANNEL_BLOCK;
+    steps += static_cast<long long>(channel_block) * PHASES_APART * step_pixels * CHANNEL_BLOCK;
     float total[2][4] = {};
     for (int pixel = blockIdx.x * pixels_per_split + threadIdx.x / CHUNKS; pixel < last_pixel; pixel += ROWS) {
         int from = pixel_of_x(pixel, height, width, padding);
         float chunk[CHUNK] = {};
         if (from >= 0) load_chunk(chunk, gradient + from * channels + channel, channel, channels);
         if (padding) store_rounded(rounded, pixel, chunk_at(pixel, chunk_number), chunk);
-        if (from >= 0) store_rounded(steps, from, chunk_at(from, chunk_number), chunk);
+        int step = step_of(from, width, step_pixels);
+        if (from >= 0) store_rounded(steps, step, chunk_at(step, chunk_number), chunk);
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
     }
-    int image_pixels = pixels / ((height + 2 * padding) * (width + 2 * padding)) * height * width;
-    if (blockIdx.x == 0)   // the rest of the last step
-        for (int pixel = image_pixels + threadIdx.x / CHUNKS; pixel < step_pixels; pixel += ROWS) {
+    int there = pixels / ((height + 2 * padding) * (width + 2 * padding)) * height * width / PHASES_APART;
+    if (blockIdx.x == 0)   // the rest of the last step, or of that of every phase
+        for (int number = threadIdx.x / CHUNKS; number < (step_pixels - there) * PHASES_APART; number += ROWS) {
             float zeros[CHUNK] = {};
-            store_rounded(steps, pixel, chunk_number, zeros);
+            int phase = number % PHASES_APART;
+            store_rounded(steps, phase * step_pixels + there + number / PHASES_APART, chunk_number, zeros);
         }
     store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK], total[0]);
     store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK + 4], total[1]);

@@ -13,10 +13,13 @@
 // any tile.
 //
 // Macros: TILE_M, TILE_N: pixels and filters of a block, 128 x 256, 128 x 128 or 64 x 64. A block uses `together` of its pixels,
-//         here all.
+//         here all. PHASES=1: x is the image before an upsampling, with a border of 1, kernel 2 and stride 1; weight has the four
+//         phases' filters (weight_update.cu), (channel blocks, 2, 2, 4, filters up to a multiple of TILE_N, 64); y, of which
+//         `pixels` counts all pixels, is (batch, 2 height - 4, 2 width - 4, filters).
 // Launches: block (2 TILE_M + 128: warpgroups of 64 pixels, and one whose first thread copies), grid (ceil(pixels / together)
-//           ceil(filters / TILE_N)), STAGES 128 TILE_N + 256 rows + 96 bytes of dynamic shared memory; rows: image pixels, a
-//           multiple of 8, that the windows of a block's pixels span at most, counted from a multiple of 8 on
+//           ceil(filters / TILE_N)), of phases 4 ceil(pixels / 4 / together) ceil(filters / TILE_N), STAGES 128 TILE_N + 256
+//           rows + 96 bytes of dynamic shared memory; rows: image pixels, a multiple of 8, that the windows of a block's pixels
+//           span at most, counted from a multiple of 8 on
 //
 // Bound: tensor cores and shared memory. A tap of a channel block takes 512 cycles at the tensor cores' peak in tiles of 128 x
 // 128, and shared memory as many: 128 for what the copies write, 256 for the filters, which each warpgroup reads, 128 for the

@@ -8,6 +8,8 @@
 // Macros:
 //   TILE_M, TILE_N   pixels and filters of a block
 //   WINDOWS          1: results are of windows of 2 x 2 pixels, which a block has whole; 0, the default: of pixels
+//   PHASES           1: y is an upsampled image of four phases, each with filters of its own, which follow one another in a
+//                    tap; a block has pixels of one; 0, the default: there are no phases (gpu_tf32/conv2d.cu)
 //   KERNEL           of weight_grad.cu alone, which has no loop of a convolution
 //
 // Hopper's asynchronous copies and products (sm_90a only): barriers in shared memory (mbarrier), bulk copies by the copy engine
@@ -44,6 +46,12 @@
 // The only file with these instructions; the test emulator supplies its own bodies.
 #pragma once
 #include "common/tensor_cores.cuh"
+
+#ifndef PHASES
+#define PHASES 0
+#endif
+
+constexpr int SPREAD = PHASES ? 2 : 1, FORMS = SPREAD * SPREAD;   // pixels of y from one of a block's to the next; phases
 
 using Barrier = unsigned long long;
 using Descriptor = unsigned long long;
@@ -235,19 +243,22 @@ __device__ __forceinline__ void multiply(Multiplier warp, int steps, float (&sum
     waited(sum);
 }
 
-// Where in a padded image the windows of a convolution begin, as pixels of all images one after the other.
+// Where in a padded image the windows of a convolution begin, as pixels of all images one after the other; of phases, those of
+// the first. out_height, out_width: of y, or of a phase.
 struct Windows {
     int height, width, out_height, out_width, stride;
 
     __device__ __forceinline__ Windows(int height, int width, int kernel, int stride)
-        : height(height), width(width), out_height((height - kernel) / stride + 1), out_width((width - kernel) / stride + 1),
-          stride(stride) {}
+        : height(height), width(width), out_height((height - kernel) / stride + 2 - SPREAD),
+          out_width((width - kernel) / stride + 2 - SPREAD), stride(stride) {}
 
     // Of pixel number `pixel` of all outputs.
     __device__ __forceinline__ int start(int pixel) const {
         int row = pixel / out_width;
         return (row / out_height * height + row % out_height * stride) * width + pixel % out_width * stride;
     }
+    // From there to those of a phase.
+    __device__ __forceinline__ int to_phase(int phase) const { return phase / 2 * width + phase % 2; }
 };
 
 #ifndef KERNEL
@@ -337,16 +348,19 @@ struct Multiplier {
     }
 };
 
-// A block's pixels, neighbours in y; where results are of windows, whole rows of them. height, width: of y.
+// A block's pixels, neighbours in y or in its phase; where results are of windows, whole rows of them. height, width: of y.
 struct Neighbours {
-    int number, first, count, height, width;   // number: of the block's pixels among all blocks'
+    int number, first, count, height, width, phase;   // number: of the block's pixels among all blocks'
 
-    __device__ __forceinline__ int of(int i) const { return Tile::m_of(i) < count ? first + Tile::m_of(i) : -1; }
+    __device__ __forceinline__ int of(int i) const {
+        int pixel = first + Tile::m_of(i), across = width / SPREAD;
+        if (Tile::m_of(i) >= count) return -1;
+        return SPREAD == 1 ? pixel : (pixel / across * 2 + phase / 2) * width + pixel % across * 2 + phase % 2;
+    }
     __device__ __forceinline__ Cell cell(int number) const {
-        int down = height / CELL_SIDE, across = width / CELL_SIDE, row = first / (CELL_SIDE * width), column = number;
-        if (CELL_LINES == 1) column += first % width;
-        row += column / across;
-        return {number * CELL_LINES < count, row / down, row % down, column % across};
+        int down = height / SPREAD / CELL_SIDE, across = width / SPREAD / CELL_SIDE, of_all = first / CELL_LINES + number;
+        int row = of_all / across;
+        return {number * CELL_LINES < count, row / down, row % down * SPREAD + phase / 2, of_all % across * SPREAD + phase % 2};
     }
     __device__ __forceinline__ int line(int cell, int place) const {
         if (CELL_LINES == 1) return cell;
@@ -356,7 +370,7 @@ struct Neighbours {
     __device__ __forceinline__ int first_partial() const { return number * (Tile::M / 64); }
 };
 
-// Of a launch. padded_filters: rows of a tap in weight; image_pixels: those of all images, border included; rows: of a block's
+// Of a launch. padded_filters: rows of a tap in weight, of each phase; image_pixels: those of all images, border included; rows: of a block's
 // pixels in shared memory, at most; together: pixels of y that a block has, where results are of windows whole rows of them.
 struct Sizes {
     int height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together;
@@ -378,30 +392,32 @@ __device__ __forceinline__ void convolve(const Packed* __restrict__ x, const Pac
     }
     __syncthreads();
     int tiles_across = sizes.padded_filters / TILE_N, warp = threadIdx.x / 32;   // neighbouring blocks read the same pixels
-    int number = blockIdx.x / tiles_across, first_filter = blockIdx.x % tiles_across * TILE_N, taps = sizes.kernel * sizes.kernel;
-    int first_pixel = number * sizes.together, last_pixel = min(first_pixel + sizes.together, sizes.pixels) - 1;
+    int number = blockIdx.x / (tiles_across * FORMS), column = blockIdx.x % (tiles_across * FORMS);
+    int phase = PHASES ? column / tiles_across : 0, first_filter = (column - phase * tiles_across) * TILE_N;
+    int first_pixel = number * sizes.together, last_pixel = min(first_pixel + sizes.together, sizes.pixels / FORMS) - 1;
     Windows windows(sizes.height, sizes.width, sizes.kernel, sizes.stride);
-    int first_row = windows.start(first_pixel) / CHUNKS * CHUNKS;   // of x in shared memory: swizzled as there
+    int to_phase = windows.to_phase(phase), taps = sizes.kernel * sizes.kernel;
+    int first_row = (windows.start(first_pixel) + to_phase) / CHUNKS * CHUNKS;   // of x in shared memory: swizzled as there
     if (warp >= MULTIPLIERS) {
         if (WARPGROUPS == 2) give_registers<40>();
         if (threadIdx.x != 32 * MULTIPLIERS) return;
-        int last_row = windows.start(last_pixel) + (sizes.kernel - 1) * (sizes.width + 1);
+        int last_row = windows.start(last_pixel) + to_phase + (sizes.kernel - 1) * (sizes.width + 1);
         copy_all(of_pixels, of_filters, x + static_cast<long long>(first_row) * CHANNEL_BLOCK,
-                 weight + first_filter * CHANNEL_BLOCK, sizes.channel_blocks, taps, last_row - first_row + 1,
-                 sizes.image_pixels, sizes.padded_filters);
+                 weight + (phase * sizes.padded_filters + first_filter) * CHANNEL_BLOCK, sizes.channel_blocks, taps,
+                 last_row - first_row + 1, sizes.image_pixels, sizes.padded_filters * FORMS);
         return;
     }
     if (WARPGROUPS == 2) take_registers<232>();
     int named = min(first_pixel + 16 * warp + int(threadIdx.x % 16), last_pixel);
     float sum[SUMS] = {}, by_row[Tile::M_THREAD][Tile::N_THREAD];
-    multiply(Multiplier{of_pixels, of_filters, windows.start(named) - first_row, int(threadIdx.x % 32 / 16), sizes.kernel,
-                        sizes.width, taps}, sizes.channel_blocks * taps, sum);
+    multiply(Multiplier{of_pixels, of_filters, windows.start(named) + to_phase - first_row, int(threadIdx.x % 32 / 16),
+                        sizes.kernel, sizes.width, taps}, sizes.channel_blocks * taps, sum);
 #pragma unroll
     for (int j = 0; j < SUMS; j++) by_row[j % 4 / 2][j / 4 * 2 + j % 2] = sum[j];
     // A result may write to all of the stages once the threads that multiply have waited for each other (Tile::sync): every one of
     // them has waited for every copy, has read its fragments and its products have ended (wgmma_wait<0>). No copy follows, and no
     // product reads what is written, so that nothing is to be fenced for the asynchronous proxy.
-    result.finish(by_row, Neighbours{number, first_pixel, last_pixel - first_pixel + 1, windows.out_height, windows.out_width},
-                  sizes.filters, first_filter);
+    result.finish(by_row, Neighbours{number, first_pixel, last_pixel - first_pixel + 1, windows.out_height * SPREAD,
+                                     windows.out_width * SPREAD, phase}, sizes.filters, first_filter);
 }
 #endif

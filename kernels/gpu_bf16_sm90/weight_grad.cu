@@ -6,17 +6,20 @@
 //
 // Layouts: x bfloat16 (channel blocks, image pixels, 64), as conv2d.cu reads it; dy bfloat16 (ceil(filters / 64), pixels up to
 // a multiple of 64, 64), zero in further pixels and filters: `steps` of conv2d_gradient.cu and arrange.cu. partials float32
-// (splits, filters, kernel, kernel, channels). A split sums steps_per_split steps of 64 pixels of y, in order, 16 products at a
-// time. The number of splits depends on the shape alone: it changes the result's bytes.
+// (splits, filters, kernel, kernel, channels), behind an upsampling (splits, channels, 4, 4, filters). A split sums
+// steps_per_split steps of 64 pixels of y, in order, 16 products at a time. The number of splits depends on the shape alone: it
+// changes the result's bytes.
 //
 // Macros:
 //   TILE_N       filters of a block: 64 or 128
 //   KERNEL       rows and columns of a filter: 1 to 4
 //   WHOLE_ROWS   1: out_width divides 64, so that all steps begin in the same column of y; 0: it does not
+//   PHASES       1: behind an upsampling, with KERNEL 2: dy has the four phases one after the other in a channel block, each with
+//                a multiple of 64 pixels, and partials the 4x4 phase weights (weight_update.cu); 0, the default: not so
 // Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first thread copies), grid (KERNEL, for
-//           the rows of taps, times the channel blocks; ceil(filters / TILE_N); splits), STAGES (128 TILE_N / 64 * 64 + 128
-//           rows) + 16 STAGES bytes of dynamic shared memory; rows: image pixels, a multiple of 8, that the windows of a step's
-//           pixels span at most in one row of taps, counted from a multiple of 8 on
+//           the rows of taps, times the channel blocks; ceil(filters / TILE_N); splits, times the phases), STAGES (128 TILE_N /
+//           64 * 64 + 128 rows) + 16 STAGES bytes of dynamic shared memory; rows: image pixels, a multiple of 8, that the
+//           windows of a step's pixels span at most in one row of taps, counted from a multiple of 8 on
 //
 // Bound: tensor cores and shared memory. A step with KERNEL 3 and TILE_N 128 takes 768 cycles at the tensor cores' peak, and
 // shared memory 776: 200 for what the copies write, 384 for the gradients, which each warpgroup reads, 192 for the pixels of x.
@@ -79,8 +82,8 @@ __device__ __forceinline__ void copy_all(Ring<STAGES> ring, const Packed* x, con
         ring.begin(DY_BYTES + x_bytes);
 #pragma unroll
         for (int block = 0; block < TILE_N / CHANNEL_BLOCK; block++)
-            ring.copy(block * STEP_BYTES, dy + (block * static_cast<long long>(step_pixels) + first_pixel) * CHANNEL_BLOCK,
-                      STEP_BYTES);
+            ring.copy(block * STEP_BYTES,
+                      dy + (block * static_cast<long long>(FORMS * step_pixels) + first_pixel) * CHANNEL_BLOCK, STEP_BYTES);
         ring.copy(DY_BYTES, x + static_cast<long long>(first) * CHANNEL_BLOCK, x_bytes);
         ring.next();
     }
@@ -125,17 +128,18 @@ struct Multiplier {
     }
 };
 
-// A thread has two channels eight apart, of two neighbours of every eight filters. partials: of the tap and the split.
+// A thread has two channels eight apart, of two neighbours of every eight filters. partials: of the tap and the split;
+// filters_apart, channels_apart: numbers from one to the next.
 __device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restrict__ partials, int first_channel,
-                                      int first_filter, int channels, int filters) {
+                                      int first_filter, int channels, int filters, int filters_apart, int channels_apart) {
 #pragma unroll
     for (int j = 0; j < SUMS; j++) {
         int filter = first_filter + j / 4 * 8 + threadIdx.x % 4 * 2 + j % 2, channel = first_channel + j % 4 / 2 * 8;
-        if (filter < filters && channel < channels) partials[filter * KERNEL * KERNEL * channels + channel] = sum[j];
+        if (filter < filters && channel < channels) partials[filter * filters_apart + channel * channels_apart] = sum[j];
     }
 }
 
-// image_pixels, rows: as conv2d's; step_pixels: stored ones of dy.
+// image_pixels, rows: as conv2d's; pixels, step_pixels: of y or of a phase, and stored ones of dy.
 extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_weight_grad(
     const Packed* __restrict__ x, const Packed* __restrict__ dy, float* __restrict__ partials, int height, int width,
     int channels, int filters, int stride, int pixels, int image_pixels, int step_pixels, int steps_per_split, int rows) {
@@ -147,25 +151,33 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_w
         barriers_visible();
     }
     __syncthreads();
-    int channel_block = blockIdx.x / KERNEL, tap_row = blockIdx.x % KERNEL, below = tap_row * width;
-    int first_filter = blockIdx.y * TILE_N, first_pixel = blockIdx.z * steps_per_split * STEP;
-    int steps = min(steps_per_split, (step_pixels - first_pixel) / STEP), warp = threadIdx.x / 32;
     Windows windows(height, width, KERNEL, stride);
+    int split = blockIdx.z / FORMS, phase = blockIdx.z % FORMS, channel_block = blockIdx.x / KERNEL;
+    int tap_row = blockIdx.x % KERNEL, below = tap_row * width + windows.to_phase(phase);
+    int first_filter = blockIdx.y * TILE_N, first_pixel = split * steps_per_split * STEP;
+    int steps = min(steps_per_split, (step_pixels - first_pixel) / STEP), warp = threadIdx.x / 32;
     if (warp >= MULTIPLIERS) {
         if (KERNEL > 2) give_registers<KEPT>();
         if (threadIdx.x == 32 * MULTIPLIERS)
             copy_all(ring, x + static_cast<long long>(channel_block) * image_pixels * CHANNEL_BLOCK,
-                     dy + first_filter / CHANNEL_BLOCK * static_cast<long long>(step_pixels) * CHANNEL_BLOCK, windows, below,
-                     first_pixel, steps, pixels, step_pixels);
+                     dy + (first_filter / CHANNEL_BLOCK * FORMS + phase) * static_cast<long long>(step_pixels) * CHANNEL_BLOCK,
+                     windows, below, first_pixel, steps, pixels, step_pixels);
         return;
     }
     if (KERNEL > 2) take_registers<TAKEN>();
     int in_matrix = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;   // of the pixels that this lane names
-    int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8, tap = tap_row * KERNEL + column;
+    int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8;
     auto named = [&](int i) { return Place(windows, first_pixel + 16 * i + in_matrix); };
     float sum[SUMS] = {};
     multiply(Multiplier{ring, windows, Stride(windows), below, column, chunk, pixels - first_pixel - in_matrix,
                         Place(windows, first_pixel), {named(0), named(1), named(2), named(3)}}, steps, sum);
-    write(sum, partials + static_cast<long long>(blockIdx.z) * filters * KERNEL * KERNEL * channels + tap * channels,
-          channel_block * CHANNEL_BLOCK + warp % 4 * 16 + threadIdx.x % 32 / 4, first_filter, channels, filters);
+    int first_channel = channel_block * CHANNEL_BLOCK + warp % 4 * 16 + threadIdx.x % 32 / 4;
+    partials += static_cast<long long>(split) * filters * FORMS * KERNEL * KERNEL * channels;
+    if (PHASES) {
+        int tap = (3 - phase / 2 - 2 * tap_row) * 4 + 3 - phase % 2 - 2 * column;   // of the phase weights
+        write(sum, partials + tap * filters, first_channel, first_filter, channels, filters, 1, 16 * filters);
+    } else {
+        write(sum, partials + (tap_row * KERNEL + column) * channels, first_channel, first_filter, channels, filters,
+              KERNEL * KERNEL * channels, 1);
+    }
 }

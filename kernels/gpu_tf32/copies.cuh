@@ -10,8 +10,14 @@
 //         first_partial()     the row of bias_partials for the first 64 of the lines; 0 for the first tile alone
 // A loop is included before this header: it defines Tile, a WarpTile, which says what a thread keeps of a block's sums.
 //
-// Macro IN_CHANNEL_BLOCKS: the layout that the kernel which reads a result wants: 0, the default: InOrder, 1: InChannelBlocks
+// Macros: IN_CHANNEL_BLOCKS: the layout that the kernel which reads a result wants: 0, the default: InOrder, 1: InChannelBlocks
+//         STEPS_BY_PHASE     1: the weight gradient that reads a gradient in channel blocks is behind an upsampling, and wants the
+//                            four phases one after the other (gpu_bf16_sm90/weight_grad.cu); 0, the default: it is not
 #pragma once
+
+#ifndef STEPS_BY_PHASE
+#define STEPS_BY_PHASE 0
+#endif
 
 #ifndef IN_CHANNEL_BLOCKS
 #define IN_CHANNEL_BLOCKS 0
@@ -51,18 +57,6 @@ __device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)
         *reinterpret_cast<uint2*>(to) = make_uint2(four(0), four(4));
     else
         *reinterpret_cast<unsigned*>(to) = four(0);
-}
-
-__device__ __forceinline__ void load_chunk(int (&to)[CHUNK], const unsigned char* from) {
-    unsigned fours[2];
-    if constexpr (CHUNK == 8) {
-        uint2 both = *reinterpret_cast<const uint2*>(from);
-        fours[0] = both.x, fours[1] = both.y;
-    } else {
-        fours[0] = *reinterpret_cast<const unsigned*>(from);
-    }
-#pragma unroll
-    for (int e = 0; e < CHUNK; e++) to[e] = fours[e / 4] >> e % 4 * 8 & 0xff;
 }
 
 // Bias, then ReLU if `relu`.
@@ -218,29 +212,39 @@ struct ToPooledCopy {
 
 // The copies of a gradient. In channel blocks there are two, one with a border, unless that is empty, and one without.
 struct CopiesOfGradient {
+    static constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;
     Padded padded, steps;
+    int step_rows;
 
-    // step_rows: of a channel block in `steps`, which has zeros behind the last image.
+    // step_rows: of a channel block in `steps`, or of a phase there, which has zeros behind the last image.
     template <class Pixels>
     __device__ __forceinline__ CopiesOfGradient(Packed* padded, Packed* steps, const Pixels& tile, int pixels, int side,
                                                 int padding, int step_rows, int channels)
-        : padded(padded, tile, pixels, side, padding, channels), steps(steps, tile, pixels, side, 0, channels) {
-        if (IN_CHANNEL_BLOCKS) this->steps.layout = Written(step_rows, channels);
+        : padded(padded, tile, pixels, side, padding, channels), steps(steps, tile, pixels, side, 0, channels),
+          step_rows(step_rows) {
+        if (IN_CHANNEL_BLOCKS) this->steps.layout = Written(step_rows * PHASES_APART, channels);
     }
     __device__ __forceinline__ int stored() const { return padded.stored(); }
 
     template <class Words>
     __device__ __forceinline__ void put(const Cell& cell, int channel, Words words) const {
         if (!IN_CHANNEL_BLOCKS || padded.padding) padded.put(cell, channel, words);
-        if (IN_CHANNEL_BLOCKS) steps.put(cell, channel, words);
+        if (IN_CHANNEL_BLOCKS && !STEPS_BY_PHASE) steps.put(cell, channel, words);
+        if (STEPS_BY_PHASE) {   // cells are pixels: no pooling is behind an upsampling
+            int phase = cell.row % 2 * 2 + cell.column % 2, row = cell.image * (steps.down / 2) + cell.row / 2;
+            store_step(phase * step_rows + row * (steps.across / 2) + cell.column / 2, channel, words(0, 0));
+        }
+    }
+    __device__ __forceinline__ void store_step(int row, int channel, const uint4& words) const {
+        *reinterpret_cast<uint4*>(steps.at + steps.layout.place(row, channel)) = words;
     }
     // The block that has the first pixels of y does so, in its columns.
-    __device__ __forceinline__ void put_zeros_behind(int pixels, int step_rows, int first_filter) const {
-        for (int number = threadIdx.x; number < (step_rows - pixels) * Held::ACROSS; number += Tile::THREADS) {
-            int channel = first_filter + number % Held::ACROSS * CHUNK;
+    __device__ __forceinline__ void put_zeros_behind(int pixels, int first_filter) const {
+        int there = pixels / PHASES_APART, behind = step_rows - there;
+        for (int number = threadIdx.x; number < behind * PHASES_APART * Held::ACROSS; number += Tile::THREADS) {
+            int channel = first_filter + number % Held::ACROSS * CHUNK, row = number / Held::ACROSS;
             if (channel < stored())
-                *reinterpret_cast<uint4*>(steps.at + steps.layout.place(pixels + number / Held::ACROSS, channel)) =
-                    make_uint4(0, 0, 0, 0);
+                store_step(row / behind * step_rows + there + row % behind, channel, make_uint4(0, 0, 0, 0));
         }
     }
 };
@@ -262,10 +266,10 @@ struct ToGradient {
         int side = index ? 2 : 1, kept_height = tile.height + 2 * kept_padding, kept_width = tile.width + 2 * kept_padding;
         Kept layout(pixels / (tile.height * tile.width) * kept_height * kept_width, filters);
         CopiesOfGradient to(rounded, steps, tile, pixels, side, padding, step_rows, filters);
-        if (IN_CHANNEL_BLOCKS && tile.first_partial() == 0) to.put_zeros_behind(pixels * side * side, step_rows, first_filter);
+        if (IN_CHANNEL_BLOCKS && tile.first_partial() == 0) to.put_zeros_behind(pixels * side * side, first_filter);
         Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
-            int channel = first_filter + column, place[CHUNK] = {};
+            int channel = first_filter + column;
             held.get(values, tile.line(number, 0), column);
             if (relu) {
                 int pixel = (cell.image * kept_height + cell.row + kept_padding) * kept_width + cell.column + kept_padding;
@@ -273,9 +277,10 @@ struct ToGradient {
             }
             held.put(values, tile.line(number, 0), column);
             uint4 words = rounded_chunk(values);
+            Places places = {};
             if (index)
-                load_chunk(place, index + ((cell.image * tile.height + cell.row) * tile.width + cell.column) * filters + channel);
-            to.put(cell, channel, [&](int i, int j) { return index ? only(words, place, 2 * i + j) : words; });
+                places = load_places(index + ((cell.image * tile.height + cell.row) * tile.width + cell.column) * filters + channel);
+            to.put(cell, channel, [&](int i, int j) { return index ? only(words, places, 2 * i + j) : words; });
         });
         Tile::sync();
         add(held, tile, filters, first_filter);
@@ -290,14 +295,6 @@ struct ToGradient {
             float was = __uint_as_float(IN_WORDS ? pair : e % 2 ? pair & 0xffff0000u : pair << 16);
             values[e] = was > 0.0f ? values[e] : 0.0f;
         }
-    }
-    // The words of the values whose place is `here`, zeros for the others.
-    static __device__ __forceinline__ uint4 only(const uint4& words, const int (&place)[CHUNK], int here) {
-        auto kept = [&](int word) {
-            int low = word * CHUNK / 4, high = low + CHUNK / 8;   // its one number, or two
-            return (place[low] == here ? 0x0000ffffu : 0u) | (place[high] == here ? 0xffff0000u : 0u);
-        };
-        return make_uint4(words.x & kept(0), words.y & kept(1), words.z & kept(2), words.w & kept(3));
     }
     template <class Pixels>
     __device__ __forceinline__ void add(const Held& held, const Pixels& tile, int filters, int first_filter) const {

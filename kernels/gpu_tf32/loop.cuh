@@ -15,6 +15,7 @@
 //                    (common/tensor_cores.cuh)
 //   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
 //   WHOLE            1: 64 divides the length along which k steps: the channels, or a weight gradient's pixels; 0: it does not
+//   DEPTHS           products of an mma to each sum in the only step of few channels; not defined: all of a step, and steps
 //   KERNEL           of the loop with a halo (conv2d_halo.cu): rows and columns of a filter; else not defined
 //   TILE_COLUMNS     of the loop with a halo: the width of a block's rectangle
 //   WINDOWS          1: results are of windows of 2 x 2 pixels, which a block has whole; 0, the default: of pixels
@@ -53,6 +54,10 @@ constexpr int K = CHANNEL_BLOCK;   // of a step: a row in shared memory
 // Warps share out the products of a tile, but for those of 64 x 64, of which each has all, for a quarter of every step: of what
 // a step copies each reads only that quarter, in place of a half by four warps of 32 x 32.
 constexpr bool BY_K = TILE_M == 64 && TILE_N == 64;
+#ifndef DEPTHS
+#define DEPTHS (BY_K ? 1 : K / DEPTH)
+#endif
+constexpr bool ALL_CHUNKS = BY_K || DEPTHS == K / DEPTH;   // of a row are read
 __device__ __forceinline__ int step_of_warp() { return BY_K ? threadIdx.x / 32 : 0; }
 
 // A row of shared memory is a line, with its chunks along k.
@@ -128,6 +133,7 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
     static constexpr int ROWS = Warp::THREADS / CHUNKS;   // of shared memory that a pass of copies fills, a thread 16 bytes
     static __device__ __forceinline__ int chunk() { return threadIdx.x % CHUNKS; }
     static __device__ __forceinline__ int row(int pass) { return threadIdx.x / CHUNKS + pass * ROWS; }
+    static __device__ __forceinline__ bool is_read() { return ALL_CHUNKS || chunk() < 2 * DEPTHS; }   // this thread's chunk
 
     // sum += the products of one step, whose fragments begin at a_from and b_from.
     template <class A, class B>
@@ -135,7 +141,7 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
                                                     const B& b_at, Sums& sum) {
         using W = Multiplied;
 #pragma unroll
-        for (int step = 0; step < (BY_K ? 1 : K / DEPTH); step++) {
+        for (int step = 0; step < DEPTHS; step++) {
             unsigned a[W::M_FRAGMENTS][4], b[W::N_FRAGMENTS / 2][4];   // b: two fragments each
 #pragma unroll
             for (int i = 0; i < W::M_FRAGMENTS; i++) a_at.load(a[i], a_from, i, step);
@@ -254,7 +260,7 @@ struct RoundedFilters {
     __device__ __forceinline__ void copy(unsigned char* first_chunk, bool ends_channel_block) {
         bool there = WHOLE || left > 0;
 #pragma unroll
-        for (int pass = 0; pass < PASSES; pass++)
+        for (int pass = 0; pass < PASSES && Tile::is_read(); pass++)
             cp_async(16, first_chunk + pass * Tile::ROWS * ROW,
                      there ? static_cast<const void*>(from + 1ll * PACKED_BYTES * start[pass]) : weight, there);
         from += ends_channel_block ? to_next_channel_block : to_next;
@@ -309,7 +315,7 @@ struct PaddedWindows {
     __device__ __forceinline__ void copy(unsigned char* first_chunk) {
         bool there = WHOLE || rows > 0;
 #pragma unroll
-        for (int pass = 0; pass < PASSES; pass++)
+        for (int pass = 0; pass < PASSES && Tile::is_read(); pass++)
             cp_async(16, first_chunk + pass * Tile::ROWS * ROW, there ? from + start[pass] : x, there);
         advance(WHOLE ? channels : K);
     }

@@ -3,7 +3,8 @@
 // copy.
 //
 // Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies with borders of zeros, which no thread holds in registers
-// (loop.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu does not: strides, other windows and few channels.
+// (loop.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu and weight_grad_pooled.cu do not: strides, other
+// windows and few channels.
 //
 // Layouts: x Packed (batch, height, width, channels), dy Packed (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
@@ -22,42 +23,9 @@
 //
 // Bound: shared memory and tensor cores, as conv2d.cu. In the loop of three steps of the large tile on sm_90 384 of 750
 // instructions are products, in that of 64 x 64 96 of 318, in that of 16 x 128 48 of 348. Every tap copies its pixels of x again.
-// Predicted, not measured, for 64 images of 32x32x3, with zeros 8 channels, -> 256 filters, 3x3: memory, 9 us, of which the
-// parts take 1.
+// Predicted, not measured, for 64 images of 16x16x128, behind an upsampling with 256 filters: tensor cores 4 us, memory 5.
 // Measured: not measured.
-#include "gpu_tf32/loop.cuh"
-
-#ifndef WHOLE_ROWS
-#define WHOLE_ROWS 1
-#endif
-
-// By how much a step of K pixels of y moves the place in a padded image.
-struct Steps {
-    int columns, rows;                  // beyond whole rows and whole images of y
-    int by, at_row_end, at_image_end;   // numbers: always, and more after the last column, or after the last row
-
-    // height, width, channels of the padded image; stride: of its pixels under neighbours of y.
-    __device__ __forceinline__ Steps(int height, int width, int channels, int stride, int out_height, int out_width)
-        : columns(WHOLE_ROWS ? 0 : K % out_width), rows(K / out_width % out_height),
-          by(((K / out_width / out_height * height + rows * stride) * width + columns * stride) * channels),
-          at_row_end((width - out_width) * stride * channels),
-          at_image_end((height - out_height * stride) * width * channels) {}
-};
-
-constexpr int SLICE = CHANNEL_BLOCK;   // lines that have a row of shared memory for each k
-
-// A row of shared memory is one k of a slice of neighbouring lines, with its chunks along the lines.
-template <int lines>
-struct RowsOfK {
-    static constexpr int SLICES = (lines + SLICE - 1) / SLICE, BYTES = SLICES * K * ROW;
-    static constexpr bool TRANSPOSED = true;
-    static __device__ __forceinline__ int chunk_at(int row, int chunk) {
-        return IN_WORDS ? row * ROW + 16 * (chunk ^ row % 4 * 2) : swizzled(row, chunk);
-    }
-    static __device__ __forceinline__ int place(int line, int k) {
-        return line / SLICE * K * ROW + chunk_at(k, line % SLICE / CHUNK);
-    }
-};
+#include "gpu_tf32/weight_grad.cuh"
 
 // A: lines are filters, B: lines are taps and channels of x under them; k: pixels of y.
 struct Operands {
@@ -65,7 +33,7 @@ struct Operands {
     using BPanel = RowsOfK<Tile::N>;
     static constexpr int PASSES = K / Tile::ROWS, M_SLICES = APanel::SLICES, N_SLICES = BPanel::SLICES;
     const Packed *dy, *x;
-    Steps dy_steps, x_steps;
+    Steps<K> dy_steps, x_steps;
     int out_height, out_width, left;                                // left: pixels from this thread's first one on
     int column[PASSES], row[PASSES], dy_at[PASSES], x_at[PASSES];   // the next pixel's in y; where it begins
     int filter[M_SLICES], under[N_SLICES];                            // from there to this thread's numbers
@@ -97,31 +65,6 @@ struct Operands {
     }
 };
 
-// Write this thread's part of C to the row-major rows x columns matrix c. As in common/conv2d_gemm.cuh, which is not read here.
-template <class Tile>
-__device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
-                                      int first_m, int first_n) {
-    bool wide = columns % Tile::NEIGHBOURS == 0;
-#pragma unroll
-    for (int i = 0; i < Tile::M_THREAD; i++) {
-        int m = first_m + Tile::m_of(i);
-        if (m >= rows) continue;
-#pragma unroll
-        for (int j = 0; j < Tile::N_THREAD; j += Tile::NEIGHBOURS) {
-            int n = first_n + Tile::n_of(j);
-            float* to = c + m * columns + n;
-            float neighbours[Tile::NEIGHBOURS];
-#pragma unroll
-            for (int e = 0; e < Tile::NEIGHBOURS; e++) neighbours[e] = sum[i][j + e];
-            if (wide && n < columns) store(to, neighbours);
-            if (!wide)
-#pragma unroll
-                for (int e = 0; e < Tile::NEIGHBOURS; e++)
-                    if (n + e < columns) to[e] = neighbours[e];
-        }
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_grad(
     const Packed* __restrict__ x, const Packed* __restrict__ dy, float* __restrict__ partials, int batch, int height,
     int width, int channels, int filters, int dy_channels, int kernel, int stride, int dy_padding, int pixels_per_split) {
@@ -130,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     int columns = kernel * kernel * channels, weights = filters * columns, pixels = batch * out_height * out_width;
     int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
     int first_pixel = blockIdx.z * pixels_per_split, last_pixel = min(first_pixel + pixels_per_split, pixels);
-    Operands operands{dy, x, Steps(dy_height, dy_width, dy_channels, 1, out_height, out_width),
-                      Steps(height, width, channels, stride, out_height, out_width), out_height, out_width,
+    Operands operands{dy, x, Steps<K>(dy_height, dy_width, dy_channels, 1, out_height, out_width),
+                      Steps<K>(height, width, channels, stride, out_height, out_width), out_height, out_width,
                       last_pixel - first_pixel - Tile::row(0)};
 #pragma unroll
     for (int pass = 0; pass < Operands::PASSES; pass++) {

@@ -12,7 +12,7 @@
 // table int64, as common/update.cuh has it, and in each row, by the names in MoreWords:
 //   COPY, FLIPPED               addresses of the copy and of the flipped one; 0 where there is none
 //   FILTERS, TAPS, CHANNELS     of a parameter with copies
-//   COPY_ROWS, FLIPPED_ROWS     rows of a tap if the copy is in channel blocks, else 0
+//   COPY_ROWS, FLIPPED_ROWS     rows of a tap, or of one of its phases, if the copy is in channel blocks, else 0
 //   PARTS, APART                number of the gradient's parts and elements from one to the next: weight_grad.cu's, or of a bias
 //                               the rows of bias_partials; 0 where the gradient is whole
 //   FORM                        a PhaseForm, of a 3x3 weight behind an upsampling: the copy has the phases, the flipped one has
@@ -87,15 +87,22 @@ enum PhaseForm { NO_PHASES, PHASES_APART, PHASES_IN_COLUMNS };
 template <int side>
 struct PhaseBlock {
     static constexpr int TAPS_HELD = 9;
+    const long long* row;
     int filters, channels, first_filter, first_channel;   // all of the weight's; of this block's `side` x `side`
 
-    __device__ __forceinline__ PhaseBlock(int block, int filters, int channels)
-        : filters(filters), channels(channels), first_filter(block / ((channels + side - 1) / side) * side),
-          first_channel(block % ((channels + side - 1) / side) * side) {}
+    __device__ __forceinline__ explicit PhaseBlock(const long long* row)
+        : row(row), filters(row[FILTERS]), channels(row[CHANNELS]) {
+        int across = (max(channels, static_cast<int>(row[FLIPPED_ROWS])) + side - 1) / side, block = blockIdx.x - row[FIRST_BLOCK];
+        first_filter = block / across * side, first_channel = block % across * side;
+    }
 
     static __device__ __forceinline__ int slow() { return threadIdx.x / side; }
     static __device__ __forceinline__ int fast() { return threadIdx.x % side; }
     static __device__ __forceinline__ int whole(int count) { return (count + CHUNK - 1) / CHUNK * CHUNK; }
+    // Numbers of a line of a copy; rows: of a tap, where it is in channel blocks.
+    static __device__ __forceinline__ int stored(int count, int rows) {
+        return rows ? (count + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK : whole(count);
+    }
 
     // The gradients of the 3x3 taps from those of the phase weights; part(i): element i of (channels, 4, 4, whole filters).
     template <class Part>
@@ -122,18 +129,18 @@ struct PhaseBlock {
         if (filter < filters && channel < channels)
 #pragma unroll
             for (int tap = 0; tap < TAPS_HELD; tap++) taps[tap] = renew((filter * TAPS_HELD + tap) * channels + channel, tap);
-        Packed sums[16];
 #pragma unroll
-        for (int tap = 0; tap < 16; tap++)
-            held[tap][slow()][fast()] = sums[tap] = rounded(sum_of(taps, tap / 4, tap % 4));
-        if (filter < filters && channel < whole(channels)) store_phases(phases, sums, form, filter, channel);
+        for (int tap = 0; tap < 16; tap++) held[tap][slow()][fast()] = rounded(sum_of(taps, tap / 4, tap % 4));
+        int rows = row[COPY_ROWS], flipped_rows = row[FLIPPED_ROWS];
+        if (filter < max(filters, rows) && channel < stored(channels, rows)) store_phases(phases, held, form, filter, channel, rows);
         if (phase_weights == nullptr) return;
         __syncthreads();
         filter = first_filter + fast(), channel = first_channel + slow();
-        if (filter < whole(filters) && channel < channels)
+        if (filter >= stored(filters, rows) || channel >= max(channels, flipped_rows)) return;
+        phase_weights += rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter) : channel * 16 * whole(filters) + filter;
+        int apart = rows ? flipped_rows * CHANNEL_BLOCK : whole(filters);   // rows are whole eights: chunks stay where they are
 #pragma unroll
-            for (int tap = 0; tap < 16; tap++)
-                phase_weights[(channel * 16 + tap) * whole(filters) + filter] = held[tap][fast()][slow()];
+        for (int tap = 0; tap < 16; tap++) phase_weights[tap * apart] = held[tap][fast()][slow()];
     }
 
     // Phase weight (t, s): the sum of its 3x3 taps, those of the first column first.
@@ -146,35 +153,33 @@ struct PhaseBlock {
         return s == 1 || s == 2 ? column(l) + column(l + 1) : column(l);
     }
 
-    // Apart: (4 phases, filters, 2, 2, channels). In columns: (4 phases, filters, 3, 3, channels), with zeros where a phase has
-    // no tap of the window around pixel (r, c).
-    __device__ __forceinline__ void store_phases(Packed* phases, const Packed (&sums)[16], PhaseForm form, int filter,
-                                                 int channel) const {
-        int width = form == PHASES_APART ? 2 : 3;
+    // Of this thread's filter and channel. Apart: (4 phases, filters, 2, 2, channels), in channel blocks (blocks, 2, 2, 4 phases,
+    // rows, 64). In columns: (4 phases, filters, 3, 3, channels), with zeros where a phase has no tap of the window around pixel
+    // (r, c).
+    __device__ __forceinline__ void store_phases(Packed* phases, const Packed (&held)[16][side][side], PhaseForm form, int filter,
+                                                 int channel, int rows) const {
+        int width = form == PHASES_APART ? 2 : 3, of_filter = width * width * whole(channels);
+        int phases_apart = rows ? rows * CHANNEL_BLOCK : filters * of_filter, apart = rows ? 4 * phases_apart : whole(channels);
+        phases += rows ? place_in_channel_blocks(16 * rows, filter, channel) : filter * of_filter + channel;
 #pragma unroll
         for (int phase = 0; phase < 4; phase++) {
-            Packed* to = phases + (phase * filters + filter) * width * width * whole(channels) + channel;
+            Packed* to = phases + phase * phases_apart;
             int p = phase / 2, q = phase % 2;
             if (form == PHASES_IN_COLUMNS)
-                for (int tap = 0; tap < 9; tap++) to[tap * whole(channels)] = 0;
+                for (int tap = 0; tap < 9; tap++) to[tap * apart] = 0;
 #pragma unroll
             for (int tap = 0; tap < 4; tap++) {
                 int a = tap / 2, b = tap % 2, t = 3 - p - 2 * a, s = 3 - q - 2 * b;
                 int row = form == PHASES_APART ? a : p + a, column = form == PHASES_APART ? b : q + b;
-                to[(row * width + column) * whole(channels)] = sums[t * 4 + s];
+                to[(row * width + column) * apart] = held[t * 4 + s][slow()][fast()];
             }
         }
     }
 };
 
-// This block's part of a weight behind an upsampling.
-__device__ __forceinline__ PhaseBlock<SIDE> phase_block(const long long* row) {
-    return PhaseBlock<SIDE>(blockIdx.x - row[FIRST_BLOCK], row[FILTERS], row[CHANNELS]);
-}
-
 template <class Renew>
 __device__ __forceinline__ void copy_phases(const long long* row, Renew renew) {
-    phase_block(row).copy(reinterpret_cast<Packed*>(address(row[COPY])), reinterpret_cast<Packed*>(address(row[FLIPPED])),
+    PhaseBlock<SIDE>(row).copy(reinterpret_cast<Packed*>(address(row[COPY])), reinterpret_cast<Packed*>(address(row[FLIPPED])),
                               static_cast<PhaseForm>(row[FORM]), renew);
 }
 
@@ -194,7 +199,7 @@ __device__ __forceinline__ void update_phases(const long long* row, const float*
     using Block = PhaseBlock<SIDE>;
     __shared__ float gradients[Block::TAPS_HELD][SIDE][SIDE + 1];   // of the 3x3 taps
     int parts = row[PARTS], apart = row[APART];
-    if (parts) phase_block(row).add_gradients(gradients, [=](int i) { return add_parts(gradient + i, parts, apart); });
+    if (parts) Block(row).add_gradients(gradients, [=](int i) { return add_parts(gradient + i, parts, apart); });
     copy_phases(row, [=](int i, int tap) {
         return update<rule>(row, i, parts ? gradients[tap][Block::slow()][Block::fast()] : gradient[i], settings);
     });

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import emulator_executor
+import references
 import zoo
 from compiled import compiled
 from cuda_emulator import KernelFault
@@ -26,7 +27,7 @@ from ladder.rungs.packing import PIXELS_OF_PARTIAL
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import plan
-from rounded_copies import check_features, check_products, check_training, copied, rounded_weight
+from rounded_copies import check_features, check_products, check_training, close, copied, rounded_weight
 from rung_checks import ONE_ORDER, ORDERS, Convolution, in_one_order, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
@@ -83,15 +84,19 @@ def channel_blocks_of(x, padding, orders=ONE_ORDER):
 
 def tiles_of(weight, orders=ONE_ORDER):
     """[copy, flipped]."""
-    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung.CHANNEL_BLOCKS.weight(weight.shape).items()}
+    return copies_in(rung.CHANNEL_BLOCKS, weight, orders)
+
+
+def copies_in(packing, weight, orders):
+    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in packing.weight(weight.shape).items()}
     run_step(launches.copy_weights, {"w": weight}, copies, orders, copies={"w": {name[2:]: name for name in copies}})
     return list(copies.values())
 
 
-def gradient_of(dy, padding, orders=ONE_ORDER):
+def gradient_of(dy, padding, orders=ONE_ORDER, packing=rung.CHANNEL_BLOCKS):
     """{role: array}: steps, partials and, with a border, rounded."""
     batch, height, width, filters = dy.shape
-    made = {role: poisoned(shape, np.uint16) for role, shape in rung.CHANNEL_BLOCKS.gradient(dy.shape, padding).items()}
+    made = {role: poisoned(shape, np.uint16) for role, shape in packing.gradient(dy.shape, padding).items()}
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
     made["bias_partials"] = poisoned((blocks(pixels, PIXELS_OF_PARTIAL), filters))
     run_step(rung.arrange_gradient, {"dy": dy}, made, orders, padding=padding)
@@ -204,7 +209,7 @@ def test_products_of_channel_blocks_in_large_tiles(shape, stride, tile):
     ((3, 10, 10, 40, 40, 3, 1), 1), ((2, 10, 16, 40, 40, 3, 1), 1)], ids=str)
 def test_weight_gradients_over_many_steps(shape, stride, splits, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images."""
-    monkeypatch.setattr(rung, "SPLITS", splits)
+    monkeypatch.setattr(packed_tiles, "SPLITS", splits)
     assert splits > 1 or Convolution(shape, integers, stride).dy[..., 0].size > rung.STEP * rung.STAGES
     check_products(shape, stride, weight_grad=weight_grad)
 
@@ -311,6 +316,153 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, pad
         assert (error <= (kind is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
+# ---- behind an upsampling
+
+# (batch, height, width of the small image, channels, filters), tile: phases that end within a tile and a step, images within a
+# tile; filters that fill it and not
+PHASES = [((1, 4, 4, 64, 40), rung.SMALL), ((2, 3, 5, 40, 72), rung.SMALL), ((9, 8, 8, 40, 136), rung.MEDIUM),
+          ((3, 5, 4, 72, 264), rung.LARGE)]
+
+
+class Behind:
+    """A convolution behind an upsampling, in phases."""
+
+    def __init__(self, shape, values):
+        batch, self.height, self.width, self.channels, self.filters = shape
+        self.x = values(batch, self.height, self.width, self.channels)
+        self.weight, self.bias = values(self.filters, 3, 3, self.channels, seed=1), values(self.filters, seed=2)
+        self.dy = values(batch, 2 * self.height, 2 * self.width, self.filters, seed=3)
+        self.phase_weights = to_bfloat16(references.decompose_taps(self.weight))
+
+    def copies(self, orders=ONE_ORDER):
+        return copies_in(rung.PHASE_BLOCKS, self.weight, orders)
+
+    def gradient(self, orders=ONE_ORDER):
+        return gradient_of(self.dy, 1, orders, rung.PHASE_BLOCKS)
+
+    def forward(self, tile=None, writes=None, **more):
+        writes = writes or {"y": poisoned(self.dy.shape)}
+        reads = {"x": channel_blocks_of(self.x, 1), "weight": self.copies()[0], "bias": self.bias}
+        run_step(in_tile(rung.phase_forward, tile), reads, writes, **{"relu": False, **more})
+        return next(iter(writes.values()))
+
+    def given_back(self):
+        return {"dy": self.gradient()["rounded"], "flipped": self.copies()[1]}
+
+    def input_grad(self):
+        dx = poisoned(self.x.shape)
+        run_step(rung.phase_input_grad, {**self.given_back(), "zeros": np.zeros(self.channels, np.float32)},
+                 {"dx": dx})
+        return dx
+
+    def weight_grad(self):
+        dweight, dbias, made = poisoned(self.weight.shape), poisoned(self.bias.shape), self.gradient()
+        run_step(rung.phase_weight_grad, {"x": channel_blocks_of(self.x, 1), "dy": made["steps"],
+                                          "bias_partials": made["bias_partials"]}, {"dweight": dweight, "dbias": dbias})
+        return dweight, dbias
+
+
+@pytest.mark.parametrize("splits", [1, 128])
+@pytest.mark.parametrize("shape, tile", PHASES, ids=str)
+def test_all_directions_behind_an_upsampling_are_exact_on_integers(shape, tile, splits, monkeypatch):
+    monkeypatch.setattr(packed_tiles, "SPLITS", splits)
+    conv = Behind(shape, integers)
+    upsampled = references.upsample2d(conv.x)
+    dweight, dbias = conv.weight_grad()
+    assert np.array_equal(dweight, references.conv2d_weight_grad(upsampled, conv.dy, 1, 3))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+    if splits > 1:
+        return
+    assert np.array_equal(conv.forward(tile), references.conv2d(upsampled, conv.weight, conv.bias, 1))
+    dx = references.conv2d_input_grad(conv.dy, conv.weight, 1, 2 * conv.height, 2 * conv.width)
+    wanted = dx.reshape(len(dx), conv.height, 2, conv.width, 2, conv.channels).sum(axis=(2, 4))
+    assert np.array_equal(conv.input_grad(), wanted)
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, tile", PHASES[:2], ids=str)
+def test_sums_of_taps_behind_an_upsampling_are_rounded_once(shape, tile):
+    conv = Behind(shape, normal)
+    x, dy = to_bfloat16(conv.x), to_bfloat16(conv.dy)
+    with in_one_order():
+        close(conv.forward(tile), references.conv2d_input_grad(x, conv.phase_weights, 1, *dy.shape[1:3], 2) + conv.bias)
+        close(conv.input_grad(), references.conv2d(dy, conv.phase_weights, 0, 1, 2))
+        close(conv.weight_grad()[0], references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)))
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2, 40, 72), (1, 2, 2, 72, 40), (1, 2, 2, 40, 192), (1, 2, 2, 136, 264)], ids=str)
+def test_tiles_hold_the_filters_of_phases_and_the_flipped_ones_phase_weights(shape):
+    conv = Behind(shape, normal)
+    tiles, flipped = map(numbers, conv.copies(ORDERS))
+    rows = tiles.shape[3] // 4
+    wanted, turned = np.zeros((2, 2, 4, rows, 64 * len(tiles)), np.float32), np.zeros_like(flipped)
+    for p, q, a, b in np.ndindex(2, 2, 2, 2):
+        wanted[a, b, 2 * p + q, :conv.filters, :conv.channels] = conv.phase_weights[:, 3 - p - 2 * a, 3 - q - 2 * b].T
+    assert np.array_equal(tiles, wanted.reshape(2, 2, 4 * rows, -1, 64).transpose(3, 0, 1, 2, 4))
+    filled = np.pad(conv.phase_weights, ((0, 0), (0, 0), (0, 0), (0, -conv.filters % 64)))
+    turned[:, :, :, :conv.channels] = filled.reshape(*filled.shape[:3], -1, 64).transpose(3, 1, 2, 0, 4)
+    assert np.array_equal(flipped, turned)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 4, 40, 67), (9, 3, 5, 40, 40), (4, 4, 4, 40, 130)], ids=str)
+def test_gradients_behind_an_upsampling_are_arranged_phase_after_phase(shape):
+    conv = Behind(shape, normal)
+    made, pixels = conv.gradient(ORDERS), len(conv.x) * conv.height * conv.width
+    assert made["rounded"].tobytes() == gradient_of(conv.dy, 1)["rounded"].tobytes()
+    for phase in range(4):
+        steps, rows = numbers(made["steps"][:, phase]), rows_of(to_bfloat16(conv.dy[:, phase // 2::2, phase % 2::2]))
+        assert np.array_equal(steps[:, :pixels], rows) and (steps[:, pixels:] == 0).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape, tile", PHASES, ids=str)
+def test_a_copy_written_behind_an_upsampling_is_that_of_its_result(shape, tile, form):
+    conv = Behind(shape, normal)
+    conv.x[-1, -1, -1, 0] = np.nan
+    with in_one_order():
+        y = conv.forward(tile, relu=True)
+    wanted = image_for(form, y, 2)
+    found = conv.forward(tile, {"copy": poisoned(wanted.shape, np.uint16)}, relu=True, padding=2)
+    assert np.isnan(y).any() and found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [shape for shape, _ in PHASES], ids=str)
+def test_gradients_are_led_back_behind_an_upsampling(shape, form):
+    conv = Behind(shape, normal)
+    values = np.maximum(conv.x, 0)
+    with in_one_order():
+        wanted = np.where(values > 0, conv.input_grad(), np.float32(0))
+    copies = gradients_for(form, wanted, 1)
+    found = {role: poisoned(copy.shape, np.uint16) for role, copy in copies.items()}
+    partials = poisoned((rung.PHASE_BLOCKS.bias_partials(conv.x.shape, conv.filters, 3), conv.channels))
+    run_step(rung.phase_input_grad, {**conv.given_back(), "kept": channel_blocks_of(values, 1)},
+             {**found, "bias_partials": partials}, relu=True, kept_padding=1, padding=1)
+    assert {role: copy.tobytes() for role, copy in found.items()} == {role: copy.tobytes() for role, copy in copies.items()}
+    error = np.abs(partials.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+    assert (error <= gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+@pytest.mark.parametrize("written_by", ["this rung's", "gpu_bf16's"])
+@pytest.mark.parametrize("image", [(3, 6, 10), (4, 8, 8)], ids=str)   # 45 and 64 pixels of a phase
+def test_the_convolution_before_writes_a_gradient_phase_after_phase(image, written_by):
+    """As a launch of its own arranges it; `values` are what the gradient's convolution read."""
+    conv = Convolution((*image, 72, 40, 3, 1), normal)
+    values, own = np.maximum(conv.x, 0), written_by == "this rung's"
+    reads = given_back(conv) if own else {"dy": copied(conv.dy, 1), "flipped": rounded_weight(conv.weight)[1]}
+    function, tile = (rung.input_grad, rung.SMALL) if own else (launches.input_grad, packed_tiles.SQUARE)
+    dx = poisoned(conv.x.shape)
+    run_step(in_tile(function, tile), {**reads, "zeros": np.zeros(72, np.float32)}, {"dx": dx}, stride=1)
+    wanted = gradient_of(np.where(values > 0, dx, np.float32(0)), 1, packing=rung.PHASE_BLOCKS)
+    wanted.pop("bias_partials")
+    found = {role: poisoned(copy.shape, np.uint16) for role, copy in wanted.items()}
+    partials = poisoned((blocks(conv.x[..., 0].size, 64), 72))
+    kept = channel_blocks_of(values, 1) if own else copied(values, 1)
+    run_step(in_tile(function, tile), {**reads, "kept": kept}, {**found, "bias_partials": partials}, stride=1, relu=True,
+             kept_padding=1, padding=1)
+    assert {role: copy.tobytes() for role, copy in found.items()} == {role: copy.tobytes() for role, copy in wanted.items()}
+
+
 @pytest.mark.parametrize("tile", [packed_tiles.SQUARE, packed_tiles.LARGE, packed_tiles.RECTANGLES[3]], ids=str)
 def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     """Copies, pooled ones and gradients; 72 of 128 stored channels, 180 pixels of 192 in steps."""
@@ -341,8 +493,8 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
         assert found[role].tobytes() == made.tobytes(), role
 
 
-@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (NORMALIZED, ())],
-                         ids=["wide", "deep", "deep, not a", "normalized"])
+@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (zoo.RISING, ()),
+                                             (NORMALIZED, ())], ids=["wide", "deep", "deep, not a", "rising", "normalized"])
 def test_a_network_of_channel_blocks_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     check_training(RUNG, network, "bfloat16", frozen)
 
@@ -362,10 +514,9 @@ def entries(made):
 def test_what_only_a_convolution_reads_is_written_for_it_alone():
     made = training_plan(RUNG, zoo.DEEP, batch=2)
     assert [one for one in entries(made) if "weight_grad" not in one[1]] == [
-        ("a", "gpu_tf32/round.cu", "round_image", False), ("a", "gpu_tf32/conv2d_copy.cu", "conv2d_copy", True),
+        ("a", "gpu_tf32/conv2d_copy.cu", "conv2d_copy", True),
         ("b", "gpu_bf16_sm90/conv2d_pool.cu", "conv2d_pool", True),
         ("c", "gpu_bf16_sm90/conv2d_copy.cu", "conv2d_copy", False), ("c_up", "gpu_tf32/conv2d.cu", "conv2d", False),
-        ("d", "gpu_tf32/round.cu", "round_gradient", False),
         ("c_up", "gpu_tf32/conv2d_gradient.cu", "conv2d_gradient", True),
         ("c", "gpu_bf16_sm90/conv2d_gradient_pool.cu", "conv2d_gradient_pool", True),
         ("b", "gpu_bf16_sm90/conv2d_gradient.cu", "conv2d_gradient", False)]
@@ -385,10 +536,11 @@ PLAN = training_plan(RUNG, networks.build("autoencoder"))
 
 
 def test_the_autoencoders_launches_are_products_and_the_update():
-    """Beside these an image is rounded, and the gradient of the loss."""
-    assert [(layer, file.rpartition("/")[2]) for layer, file, *_ in entries(PLAN) if "conv2d" not in file and
-            "weight_grad" not in file] == [("enc1", "round.cu"), ("dec3", "round.cu")]
-    assert len(PLAN.launches) == 21
+    """No operand is rounded by a launch of its own: what loads the batch and what computes the loss do so."""
+    assert all("conv2d" in file or "weight_grad" in file for _, file, *_ in entries(PLAN))
+    assert [launch.entry for launch in PLAN.launches if "conv2d" not in launch.entry and "weight_grad" not in launch.entry] == [
+        "load_columns_uint8", "mse_rounded", "mse_total", "sgd_update", "advance"]
+    assert len(PLAN.launches) == 19
 
 
 def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_channel_blocks():
@@ -425,11 +577,17 @@ EVERY = sorted({*OWN, *(("gpu_bf16_sm90/conv2d.cu", tile.defines) for tile in ru
                 *(("gpu_bf16_sm90/conv2d_pool.cu", (*tile.defines, "WINDOWS=1", "IN_CHANNEL_BLOCKS=1")) for tile in rung.TILES),
                 *((f"gpu_bf16_sm90/conv2d_{result}.cu", (*tile.defines, "IN_CHANNEL_BLOCKS=1"))
                   for result, tile in itertools.product(("copy", "gradient", "gradient_pool"), rung.TILES)),
-                ("gpu_bf16_sm90/arrange.cu", ()),
+                *((f"gpu_bf16_sm90/{result}.cu", (*tile.defines, "PHASES=1"))
+                  for result, tile in itertools.product(("conv2d", "conv2d_copy"), rung.TILES)),
+                *(("gpu_bf16_sm90/conv2d_gradient.cu", (*tile.defines, "IN_CHANNEL_BLOCKS=1", "STEPS_BY_PHASE=1"))
+                  for tile in rung.TILES),
+                *(("gpu_bf16_sm90/weight_grad.cu", (f"TILE_N={tile}", "KERNEL=2", f"WHOLE_ROWS={whole}", "PHASES=1"))
+                  for tile, whole in itertools.product((64, 128), (0, 1))),
+                ("gpu_bf16_sm90/arrange.cu", ()), ("gpu_bf16_sm90/arrange.cu", ("STEPS_BY_PHASE=1",)),
                 *(("gpu_bf16_sm90/weight_grad.cu", (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={whole}"))
                   for tile, kernel, whole in itertools.product((64, 128), (1, 2, 3), (0, 1))),
                 *(("gpu_bf16_sm90/weight_grad.cu", ("TILE_N=64", "KERNEL=4", f"WHOLE_ROWS={whole}")) for whole in (0, 1))})
-PRODUCTS = [one for one in EVERY if one[1]]
+PRODUCTS = [one for one in EVERY if "arrange" not in one[0]]
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -439,7 +597,7 @@ def test_hopper_runs_the_kernels_without_spills(source, defines):
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * resources.most_threads <= 65536, name
-    if defines:
+    if "arrange" not in source:
         columns = re.search(r"TILE_N=(\d+)", " ".join(defines))[1]
         assert made.ptx.count(f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16") == 8
         assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == 8

@@ -10,6 +10,7 @@ import numpy as np
 
 import cuda_emulator
 import emulator_executor
+import references
 from compiled import compiled
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, to_tf32
@@ -17,7 +18,7 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import packed_launches as launches
 from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16, FLOAT32, LARGE, SQUARE, TF32, Window, weight_tiles
-from ladder.rungs.packing import Packing, rows_of_packing
+from ladder.rungs.packing import PIXELS_OF_LOSS, Columns, Packing, rows_of_packing
 from ladder.training import parity, plan
 from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run_step
 
@@ -51,9 +52,23 @@ def rounded_gradient(dy, padding, number=BFLOAT16, orders=ONE_ORDER):
     return copy, partials
 
 
-def rounded_weight(weight, flip=True, number=BFLOAT16, orders=ONE_ORDER):
+def columns_of(x, kernel, stride, padding, number=BFLOAT16):
+    """The windows of an image side by side (im2col), with zeros up to the end of a chunk."""
+    image = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(1, 2))[:, ::stride, ::stride]
+    return padded(windows.transpose(0, 1, 2, 4, 5, 3).reshape(*windows.shape[:3], -1), 0, number)
+
+
+def gathered(x, kernel, stride, padding, number=BFLOAT16, orders=ONE_ORDER):
+    columns = poisoned(columns_of(x, kernel, stride, padding, number).shape, number.dtype)
+    run_step(launched("gather_columns", number), {"x": x}, {"columns": columns}, orders, window=(kernel, stride),
+             padding=padding)
+    return columns
+
+
+def rounded_weight(weight, flip=True, number=BFLOAT16, orders=ONE_ORDER, packing=None):
     """[copy, flipped]."""
-    copies, attribute = copies_of("w", weight.shape, flip, number)
+    copies, attribute = copies_of("w", weight.shape, flip, number, packing)
     run_step(launched("copy_weights", number), {"w": weight}, copies, orders, copies=attribute)
     return list(copies.values())
 
@@ -62,9 +77,9 @@ def launched(operation, number):
     return launches.of_format(number)[operation]
 
 
-def copies_of(name, shape, flip=True, number=BFLOAT16):
-    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight."""
-    shapes = {role: size for role, size in Packing(number).weight(shape).items() if flip or role != "flipped"}
+def copies_of(name, shape, flip=True, number=BFLOAT16, packing=None):
+    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight; packing: other than Packing."""
+    shapes = {role: size for role, size in (packing or Packing(number)).weight(shape).items() if flip or role != "flipped"}
     return ({f"{name}.{role}": poisoned(size, number.dtype) for role, size in shapes.items()},
             {name: {role: f"{name}.{role}" for role in shapes}})
 
@@ -84,6 +99,112 @@ def check_copies(number):
     copy, flipped = rounded_weight(weight, number=number, orders=ORDERS)
     assert np.array_equal(numbers(copy), padded(rounds(weight), 0, number))
     assert np.array_equal(numbers(flipped), padded(rounds(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, number))
+    check_columns(number)
+    check_products_of_columns(number)
+    for tile in weight_tiles(number):
+        if not isinstance(tile, Window) and tile.m % number.step == 0:
+            check_weight_gradients_behind_pooling(number, tile)
+    check_loss(number)
+
+
+COLUMNS = [((2, 9, 11, 3), 3, 1, 1), ((3, 8, 5, 1), 5, 2, 2), ((1, 4, 6, 5), 2, 1, 0), ((70, 3, 2, 2), 1, 1, 0)]
+
+
+def check_columns(number):
+    """Columns are the windows, rounded, of an image in float32 and of a batch that is loaded, whose bytes are load_batch's."""
+    rounds = ROUNDS[number]
+    for shape, *window in COLUMNS:
+        x = normal(*shape)
+        x.flat[:2] = np.inf, np.nan
+        wanted = rounds(columns_of(x, *window, number))
+        assert np.array_equal(numbers(gathered(x, *window, number, ORDERS), number), wanted, equal_nan=True)
+        for dtype, flip in ((np.uint8, True), (np.float32, False)):
+            images = np.random.default_rng(0).integers(1, 256, (shape[0] + 3, *shape[1:])).astype(dtype)
+            permutation = np.random.default_rng(1).permutation(len(images))
+            scale, offset = (np.abs(normal(shape[3], seed=seed)) for seed in (2, 3))
+            batch, columns = poisoned(shape), poisoned(wanted.shape, number.dtype)
+            reads = {"images": images, "permutation": permutation, "counters": np.array([9, 3, 0], np.int64), "scale": scale,
+                     "offset": offset}
+            kernel, stride, padding = window
+            run_step(launched("load_batch", number), reads, {"batch": batch, "columns": columns}, ORDERS, flip=flip,
+                     window=(kernel, stride), padding=padding)
+            assert batch.tobytes() == references.load_batch(images, permutation[3:], scale, offset, flip).tobytes()
+            assert np.array_equal(numbers(columns, number), rounds(columns_of(batch, *window, number)))
+
+
+def check_loss(number):
+    """The gradient, times the loss scale, is rounded to a copy; its sums and the loss are those of what was not rounded."""
+    for shape, padding, factor in (((3, 9, 8, 3), 1, 1.0), ((2, 5, 7, 20), 2, 8.0), ((1, 2, 2, 1), 0, 1.0),
+                                   ((2, 4, 3, 16), 1, 1.0)):
+        prediction, target, divisor = normal(*shape), normal(*shape, seed=1), 24
+        copy, partials = poisoned(padded(target, padding, number).shape, number.dtype), poisoned(
+            (rows_of_packing(shape, padding, PIXELS_OF_LOSS), shape[3]))
+        losses, counters = poisoned(5, np.float64), np.array([7, 0, 2], np.int64)
+        run_step(launched("mse", number), {"prediction": prediction, "target": target, "counters": counters},
+                 {"rounded": copy, "bias_partials": partials, "losses": losses}, ORDERS, divisor=divisor, padding=padding,
+                 factor=factor)
+        gradient = np.float32(factor) * (np.float32(2 / divisor) * (prediction - target))
+        assert np.array_equal(numbers(copy, number), padded(ROUNDS[number](gradient), padding, number))
+        error = np.abs(partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float))
+        assert (error <= gamma(16) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)).all()
+        np.testing.assert_allclose(losses[2], references.mse(prediction, target, divisor)[1], rtol=1e-6)
+
+
+def forward_of_columns(conv, relu, number):
+    """y of a Convolution whose images are columns."""
+    y, weight = poisoned(conv.output), rounded_weight(conv.weight, number=number, packing=columns_packing(conv, number))[0]
+    run_step(launched("rounded_conv2d_forward", number),
+             {"x": gathered(conv.x, conv.kernel, conv.stride, conv.padding, number), "weight": weight, "bias": conv.bias},
+             {"y": y}, stride=1, relu=relu)
+    return y
+
+
+def weight_grad_of_columns(conv, number):
+    """(dweight, dbias)."""
+    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
+    dy, partials = rounded_gradient(conv.dy, 0, number)
+    x = gathered(conv.x, conv.kernel, conv.stride, conv.padding, number)
+    run_step(launched("rounded_conv2d_weight_grad", number), {"x": x, "dy": dy, "bias_partials": partials},
+             {"dweight": dweight, "dbias": dbias}, stride=1, padding=0, kernel=1)
+    return dweight, dbias
+
+
+# (batch, height, width, channels, filters, kernel, padding): windows of which rows fill steps and others, that end within a
+# step and a split; filters within a tile and beyond
+BEHIND_POOLING = [(2, 8, 12, 3, 40, 3, 1), (5, 6, 10, 1, 136, 5, 2), (1, 16, 32, 3, 72, 3, 1), (9, 8, 8, 3, 264, 2, 0)]
+
+
+def check_weight_gradients_behind_pooling(number, tile=None):
+    """They are those of the gradient that a pooling leads back to its places, whose sum is the bias gradient."""
+    for batch, height, width, channels, filters, kernel, padding in BEHIND_POOLING:
+        height, width = height + kernel - 1 - 2 * padding, width + kernel - 1 - 2 * padding   # of y as given, and even
+        shape = batch, height, width, channels, filters, kernel, padding
+        for values, equal in ((integers, np.testing.assert_array_equal), (normal, close)):
+            conv = Convolution(shape, values)
+            pooled = values(batch, conv.output[1] // 2, conv.output[2] // 2, filters, seed=4)
+            index = np.random.default_rng(5).integers(0, 4, pooled.shape).astype(np.uint8)
+            dy, places = np.zeros(conv.output, np.float32), np.arange(4).reshape(2, 2)
+            for row, column in np.ndindex(2, 2):
+                dy[:, row::2, column::2] = np.where(index == places[row, column], ROUNDS[number](pooled), 0)
+            copy, partials = rounded_gradient(pooled, 0, number)
+            dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
+            run_step(functools.partial(launches.weight_grad, tile=tile, number=number),
+                     {"x": gathered(conv.x, kernel, 1, padding, number), "dy": copy, "index": index,
+                      "bias_partials": partials}, {"dweight": dweight, "dbias": dbias}, stride=1, padding=0, kernel=1)
+            equal(dweight, conv.weight_grad(ROUNDS[number](conv.x), dy))
+            equal(dbias, pooled.sum(axis=(0, 1, 2), dtype=float))
+
+
+def columns_packing(conv, number):
+    return Columns(number, (conv.kernel, conv.stride))
+
+
+def check_products_of_columns(number):
+    """As check_products, of convolutions whose images are columns."""
+    for ((batch, height, width, channels), kernel, stride, padding), filters in itertools.product(COLUMNS, (40, 136)):
+        check_products((batch, height, width, channels, filters, kernel, padding), stride,
+                       lambda conv, relu: forward_of_columns(conv, relu, number), None,
+                       lambda conv: weight_grad_of_columns(conv, number), number)
 
 
 def with_border(copy_of, padding):
@@ -162,8 +283,9 @@ def wide_builds(made, number):
     return sorted({(launch.source, launch.defines) for launch in made.launches if launch.source.startswith("gpu_tf32/")}
                   | {("gpu_tf32/weight_grad_halo.cu", (*tile.defines(KERNEL=tile.kernel, WHOLE=whole), *number.defines))
                      for tile in weight_tiles(number) if isinstance(tile, Window) for whole in (False, True)}
-                  | {("gpu_tf32/weight_grad.cu", (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number.defines))
-                     for tile in weight_tiles(number) if not isinstance(tile, Window) for whole in (False, True)}
+                  | {(f"gpu_tf32/weight_grad{kind}.cu", (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number.defines))
+                     for tile in weight_tiles(number) if not isinstance(tile, Window) for whole in (False, True)
+                     for kind in ("", "_pooled") if not kind or tile.m % number.step == 0}
                   | {(f"gpu_tf32/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number.defines))
                      for entry in ("", "_copy", "_gradient", "_gradient_pool") for tile in (LARGE, SQUARE)})
 

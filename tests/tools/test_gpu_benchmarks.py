@@ -143,6 +143,14 @@ def test_an_operation_is_timed_and_its_result_checked(machine, capsys, arguments
     assert record["relative_error"] <= 1e-6 and record["torch_us"] is None
 
 
+def test_the_gradient_that_a_measurement_fills_in_is_packed_by_a_step_of_its_own():
+    """There is no loss that would pack it."""
+    steps = kernel.find("rounded_conv2d_weight_grad", "gpu_bf16", [2, 8, 8, 64, 40, 3, 1, 1]).plan.steps
+    packing, = (step for step in steps if step.operation == "conv2d_round_gradient")
+    product, = (step for step in steps if step.operation == "rounded_conv2d_weight_grad" and step.layer == "layer")
+    assert packing.reads["dy"] == "layer.gradient" and product.reads["dy"] == packing.writes["rounded"]
+
+
 def test_a_wrong_result_is_refused(machine, monkeypatch):
     run_once = kernel.run_once
 

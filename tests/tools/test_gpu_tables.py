@@ -43,7 +43,7 @@ def test_every_rung_has_its_first_prediction_its_interval_and_the_seconds_of_an_
     first, predicted, _, epoch = last.split(" | ")[1:5]
     least, most = map(float, predicted.split("-"))
     assert float(first) < least < most and [float(end) for end in epoch.split("-")] == pytest.approx(
-        [least * 50_000 / 64 / 1e6, most * 50_000 / 64 / 1e6], rel=0.05)
+        [least * 50_000 / 64 / 1e6, most * 50_000 / 64 / 1e6], rel=0.07)   # of two digits each
 
 
 def raced(case, *rows):

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from ladder.network.layers import Layer
-from ladder.rungs import gpu_bf16
+from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
-from ladder.rungs.packed_launches import Epilogue, add_parts, beside, forward_epilogue, gradient_epilogue
+from ladder.rungs.packed_launches import Epilogue, add_parts, add_phase_parts, beside, forward_epilogue, gradient_epilogue
 from ladder.rungs.packed_lowering import Lowering
-from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, sums_bytes
-from ladder.rungs.packing import FEWEST, PACKING, PIXELS_OF_PARTIAL, Packing, both_gradients
-from ladder.rungs.packing import packing_of as of_gpu_bf16
+from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, quickest_split, sums_bytes
+from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
 from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
@@ -31,7 +30,8 @@ MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each 
 SHARED = 227 << 10               # bytes that a block may have
 LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
 STEP, STAGES = 64, 4             # pixels of a step of a weight gradient, steps in shared memory: its weight_grad.cu
-BLOCKS, SPLITS = 132, 128        # of a weight gradient: the multiprocessors of an H200; most splits
+PHASE_KERNEL = 2                 # side of the windows of a phase, behind an upsampling
+PHASES = ("PHASES=1",)           # the macro, of launches with four phases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,12 +89,16 @@ class Blocks:
 
 
 def _blocks(image: Sequence[int], filters: int, kernel: int, stride: int, windows: bool = False,
-            tile: Tile | None = None) -> Blocks:
-    """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows of y."""
-    across, pixels = _output(image, kernel, stride)[2], math.prod(_output(image, kernel, stride))
-    tile = tile or pixel_tile(pixels, filters)
+            tile: Tile | None = None, spread: int = 1) -> Blocks:
+    """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows of y.
+
+    spread: 2 where y has four phases, to each of which the blocks belong; here and below.
+    """
+    *_, across = output = _output(image, kernel, stride, spread)
+    pixels = math.prod(output)
+    tile = tile or pixel_tile(pixels * spread ** 2, filters)
     together = tile.m // (2 * across) * 2 * across if windows else tile.m
-    return Blocks(tile, pixels, together, span(together, image, kernel, stride))
+    return Blocks(tile, pixels, together, span(together, image, kernel, stride, spread))
 
 
 def _most_bytes(image: Sequence[int], filters: int, kernel: int, stride: int) -> int:
@@ -103,10 +107,10 @@ def _most_bytes(image: Sequence[int], filters: int, kernel: int, stride: int) ->
     return max(_blocks(image, filters, kernel, stride, windows).shared_bytes for windows in kinds)
 
 
-def _output(image: Sequence[int], kernel: int, stride: int) -> tuple[int, int, int]:
-    """(batch, height, width) of y; image: the padded one's."""
+def _output(image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> tuple[int, int, int]:
+    """(batch, height, width) of y, or of a phase; image: the padded one's."""
     batch, *sizes = image
-    down, across = ((size - kernel) // stride + 1 for size in sizes)
+    down, across = ((size - kernel) // stride + 2 - spread for size in sizes)
     return batch, down, across
 
 
@@ -116,28 +120,35 @@ def _image_of_gradient(image: Sequence[int], kernel: int) -> tuple[int, int, int
     return batch, height + kernel - 1, width + kernel - 1
 
 
-def span(together: int, image: Sequence[int], kernel: int, stride: int) -> int:
+def span(together: int, image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> int:
     """Rows of image pixels, a multiple of 8, that windows of so many neighbouring pixels of y span at most.
 
     image: padded, (batch, height, width). The rows are counted from a multiple of 8 on.
     """
-    first, last = _windows(together, image, kernel, stride)
-    return _rows(first, last + (kernel - 1) * (image[2] + 1))
+    first, last = _windows(together, image, kernel, stride, spread)
+    last += (kernel - 1) * (image[2] + 1)
+    return max(_rows(first + to_phase, last + to_phase) for to_phase in _to_phases(image, spread))
 
 
-def span_of_taps(image: Sequence[int], kernel: int, stride: int) -> int:
+def span_of_taps(image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> int:
     """The same for a weight gradient's step, under one row of taps, whichever it is."""
-    first, last = _windows(STEP, image, kernel, stride)
-    return max(_rows(first + row * image[2], last + row * image[2] + kernel - 1) for row in range(kernel))
+    first, last = _windows(STEP, image, kernel, stride, spread)
+    return max(_rows(first + below, last + below + kernel - 1) for to_phase in _to_phases(image, spread)
+               for below in range(to_phase, to_phase + kernel * image[2], image[2]))
 
 
-def _windows(together: int, image: Sequence[int], kernel: int, stride: int) -> list[np.ndarray]:
+def _to_phases(image: Sequence[int], spread: int) -> list[int]:
+    """By how many pixels of the image a phase's windows begin further than the first phase's."""
+    return [row * image[2] + column for row in range(spread) for column in range(spread)]
+
+
+def _windows(together: int, image: Sequence[int], kernel: int, stride: int, spread: int) -> list[np.ndarray]:
     """Where the windows of the first and the last of every `together` pixels begin.
 
     Not of all in a large batch: where a block begins in an image, and the image after a multiple of 8 pixels, repeats.
     """
     _, height, width = image
-    batch, down, across = _output(image, kernel, stride)
+    batch, down, across = _output(image, kernel, stride, spread)
     repeats = CHUNKS * together // math.gcd(together, down * across)
     pixels = down * across * min(batch, repeats + blocks(together, down * across))
     first = np.arange(0, pixels, together)
@@ -149,13 +160,12 @@ def _rows(first: np.ndarray, last: np.ndarray) -> int:
     return int(CHUNKS * blocks((last - first // CHUNKS * CHUNKS).max() + 1, CHUNKS))
 
 
-def _split_of(x: Shape, filters: int, kernel: int, stride: int) -> tuple[int, int]:
+def _split_of(x: Shape, filters: int, kernel: int, stride: int, spread: int = 1) -> tuple[int, int]:
     """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are; x: the packed shape."""
     channel_blocks, *image, _ = x
-    steps = blocks(math.prod(_output(image, kernel, stride)), STEP)
-    parallel = kernel * channel_blocks * blocks(filters, filters_together(filters, kernel))   # blocks of a split
-    size = blocks(steps, max(1, min(BLOCKS // parallel, SPLITS)))
-    return blocks(steps, size), size
+    steps, tile = blocks(math.prod(_output(image, kernel, stride, spread)), STEP), filters_together(filters, kernel)
+    of_split, weights = spread ** 2 * kernel * channel_blocks * blocks(filters, tile), filters * (spread * kernel) ** 2
+    return quickest_split(steps, of_split, 2 * tile * kernel, weights * channel_blocks * CHANNEL_BLOCK)   # products' cycles
 
 
 def filters_together(filters: int, kernel: int) -> int:
@@ -206,13 +216,62 @@ class ChannelBlocks(Packing):
         return 2 * width <= SMALL.m
 
 
-CHANNEL_BLOCKS = ChannelBlocks()
+class PhaseBlocks(ChannelBlocks):
+    """Channel blocks behind an upsampling: a tap has the filters of the four phases one after the other, likewise a gradient's
+    "steps" their pixels, and the flipped weight is of the phase weights (PhaseWeights)."""
+
+    conv_op = "arranged_phase_conv2d"
+
+    def weight(self, shape: Shape) -> dict[str, Shape]:
+        filters, _, _, channels = shape
+        return {"packed": (blocks(channels, CHANNEL_BLOCK), 2, 2, 4 * rows_of_tiles(filters), CHANNEL_BLOCK),
+                "flipped": (blocks(filters, CHANNEL_BLOCK), 4, 4, rows_of_tiles(channels), CHANNEL_BLOCK)}
+
+    def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
+        batch, height, width, channels = shape
+        pixels = STEP * blocks(batch * height * width // 4, STEP)
+        return {"rounded": self.image(shape, padding),
+                "steps": (blocks(channels, CHANNEL_BLOCK), 4, pixels, CHANNEL_BLOCK)}
+
+    def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
+        filters, _, _, channels = conv.parameters[f"{conv.name}.weight"]
+        return _split_of(x, filters, PHASE_KERNEL, 1, spread=2)[0], 16 * filters * channels
+
+    def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
+        *image, channels = x
+        grid = _blocks(_upsampled(image), channels, *PHASE_TAPS)
+        return grid.down * (grid.tile.m // LINES_OF_PARTIAL)
+
+
+CHANNEL_BLOCKS, PHASE_BLOCKS = ChannelBlocks(), PhaseBlocks()
+
+
+def _upsampled(image: Sequence[int]) -> tuple[int, int, int]:
+    """(batch, height, width) of the gradient behind an upsampling, its border included."""
+    batch, height, width = image
+    return batch, 2 * height + 2, 2 * width + 2
 
 
 def packing_of(build: Any, conv: Layer) -> Packing | None:
-    """CHANNEL_BLOCKS where a convolution is this rung's, else as gpu_bf16 has it."""
-    packing = of_gpu_bf16(build, conv)
-    return CHANNEL_BLOCKS if packing == PACKING and fills_and_fits(build, conv) else packing
+    """CHANNEL_BLOCKS or PHASE_BLOCKS where a convolution is this rung's, else as gpu_bf16 has it."""
+    of_gpu_bf16 = packing.packing_of(build, conv)
+    if of_gpu_bf16 == packing.PACKING and fills_and_fits(build, conv):
+        return CHANNEL_BLOCKS
+    return PHASE_BLOCKS if of_gpu_bf16 == packing.PHASE_WEIGHTS and phases_fit(build, conv) else of_gpu_bf16
+
+
+def phases_fit(build: Any, conv: Layer) -> bool:
+    """The same of a convolution behind an upsampling, whose parts of a gradient have whole chunks of filters too."""
+    filters, _, _, channels = conv.parameters[f"{conv.name}.weight"]
+    if min(filters, channels) < FEWEST or filters % CHUNKS:
+        return False
+    image = build.batch, *(size // 2 for size in conv.input_shapes[0][:2])
+    padded = build.batch, *(size + 2 for size in image[1:])
+    needed = [_blocks(padded, filters, PHASE_KERNEL, 1, spread=2).shared_bytes]
+    if build.training:
+        needed += [weight_grad_bytes(filters_together(filters, PHASE_KERNEL), span_of_taps(padded, PHASE_KERNEL, 1, spread=2)),
+                   _blocks(_upsampled(image), channels, *PHASE_TAPS).shared_bytes]
+    return max(needed) <= SHARED
 
 
 def fills_and_fits(build: Any, conv: Layer) -> bool:
@@ -239,6 +298,17 @@ def forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ..
     return _convolution(build, forward_epilogue(step, build), filters, image, step.attributes["stride"], tile)
 
 
+def phase_forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+    filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
+    return _convolution(build, forward_epilogue(step, build), filters, image, 1, tile, spread=2)
+
+
+def phase_input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+    channels = build.shape(step.writes.get("dx") or step.writes["bias_partials"])[-1]
+    image = build.shape(step.reads["dy"])[1:4]
+    return _convolution(build, gradient_epilogue(step, build), channels, image, PHASE_TAPS[1], tile)
+
+
 def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
     reads, writes, kernel = step.reads, step.writes, build.shape(step.reads["flipped"])[1]
     if "dx" in writes:
@@ -250,17 +320,18 @@ def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch,
 
 
 def _convolution(build: Any, epilogue: Epilogue, filters: int, image: Sequence[int], stride: int,
-                 tile: Tile | None) -> tuple[Launch, ...]:
+                 tile: Tile | None, spread: int = 1) -> tuple[Launch, ...]:
     """image: the padded one's (batch, height, width)."""
     x, weight, *_ = epilogue.arrays
     channel_blocks, kernel, _, stored, _ = build.shape(weight)
-    grid = _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile)
-    tile, sizes = grid.tile, (grid.pixels, elements(build, x) // channel_blocks // CHANNEL_BLOCK, grid.rows, grid.together)
+    grid, phases = _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile, spread), spread ** 2
+    image_pixels, padded_filters = elements(build, x) // channel_blocks // CHANNEL_BLOCK, stored // phases
+    tile, sizes = grid.tile, (grid.pixels * phases, image_pixels, grid.rows, grid.together)
     shared = grid.shared_bytes if epilogue.entry == "conv2d" else max(grid.shared_bytes, sums_bytes(tile))
-    defines = *tile.defines, *(f"{name}={int(value)}" for name, value in epilogue.defines.items())
+    defines = *tile.defines, *(f"{name}={int(value)}" for name, value in epilogue.defines.items()), *PHASES[:spread - 1]
     return (Launch(f"gpu_bf16_sm90/{epilogue.entry}.cu", epilogue.entry, (grid.down * (stored // tile.n),), (tile.threads,),
                    (*epilogue.arrays,
-                    *integers(*image[1:], channel_blocks, filters, stored, kernel, stride, *sizes, *epilogue.numbers)),
+                    *integers(*image[1:], channel_blocks, filters, padded_filters, kernel, stride, *sizes, *epilogue.numbers)),
                    shared, defines),)
 
 
@@ -277,31 +348,43 @@ def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
     channel_blocks, steps = both_gradients(step.writes)
     batch, height, width, channels = build.shape(dy)
-    padding = step.attributes["padding"]
+    padding, (_, *phases, step_pixels, _) = step.attributes["padding"], build.shape(steps)
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
-    sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, build.shape(steps)[1])
+    sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, step_pixels)
     grid = build.shape(bias_partials)[0], blocks(channels, CHANNEL_BLOCK)
     return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", grid, (256,),
-                   (dy, channel_blocks, steps, bias_partials, *sizes)),)
+                   (dy, channel_blocks, steps, bias_partials, *sizes), defines=("STEPS_BY_PHASE=1",) if phases else ()),)
 
 
 def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
-    x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
-    stride, kernel, (channel_blocks, *image, _) = step.attributes["stride"], step.attributes["kernel"], build.shape(x)
-    batch, height, width = image
-    tile, output = filters_together(filters, kernel), _output(image, kernel, stride)
-    splits, per_split = _split_of(build.shape(x), filters, kernel, stride)
-    parts = step.writes.get("parts") or build.workspace(
-        f"{step.layer}.parts", (splits, elements(build, step.writes["dweight"])))
-    rows, channels = span_of_taps(image, kernel, stride), build.shape(parts)[1] // filters // kernel ** 2
-    sizes = integers(height, width, channels, filters, stride, math.prod(output), batch * height * width, build.shape(dy)[1],
-                     per_split, rows)
-    product = Launch(
-        "gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * channel_blocks, blocks(filters, tile), splits),
-        (128 * kernel + 128,), (x, dy, parts, *sizes), weight_grad_bytes(tile, rows),
-        (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % output[2] == 0)}"))
+    product, parts, channels = _parts_of_weight(step, build, step.attributes["kernel"], step.attributes["stride"])
     return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, channels))
+
+
+def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+    """The same for phase weights, and from these for the 3x3 taps."""
+    product, parts, _ = _parts_of_weight(step, build, PHASE_KERNEL, 1, spread=2)
+    if "parts" in step.writes:
+        return (product,)
+    return product, *add_phase_parts(step, build, parts, build.shape(step.reads["bias_partials"])[1])
+
+
+def _parts_of_weight(step: Any, build: Any, kernel: int, stride: int, spread: int = 1) -> tuple[Launch, str, int]:
+    """(the launch that leaves a weight gradient in parts, their buffer, channels of x)."""
+    x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
+    channel_blocks, *image, _ = build.shape(x)
+    tile, output, weights = filters_together(filters, kernel), _output(image, kernel, stride, spread), filters * kernel ** 2
+    splits, per_split = _split_of(build.shape(x), filters, kernel, stride, spread)
+    parts, rows = step.writes.get("parts"), span_of_taps(image, kernel, stride, spread)
+    channels = (build.shape(parts)[1] // weights // spread ** 2 if parts else build.shape(step.writes["dweight"])[3])
+    parts = parts or build.workspace(f"{step.layer}.parts", (splits, spread ** 2 * weights * channels))
+    sizes = integers(*image[1:], channels, filters, stride, math.prod(output), math.prod(image), build.shape(dy)[-2], per_split,
+                     rows)
+    defines = f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % output[2] == 0)}", *PHASES[:spread - 1]
+    grid = kernel * channel_blocks, blocks(filters, tile), splits * spread ** 2
+    return Launch("gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", grid, (128 * kernel + 128,), (x, dy, parts, *sizes),
+                  weight_grad_bytes(tile, rows), defines), parts, channels
 
 
 PATTERNS = Lowering(packing_of).patterns
@@ -312,4 +395,7 @@ LAUNCHES = {
     "arranged_conv2d_forward": forward,
     "arranged_conv2d_input_grad": input_grad,
     "arranged_conv2d_weight_grad": beside(weight_grad),
+    "arranged_phase_conv2d_forward": phase_forward,
+    "arranged_phase_conv2d_input_grad": phase_input_grad,
+    "arranged_phase_conv2d_weight_grad": beside(phase_weight_grad),
 }

@@ -228,15 +228,21 @@ def upsample2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
 
 
 def mse(step: Any, build: Any) -> tuple[Launch, ...]:
-    prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
+    prediction, target = step.reads["prediction"], step.reads["target"]
     count = elements(build, prediction)
     sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
     return (
         Launch("gpu_opt_v1/mse.cu", "mse", (blocks(count, 1024),), (256,),
                (prediction, target, step.writes["gradient"], sums, *integers(count), *floats(2 / step.attributes["divisor"]))),
-        Launch("gpu_opt_v1/mse.cu", "mse_total", (1,), (256,),
-               (sums, counters, step.writes["losses"], *integers(count, blocks(count, 1024)))),
+        mse_total(step, build, sums),
     )
+
+
+def mse_total(step: Any, build: Any, sums: str) -> Launch:
+    """The launch that adds the blocks' sums of squares."""
+    count = elements(build, step.reads["prediction"])
+    return Launch("gpu_opt_v1/mse.cu", "mse_total", (1,), (256,),
+                  (sums, step.reads["counters"], step.writes["losses"], *integers(count, *build.shape(sums))))
 
 
 def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:

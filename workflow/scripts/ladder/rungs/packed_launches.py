@@ -5,16 +5,17 @@ number, an argument of all: what is packed.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import gpu_opt_v1
+from ladder.rungs import gpu_basic, gpu_opt_v1
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import TensorTile
-from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.packed_tiles import BFLOAT16, Format
-from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_PARTIAL, both_gradients
+from ladder.rungs.gpu_basic import blocks, elements, floats, integers
+from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape
+from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
 from ladder.rungs.patterns import Gradient, Launch, LaunchFunction, Word
 
 SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
@@ -33,6 +34,30 @@ def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launc
     return (Launch("gpu_tf32/round.cu", "round_image", (blocks(chunks, 256),), (256,),
                    (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"])),
                    defines=number.defines),)
+
+
+def gather_columns(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+    return _gather("gather_columns", step, build, (step.reads["x"],), build.shape(step.reads["x"]), number)
+
+
+def load_batch(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+    """The batch, and where a first layer reads columns these too."""
+    reads, batch = step.reads, step.writes["batch"]
+    if "columns" not in step.writes:
+        return gpu_basic.load_batch(step, build)
+    entry = f"load_columns_{build.buffers[reads['images']].dtype}"
+    arrays = *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")), batch
+    return _gather(entry, step, build, arrays, build.shape(batch), number, step.attributes["flip"])
+
+
+def _gather(entry: str, step: Any, build: Any, arrays: tuple[str, ...], image: Shape, number: Format,
+            *more: int) -> tuple[Launch, ...]:
+    """image: shape of the batch; more: numbers behind the others."""
+    columns, (kernel, stride) = step.writes["columns"], step.attributes["window"]
+    threads = max(math.prod(build.shape(columns)[:3]), math.prod(image[:3]))
+    defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number.defines
+    return (Launch("gpu_tf32/gather.cu", entry, (blocks(threads, 256),), (256,),
+                   (*arrays, columns, *integers(*image[:3], stride, step.attributes["padding"], *more)), defines=defines),)
 
 
 def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
@@ -78,7 +103,11 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
     if "dx" in writes:
         return Epilogue("conv2d", (reads["dy"], reads["flipped"], reads["zeros"], writes["dx"]), (False,), {})
     arrays = reads["dy"], reads["flipped"], reads["kept"], *both_gradients(writes), writes["bias_partials"]
-    layout, step_rows = (IN_CHANNEL_BLOCKS, build.shape(writes["steps"])[1]) if "steps" in writes else ({}, 0)
+    layout: dict[str, int] = {}
+    step_rows = 0
+    if "steps" in writes:
+        _, *phases, step_rows, _ = build.shape(writes["steps"])
+        layout = {**IN_CHANNEL_BLOCKS, **({"STEPS_BY_PHASE": True} if phases else {})}
     numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"], step_rows
     if "index" in reads:
         return Epilogue("conv2d_gradient_pool", (*arrays, reads["index"]), numbers, layout)
@@ -115,6 +144,9 @@ def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile |
     else:
         entry = epilogue.entry
         defines |= {"WHOLE": channels % number.step == 0}
+        depths, by_k = blocks(kernel ** 2 * channels, 2 * number.chunk), (tile.m, tile.n) == (64, 64)
+        if depths < number.step // (2 * number.chunk) and not by_k:
+            defines["DEPTHS"] = depths
     pixels = shape.batch * shape.height * shape.width * shape.phases
     sizes = integers(height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers)
     return (Launch(f"gpu_tf32/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,), (*epilogue.arrays, *sizes),
@@ -136,13 +168,16 @@ def phase_weight_grad(step: Any, build: Any, tile: TensorTile | None = None, num
     x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
     split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number, tile)
     product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
-    if "parts" in writes:
-        return (product,)
-    filters, _, _, channels = build.shape(writes["dweight"])
-    dphase_weights = build.workspace(f"{step.layer}.dphase_weights", (build.shape(x)[3], 4, 4, filters))
-    return (product, add_parts(step, build, parts, build.shape(dy)[3], dphase_weights),
+    return (product,) if "parts" in writes else (product, *add_phase_parts(step, build, parts, build.shape(dy)[3]))
+
+
+def add_phase_parts(step: Any, build: Any, parts: str, stored: int) -> tuple[Launch, ...]:
+    """The launches that add parts of phase weights, with so many filters, to dweight, and bias partials to dbias."""
+    filters, _, _, channels = build.shape(step.writes["dweight"])
+    dphase_weights = build.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
+    return (add_parts(step, build, parts, stored, dphase_weights),
             Launch("gpu_basic/phase_conv2d.cu", "add_tap_gradients", (blocks(filters * 9 * channels, 256),), (256,),
-                   (dphase_weights, writes["dweight"], *integers(filters, channels))))
+                   (dphase_weights, step.writes["dweight"], *integers(filters, channels))))
 
 
 def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
@@ -151,22 +186,28 @@ def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
 
     split: tiles.weight_split of the first operand; padding: the border of the second.
     """
+    arrays: tuple[str, ...] = operands
     (x, dy), (tile, shape, sizes, steps) = operands, split
     (batch, height, width, channels), dy_channels = build.shape(x), build.shape(dy)[3]
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", sizes)
-    if isinstance(tile, tiles.Window):
+    shared = tiles.shared_bytes(tile, shape.number, rows_of_k=True)
+    whole = batch * shape.height * shape.width % shape.number.step == 0
+    if "index" in step.reads:   # dy is pooled
+        entry, arrays = "weight_grad_pooled", (x, dy, step.reads["index"])
+        numbers: tuple[int, ...] = (batch, height, width, channels, shape.filters, shape.number.step * steps)
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step // 4 % (width // 2) == 0)
+    elif isinstance(tile, tiles.Window):
         entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number)
-        numbers: tuple[int, ...] = (height, width, channels, shape.filters, dy_channels, padding, tiles.squares(shape),
-                                    shape.number.squares * steps)
+        numbers = (height, width, channels, shape.filters, dy_channels, padding, tiles.squares(shape),
+                   shape.number.squares * steps)
         defines = tile.defines(KERNEL=shape.kernel, WHOLE=tiles.are_whole(shape))
     else:
-        entry, shared = "weight_grad", tiles.shared_bytes(tile, shape.number, rows_of_k=True)
+        entry = "weight_grad"
         numbers = (batch, height, width, channels, shape.filters, dy_channels, shape.kernel, shape.stride, padding,
                    shape.number.step * steps)
-        whole = batch * shape.height * shape.width % shape.number.step == 0
         defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step % shape.width == 0)
     return Launch(f"gpu_tf32/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), sizes[0]),
-                  (tile.threads,), (x, dy, parts, *integers(*numbers)), shared, (*defines, *shape.number.defines)), parts
+                  (tile.threads,), (*arrays, parts, *integers(*numbers)), shared, (*defines, *shape.number.defines)), parts
 
 
 def add_parts(step: Any, build: Any, parts: str, channels: int, dweight: str | None = None) -> Launch:
@@ -175,7 +216,7 @@ def add_parts(step: Any, build: Any, parts: str, channels: int, dweight: str | N
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(bias_partials)
     return Launch("gpu_tf32/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
                   (parts, bias_partials, dweight, step.writes["dbias"],
-                   *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])))
+                   *integers(weights, filters, splits, rows, channels, elements(build, dweight) * channels // weights)))
 
 
 # ---- the update
@@ -201,16 +242,21 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
             gradient: Gradient | None = None) -> tuple[int, tuple[Word, ...]]:
     """(blocks, further words) of a parameter's row of the table, see kernels/gpu_tf32/weight_update.cu.
 
-    packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks (blocks, kernel, kernel, rows, 64).
+    packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks (blocks, kernel, kernel, rows, 64),
+    or of one of its four phases.
     """
     parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if not packed:
         return blocks(elements(build, name), SIDE if any(parts) else 256), (0, 0, 0, 0, 0, 0, 0, *parts, NO_PHASES)
     filters, kernel, _, channels = build.shape(name)
     shape, flipped = build.shape(packed["packed"]), packed.get("flipped", 0)
+    if shape[1] == 1:   # of columns
+        kernel, channels = 1, kernel ** 2 * channels
     phases = rows = flipped_rows = 0
     if len(shape) == 5:
         rows, flipped_rows = shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
+        if shape[1] != kernel:
+            phases, rows = PHASES_APART, rows // 4
     elif shape[0] != filters:
         phases = PHASES_APART if shape[1] == 2 else PHASES_IN_COLUMNS
     tap_blocks = blocks(max(filters, rows), SIDE) * blocks(max(channels, flipped_rows), SIDE)
@@ -225,20 +271,31 @@ def beside(function: LaunchFunction) -> LaunchFunction:
     return lambda step, build: tuple(dataclasses.replace(launch, stream=1) for launch in function(step, build))
 
 
-def loss(step: Any, build: Any) -> tuple[Launch, ...]:
-    """The gradient of the output, and beside the backward pass the loss of the batch."""
-    gradient, total = gpu_opt_v1.LAUNCHES["mse"](step, build)
-    return gradient, dataclasses.replace(total, stream=1)
+def loss(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+    """The gradient of the output, packed where it is read so, and beside the backward pass the loss of the batch."""
+    if "gradient" in step.writes:
+        gradient, total = gpu_opt_v1.mse(step, build)
+        return gradient, dataclasses.replace(total, stream=1)
+    prediction, writes, attributes = step.reads["prediction"], step.writes, step.attributes
+    (batch, height, width, channels), padding = build.shape(prediction), attributes["padding"]
+    (rows, _), pixels = build.shape(writes["bias_partials"]), batch * (height + 2 * padding) * (width + 2 * padding)
+    sums = build.workspace("loss.partials", (rows,), "float64")
+    return (Launch("gpu_tf32/loss.cu", "mse_rounded", (rows,), (PIXELS_OF_LOSS,),
+                   (prediction, step.reads["target"], writes["rounded"], writes["bias_partials"], sums,
+                    *integers(pixels, height, width, channels, padding),
+                    *floats(2 / attributes["divisor"], attributes.get("factor", 1))), defines=number.defines),
+            dataclasses.replace(gpu_opt_v1.mse_total(step, build, sums), stream=1))
 
 
 def of_format(number: Format) -> dict[str, LaunchFunction]:
     """Operation -> its launches with such operands."""
     functions: dict[str, Callable[..., tuple[Launch, ...]]] = {
-        "conv2d_round_input": round_input, "conv2d_round_gradient": round_gradient, "copy_weights": copy_weights,
+        "load_batch": load_batch, "gather_columns": gather_columns, "mse": loss, "copy_weights": copy_weights,
+        "conv2d_round_input": round_input, "conv2d_round_gradient": round_gradient,
         **{f"{rule}_update": update for rule in AVERAGES},
         "rounded_conv2d_forward": forward, "rounded_conv2d_input_grad": input_grad, "rounded_conv2d_weight_grad": weight_grad,
         "rounded_phase_conv2d_forward": phase_forward, "rounded_phase_conv2d_input_grad": input_grad,
         "rounded_phase_conv2d_weight_grad": phase_weight_grad}
     launches = {operation: functools.partial(function, number=number) for operation, function in functions.items()}
-    return {"mse": loss, **launches, **{operation: beside(function) for operation, function in launches.items()
+    return {**launches, **{operation: beside(function) for operation, function in launches.items()
                                         if operation.endswith("weight_grad")}}

@@ -11,13 +11,13 @@ from typing import Any
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
 from ladder.rungs.packed_tiles import Shape
-from ladder.rungs.packing import Packing, both_gradients, has_phases, rows_of_packing
+from ladder.rungs.packing import PIXELS_OF_LOSS, Columns, Packing, both_gradients, has_phases, rows_of_packing
 from ladder.rungs.patterns import Backward, Gradient, Group, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 
 @dataclasses.dataclass(frozen=True)
 class PackedGradient:
-    """Where the gradient of a convolution's output is, behind the gradients of the ReLU and the pooling after it.
+    """Where the gradient of a convolution's output is, behind those of the ReLU and, but for Columns, the pooling after it.
 
     writes: {role: buffer} of the step that makes it: as Packing.gradient, with a border of `padding`, and "bias_partials", its
     sums over pixels, not rounded; relu, index: of the layers behind the convolution, for that step; whole: dy in float32.
@@ -32,9 +32,10 @@ class PackedGradient:
 
 @dataclasses.dataclass(frozen=True)
 class Consumer:
-    """The convolution that alone reads a value, and reads it packed; in Builder.consumers by the value's name.
+    """The convolution that alone reads a value, and reads it packed, or the loss; in Builder.consumers by the value's name.
 
-    x: buffer of the packed value; gradient: where its input gradient belongs, None if no gradient is wanted.
+    x: buffer of the packed value, "" of the loss, which reads float32; gradient: where the value's gradient belongs, None if
+    none is wanted.
     """
 
     x: str
@@ -120,10 +121,11 @@ class Block:
         self.flips = build.training and build.wants_gradient(self.x) and conv.attributes["stride"] == 1
         # The border of dy, which the input gradient reads, and behind an upsampling the weight gradient too.
         self.padding = conv.attributes["kernel"] - 1 - conv.attributes["padding"] if upsamples or self.flips else 0
+        self.pooled: dict[str, str] = {}   # "index" of the pooling, where dy is behind it
 
     def emit(self, reader: Layer | None, reader_packing: Packing | None) -> Backward:
         """Append the forward steps; the returned function appends the backward steps. reader: Lowering._reader."""
-        build, conv_op, stride = self.build, self.packing.conv_op, self.conv.attributes["stride"]
+        build, conv_op, (kernel, stride) = self.build, self.packing.conv_op, self.packing.slides(self.conv)
         shapes = self.packing.weight(build.shape(self.weight)).items()
         weights = build.copies(self.weight, {role: shape for role, shape in shapes if self.flips or role != "flipped"},
                                self.packing.number.dtype)
@@ -140,9 +142,9 @@ class Block:
             elif build.wants_gradient(self.x):
                 build.step("conv2d_input_grad", self.group, {"dy": dy.whole, "weight": self.weight},
                            {"dx": build.gradient_part(self.x)}, flop=self.flop, **sliding(self.conv))
-            reads = {"x": x, "dy": without_border, "bias_partials": dy.writes["bias_partials"]}
+            reads = {"x": x, "dy": without_border, "bias_partials": dy.writes["bias_partials"], **self.pooled}
             build.step(f"{conv_op}_weight_grad", self.group, reads, self._weight_gradients(reads), flop=self.flop,
-                       stride=stride, padding=dy.padding, kernel=self.conv.attributes["kernel"])
+                       stride=stride, padding=dy.padding, kernel=kernel)
 
         return backward
 
@@ -150,9 +152,15 @@ class Block:
         """The buffer of packed x, packed by a step of its own unless the step that makes x does so."""
         if self.x in self.build.consumers:
             return str(self.build.consumers[self.x].x)
-        packed = packed_input(self.build, self.conv, self.packing, self.build.shape(self.x))
-        self.build.step(f"{self.packing.pack_op}_input", self.group, {"x": self.x}, {"rounded": packed},
-                        padding=self.conv.attributes["padding"])
+        build, padding = self.build, self.conv.attributes["padding"]
+        packed = packed_input(build, self.conv, self.packing, build.shape(self.x))
+        if not isinstance(self.packing, Columns):
+            build.step(f"{self.packing.pack_op}_input", self.group, {"x": self.x}, {"rounded": packed}, padding=padding)
+        elif build.steps[-1].operation == "load_batch":
+            build.extend_step({"columns": packed}, window=self.packing.window, padding=padding)
+        else:
+            build.step("gather_columns", self.group, {"x": self.x}, {"columns": packed}, window=self.packing.window,
+                       padding=padding)
         return packed
 
     def _output(self, reader: Layer | None, packing: Packing | None) -> tuple[str, dict[str, str], dict[str, int]]:
@@ -160,20 +168,33 @@ class Block:
         build, last = self.build, self.layers[-1]
         if not reader or not packing:
             y = build.activation(last)
+            if self._loss_packs():
+                rows = rows_of_packing(build.shape(y), self.padding, PIXELS_OF_LOSS)
+                build.consumers[y] = Consumer("", self._gradient(rows, self.conv))
             return y, {"y": y}, {}
         build.unstored(last)
         index = {"index": build.mask(last)} if last.kind == "maxpool2d" else {}
         image, gradient = (build.batch, *last.output_shape), None
         if build.training and build.wants_gradient(last.name):
             rows = packing.bias_partials(image, reader.attributes["filters"], reader.attributes["kernel"])
-            gradient = self._gradient(rows, **index)
+            if index and isinstance(self.packing, Columns):   # the weight gradient leads it through the pooling
+                self.pooled, gradient = index, self._gradient(rows, last)
+            else:
+                gradient = self._gradient(rows, self.conv, **index)
         consumer = build.consumers[last.name] = Consumer(packed_input(build, reader, packing, image), gradient)
         return last.name, {"copy": consumer.x, **index}, {"padding": reader.attributes["padding"]}
 
-    def _gradient(self, rows: int, **more: str) -> PackedGradient:
-        """Buffers for the gradient of the convolution's output, with so many rows of bias partials."""
+    def _loss_packs(self) -> bool:
+        """Whether the loss is the mean squared error of this group's output, whose gradient is read packed alone."""
         build, conv = self.build, self.conv
-        shapes = self.packing.gradient((build.batch, *conv.output_shape), self.padding)
+        reads_loss = build.with_loss and build.layers[-1] is conv and build.wants_gradient(conv.name)
+        only_packed = self.flips or not build.wants_gradient(self.x)
+        return reads_loss and only_packed and not build.network.classifies and self.packing.pack_op == Packing.pack_op
+
+    def _gradient(self, rows: int, layer: Layer, **more: str) -> PackedGradient:
+        """Buffers for the gradient of the layer's output, with so many rows of bias partials."""
+        build, conv = self.build, self.conv
+        shapes = self.packing.gradient((build.batch, *layer.output_shape), self.padding)
         dtype = self.packing.number.dtype
         writes = {role: build.kept(f"{conv.name}.dy.{role}", shape, dtype) for role, shape in shapes.items()}
         writes["bias_partials"] = build.kept(f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"]))
@@ -182,7 +203,7 @@ class Block:
     def _packed_gradient(self, y: str) -> PackedGradient:
         """Of a value in float32, whose gradient steps of their own lead back through the ReLU and pack."""
         dy = gpu_opt_v1.gradient_before_relu(self.build, self.layers, y)
-        gradient = self._gradient(rows_of_packing(self.build.shape(y), self.padding), whole=dy)
+        gradient = self._gradient(rows_of_packing(self.build.shape(y), self.padding), self.conv, whole=dy)
         self.build.step(f"{self.packing.pack_op}_gradient", self.layers, {"dy": dy}, gradient.writes, padding=self.padding)
         return gradient
 

@@ -228,18 +228,22 @@ def _cycles_of_weights(tile: TensorTile, number: Format) -> float:
 
 
 def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
-    """(number of splits, steps of one) of a weight gradient, for which it and the update's sum of the parts take least time.
+    """(number of splits, steps of one) of a weight gradient."""
+    of_split, numbers = math.prod(weight_blocks(tile, shape)), shape.filters * shape.kernel ** 2 * shape.channels
+    return quickest_split(weight_steps(tile, shape), of_split, _cycles_of_weights(tile, shape.number), numbers)
 
-    That time is an H200's on every GPU: the bytes depend on the splits.
+
+def quickest_split(steps: int, of_split: int, cycles: float, numbers: int) -> tuple[int, int]:
+    """(number of splits, steps of one) for which a weight gradient and the update's sum of its parts take least time.
+
+    of_split: blocks of a split; cycles: of a step of one; numbers: of a part. The time is an H200's on every GPU: the bytes
+    depend on the splits.
     """
-    steps, of_split = weight_steps(tile, shape), math.prod(weight_blocks(tile, shape))
-    part = 4 * shape.filters * shape.kernel ** 2 * shape.channels
-
-    def cycles(splits: int) -> float:
+    def time(splits: int) -> float:
         multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits)
-        return multiplied * _cycles_of_weights(tile, shape.number) + splits * 2 * part / MEMORY_BYTES
+        return multiplied * cycles + splits * 2 * 4 * numbers / MEMORY_BYTES
 
-    each = blocks(steps, min(range(1, min(steps, SPLITS) + 1), key=cycles))
+    each = blocks(steps, min(range(1, min(steps, SPLITS) + 1), key=time))
     return blocks(steps, each), each
 
 

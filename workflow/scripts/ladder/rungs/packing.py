@@ -1,15 +1,18 @@
 """Packed operands: copies of a convolution's operands as its kernels read them, and which convolutions have them.
 
-Packing is gpu_tf32's layout, PhaseWeights that of a convolution behind an upsampling; gpu_bf16_sm90 has a third.
+Packing is gpu_tf32's layout, PhaseWeights that of a convolution behind an upsampling, Columns that of a first layer of few
+channels; gpu_bf16_sm90 has a fourth.
 """
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from ladder.arithmetic.multipliers import DIRECTIONS
 from ladder.network.layers import Layer
+from ladder.network.networks import INPUT
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS
 from ladder.rungs.gpu_basic import blocks
@@ -17,6 +20,7 @@ from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape, Sums
 
 FEWEST = 33   # channels from which on half of a tile's columns have work
 PIXELS_OF_PARTIAL = 128   # of a gradient with its border: a block packs them and sums them to a row of bias partials
+PIXELS_OF_LOSS = 256      # likewise, where a block has the loss of them: kernels/gpu_tf32/loss.cu
 PHASE_TAPS = 4, 2         # kernel and stride of the input gradient of a convolution behind an upsampling
 
 
@@ -32,6 +36,10 @@ class Packing:
 
     pack_op, conv_op = "conv2d_round", "rounded_conv2d"
 
+    def slides(self, conv: Layer) -> tuple[int, int]:
+        """(kernel, stride) of the convolution that packed operands are multiplied by."""
+        return conv.attributes["kernel"], conv.attributes["stride"]
+
     def image(self, shape: Shape, padding: int) -> Shape:
         """Shape of a packed image; padding: width of its border."""
         batch, height, width, channels = shape
@@ -45,12 +53,11 @@ class Packing:
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
         """{role: shape} of a packed output gradient: "rounded", and "steps" if the weight gradient reads another layout."""
-        return {"rounded": self.image(shape, padding)}
+        return {"rounded": Packing.image(self, shape, padding)}
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         """(splits, numbers of one) of a weight gradient in parts; x, dy: shapes of the packed operands."""
-        filters, kernel, stride = (conv.attributes[name] for name in ("filters", "kernel", "stride"))
-        return tiles.weight_split(x, filters, kernel, stride, self.number)[2]
+        return tiles.weight_split(x, conv.attributes["filters"], *self.slides(conv), self.number)[2]
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         """Rows of partial sums over pixels that an input gradient leaves of the gradient of x, an image without a border."""
@@ -91,10 +98,32 @@ class PhaseWeights(Packing):
         return self._rows_of_partials(x, filters, *PHASE_TAPS)
 
 
-def rows_of_packing(shape: Shape, padding: int) -> int:
-    """Rows of bias partials of a gradient that a step of its own packs."""
+@dataclasses.dataclass(frozen=True)
+class Columns(Packing):
+    """Of images with few channels: a pixel has all numbers of the window of y's pixel there (im2col), in the weight's order.
+
+    So the convolution that reads them has windows of 1x1, whose channels are those numbers. window: (kernel, stride).
+    """
+
+    window: tuple[int, int] = (1, 1)
+
+    def slides(self, conv: Layer) -> tuple[int, int]:
+        return 1, 1
+
+    def image(self, shape: Shape, padding: int) -> Shape:
+        (batch, *sizes, channels), (kernel, stride) = shape, self.window
+        down, across = ((size + 2 * padding - kernel) // stride + 1 for size in sizes)
+        return batch, down, across, self._whole(kernel ** 2 * channels)
+
+    def weight(self, shape: Shape) -> dict[str, Shape]:
+        """Without a flipped one: there is no input gradient."""
+        return {"packed": (shape[0], 1, 1, self._whole(math.prod(shape[1:])))}
+
+
+def rows_of_packing(shape: Shape, padding: int, pixels: int = PIXELS_OF_PARTIAL) -> int:
+    """Rows of bias partials of a gradient that a step of its own packs, or the loss."""
     batch, height, width, _ = shape
-    return blocks(batch * (height + 2 * padding) * (width + 2 * padding), PIXELS_OF_PARTIAL)
+    return blocks(batch * (height + 2 * padding) * (width + 2 * padding), pixels)
 
 
 def both_gradients(packed: Mapping[str, str]) -> tuple[str, str]:
@@ -109,13 +138,16 @@ def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | 
     """The Packing of a layer's operands on gpu_tf32 and the rungs with its kernels.
 
     It is of a convolution of such numbers whose channels fill tiles and 16 bytes.
-    Where no input gradient is wanted, filters may fill tiles instead, and zeros the 16 bytes. None: they are not packed.
+    Where no input gradient is wanted, filters may fill tiles instead, and zeros the 16 bytes; a window of the network's images
+    that fits a step is a column. None: they are not packed.
     """
     if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != number.name for direction in DIRECTIONS):
         return None
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
         fills = filters >= FEWEST
+        if fills and build.source(conv) == INPUT and kernel ** 2 * channels <= number.step:
+            return Columns(number, (kernel, conv.attributes["stride"]))
     else:
         fills = channels >= FEWEST and channels % number.chunk == 0 and conv.attributes["padding"] < kernel
     return (PhaseWeights if has_phases(build, conv) else Packing)(number) if fills else None

@@ -48,6 +48,7 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
         build = Builder(dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True)
         build.in_parts = (fuse_update and not settings.multipliers.quantises
                           and getattr(build.module, "GRADIENTS_IN_PARTS", False))
+        build.with_loss = True
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
         build.lower()
         frame.loss(build, dataset, settings.gradient_scale, length)

@@ -35,10 +35,12 @@ def load_batch(build: Builder, dataset: Dataset, flip: bool = False, augmentatio
 
 
 def loss(build: Builder, dataset: Dataset, gradient_scale: str, length: Length) -> None:
-    """The loss, and with it the gradient of the network's output."""
+    """The loss, and with it the gradient of the network's output, as its only reader in the backward pass wants it."""
     build.pass_ = "backward"
     losses = build.buffer("losses", (length.steps_per_epoch,), "float64", "control")
-    writes = {"gradient": build.gradient_part(build.output), "losses": losses}
+    consumer = build.consumers.get(build.output)
+    gradient = consumer.gradient.writes if consumer else {"gradient": build.gradient_part(build.output)}
+    writes, packing = {**gradient, "losses": losses}, {"padding": consumer.gradient.padding} if consumer else {}
     if build.network.classifies:
         build.divisor = build.batch
         reads = {"prediction": build.output, "labels": build.buffer("labels", (dataset.rows,), "uint8", "dataset"),
@@ -51,7 +53,7 @@ def loss(build: Builder, dataset: Dataset, gradient_scale: str, length: Length) 
     elements = math.prod(build.network.input_shape)
     build.divisor = {"mean": build.batch * elements, "batch": build.batch}[gradient_scale]
     build.append("mse", "", {"prediction": build.output, "target": INPUT, "counters": build.counters()}, writes,
-                 flop=4 * elements * build.batch, divisor=build.divisor)
+                 flop=4 * elements * build.batch, divisor=build.divisor, **packing)
 
 
 def update(build: Builder, names: Collection[str], optimizer: Optimizer, length: Length) -> None:

@@ -14,14 +14,15 @@ class Gradients(Steps):
 
     Each reader of a value registers a buffer with its part of the value's gradient (`gradient_part`, `pass_gradient`); the
     group of layers that produced the value, whose backward pass comes after those of the readers, first sums the parts
-    (`gradient`). in_parts: whether weight gradients are left in parts; together: whether one step updates all parameters;
-    loss_scale: factor on all gradients; divisor: of the sum over the batch whose gradient is followed; consumers: value ->
-    what a rung's patterns know of the layer that alone reads it, and where its gradient belongs.
+    (`gradient`). in_parts: whether weight gradients are left in parts; with_loss: whether a loss will be appended; together:
+    whether one step updates all parameters; loss_scale: factor on all gradients; divisor: of the sum over the batch whose
+    gradient is followed; consumers: value -> what a rung's patterns know of the layer that alone reads it, and where its
+    gradient belongs.
     """
 
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
-        self.in_parts, self.loss_scale, self.divisor = False, 1.0, 1
+        self.in_parts, self.with_loss, self.loss_scale, self.divisor = False, False, 1.0, 1
         self.together = bool(getattr(self.module, "UPDATES_TOGETHER", False))
         self.consumers: dict[str, Any] = {}
         self._parts: dict[str, list[str]] = {}   # value -> buffers whose sum is its gradient
@@ -68,6 +69,9 @@ class Gradients(Steps):
     def scale_gradients(self, factor: float) -> None:
         """Multiply the gradient of the output, and so all gradients, by `factor` until the updates."""
         self.loss_scale = factor
+        if self.output in self.consumers:   # the loss does so itself
+            self.extend_step({}, factor=factor)
+            return
         self._parts[self.output] = [self._scaled(f"{self.output}.gradient.scaled", "", self.gradient(self.output), factor)]
 
     def leave_in_parts(self, gradients: Mapping[str, Gradient]) -> None:

@@ -72,6 +72,12 @@ class Steps(Values):
         """Append a step of any products; layer: '' if it belongs to none; flop: for the whole batch."""
         self.steps.append(Step(operation, layer, reads, writes, attributes, flop, pass_=self.pass_))
 
+    def extend_step(self, writes: Mapping[str, str], **attributes: Any) -> None:
+        """Let the last step write this too."""
+        last = self.steps.pop()
+        writes, attributes = {**last.writes, **writes}, {**last.attributes, **attributes}
+        self.steps.append(dataclasses.replace(last, writes=writes, attributes=attributes))
+
     def launched(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """The steps with the rung's launches; UserError if a grid is too large for a GPU."""
         if self.launches is None:

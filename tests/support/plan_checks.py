@@ -86,7 +86,8 @@ _parameters = {}   # (source, entry, words of a copy) -> the kernel's parameters
 
 def parameters(launch):
     """The parameters of the launch's kernel: cuda_emulator.Parameter in order."""
-    key = launch.source, launch.entry, "MULTIPLIER=tf32" in launch.defines   # of the defines they depend on this alone
+    in_words = {"MULTIPLIER=tf32", "MULTIPLIER=float32"} & set(launch.defines)   # of the defines they depend on this alone
+    key = launch.source, launch.entry, bool(in_words)
     if key not in _parameters:
         _parameters[key] = emulator_executor.function(launch).parameters
     return _parameters[key]

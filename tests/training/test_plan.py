@@ -16,7 +16,7 @@ def test_every_buffer_that_a_step_reads_is_an_input_or_was_written_before(networ
     for made in plans_of(network, rung):
         given = {name for name, buffer in made.buffers.items()
                  if buffer.kind in ("dataset", "control", "parameter", "state", "optimizer")}
-        for step in made.steps:
+        for step in (*made.prologue, *made.steps):
             assert set(step.reads.values()) <= given, step.operation
             given |= set(step.writes.values())
         inside = {name for name, buffer in made.buffers.items() if buffer.kind == "workspace"}   # of a step on a GPU

@@ -359,7 +359,7 @@ def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
 def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     product, parts, channels = _parts_of_weight(step, build, step.attributes["kernel"], step.attributes["stride"])
-    return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, channels))
+    return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, channels, channels))
 
 
 def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:

@@ -160,7 +160,10 @@ def weight_grad(step: Any, build: Any, tile: TensorTile | None = None, number: F
     x, filters, attributes = step.reads["x"], build.shape(step.reads["bias_partials"])[1], step.attributes
     split = tiles.weight_split(build.shape(x), filters, attributes["kernel"], attributes["stride"], number, tile)
     product, parts = _parts_of_weight(step, build, (x, step.reads["dy"]), split, attributes["padding"])
-    return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, build.shape(x)[3]))
+    if "parts" in step.writes:
+        return (product,)
+    there = math.prod(build.shape(step.writes["dweight"])[1:]) // attributes["kernel"] ** 2   # channels, or numbers of a column
+    return product, add_parts(step, build, parts, build.shape(x)[3], there)
 
 
 def phase_weight_grad(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
@@ -174,8 +177,9 @@ def phase_weight_grad(step: Any, build: Any, tile: TensorTile | None = None, num
 def add_phase_parts(step: Any, build: Any, parts: str, stored: int) -> tuple[Launch, ...]:
     """The launches that add parts of phase weights, with so many filters, to dweight, and bias partials to dbias."""
     filters, _, _, channels = build.shape(step.writes["dweight"])
-    dphase_weights = build.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
-    return (add_parts(step, build, parts, stored, dphase_weights),
+    packed_channels = build.shape(parts)[1] // 16 // stored
+    dphase_weights = build.workspace(f"{step.layer}.dphase_weights", (packed_channels, 4, 4, filters))
+    return (add_parts(step, build, parts, stored, filters, dphase_weights),
             Launch("gpu_basic/phase_conv2d.cu", "add_tap_gradients", (blocks(filters * 9 * channels, 256),), (256,),
                    (dphase_weights, step.writes["dweight"], *integers(filters, channels))))
 
@@ -210,13 +214,13 @@ def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
                   (tile.threads,), (*arrays, parts, *integers(*numbers)), shared, (*defines, *shape.number.defines)), parts
 
 
-def add_parts(step: Any, build: Any, parts: str, channels: int, dweight: str | None = None) -> Launch:
-    """The launch that adds parts, with so many channels, to dweight, which may have fewer, and bias partials to dbias."""
+def add_parts(step: Any, build: Any, parts: str, channels: int, there: int, dweight: str | None = None) -> Launch:
+    """The launch that adds parts, with so many channels, to dweight, which has `there` of them, and bias partials to dbias."""
     bias_partials, dweight = step.reads["bias_partials"], dweight or step.writes["dweight"]
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(bias_partials)
     return Launch("gpu_tf32/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
                   (parts, bias_partials, dweight, step.writes["dbias"],
-                   *integers(weights, filters, splits, rows, channels, elements(build, dweight) * channels // weights)))
+                   *integers(weights, filters, splits, rows, channels, there)))
 
 
 # ---- the update

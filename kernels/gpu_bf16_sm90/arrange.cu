@@ -21,7 +21,7 @@
 #define STEPS_BY_PHASE 0
 #endif
 
-constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;
+constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;   // number of images in `steps`
 
 // At `place`, 0 to 7, of a row in memory are the numbers of chunk place ^ row % 8.
 __device__ __forceinline__ void store_rounded(Packed* rounded, int row, int place, const float (&x)[CHUNK]) {

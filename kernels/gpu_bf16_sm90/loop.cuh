@@ -370,8 +370,9 @@ struct Neighbours {
     __device__ __forceinline__ int first_partial() const { return number * (Tile::M / 64); }
 };
 
-// Of a launch. padded_filters: rows of a tap in weight, of each phase; image_pixels: those of all images, border included; rows: of a block's
-// pixels in shared memory, at most; together: pixels of y that a block has, where results are of windows whole rows of them.
+// Of a launch. padded_filters: rows of a tap in weight, of each phase; image_pixels: those of all images, border included; rows:
+// of a block's pixels in shared memory, at most; together: pixels of y that a block has, where results are of windows whole rows
+// of them.
 struct Sizes {
     int height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together;
 };

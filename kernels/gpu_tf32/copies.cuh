@@ -212,7 +212,7 @@ struct ToPooledCopy {
 
 // The copies of a gradient. In channel blocks there are two, one with a border, unless that is empty, and one without.
 struct CopiesOfGradient {
-    static constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;
+    static constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;   // number of images in `steps`
     Padded padded, steps;
     int step_rows;
 

@@ -59,7 +59,7 @@ struct OfBatch {
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1) gather_columns(const float* __restrict__ x, Packed* __restrict__ columns,
-                                                                 int batch, int height, int width, int stride, int padding) {
+                                                                    int batch, int height, int width, int stride, int padding) {
     Sizes{batch, height, width, stride, padding}.gather(
         columns, this_thread(), [=](int image) { return OfBatch{x + image * height * width * CHANNELS, width}; });
 }

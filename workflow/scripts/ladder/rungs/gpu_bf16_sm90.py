@@ -31,7 +31,6 @@ SHARED = 227 << 10               # bytes that a block may have
 LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
 STEP, STAGES = 64, 4             # pixels of a step of a weight gradient, steps in shared memory: its weight_grad.cu
 PHASE_KERNEL = 2                 # side of the windows of a phase, behind an upsampling
-PHASES = ("PHASES=1",)           # the macro, of launches with four phases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,8 +216,10 @@ class ChannelBlocks(Packing):
 
 
 class PhaseBlocks(ChannelBlocks):
-    """Channel blocks behind an upsampling: a tap has the filters of the four phases one after the other, likewise a gradient's
-    "steps" their pixels, and the flipped weight is of the phase weights (PhaseWeights)."""
+    """Channel blocks behind an upsampling, as PhaseWeights: a tap has the filters of the four phases one after the other.
+
+    A gradient's "steps" have the pixels of the phases likewise; the flipped weight has the 4x4 phase weights.
+    """
 
     conv_op = "arranged_phase_conv2d"
 
@@ -261,7 +262,7 @@ def packing_of(build: Any, conv: Layer) -> Packing | None:
 
 
 def phases_fit(build: Any, conv: Layer) -> bool:
-    """The same of a convolution behind an upsampling, whose parts of a gradient have whole chunks of filters too."""
+    """As fills_and_fits, of one behind an upsampling; the parts of its gradient have whole chunks of filters too."""
     filters, _, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or filters % CHUNKS:
         return False
@@ -328,7 +329,8 @@ def _convolution(build: Any, epilogue: Epilogue, filters: int, image: Sequence[i
     image_pixels, padded_filters = elements(build, x) // channel_blocks // CHANNEL_BLOCK, stored // phases
     tile, sizes = grid.tile, (grid.pixels * phases, image_pixels, grid.rows, grid.together)
     shared = grid.shared_bytes if epilogue.entry == "conv2d" else max(grid.shared_bytes, sums_bytes(tile))
-    defines = *tile.defines, *(f"{name}={int(value)}" for name, value in epilogue.defines.items()), *PHASES[:spread - 1]
+    macros = {**epilogue.defines, **({"PHASES": 1} if phases > 1 else {})}
+    defines = *tile.defines, *(f"{name}={int(value)}" for name, value in macros.items())
     return (Launch(f"gpu_bf16_sm90/{epilogue.entry}.cu", epilogue.entry, (grid.down * (stored // tile.n),), (tile.threads,),
                    (*epilogue.arrays,
                     *integers(*image[1:], channel_blocks, filters, padded_filters, kernel, stride, *sizes, *epilogue.numbers)),
@@ -377,11 +379,12 @@ def _parts_of_weight(step: Any, build: Any, kernel: int, stride: int, spread: in
     tile, output, weights = filters_together(filters, kernel), _output(image, kernel, stride, spread), filters * kernel ** 2
     splits, per_split = _split_of(build.shape(x), filters, kernel, stride, spread)
     parts, rows = step.writes.get("parts"), span_of_taps(image, kernel, stride, spread)
-    channels = (build.shape(parts)[1] // weights // spread ** 2 if parts else build.shape(step.writes["dweight"])[3])
+    channels = build.shape(parts)[1] // weights // spread ** 2 if parts else build.shape(step.writes["dweight"])[3]
     parts = parts or build.workspace(f"{step.layer}.parts", (splits, spread ** 2 * weights * channels))
     sizes = integers(*image[1:], channels, filters, stride, math.prod(output), math.prod(image), build.shape(dy)[-2], per_split,
                      rows)
-    defines = f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % output[2] == 0)}", *PHASES[:spread - 1]
+    macros = {"TILE_N": tile, "KERNEL": kernel, "WHOLE_ROWS": STEP % output[2] == 0, **({"PHASES": 1} if spread > 1 else {})}
+    defines = tuple(f"{name}={int(value)}" for name, value in macros.items())
     grid = kernel * channel_blocks, blocks(filters, tile), splits * spread ** 2
     return Launch("gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", grid, (128 * kernel + 128,), (x, dy, parts, *sizes),
                   weight_grad_bytes(tile, rows), defines), parts, channels

@@ -46,29 +46,40 @@ __device__ __forceinline__ float clipped_and_decayed(float gradient, float param
     return __fadd_rn(gradient, __fmul_rn(settings.weight_decay, parameter));
 }
 
+// What the update of an element reads beside its gradient.
+struct Before {
+    float value, first, second;
+};
+
+// Of element i. Whoever updates several elements asks for all before the first: a load waits for a store that may be to its place.
+template <Rule rule>
+__device__ __forceinline__ Before before(const long long* row, int i) {
+    Before read = {address(row[VALUES])[i]};
+    if constexpr (rule != SGD) read.first = address(row[FIRST])[i];
+    if constexpr (rule == ADAM) read.second = address(row[SECOND])[i];
+    return read;
+}
+
 // Element i, as optimizers.py states it. As in gpu_basic/update.cu, weight decay, velocity and weight are rounded after every
 // operation, the last product and the subtraction in float64. Returns the new value.
 template <Rule rule>
-__device__ __forceinline__ float update(const long long* row, int i, float gradient, const Settings& settings) {
-    float *values = address(row[VALUES]), w = values[i], g = clipped_and_decayed(gradient, w, settings), direction = g;
-    if constexpr (rule == MOMENTUM) {
-        float* velocity = address(row[FIRST]);
-        direction = velocity[i] = __fadd_rn(__fmul_rn(settings.momentum, velocity[i]), g);
-    }
+__device__ __forceinline__ float update(const long long* row, int i, const Before& read, float gradient,
+                                        const Settings& settings) {
+    float g = clipped_and_decayed(gradient, read.value, settings), direction = g;
+    if constexpr (rule == MOMENTUM)
+        direction = address(row[FIRST])[i] = __fadd_rn(__fmul_rn(settings.momentum, read.first), g);
     if constexpr (rule == RMSPROP) {
-        float* square = address(row[FIRST]);
-        float s = square[i] = 0.99f * square[i] + 0.01f * g * g;
+        float s = address(row[FIRST])[i] = 0.99f * read.first + 0.01f * g * g;
         direction = g / (sqrtf(s) + 1e-8f);
     }
     if constexpr (rule == ADAM) {
-        float *mean = address(row[FIRST]), *square = address(row[SECOND]);
-        float m = mean[i] = 0.9f * mean[i] + 0.1f * g;
-        float s = square[i] = 0.999f * square[i] + 0.001f * g * g;
+        float m = address(row[FIRST])[i] = 0.9f * read.first + 0.1f * g;
+        float s = address(row[SECOND])[i] = 0.999f * read.second + 0.001f * g * g;
         float m_corrected = m / -expm1f(settings.step * -0.105360516f);     // log(0.9); exact where 1 - 0.9^t is small
         float s_corrected = s / -expm1f(settings.step * -0.00100050034f);   // log(0.999)
         direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);
     }
-    return values[i] = __dadd_rn(w, -__dmul_rn(settings.rate, direction));
+    return address(row[VALUES])[i] = __dadd_rn(read.value, -__dmul_rn(settings.rate, direction));
 }
 
 // ---- the kernels, one for each rule

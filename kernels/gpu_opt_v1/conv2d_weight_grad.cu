@@ -41,6 +41,7 @@
 #define WIDE_X 1
 #endif
 #include "common/conv2d_gemm.cuh"
+#include "common/ordered_sum.cuh"
 
 // A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its elements, for the bias gradient.
 template <class Tile, bool wide>
@@ -167,13 +168,7 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_add_splits(const float*
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, apart = partials_per_split(weights, filters);
     if (first >= apart) return;
     float sum[4] = {};
-#pragma unroll 8
-    for (int split = 0; split < splits; split++) {
-        float part[4];
-        load(part, partials + split * apart + first);
-#pragma unroll
-        for (int e = 0; e < 4; e++) sum[e] += part[e];
-    }
+    add_in_order<16>(sum, splits, [=](float (&to)[4], int split) { ::load(to, partials + split * apart + first); });
     if (first + 4 <= weights) {
         store(dweight + first, sum);
         return;

@@ -14,5 +14,5 @@ template <Rule rule>
 __device__ __forceinline__ void update_all(const long long* table, const Settings& settings) {
     const long long* row = row_of(table);
     int i = element_of(row);
-    if (i < row[COUNT]) update<rule>(row, i, address(row[GRADIENT])[i], settings);
+    if (i < row[COUNT]) update<rule>(row, i, before<rule>(row, i), address(row[GRADIENT])[i], settings);
 }

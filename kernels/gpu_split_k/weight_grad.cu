@@ -12,6 +12,7 @@
 // Bound: as gpu_wide; conv2d_add_splits: memory.
 // Predicted from counts, not measured: docs/climb.md has the numbers.
 // Measured: not measured.
+#include "common/ordered_sum.cuh"
 #include "gpu_wide/tile.cuh"
 
 #include "gpu_shared/products.cuh"
@@ -29,7 +30,5 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_add_splits(const float*
                                                                     float* __restrict__ dweight, int weights, int splits) {
     int place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place >= weights) return;
-    float sum = 0.0f;
-    for (int split = 0; split < splits; split++) sum += partials[split * weights + place];
-    dweight[place] = sum;
+    dweight[place] = sum_of_parts(partials + place, splits, weights);
 }

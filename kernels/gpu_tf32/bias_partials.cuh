@@ -2,6 +2,8 @@
 // group of pixels (copies.cuh, round.cu).
 #pragma once
 
+#include "common/ordered_sum.cuh"
+
 // The sum of all rows in column `first` + threadIdx.x, for the first `across` threads of a block of 16 `across` threads: each
 // thread adds every 16th row of a column, then one thread of each column adds the 16 sums, in order. What the other threads get,
 // and those of columns beyond the last one, is of no use.
@@ -10,13 +12,10 @@ __device__ __forceinline__ float sum_of_rows(const float* __restrict__ bias_part
     constexpr int DOWN = 16;
     __shared__ float held[DOWN][across];
     int of_block = threadIdx.x % across, column = first + of_block;
-    float sum = 0.0f;
-    if (column < columns)
-#pragma unroll 8
-        for (int row = threadIdx.x / across; row < rows; row += DOWN) sum += bias_partials[row * columns + column];
-    held[threadIdx.x / across][of_block] = sum;
+    int first_row = threadIdx.x / across, of_thread = column < columns ? (rows - first_row + DOWN - 1) / DOWN : 0;
+    held[first_row][of_block] = sum_of_parts(bias_partials + first_row * columns + column, of_thread, DOWN * columns);
     __syncthreads();
-    sum = 0.0f;
+    float sum = 0.0f;
     for (int i = 0; i < DOWN; i++) sum += held[i][of_block];
     return sum;
 }

@@ -29,6 +29,7 @@
 // Bound: memory. Of a weight with both copies 4 bytes more than without.
 // Predicted, not measured, for adam and 751,875 parameters at 4.3 TB/s: 6 us.
 // Measured: not measured.
+#include "common/ordered_sum.cuh"
 #include "common/tensor_cores.cuh"
 #include "common/update.cuh"
 #include "gpu_tf32/bias_partials.cuh"
@@ -104,31 +105,51 @@ struct PhaseBlock {
         return rows ? (count + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK : whole(count);
     }
 
-    // The gradients of the 3x3 taps from those of the phase weights; part(i): element i of (channels, 4, 4, whole filters).
-    template <class Part>
-    __device__ __forceinline__ void add_gradients(float (&held)[TAPS_HELD][side][side + 1], Part part) const {
-        int filter = first_filter + fast(), channel = first_channel + slow();
-        float gradients[16] = {};   // of the phase weights
-        if (filter < filters && channel < channels)
-#pragma unroll
-            for (int tap = 0; tap < 16; tap++) gradients[tap] = part((channel * 16 + tap) * whole(filters) + filter);
-#pragma unroll
-        for (int tap = 0; tap < TAPS_HELD; tap++) {
-            int first = (2 - tap / 3) * 4 + 2 - tap % 3;
-            held[tap][fast()][slow()] = gradients[first] + gradients[first + 1] + gradients[first + 4] + gradients[first + 5];
-        }
+    using Gradients = float[TAPS_HELD][side][side + 1];   // by 3x3 tap, filter and channel
+
+    // The gradients of the 3x3 taps from parts of those of the phase weights, (channels, 4, 4, whole filters).
+    __device__ __forceinline__ void add_gradients(Gradients& held, const float* parts_of_phases, int parts, int apart) const {
+        if (filters - first_filter > side / 4)
+            add_rows<4>(held, parts_of_phases, parts, apart);
+        else
+            add_rows<1>(held, parts_of_phases, parts, apart);
         __syncthreads();
     }
 
-    // renew(i, tap): the weight's element i, of this 3x3 tap, as it is from now on. It is filter slow(), channel fast().
+    // A thread adds so many rows of the 4x4 phase weights of a filter and a channel. Where the block has few filters, other
+    // threads, in the columns of the filters that it has not, add the other rows: the sums of parts last a quarter as long.
+    template <int rows>
+    __device__ __forceinline__ void add_rows(Gradients& held, const float* parts_of_phases, int parts, int apart) const {
+        constexpr int ACROSS = side * rows / 4, LOADS = 16, HELD = 4 * rows;
+        int line = fast() % ACROSS, filter = first_filter + line, channel = first_channel + slow();
+        int first_row = fast() / ACROSS * rows, stride = whole(filters);
+        const float* first = parts_of_phases + (channel * 16 + first_row * 4) * stride + filter;
+        float sum[HELD] = {}, below[4] = {};   // of its rows; of the row behind them
+        if (filter < filters && channel < channels)
+            add_in_order<LOADS / HELD>(sum, parts, [=](float (&to)[HELD], int part) {
+#pragma unroll
+                for (int tap = 0; tap < HELD; tap++) to[tap] = first[part * apart + tap * stride];
+            });
+        if constexpr (rows < 4)
+#pragma unroll
+            for (int s = 0; s < 4; s++) below[s] = __shfl_down_sync(0xffffffffu, sum[s], ACROSS);
+        auto phase = [&](int row, int s) { return row < rows ? sum[row % rows * 4 + s] : below[s]; };
+#pragma unroll
+        for (int row = 0; row < rows; row++)
+#pragma unroll
+            for (int j = 0; j < 3 && first_row + row < 3; j++)
+                held[(2 - first_row - row) * 3 + j][line][slow()] =
+                    phase(row, 2 - j) + phase(row, 3 - j) + phase(row + 1, 2 - j) + phase(row + 1, 3 - j);
+    }
+
+    // renew(taps, i): fills in the nine 3x3 taps of filter slow() and channel fast() as they are from now on; i is the element
+    // of the first, and `channels` elements are from one to the next.
     template <class Renew>
     __device__ __forceinline__ void copy(Packed* phases, Packed* phase_weights, PhaseForm form, Renew renew) const {
         __shared__ Packed held[16][side][side];
         int filter = first_filter + slow(), channel = first_channel + fast();
         float taps[TAPS_HELD] = {};
-        if (filter < filters && channel < channels)
-#pragma unroll
-            for (int tap = 0; tap < TAPS_HELD; tap++) taps[tap] = renew((filter * TAPS_HELD + tap) * channels + channel, tap);
+        if (filter < filters && channel < channels) renew(taps, filter * TAPS_HELD * channels + channel);
 #pragma unroll
         for (int tap = 0; tap < 16; tap++) held[tap][slow()][fast()] = rounded(sum_of(taps, tap / 4, tap % 4));
         int rows = row[COPY_ROWS], flipped_rows = row[FLIPPED_ROWS];
@@ -185,23 +206,26 @@ __device__ __forceinline__ void copy_phases(const long long* row, Renew renew) {
 
 // ---- updates
 
-// A gradient's element of so many parts; 0: the element itself.
-__device__ __forceinline__ float add_parts(const float* first, int parts, int apart) {
-    if (parts == 0) return *first;
-    float sum = 0.0f;
-#pragma unroll 8
-    for (int part = 0; part < parts; part++) sum += first[part * apart];
-    return sum;
-}
-
 template <Rule rule>
 __device__ __forceinline__ void update_phases(const long long* row, const float* gradient, const Settings& settings) {
     using Block = PhaseBlock<SIDE>;
-    __shared__ float gradients[Block::TAPS_HELD][SIDE][SIDE + 1];   // of the 3x3 taps
-    int parts = row[PARTS], apart = row[APART];
-    if (parts) Block(row).add_gradients(gradients, [=](int i) { return add_parts(gradient + i, parts, apart); });
-    copy_phases(row, [=](int i, int tap) {
-        return update<rule>(row, i, parts ? gradients[tap][Block::slow()][Block::fast()] : gradient[i], settings);
+    __shared__ Block::Gradients gradients;
+    int parts = row[PARTS], channels = row[CHANNELS];
+    if (parts) Block(row).add_gradients(gradients, gradient, parts, row[APART]);
+    copy_phases(row, [=](float (&taps)[Block::TAPS_HELD], int first) {
+#pragma unroll
+        for (int of_row = 0; of_row < Block::TAPS_HELD; of_row += 3) {
+            Before read[3];
+#pragma unroll
+            for (int j = 0; j < 3; j++) {
+                read[j] = before<rule>(row, first + (of_row + j) * channels);
+                taps[of_row + j] = parts ? gradients[of_row + j][Block::slow()][Block::fast()]
+                                         : gradient[first + (of_row + j) * channels];
+            }
+#pragma unroll
+            for (int j = 0; j < 3; j++)
+                taps[of_row + j] = update<rule>(row, first + (of_row + j) * channels, read[j], taps[of_row + j], settings);
+        }
     });
 }
 
@@ -214,22 +238,28 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
         update_phases<rule>(row, gradient, settings);
     } else if (row[COPY] != 0) {
         copy_block(row, [=](int i, int in_copy) {
-            return update<rule>(row, i, add_parts(gradient + (parts ? in_copy : i), parts, row[APART]), settings);
+            Before read = before<rule>(row, i);
+            float whole = parts ? sum_of_parts(gradient + in_copy, parts, row[APART]) : gradient[i];
+            return update<rule>(row, i, read, whole, settings);
         });
     } else if (parts != 0) {
         int first = (blockIdx.x - static_cast<int>(row[FIRST_BLOCK])) * SIDE, i = first + threadIdx.x;
         float sum = sum_of_rows<SIDE>(gradient, first, count, parts);
-        if (threadIdx.x < SIDE && i < count) update<rule>(row, i, sum, settings);
-    } else if (element_of(row) < count) {
-        update<rule>(row, element_of(row), gradient[element_of(row)], settings);
+        if (threadIdx.x < SIDE && i < count) update<rule>(row, i, before<rule>(row, i), sum, settings);
+    } else if (int i = element_of(row); i < count) {
+        update<rule>(row, i, before<rule>(row, i), gradient[i], settings);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256) copy_weights(const long long* __restrict__ table) {
     const long long* row = row_of(table);
-    auto kept = [=](int i, int) { return address(row[VALUES])[i]; };
-    if (row[FORM] != NO_PHASES)
-        copy_phases(row, kept);
+    const float* values = address(row[VALUES]);
+    int channels = row[CHANNELS];
+    if (row[FORM] == NO_PHASES)
+        copy_block(row, [=](int i, int) { return values[i]; });
     else
-        copy_block(row, kept);
+        copy_phases(row, [=](float (&taps)[PhaseBlock<SIDE>::TAPS_HELD], int first) {
+#pragma unroll
+            for (int tap = 0; tap < PhaseBlock<SIDE>::TAPS_HELD; tap++) taps[tap] = values[first + tap * channels];
+        });
 }

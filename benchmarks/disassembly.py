@@ -13,6 +13,7 @@ from ladder.errors import UserError
 PACKAGE = "nvidia-cuda-nvdisasm"
 MATRICES = ("HMMA", "HGMMA", "IMMA")   # products of small matrices by tensor cores
 PRODUCTS = ("FFMA", *MATRICES)
+STORES = ("STG", "STS", "ST")
 COPIES = ("LDGSTS",)   # from global to shared memory; the warp goes on
 GLOBAL_LOADS = ("LDG", *COPIES)
 # Words of 4 bytes that a lane gets.
@@ -83,12 +84,48 @@ def _sections(text):
 def body(text):
     """The Body of one kernel's code: of the loops with the most products the shortest; where none has any, the longest."""
     lines = [line.strip() for line in text.splitlines()]
+    counts = [_counted(loop, True) for loop in _loops(lines)]
+    return max(counts, key=lambda loop: (loop.products, loop.instructions if not loop.products else -loop.instructions),
+               default=_counted(lines, False))
+
+
+def loads_together(cubin):
+    """{kernel: [for each global load in a loop, how many are under way at once, itself among them]} of machine code.
+
+    A load is under way until an instruction reads what it brings.
+    """
+    return {name: together(lines) for name, lines in _sections(text(cubin)).items()}
+
+
+def together(text):
+    """The same of one kernel's code."""
+    return [number for loop in _loops([line.strip() for line in text.splitlines()]) for number in _together(loop)]
+
+
+def _loops(lines):
+    """The lines of each loop of a kernel's code, of which some may be in others."""
     labels = {line[:-1]: number for number, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)}
     loops = [(labels[target], number) for number, line in enumerate(lines) for target in re.findall(r"BRA.*`\((\.L\w+)\)", line)
              if target in labels and labels[target] < number]
-    counts = [_counted(lines[first:last + 1], True) for first, last in loops if last - first > 1]
-    return max(counts, key=lambda loop: (loop.products, loop.instructions if not loop.products else -loop.instructions),
-               default=_counted(lines, False))
+    return [lines[first:last + 1] for first, last in loops if last - first > 1]
+
+
+def _together(loop):
+    """Two rounds of a loop: what a round loads the next one may read."""
+    most, under_way = {}, {}   # place of a load -> how many; -> the registers that it fills
+    for number, line in enumerate(loop * 2):
+        instruction = re.match(r"/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*)", line)
+        if not instruction:
+            continue
+        operation, operands = instruction[1].split("."), instruction[2].split(",")
+        written = re.findall(r"\bR(\d+)", operands[0]) if operation[0] == "LDG" else ()
+        read = {int(register) for register in re.findall(r"\bR(\d+)", ",".join(operands[operation[0] not in STORES:]))}
+        under_way = {place: registers for place, registers in under_way.items() if not read & set(registers)}
+        if written:
+            first, words = int(written[0]), {"64": 2, "128": 4}.get(next((part for part in operation if part.isdigit()), ""), 1)
+            under_way[number % len(loop)] = range(first, first + words)
+            most |= {place: max(most.get(place, 0), len(under_way)) for place in under_way}
+    return list(most.values())
 
 
 def _counted(lines, is_loop):

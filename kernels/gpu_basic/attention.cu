@@ -11,9 +11,7 @@
 // Bound: the level-1 cache, as in conv2d.cu: each multiply-add of scores and weight_grad takes two loads that touch up to
 // 1 + 32 lines a warp, of the sums and of input_grad two that touch one line each. In softmax and score_grad each thread of a
 // warp touches a line of its own, five times for each of its pixels.
-// Predicted, not measured, for 64 images of 8x8 with 128 channels (33.6 M multiply-adds a product), 132 multiprocessors at
-// 1.755 GHz and one cache line a cycle: scores and weight_grad 0.15 ms each, sums 9 us, input_grad 27 us, the others 6 us each.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 
 extern "C" __global__ void __launch_bounds__(256) attention_scores(const float* __restrict__ x, float* __restrict__ scores,
                                                                    int count, int pixels, int channels, float scale) {

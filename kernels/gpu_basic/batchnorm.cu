@@ -17,12 +17,10 @@
 //   backward       batchnorm_gradient_partials, _parameter_grads, _input_grad
 //   afterwards     batchnorm_inference
 //
-// Bound: memory, with enough channels to saturate it. Forward reads x three times and writes y, 16 bytes
+// Bound: memory, with enough channels to saturate it; latency for the partial sums of fewer, whose loops are as written: a
+// thread has four loads under way, not more. Forward reads x three times and writes y, 16 bytes
 // per element; backward reads x and dy twice and writes dx, 20 bytes; inference moves 8.
-// Predicted, not measured, for 64 images of 32x32x64 (4.2 M elements), 256 parts, at 4.3 TB/s: forward 16 us, backward 20 us,
-// inference 8 us. The partial sums will take longer: with at most 16384 threads they wait for 256 sequential loads, four in
-// flight, 0.6 us each.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "channel_sums.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) batchnorm_mean_partials(const float* __restrict__ x,

@@ -15,10 +15,7 @@
 // Bound: the level-1 cache, as in conv2d.cu: each multiply-add takes two loads, which touch 8 + 4 lines a warp in
 // the forward pass and two in the gradients. Small layers leave most of the GPU idle and are latency-bound.
 //
-// Predicted, not measured, for 64 vectors of 4096 -> 4096 units (1.07 G multiply-adds), 132 multiprocessors at 1.755 GHz and
-// one cache line a cycle: forward 1.7 ms, input gradient 0.29 ms, weight gradient 0.29 ms; by FLOP alone at 67 TFLOP/s
-// 0.03 ms each.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/multiplier.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) dense_forward(const float* __restrict__ x, const float* __restrict__ weight,

@@ -7,8 +7,7 @@
 // The dataset may have 2^31 elements or more; the batch may not.
 // Launches: block (256), grid (ceil(batch height width channels / 256)).
 // Bound: memory. 5 or 8 bytes per element.
-// Predicted, not measured, for 64 images of 32x32x3 (0.2 M elements) at 4.3 TB/s: 0.3 us, less than the launch itself.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 
 template <class Pixel>
 __device__ __forceinline__ void load_batch(const Pixel* __restrict__ images, const long long* __restrict__ permutation,

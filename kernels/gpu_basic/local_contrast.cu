@@ -5,8 +5,7 @@
 // window + 1; x, y (batch, out_height, out_width, values), in memory order (`count` elements).
 // Launches: block (256): local_contrast_windows grid (ceil(windows / 256)), local_contrast_divide grid (ceil(count / 256)).
 // Bound: memory, 8 bytes per element; the windows overlap, so the image comes from the cache.
-// Predicted, not measured, for 64 images of 27x27x800 (37 M elements) at 4.3 TB/s: 70 us.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 
 extern "C" __global__ void __launch_bounds__(256) local_contrast_windows(const float* __restrict__ image,
                                                                          float* __restrict__ contrast, int batch, int height,

@@ -13,8 +13,7 @@
 //           arrange_gradient      block (256), grid (splits, ceil(channels / 64))
 //
 // Bound: memory.
-// Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/tensor_cores.cuh"
 
 #ifndef STEPS_BY_PHASE

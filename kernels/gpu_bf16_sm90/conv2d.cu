@@ -24,8 +24,7 @@
 // Bound: tensor cores and shared memory. A tap of a channel block takes 512 cycles at the tensor cores' peak in tiles of 128 x
 // 128, and shared memory as many: 128 for what the copies write, 256 for the filters, which each warpgroup reads, 128 for the
 // pixels.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/image.cuh"
 

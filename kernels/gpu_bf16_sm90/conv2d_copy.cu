@@ -10,8 +10,7 @@
 // Launches: as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (gpu_tf32/copies.cuh).
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 4.3 MB): memory, 1 us.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 

@@ -10,8 +10,7 @@
 // Macros, launches: those of conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 <- 128 filters, 3x3 (1.2 GFLOP, 5.6 MB): memory, 1.3 us, tensor cores 1.2.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 

@@ -4,9 +4,7 @@
 // Macros, launches: those of conv2d_gradient.cu.
 //
 // Bound: memory, and as conv2d.cu.
-// Predicted, not measured, for 64 images of 16x16x256 <- 128 filters, 3x3 (9.7 GFLOP, 54.5 MB): memory, 12.7 us, tensor cores
-// 9.8.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 

@@ -8,9 +8,7 @@
 // Launches: as conv2d_copy.cu, with a multiple of 2 out_width as `together`.
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP, 13.4 MB): tensor cores, 9.8 us, memory
-// 3.1.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 

@@ -180,8 +180,10 @@ __device__ __forceinline__ Descriptor matrix_descriptor(const void* first, unsig
 // ---- the two sides of a block
 
 // Stages in shared memory that one thread fills by copies, one after the other and then the first again, and warps read. Two
-// barriers for each stage: what was copied has come; all warps have read it.
-template <int length>
+// barriers for each stage: what was copied has come; all warps have read it. arrivals: of a warp at the second one. Where lanes
+// read a stage themselves (ldmatrix) all 32 arrive: each hands over its own reads, and none rests on a barrier of the warp. Where
+// products alone read it, one does.
+template <int length, int arrivals>
 struct Ring {
     unsigned char* first;
     int bytes;   // of a stage
@@ -195,7 +197,7 @@ struct Ring {
 
     // By one thread, then barriers_visible().
     __device__ __forceinline__ void init(int warps) const {
-        for (int i = 0; i < length; i++) barrier_init(came + i, 1), barrier_init(read + i, warps);
+        for (int i = 0; i < length; i++) barrier_init(came + i, 1), barrier_init(read + i, warps * arrivals);
     }
 
     __device__ __forceinline__ unsigned char* now() const { return first + stage * bytes; }
@@ -212,8 +214,8 @@ struct Ring {
     // For the others.
     __device__ __forceinline__ void wait() const { barrier_wait(came + stage, parity); }
     __device__ __forceinline__ void release(int of) const {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(read + of);
+        if (arrivals == 1) __syncwarp();
+        if (threadIdx.x % 32 < arrivals) barrier_arrive(read + of);
     }
 
     __device__ __forceinline__ void next() {
@@ -289,8 +291,8 @@ constexpr int STAGES = 4, PIXEL_STAGES = 2;                             // in sh
 constexpr int FILTER_BYTES = TILE_N * ROW;
 constexpr int SUMS = TILE_N / 2;   // of a thread, for its two rows
 
-using Filters = Ring<STAGES>;
-using Pixels = Ring<PIXEL_STAGES>;
+using Filters = Ring<STAGES, 1>;
+using Pixels = Ring<PIXEL_STAGES, 32>;
 
 // The copies of a block, by one thread. x, weight: the first rows of the block; block_rows: from a channel block to the next in
 // x; tap_rows: from a tap to the next in weight.

@@ -28,11 +28,7 @@
 // 2 floats of global memory for 64. In the large tile: 16 floats, in 4 accesses, for 64. With 4 filters: the latency of loads.
 // On tensor cores with three TF32 products for each: these; in the loop of the large tile on sm_90 192 of 563 instructions are.
 // With one, 128 of 920: the level-1 cache and shared memory.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s, because reading
-// shared memory takes as long as the arithmetic: 0.29 ms. 32x32x256 -> 3 filters: 0.10 ms. gpu_gemm, at 0.7 of 67 TFLOP/s on
-// 128 of 132 multiprocessors: 0.21 ms.
-// The 9.7 GFLOP on tensor cores: at least 59 us (three TF32 products, 494 TFLOP/s), 20 us (one) or 10 us (bfloat16, 989 TFLOP/s).
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef TILE_M
 #define TILE_M 64
 #define TILE_N 64

@@ -25,10 +25,7 @@
 //   a warp, 128 threads
 //
 // Bound: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, gpu_gemm
-// at 0.7 of it: 0.21 ms; 32x32x256 -> 3 filters, 67 MB at 4.3 TB/s and 27 products padded to 32: 0.03 ms.
-// The 9.7 GFLOP on tensor cores: at least 59 us (three TF32 products, 494 TFLOP/s), 20 us (one) or 10 us (bfloat16, 989 TFLOP/s).
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef TILE_M
 #define TILE_M 64
 #define TILE_N 64

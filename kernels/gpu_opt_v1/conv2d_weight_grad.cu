@@ -27,11 +27,9 @@
 //     16 x 128, 16 x 32 a warp, 128 threads
 //   conv2d_add_splits   block (128), grid (ceil((weights + filters) / 512))
 //
-// Bound: arithmetic, as forward; conv2d_add_splits and 4 x 256: memory.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, and
-// 5 us for adding 7 splits of 1.2 MB; gpu_gemm, at 0.7 of 67 TFLOP/s: 0.21 ms, and 8 us for adding 14 splits.
-// The 9.7 GFLOP on tensor cores: at least 59 us (three TF32 products, 494 TFLOP/s), 20 us (one) or 10 us (bfloat16, 989 TFLOP/s).
-// Measured: not measured.
+// Bound: arithmetic, as forward; conv2d_add_splits and 4 x 256: memory; conv2d_add_splits of few weights: latency, with 16
+// splits under way at once.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef TILE_M
 #define TILE_M 64
 #define TILE_N 64

@@ -8,11 +8,10 @@
 //   mse         four elements per thread, 256 apart: grid (ceil(count / 1024))
 //   mse_total   grid (1)
 // The order of all sums depends on `count` alone, so the bytes do too.
-// Bound: memory for mse (12 bytes per element), latency for mse_total: a load for each 256 blocks and eight steps of a tree.
-// Predicted, not measured, for 64 images of 32x32x3 (0.2 M elements, 192 blocks) at 4.3 TB/s: 0.6 us and about 2 us; gpu_basic's
-// three kernels about 25 us.
-// Measured: not measured.
+// Bound: memory for mse (12 bytes per element), latency for mse_total: a load for each 2048 blocks and eight steps of a tree.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/block_sum.cuh"
+#include "common/ordered_sum.cuh"
 
 // gradient = scale (prediction - target); scale is 2 / divisor.
 extern "C" __global__ void __launch_bounds__(256) mse(const float* __restrict__ prediction, const float* __restrict__ target,
@@ -35,8 +34,7 @@ extern "C" __global__ void __launch_bounds__(256) mse(const float* __restrict__ 
 extern "C" __global__ void __launch_bounds__(256) mse_total(const double* __restrict__ partials,
                                                             const long long* __restrict__ counters,
                                                             double* __restrict__ losses, int count, int blocks) {
-    double sum = 0.0;
-    for (int block = threadIdx.x; block < blocks; block += 256) sum += partials[block];
-    sum = block_sum(sum);
+    int of_thread = (blocks - static_cast<int>(threadIdx.x) + 255) / 256;
+    double sum = block_sum(sum_of_parts<double>(partials + threadIdx.x, of_thread, 256));
     if (threadIdx.x == 0) losses[counters[2]] = sum / count;
 }

@@ -22,9 +22,7 @@
 //
 // Bound: the multiply-adds. A thread's 64 per step need four 16-byte shared-memory loads. On sm_90 512 of 648 instructions of
 // the large tile's loop multiply.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.66 GFLOP) at 45 of 67 TFLOP/s: 0.21 ms forward
-// and 0.21 ms for the input gradient; 32x32x3 -> 256 filters with pooling (0.91 GFLOP): 0.03 ms.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_opt_v2/operands.cuh"
 
 #ifndef TILE

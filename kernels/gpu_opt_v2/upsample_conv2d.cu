@@ -16,9 +16,7 @@
 // For few filters: upsample_conv2d_taps.cu.
 //
 // Bound: the multiply-adds, as in conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 -> 16x16x256 (4.29 GFLOP) at 40 of 67 TFLOP/s: forward 0.11 ms, input
-// gradient 0.14 ms (64x64 tiles at 30).
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_opt_v2/operands.cuh"
 
 #ifndef TILE

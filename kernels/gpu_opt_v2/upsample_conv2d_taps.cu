@@ -14,9 +14,7 @@
 //
 // Bound: the multiply-adds of the product, with little latency hidden by one block per multiprocessor; for the sum, the level-2
 // cache, which holds the taps.
-// Predicted, not measured, for 64 images of 16x16x256 -> 32x32x3 (0.40 GFLOP, 3.1 MB of taps) at 20 of 67 TFLOP/s and 4.3 TB/s:
-// 0.02 ms and 0.002 ms.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_opt_v2/operands.cuh"
 
 #ifndef TILE

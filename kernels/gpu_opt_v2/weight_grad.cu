@@ -16,9 +16,7 @@
 // most 48 rows, on every GPU, because the splits follow from it. -DWIDE_CHANNELS, -DWIDE_FILTERS as in conv2d.cu.
 //
 // Bound: the multiply-adds, as in conv2d.cu.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.66 GFLOP), 18 tiles x 7 splits = 126 blocks for
-// 132 multiprocessors, at 40 of 67 TFLOP/s: 0.24 ms.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_opt_v2/operands.cuh"
 
 #ifndef TILE

@@ -10,8 +10,7 @@
 //   conv2d_add_splits         block (256), grid (ceil(weights / 256))
 //
 // Bound: as gpu_wide; conv2d_add_splits: memory.
-// Predicted from counts, not measured: docs/climb.md has the numbers.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/ordered_sum.cuh"
 #include "gpu_wide/tile.cuh"
 

@@ -9,9 +9,8 @@
 //
 // Launches: block (128), grid (ceil(weights / 512) + ceil(filters / 8))
 //
-// Bound: memory.
-// Predicted, not measured, for 16 splits of 294,912 weights: 5 us at 4.3 TB/s.
-// Measured: not measured.
+// Bound: memory; of few weights, which fill no GPU, latency: 16 parts are under way at once.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/ordered_sum.cuh"
 #include "common/vector.cuh"
 #include "gpu_tf32/bias_partials.cuh"

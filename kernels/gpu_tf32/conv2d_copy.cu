@@ -12,8 +12,7 @@
 // Launches: as the file whose macros it has, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 3.6 MB): tensor cores, 1.2 us.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_tf32/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 

@@ -20,9 +20,7 @@
 // Launches: as conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 <- 256 filters, upsampled between (4.3 GFLOP, 15 MB): tensor cores, 4.3 us,
-// memory 3.5.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_tf32/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 

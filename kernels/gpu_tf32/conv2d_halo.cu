@@ -24,9 +24,7 @@
 // products; 16 KB of weights are written, but only a ninth of the 23 KB of a halo. Of x level 2 gives 180 pixels for a
 // rectangle of 128 where conv2d.cu asks for 1,152. In the loop over a row of taps on sm_90 384 of 651 instructions are
 // products, 96 load fragments and 29 copy; in that of the 64 x 64 tile 96 of 223 are products, in that of 256 x 16 96 of 246.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 15 us, where conv2d.cu
-// takes 20; level 2, 90 MB of which 75 are weights, 9 us instead of 16 for 159 MB.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef KERNEL
 #define KERNEL 3
 #define TILE_COLUMNS 16

@@ -11,9 +11,7 @@
 // Launches: as conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP, 13.4 MB): tensor cores, 9.8 us, memory
-// 3.1.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_tf32/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 

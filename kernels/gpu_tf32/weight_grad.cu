@@ -23,8 +23,7 @@
 //
 // Bound: shared memory and tensor cores, as conv2d.cu. In the loop of three steps of the large tile on sm_90 384 of 750
 // instructions are products, in that of 64 x 64 96 of 318, in that of 16 x 128 48 of 348. Every tap copies its pixels of x again.
-// Predicted, not measured, for 64 images of 16x16x128, behind an upsampling with 256 filters: tensor cores 4 us, memory 5.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_tf32/weight_grad.cuh"
 
 // A: lines are filters, B: lines are taps and channels of x under them; k: pixels of y.

@@ -22,9 +22,7 @@
 // as fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152.
 // In the loop of two steps on sm_90 576 of 1,045 instructions are products, 92 load fragments and 24 copy; in that of the small
 // tile 288 of 762 are products.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 10 us, where
-// weight_grad.cu takes 22; of 32x32x256 -> 3 filters: memory, 9 us instead of 40.
-// Measured: not measured.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/tensor_cores.cuh"
 
 #ifndef TILE_M

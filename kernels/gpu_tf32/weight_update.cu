@@ -24,11 +24,12 @@
 //   ceil(filters / 16) taps ceil(channels / 16)     with copies, in channel blocks with rows for filters and channels: a block
 //                                                   has 16 x 16 weights of a tap, so that it writes 32 bytes in a row of a
 //                                                   flipped copy too
-//   ceil(filters / 16) ceil(channels / 16)          behind an upsampling, where a block has the weights of all taps
+//   ceil(filters / 16) ceil(channels / 16)          behind an upsampling, where a block has the weights of all taps; these blocks
+//                                                   take longest and have the lowest numbers
 //   ceil(elements / 16)                             of a bias with a gradient in parts: 16 threads add the rows of one element
-// Bound: memory. Of a weight with both copies 4 bytes more than without.
-// Predicted, not measured, for adam and 751,875 parameters at 4.3 TB/s: 6 us.
-// Measured: not measured.
+// Bound: memory. Of a weight with both copies 4 bytes more than without. 8 parts of a sum are under way at once; of phase weights
+// one part of a thread's 16 sums or, where filters are few, 4 parts of its 4 sums.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/ordered_sum.cuh"
 #include "common/tensor_cores.cuh"
 #include "common/update.cuh"

@@ -261,6 +261,27 @@ def test_a_copy_overtakes_loads_of_fragments_although_their_products_have_ended(
     assert fault.value.kind == "missing fence", fault.value
 
 
+# Every lane arrives, for itself.
+ALL_ARRIVE = FRAGMENTS.replace("mbarrier_init(empty + i, 4)", "mbarrier_init(empty + i, 128)").replace(
+    RELEASE, "        mbarrier_arrive(empty + stage);\n")
+
+
+def test_lanes_that_all_arrive_need_no_barrier_of_the_warp(tmp_path):
+    assert (streamed(tmp_path, ALL_ARRIVE) == streamed(tmp_path, FRAGMENTS)).all()
+
+
+@pytest.mark.parametrize("old, new, kind", [
+    ("        mbarrier_arrive(empty",
+     "        if (threadIdx.x % 32 == 0) for (int i = 0; i < 32; i++) mbarrier_arrive(empty", "race"),
+    ("        fence_proxy_async();\n        wgmma", "        if (threadIdx.x != 77) fence_proxy_async();\n        wgmma",
+     "missing fence")], ids=["one lane for all", "one lane that does not fence"])
+def test_arrivals_that_hand_over_too_little_are_noticed(tmp_path, old, new, kind):
+    assert ALL_ARRIVE.count(old) == 1
+    with pytest.raises(KernelFault) as fault:
+        streamed(tmp_path, ALL_ARRIVE.replace(old, new))
+    assert fault.value.kind == kind, fault.value
+
+
 def test_sums_that_the_thread_changed_need_a_fence_before_more_products(tmp_path):
     changed = STREAM.replace("wgmma_wait_group<0>();\n", "wgmma_wait_group<0>();\n        sums[0] += tile;\n")
     assert (streamed(tmp_path, changed) - wanted() == sum(range(TILES)) * (np.arange(32) == 0)).all()

@@ -17,6 +17,7 @@ from ladder.rungs.packing import PHASE_WEIGHTS
 from ladder.rungs.patterns import Gradient
 from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
 from rung_checks import ONE_ORDER, ORDERS, in_one_order, run_step
+from rung_plans import NETWORK, trained_in
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
 ONE_ARITHMETIC = True   # as in test_gpu_bf16.py
@@ -199,11 +200,21 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
     assert (error <= gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
+@pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_3xtf32_packed", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"])
+def test_blocks_of_phase_weights_which_take_longest_have_the_lowest_numbers(rung):
+    (launch,) = (one for one in trained_in(NETWORK, rung, 64).launches if one.entry.endswith("_update"))
+    words, rows = launch.arguments[0].words, 10   # a weight and a bias of five layers
+    blocks, of_row = words[:launch.grid[0]], len(words[launch.grid[0]:]) // rows
+    forms = [words[start + of_row - 1] for start in blocks]
+    assert set(forms) == {launches.NO_PHASES, launches.PHASES_APART, launches.PHASES_IN_COLUMNS}
+    assert all(forms[:forms.index(launches.NO_PHASES)]) and not any(forms[forms.index(launches.NO_PHASES):])
+
+
 @pytest.mark.parametrize("shape, rule", [
     ((3, 7, 7, 3, 40), "adam"), *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES), ((3, 8, 6, 40, 3), "adam"),
     ((3, 8, 6, 40, 40), "sgd")], ids=str)
 def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own(shape, rule):
-    """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole; biases' blocks come first."""
+    """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole."""
     conv = Upsampled(shape, normal)
     biases = normal(600, seed=8)
     reads, whole = conv.operands(), dict(zip(("dweight", "dbias"), conv.weight_grad(), strict=True))

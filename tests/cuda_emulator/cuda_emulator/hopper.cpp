@@ -4,7 +4,7 @@
 // overwrites is gone as early as may be, when the copy begins.
 //
 // What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, of its own lanes what
-// they did before the last __syncwarp; and what a copy has brought is known to the warps that waited for its barrier. What a
+// they did before the last __syncwarp or, if all of them arrive, before the first of them does; and what a copy has brought is known to the warps that waited for its barrier. What a
 // warp knows is a vector clock: of every warp, and of the copies, the time of the last access that happened before. A barrier
 // orders copies and what reads them; accesses between threads are ordered by __syncthreads only.
 //
@@ -35,6 +35,12 @@ struct VectorClock {
     }
 };
 
+// A warp's arrivals in a phase: a bit for each lane, when the first came, and up to when the loads of those that came have ended.
+struct Arrivals {
+    unsigned lanes;
+    uint64_t first, ended;
+};
+
 struct PhaseBarrier {
     int count, missing;                // arrivals of a phase; those still to come
     int64_t bytes;                     // of copies, still to come
@@ -42,6 +48,7 @@ struct PhaseBarrier {
     unsigned initialiser, warp;        // thread, warp
     bool visible;                      // to the copy engine
     VectorClock arriving, completed;   // of this phase, of the last one that ended
+    Arrivals of_warp[MOST_WARPS];
 };
 
 struct BulkCopy {
@@ -134,7 +141,20 @@ void end_phase_if_complete(void* address) {
     barrier.missing = barrier.count;
     barrier.completed = barrier.arriving;
     barrier.arriving = {};
+    std::fill(std::begin(barrier.of_warp), std::end(barrier.of_warp), Arrivals{});
     wake_those_at(address);
+}
+
+// Once all lanes of its warp have arrived, they have handed over what each of them did.
+void lane_arrives(PhaseBarrier& barrier) {
+    Arrivals& arrivals = barrier.of_warp[warp()];
+    uint64_t now = ++ticks, ended = mine().load > mine().proxy_fenced ? mine().proxy_fenced : now;
+    if (!arrivals.lanes) arrivals.first = arrivals.ended = now;
+    arrivals.lanes |= 1u << current->linear % WARP;
+    arrivals.ended = std::min(arrivals.ended, ended);
+    if (arrivals.lanes != ~0u) return;
+    uint64_t &tick = barrier.arriving.tick[warp()], &of_loads = barrier.arriving.ended[warp()];
+    tick = std::max(tick, arrivals.first), of_loads = std::max(of_loads, arrivals.ended);
 }
 
 void arrive(Site site, void* address, int bytes) {
@@ -143,6 +163,7 @@ void arrive(Site site, void* address, int bytes) {
         fail(describe("bad barrier", at(site), "arrives at a phase for which all %d have arrived, and %lld bytes are missing",
                       barrier.count, static_cast<long long>(barrier.bytes)));
     barrier.arriving.join(clocks[warp()]);
+    lane_arrives(barrier);
     barrier.bytes += bytes;
     barrier.missing--;
     end_phase_if_complete(address);
@@ -392,7 +413,7 @@ void mbarrier_init(void* barrier, int count, Site site) {
     if (barriers.count(barrier)) fail(describe("bad barrier", at(site), "initialises a barrier again"));
     accessed(barrier, 8, true, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
     clocks[warp()].tick[warp()] = ++ticks;
-    barriers[barrier] = {count, count, 0, 0, ticks, current->linear, warp(), false, {}, {}};
+    barriers[barrier] = {count, count, 0, 0, ticks, current->linear, warp(), false, {}, {}, {}};
 }
 
 void fence_mbarrier_init() {

@@ -262,17 +262,13 @@ def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
 def update(step: Any, build: Any, source: str = "gpu_opt_v1/update.cu",
            row_of: Callable[[Any, str, Gradient], tuple[int, tuple[Word, ...]]] =
            lambda build, name, gradient: (blocks(elements(build, name)), ()),
-           comes_later: Callable[[Row], bool] = lambda row: False) -> tuple[Launch, ...]:
-    """All parameters in one launch.
-
-    row_of(build, name, gradient): (blocks, further words) of a parameter's row; comes_later: whether a row's blocks have higher
-    numbers than those of others.
-    """
+           later: Callable[[Row], bool] = lambda row: False) -> tuple[Launch, ...]:
+    """row_of(build, name, gradient): (blocks, further words) of a parameter's row; later: whether its blocks come last."""
     rule, rows = step.operation.removesuffix("_update"), []
     for name, gradient in step.attributes["gradients"].items():
         averages = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
         rows.append(((name, *averages, *(2 - len(averages)) * [0], gradient.buffer), *row_of(build, name, gradient)))
-    table, grid = update_table(step, build, sorted(rows, key=comes_later))
+    table, grid = update_table(step, build, sorted(rows, key=later))
     settings = floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum") if name in step.attributes))
     factor = step.attributes.get("gradient_factor")
     return (Launch(source, step.operation, grid, (256,),

@@ -233,16 +233,13 @@ def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Laun
 
 
 def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    """All parameters, the sums of the parts of gradients and the packed weights in one launch.
-
-    A GPU starts blocks by their numbers: those of phase weights, which take longest, come first.
-    """
+    """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take longest, come first."""
     copies = step.attributes.get("copies")
     if not copies:
         return gpu_opt_v1.update(step, build)
     (launch,) = gpu_opt_v1.update(step, build, "gpu_tf32/weight_update.cu",
                                   lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
-                                  comes_later=lambda row: row[2][-1] == NO_PHASES)
+                                  later=lambda row: row[2][-1] == NO_PHASES)
     return (dataclasses.replace(launch, defines=(*launch.defines, *number.defines)),)
 
 

@@ -180,9 +180,9 @@ __device__ __forceinline__ Descriptor matrix_descriptor(const void* first, unsig
 // ---- the two sides of a block
 
 // Stages in shared memory that one thread fills by copies, one after the other and then the first again, and warps read. Two
-// barriers for each stage: what was copied has come; all warps have read it. arrivals: of a warp at the second one. Where lanes
-// read a stage themselves (ldmatrix) all 32 arrive: each hands over its own reads, and none rests on a barrier of the warp. Where
-// products alone read it, one does.
+// barriers for each stage: what was copied has come; all warps have read it. arrivals: of a warp at the second one. 1: of one lane,
+// after a barrier of the warp that orders the others' reads before. 32: each lane hands over its own reads, and nothing rests on
+// a barrier of the warp; for stages that are read long, as an arrival of a warp then takes as long as 32.
 template <int length, int arrivals>
 struct Ring {
     unsigned char* first;

@@ -73,7 +73,7 @@ struct Place {
 
 // The copies of a block, by one thread. x, dy: the first rows of the channel blocks; below: rows of x from a window's start to
 // the taps.
-__device__ __forceinline__ void copy_all(Ring<STAGES, 32> ring, const Packed* x, const Packed* dy, const Windows& windows,
+__device__ __forceinline__ void copy_all(Ring<STAGES, 1> ring, const Packed* x, const Packed* dy, const Windows& windows,
                                          int below, int first_pixel, int steps, int pixels, int step_pixels) {
     for (int step = 0; step < steps; step++, first_pixel += STEP) {
         int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
@@ -90,7 +90,7 @@ __device__ __forceinline__ void copy_all(Ring<STAGES, 32> ring, const Packed* x,
 
 // A warp's products: 16 channels of x under a tap, with all filters of the block.
 struct Multiplier {
-    Ring<STAGES, 32> ring;
+    Ring<STAGES, 1> ring;
     Windows windows;
     Stride by;
     int below, column, chunk;   // rows of x from a window's start to the taps; column of taps; chunk of x, which this lane names
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_w
     int channels, int filters, int stride, int pixels, int image_pixels, int step_pixels, int steps_per_split, int rows) {
     SWIZZLED_SHARED(shared);
     int stage_bytes = DY_BYTES + rows * ROW;
-    Ring<STAGES, 32> ring(shared, stage_bytes, reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
+    Ring<STAGES, 1> ring(shared, stage_bytes, reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
     if (threadIdx.x == 0) {
         ring.init(MULTIPLIERS);
         barriers_visible();

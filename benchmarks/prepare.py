@@ -25,7 +25,10 @@ from ladder.training import inference, parity, plan
 HERE = pathlib.Path(__file__).resolve().parent
 CEILINGS = HERE / "ceilings.cu", ()
 EXTRACTED = 60_000   # images
-MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 28, "sm_90": 132}   # T4, A100, RTX 3060, H100 and H200
+# T4, A100, RTX 3060, Jetson AGX Orin, none published, RTX 4090, H100 and H200, B200, B300, Jetson T5000, RTX 5090, GB10: by
+# NVIDIA's documents, as roofline.FLOP_PER_CYCLE has them.
+MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 28, "sm_87": 16, "sm_88": 16, "sm_89": 128, "sm_90": 132, "sm_100": 148,
+                   "sm_103": 160, "sm_110": 20, "sm_120": 170, "sm_121": 48}
 PARTS = "benchmarks", "kernels", "workflow"
 PROGRAM = ("benchmarks/*.py", "benchmarks/*.cu", "benchmarks/counts.json", "kernels/**/*.cu*", "kernels/*/rung.toml",
            "workflow/scripts/ladder/**/*.py", "workflow/report/**/*")

@@ -26,16 +26,25 @@ H200 = {name: Ceilings(f"H200, {name}", flop, 4.3e12)
 MARGIN = 1.1   # factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
 
 # FLOP of a multiprocessor in a cycle, with float32 sums and without sparsity; of chips of one architecture the fastest.
+# NVIDIA's peaks by its multiprocessors and clock, from: sm_75 Turing's white paper (T4); sm_80 A100's; sm_86 GA102's (A40);
+# sm_87 Jetson AGX Orin's technical brief (170 sparse TOPS in int8 of 16 at 1.3 GHz, four times those of fp16 without sparsity);
+# sm_89 Ada's (L40); sm_90 H100's; sm_100, sm_103 HGX B200's and B300's data sheet; sm_110 Jetson T5000's data sheet (2,070
+# sparse TFLOP/s in FP4 of 20 at 1.57 GHz, eight times fp16's); sm_120 RTX Blackwell PRO's white paper; sm_121 DGX Spark's data
+# sheet (one sparse PFLOP/s in FP4 of 48 at 2.4 GHz). No GPU of sm_88 is published; it is given the most of its generation, so
+# that no possible time is refused.
 FLOP_PER_CYCLE = {
     "sm_75": {"fp32": 128, "fp16": 1024},   # GeForce has half as many in fp16
     "sm_80": {"fp32": 128, "tf32": 1024, "bf16": 2048, "fp16": 2048},
     "sm_86": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},    # GeForce has half as many of these
-    "sm_87": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},
+    "sm_87": {"fp32": 256, "tf32": 1024, "bf16": 2048, "fp16": 2048},
+    "sm_88": {"fp32": 256, "tf32": 1024, "bf16": 2048, "fp16": 2048},
     "sm_89": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},    # likewise
     "sm_90": {"fp32": 256, "tf32": 2048, "bf16": 4096, "fp16": 4096},
     "sm_100": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
     "sm_103": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
-    "sm_120": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},
+    "sm_110": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
+    "sm_120": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},   # likewise
+    "sm_121": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},
 }
 
 

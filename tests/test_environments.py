@@ -135,6 +135,23 @@ def test_without_ensurepip_the_pip_that_is_there_brings_the_pinned_one(tmp_path)
         "-m pip --python .venv/bin/python install --quiet --disable-pip-version-check --require-hashes -r envs/pip.txt"]
 
 
+@pytest.mark.parametrize("answer, line", [
+    ("echo 6.1", "the GPU here has compute capability 6.1 and the kernels need 7.5: no GPU packages, the CPU computes\n"),
+    ("echo 7.0", "the GPU here has compute capability 7.0 and the kernels need 7.5: no GPU packages, the CPU computes\n"),
+    ("echo 7.5", ""), ("echo 12.1", ""), ("echo 6.1; echo 8.9", ""),
+    ("echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2", ""), ("exit 9", "")])
+def test_the_packages_of_the_gpu_are_for_a_card_that_a_rung_runs_on(tmp_path, answer, line):
+    for folder in ("envs", ".venv/bin", "path"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / "envs/install", tmp_path / "envs")
+    for name, text in {".venv/bin/python": 'case "$1" in envs*) echo "$*";; esac', "path/nvidia-smi": answer}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n", "utf-8")
+        (tmp_path / name).chmod(0o755)
+    ended = subprocess.run([tmp_path / "envs/install", "cpu", "gpu"], capture_output=True, text=True, check=True,
+                           env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"})
+    assert ended.stdout == f"{line}envs/bring.py pip cpu{'' if line else ' gpu'}\n"
+
+
 def test_the_sets_of_the_tests_are_installed_here_as_they_are_pinned():
     script = runpy.run_path(str(ROOT / "envs/bring.py"))
     assert script["differences"](script["pins"]("cpu"), script["installed"]()) == []

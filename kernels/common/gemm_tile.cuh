@@ -11,6 +11,7 @@
 //     Share         how a step is distributed over the threads: AlongK or AlongLines, where a line is an m or an n
 //     store(step)   write it to a step in shared memory, of the type Tile::Step<lines, Share::ALONG_K>
 #pragma once
+#define NVRTC_FROM_13_1 (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1301)
 #ifndef WARP_M
 #include "common/multiplier.cuh"
 
@@ -92,8 +93,9 @@ struct FloatStep {
     }
 };
 
-// A block computes M x N elements of C, a thread M_THREAD x N_THREAD of them; all multiples of 4.
-template <int m, int n, int m_thread, int n_thread>
+// A block computes M x N elements of C, a thread M_THREAD x N_THREAD of them; all multiples of 4. other_order: the factors of a
+// product are loaded in the other order, where NVRTC spills registers in the one.
+template <int m, int n, int m_thread, int n_thread, bool other_order = false>
 struct GemmTile {
     static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
     static constexpr bool ROUNDS = false;   // operands, on their way to the products
@@ -134,13 +136,14 @@ struct GemmTile {
 #pragma unroll UNROLLED
         for (int k = 0; k < K; k++) {
             float a_piece[M_THREAD / 4][4], b_piece[N_THREAD / 4][4];
-#if __CUDA_ARCH__ >= 1000   // where the other order spills registers
-            load_quads(b_piece, &b.at[k][first_column], COLUMNS * 4);
-            load_quads(a_piece, &a.at[k][first_row], ROWS * 4);
+#if __CUDA_ARCH__ >= 1000
+            constexpr bool b_first = !other_order;
 #else
-            load_quads(a_piece, &a.at[k][first_row], ROWS * 4);
-            load_quads(b_piece, &b.at[k][first_column], COLUMNS * 4);
+            constexpr bool b_first = other_order;
 #endif
+            if (b_first) load_quads(b_piece, &b.at[k][first_column], COLUMNS * 4);
+            load_quads(a_piece, &a.at[k][first_row], ROWS * 4);
+            if (!b_first) load_quads(b_piece, &b.at[k][first_column], COLUMNS * 4);
             add_products(a_piece, b_piece, sum);
         }
     }

@@ -103,6 +103,13 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     forward<true>(x, weight, bias, y, index, batch, height, width, channels, filters, kernel, padding, true);
 }
 
+// Of factors in shared memory, behind a pooling: with the one order newer compilers spill registers here.
+#if NVRTC_FROM_13_1 && __CUDA_ARCH__ >= 1000
+constexpr bool OTHER_ORDER = true;
+#else
+constexpr bool OTHER_ORDER = false;
+#endif
+
 // A convolution of dy with the filters rotated by 180 degrees.
 template <Kind kind>
 __device__ __forceinline__ void input_grad(const Images<kind, WIDE_FILTERS>& dy, const float* weight, float* dx, int batch,
@@ -115,7 +122,8 @@ __device__ __forceinline__ void input_grad(const Images<kind, WIDE_FILTERS>& dy,
     WindowRows<Tile, Tile::M, kind, WIDE_FILTERS, false> a(dy, {kernel, 1, pad, pad}, height, width, first_pixel, pixels);
     FilterColumns<Tile, Tile::N, WIDE_CHANNELS> b(turned, first_channel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    multiply<Tile>(a, b, (kernel * kernel * filters + Tile::K - 1) / Tile::K, sum);
+    int steps = (kernel * kernel * filters + Tile::K - 1) / Tile::K;
+    multiply<GemmTile<TILE, kind == BEHIND_POOL && OTHER_ORDER>>(a, b, steps, sum);
     store_rows<Tile>(dx, sum, first_pixel, pixels, first_channel, channels);
 }
 

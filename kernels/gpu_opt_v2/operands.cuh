@@ -138,6 +138,13 @@ struct WindowRows {
     int origin[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // of each window
     Tap tap = {0, 0, 0};                                                  // of this thread's first k
     Quad<kind> held[Share::PASSES];
+    // Whether a quad's place is found when the quad is stored, not when it is fetched: what is kept while the previous step's
+    // products are made, the tap or the place, decides whether a compiler spills registers.
+#if NVRTC_FROM_13_1
+    static constexpr bool LATE = kind == BEHIND_POOL;
+#else
+    static constexpr bool LATE = false;
+#endif
 
     __device__ __forceinline__ WindowRows(const Images<kind, wide>& images, const Window& window, int height, int width,
                                           int first, int pixels)
@@ -156,13 +163,17 @@ struct WindowRows {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++)
             images.fetch(held[pass], tap, size, origin[pass], top[pass], left[pass]);
-        tap.advance(Tile::K, size, images.channels);
+        if (!LATE) tap.advance(Tile::K, size, images.channels);
     }
     template <class Step>
-    __device__ __forceinline__ void store(Step& step) const {
+    __device__ __forceinline__ void store(Step& step) {
         float values[Share::PASSES][4];
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) held[pass].finish(values[pass]);
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            if (LATE) held[pass].place = images.place(top[pass] + tap.row, left[pass] + tap.column);
+            held[pass].finish(values[pass]);
+        }
+        if (LATE) tap.advance(Tile::K, size, images.channels);
         Share::store(values, step);
     }
 };

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import backends
+import emulated
 import plan_checks
 import references
 from compiled import compiled
@@ -128,6 +129,18 @@ def test_conv2d_gradients_through_relu_and_pooling(tile, shape, kind):
     for values, orders in DRAWN:
         conv = Convolution(shape, values)
         check_gradients(conv, kind, values, orders, "conv2d", conv.weight)
+
+
+def test_what_is_compiled_by_a_newer_compiler_computes_the_same_bytes(monkeypatch):
+    found = []
+    for defines in ((), ("-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=2")):
+        monkeypatch.setattr(emulated, "load", lambda source, more, defines=defines: load(source, (*more, *defines)))
+        conv = Convolution((1, 7, 6, 8, 12, 3, 1), normal)
+        reads, _ = received(conv, "pool", normal)
+        found.append(poisoned(conv.x.shape))
+        run_step(gpu_opt_v2.LAUNCHES["conv2d_input_grad"], {**reads, "weight": conv.weight}, {"dx": found[-1]},
+                 padding=conv.padding)
+    assert np.array_equal(*found)
 
 
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)

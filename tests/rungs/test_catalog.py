@@ -2,13 +2,19 @@
 
 import itertools
 import json
+import sys
 
 import pytest
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.machine import driver
-from ladder.rungs import catalog
+from ladder.rungs import catalog, counted
+from ladder.sources import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import assumptions  # noqa: E402
 
 TURING = driver.Gpu("Tesla T4", "sm_75", 15 << 30, 64 << 10)
 H200 = driver.Gpu("NVIDIA H200", "sm_90", 140 << 30, 227 << 10)
@@ -23,9 +29,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(driver, "cuda_version", lambda: cuda)
         monkeypatch.setattr(catalog, "_cupy_toolkit", lambda: cupy if "cupy" in installed else None)
         monkeypatch.setattr(catalog, "_installed", lambda package: package in installed)
+        monkeypatch.setattr(catalog, "_bindings", lambda: None)
 
-    default = {**catalog.DEFAULT_ON_GPU, "float32": "gpu_basic"}   # for any set of rungs
-    monkeypatch.setattr(catalog, "DEFAULT_ON_GPU", default)
     return pretend
 
 
@@ -39,21 +44,77 @@ def record(folder, fastest, precision="float32", **changes):
     (folder / catalog.RECORD).write_text(json.dumps(made))
 
 
-def test_the_default_rungs_exist_and_have_no_lower_precision_than_they_are_for():
-    assert set(catalog.DEFAULT_ON_GPU) == set(multipliers.PRECISIONS)
-    for precision, rung in catalog.DEFAULT_ON_GPU.items():
-        row = catalog.RUNGS[rung]
-        assert row.executor == "cuda" and row.precision in ("float32", precision)
+EXACT, OPT = "float32", "gpu_opt_v2"
+PACKED = ["gpu_3xtf32_packed", OPT]
+# Card -> what `auto` tries first and next, by precision, before what runs on any GPU.
+TRIED = {
+    ("Tesla T4", "sm_75"): [[OPT], [OPT], [OPT], ["gpu_f16", OPT]],
+    ("NVIDIA A100-SXM4-80GB", "sm_80"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
+    ("NVIDIA GeForce RTX 3060", "sm_86"): [[OPT], ["gpu_tf32", OPT], ["gpu_bf16", OPT], ["gpu_f16", OPT]],
+    ("NVIDIA GeForce RTX 4090", "sm_89"): [[OPT], ["gpu_tf32", OPT], ["gpu_bf16", OPT], ["gpu_f16", OPT]],
+    ("NVIDIA H200", "sm_90"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16_sm90", "gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
+    ("NVIDIA B200", "sm_100"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
+    ("NVIDIA GeForce RTX 5090", "sm_120"): [[OPT], ["gpu_tf32", OPT], ["gpu_bf16", OPT], ["gpu_f16", OPT]],
+    ("NVIDIA Thor", "sm_110"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
+}
+OLDER = {("NVIDIA GeForce GTX 1080", "sm_61"), ("Tesla V100-SXM2-16GB", "sm_70")}
+
+
+def gpu(name, architecture):
+    return driver.Gpu(name, architecture, 8 << 30, 64 << 10)
+
+
+@pytest.mark.parametrize("card", TRIED, ids=lambda card: card[0])
+def test_what_auto_tries_on_a_card_before_anything_was_measured(machine, tmp_path, card):
+    machine(gpu(*card), "cupy", cuda=(13, 0), cupy=13)
+    for precision, tried in zip(multipliers.PRECISIONS, TRIED[card], strict=True):
+        found = catalog.candidates(precision, tmp_path)
+        assert list(found) == [*tried, "gpu_gemm", "gpu_opt_v1", "gpu_basic", "cpu"]
+        assert {catalog.RUNGS[rung].precision for rung in found} <= {"float32", precision}
+        assert all("results/parity.html" in why and "\n" not in why for why in found.values())
+        assert all(catalog.unavailable(rung) is None for rung in found)
+
+
+@pytest.mark.parametrize("card, name", [(card, name) for card in TRIED for name in assumptions.NAMES if name in card[0]])
+def test_auto_tries_first_what_is_predicted_the_fastest(machine, tmp_path, card, name):
+    machine(gpu(*card), "cupy")
+    predicted = {rung: sum(row["predicted"][name]) for rung, row in counted.read()["rungs"].items() if name in row["predicted"]}
+    for precision in multipliers.PRECISIONS:
+        fit = [rung for rung in predicted if catalog.is_for_auto(rung) and catalog.RUNGS[rung].precision in (EXACT, precision)]
+        assert next(iter(catalog.candidates(precision, tmp_path))) == min(fit, key=predicted.get)
+
+
+@pytest.mark.parametrize("card", sorted(OLDER), ids=lambda card: card[0])
+def test_a_card_too_old_for_every_rung_gets_the_cpu_and_the_reason_before_any_package(machine, tmp_path, card):
+    for installed in ((), ("cupy",)):
+        machine(gpu(*card), *installed)
+        for precision in multipliers.PRECISIONS:
+            (rung, why), = catalog.candidates(precision, tmp_path).items()
+            assert rung == "cpu"
+            assert why.startswith(f"a GPU rung needs a GPU of sm_75 or newer, and the {card[0]} here is {card[1]};")
+
+
+@pytest.mark.parametrize("bindings, cupy", [(12, 12), (None, 12), (12, 13)])
+def test_a_card_newer_than_the_compiler_gets_the_cpu_and_the_cure_in_one_line(machine, tmp_path, monkeypatch, bindings, cupy):
+    machine(gpu("NVIDIA Thor", "sm_110"), "cupy", cuda=(13, 0), cupy=cupy)
+    monkeypatch.setattr(catalog, "_bindings", lambda: bindings)
+    (rung, why), = catalog.candidates("float32", tmp_path).items()
+    assert rung == "cpu" and "\n" not in why
+    assert why.startswith("a GPU rung needs the compiler of CUDA 13 for NVIDIA Thor (sm_110), and the packages here are for ")
+    assert "install cupy-cuda13x[ctk] cuml-cu13 nvidia-cuda-nvrtc" in why
+    machine(gpu("NVIDIA Thor", "sm_110"), "cupy", cuda=(13, 0), cupy=13)
+    monkeypatch.setattr(catalog, "_bindings", lambda: 13)
+    assert next(iter(catalog.candidates("float32", tmp_path))) == PACKED[0]
 
 
 def test_auto_is_the_default_of_the_kind_of_machine_before_anything_was_measured(machine, tmp_path):
     machine(None, "numba")
     assert first(tmp_path)[0] == "cpu"
     machine(H200, "cupy", "numba")
-    assert first(tmp_path)[0] == "gpu_basic"
+    assert first(tmp_path)[0] == "gpu_3xtf32_packed"
     machine(H200, "numba")   # a GPU without CuPy is no GPU
     name, how = first(tmp_path)
-    assert name == "cpu" and "results/parity.html" in how
+    assert name == "cpu" and how.startswith("a GPU rung needs CuPy, not installed here (") and "results/parity.html" in how
 
 
 def test_auto_is_the_fastest_that_passed_on_this_machine(machine, tmp_path):
@@ -66,7 +127,7 @@ def test_auto_is_the_fastest_that_passed_on_this_machine(machine, tmp_path):
 def test_what_another_machine_measured_does_not_count(machine, tmp_path, change):
     machine(H200, "cupy")
     record(tmp_path, "cpu", **change)
-    assert first(tmp_path)[0] == "gpu_basic"
+    assert first(tmp_path)[0] == "gpu_3xtf32_packed"
 
 
 def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
@@ -91,11 +152,10 @@ def test_a_record_of_a_rung_that_is_gone_is_no_record(machine, tmp_path):
     assert first(tmp_path)[0] == "cpu"
 
 
-def test_after_the_first_choice_come_the_other_rungs_of_the_gpu_from_the_top_then_the_cpu(machine, tmp_path):
+def test_after_what_was_measured_come_the_other_rungs_of_the_gpu_then_the_cpu(machine, tmp_path):
     machine(H200, "cupy")
-    assert list(catalog.candidates("float32", tmp_path)) == ["gpu_basic", "gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "cpu"]
     record(tmp_path, "gpu_opt_v1")
-    assert list(catalog.candidates("float32", tmp_path)) == ["gpu_opt_v1", "gpu_basic", "gpu_gemm", "gpu_opt_v2", "cpu"]
+    assert list(catalog.candidates("float32", tmp_path)) == ["gpu_opt_v1", *PACKED, "gpu_gemm", "gpu_basic", "cpu"]
     machine(None, "cupy")
     assert list(catalog.candidates("float32", tmp_path)) == ["cpu"]
 
@@ -103,21 +163,14 @@ def test_after_the_first_choice_come_the_other_rungs_of_the_gpu_from_the_top_the
 @pytest.mark.parametrize("fastest", ["gpu_opt_v1", "gpu_tf32", "gpu_3xtf32", "cpu"])
 def test_auto_never_takes_a_lower_precision_than_is_asked_for(machine, tmp_path, fastest):
     machine(H200, "cupy")
-    for recorded, asked in itertools.product(catalog.DEFAULT_ON_GPU, catalog.DEFAULT_ON_GPU):
+    for recorded, asked in itertools.product(multipliers.PRECISIONS, multipliers.PRECISIONS):
+        (tmp_path / catalog.RECORD).unlink(missing_ok=True)
+        unmeasured = next(iter(catalog.candidates(asked, tmp_path)))
         record(tmp_path, fastest, recorded)
         taken = catalog.candidates(asked, tmp_path)
         assert {catalog.RUNGS[rung].precision for rung in taken} <= {"float32", asked}
-        assert (next(iter(taken)) == fastest) == (
-            recorded == asked and catalog.RUNGS[fastest].precision in ("float32", asked)
-            or fastest == catalog.DEFAULT_ON_GPU[asked])
-
-
-def test_auto_takes_tensor_cores_for_a_lower_precision_on_a_gpu_that_has_them(machine, tmp_path):
-    machine(H200, "cupy")
-    others = ["gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "gpu_basic", "cpu"]
-    assert list(catalog.candidates("tf32", tmp_path)) == ["gpu_tf32", *others]
-    machine(TURING, "cupy")
-    assert list(catalog.candidates("tf32", tmp_path)) == others
+        fits = recorded == asked and catalog.RUNGS[fastest].precision in ("float32", asked)
+        assert next(iter(taken)) == (fastest if fits else unmeasured)
 
 
 def test_a_gpu_without_tensor_cores_for_a_rung_gets_one_line_and_runs_the_others(machine):
@@ -141,8 +194,6 @@ def test_hoppers_rung_is_of_no_use_to_older_and_newer_gpus(machine, tmp_path, gp
     assert next(iter(catalog.candidates("bfloat16", tmp_path))) == "gpu_bf16"
     machine(H200, "cupy", "numba")
     assert catalog.unavailable("gpu_bf16_sm90") is None
-    record(tmp_path, "gpu_bf16_sm90", "bfloat16")
-    assert next(iter(catalog.candidates("bfloat16", tmp_path))) == "gpu_bf16_sm90"
 
 
 @pytest.mark.parametrize("gpu, installed, cuda, cupy, words", [

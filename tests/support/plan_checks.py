@@ -11,8 +11,9 @@ import emulator_executor
 from ladder.rungs.patterns import Table
 
 # That one block may have: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-SHARED_BYTES = {"sm_75": 64 << 10, "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_89": 99 << 10, "sm_90": 227 << 10,
-                "sm_100": 227 << 10, "sm_120": 99 << 10}
+SHARED_BYTES = {"sm_75": 64 << 10, **dict.fromkeys(("sm_80", "sm_87"), 163 << 10),
+                **dict.fromkeys(("sm_86", "sm_88", "sm_89", "sm_120", "sm_121"), 99 << 10),
+                **dict.fromkeys(("sm_90", "sm_100", "sm_103", "sm_110"), 227 << 10)}
 PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the kernel's limit was raised
 REGISTERS = 65536                  # that one block may have
 MOST_THREADS, MOST_THREADS_BY_DIMENSION = 1024, (1024, 1024, 64)

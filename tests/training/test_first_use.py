@@ -25,7 +25,7 @@ def outcomes(monkeypatch):
 
     made = []
     monkeypatch.setattr(catalog, "no_gpu", lambda: None)
-    monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", 1, 1))
+    monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_86", 1, 1))
     monkeypatch.setattr(checks, "outcome", outcome)
     monkeypatch.setattr(progress.log, "propagate", True)
     monkeypatch.setenv(caller.VARIABLE, '{"checks": true}')

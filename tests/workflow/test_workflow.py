@@ -817,7 +817,7 @@ def with_gpu(fresh, tmp_path, monkeypatch):
     """A project without results on a machine with a made-up GPU, where checks before the first use are fake_check's."""
     fresh.edit("workflow/scripts/ladder/rungs/catalog.py", "\n\ndef no_gpu():\n    return None\n")
     fresh.edit("workflow/scripts/ladder/machine/driver.py",
-               "\n\ndef gpu():\n    return Gpu('Fake', 'sm_80', 1 << 34, 100 << 10)\n")
+               "\n\ndef gpu():\n    return Gpu('Fake', 'sm_86', 1 << 34, 100 << 10)\n")
     shutil.copy(ROOT / "tests/support/fake_check.py", fresh.folder / "workflow/scripts/ladder/training/check_rung.py")
     shutil.copy(ROOT / "tests/support/fake_faults.py", fresh.folder / "workflow/scripts")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

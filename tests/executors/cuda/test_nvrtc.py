@@ -140,7 +140,7 @@ def test_too_much_static_shared_memory_is_refused(compiled):
 
 @needs_nvrtc
 def test_unknown_architecture_is_refused(compiled):
-    with pytest.raises(UserError, match="does not compile for sm_12; it knows .*sm_80"):
+    with pytest.raises(UserError, match="does not compile for sm_12, only for .*sm_80.*; a newer one is in .*-nvrtc"):
         compiled(COPY, "sm_12")
 
 

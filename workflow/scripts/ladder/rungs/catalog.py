@@ -1,10 +1,10 @@
 """The ladder: all rungs, the executor of each, and whether this machine can run it. Standard library only.
 
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
-results/parity.json for each precision. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that
-fails its check before the first use (training/first_use.py) is passed over for the next one: the rungs that run on any GPU,
-from the top of the ladder, then cpu. None has a lower precision than is asked for, and only a rung of RUNGS with role "rung"
-is taken: a lesson is there to be read, and an own rung has to be named.
+results/parity.json for each precision. Without that record it is the first rung of CHOICES that is for this GPU, else cpu. A
+rung that fails its check before the first use (training/first_use.py) is passed over for the next one: the others of CHOICES,
+the rungs that run on any GPU, from the top of the ladder, then cpu. None has a lower precision than is asked for, and only a
+rung of RUNGS with role "rung" is taken: a lesson is there to be read, and an own rung has to be named.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ OLDEST_GPU = 75     # compute capability 7.5: sm_75
 TENSOR_CORES = 80   # from which on tensor cores multiply TF32 and bfloat16, not only float16
 HOPPER = 90         # whose own instructions no other GPU runs, a newer one neither
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
-DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_bf16", "float16": "gpu_f16"}   # by precision
+NEW_IN_CUDA_13 = (88, 110)   # compute capabilities for which no NVRTC of CUDA 12 compiles
 RECORD = "parity.json"   # in results/
 ROW = "rung.toml"         # of an own rung, in its folder below kernels/
 
@@ -92,6 +92,24 @@ RUNGS = {
 }
 
 
+# What `auto` tries before anything was measured on a machine, in this order: rung -> compute capability -> why; ANY: of all
+# that run it. Predicted is a training step of the autoencoder (docs/prediction.md); a GPU without a prediction is taken for the
+# one that has its kind of multiprocessors.
+ANY = 0
+FASTER, FASTEST = "is predicted faster than gpu_opt_v2 on", "is predicted the fastest in float32 on"
+AS_H200 = f"{FASTER} an H200, whose multiprocessors are of its kind"
+AS_4090 = f"{FASTEST} an RTX 4090, whose multiprocessors are of its kind"
+CHOICES = {
+    "gpu_bf16_sm90": {90: "took 6 % less time than gpu_bf16 on an H200"},
+    "gpu_bf16": {ANY: "multiplies bfloat16 on tensor cores"},
+    "gpu_tf32": {ANY: "multiplies TF32 on tensor cores"},
+    "gpu_f16": {ANY: "multiplies float16 on tensor cores"},
+    "gpu_3xtf32_packed": {80: f"{FASTER} an A100", 90: f"{FASTER} an H200", 100: AS_H200, 103: AS_H200, 110: AS_H200},
+    "gpu_opt_v2": {75: f"{FASTEST} a T4", 86: f"{FASTEST} an RTX 3060", 89: f"{FASTEST} an RTX 4090", 120: AS_4090,
+                   121: AS_4090, ANY: "multiplies float32"},
+}
+
+
 def _own_rungs(kernels: pathlib.Path = ROOT / "kernels") -> dict[str, Rung]:
     """Name -> Rung of the rungs with a file kernels/NAME/rung.toml, which has `technique` and `below`; by name.
 
@@ -139,15 +157,22 @@ def candidates(precision: str, results: str | pathlib.Path = "results") -> dict[
     """Rung -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
     fastest = _recorded(pathlib.Path(results, RECORD), precision)
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
-    measured = {fastest: "the fastest that passed on this machine"} if fastest else {}
-    slower = (rung for rung in reversed(RUNGS) if _runs_on_any_gpu(rung) and _fits(rung, precision))
-    rungs = [DEFAULT_ON_GPU[precision], *slower] if no_gpu() is None else []
-    return measured | {rung: advice for rung in [*rungs, "cpu"] if rung not in measured and not _unfit(rung)}
+    choices = {fastest: "the fastest that passed on this machine"} if fastest else {}
+    lacking = no_gpu()
+    if lacking is None:
+        reasons = {rung: _why(rung) for rung in [*CHOICES, *reversed(RUNGS)] if _fits(rung, precision)}
+        choices |= {rung: f"{why}; {advice}" for rung, why in reasons.items() if why and rung not in choices}
+    elif driver.gpu_count():
+        advice = f"a GPU rung {lacking}; {advice}"
+    return choices | {"cpu": choices.get("cpu", advice)}
 
 
-def _runs_on_any_gpu(rung: str) -> bool:
-    """Whether `auto` tries it before anything was measured: which GPU gains by tensor cores, only a measurement tells."""
-    return is_for_auto(rung) and uses_gpu(rung) and RUNGS[rung].oldest == OLDEST_GPU
+def _why(rung: str) -> str | None:
+    """Why `auto` may take the rung on the GPU here before anything was measured; None where it may not."""
+    if not (is_for_auto(rung) and uses_gpu(rung)) or _unfit(rung):
+        return None
+    reasons = CHOICES.get(rung, {ANY: "runs on any GPU"} if RUNGS[rung].oldest == OLDEST_GPU else {})
+    return reasons.get(_capability(), reasons.get(ANY))
 
 
 def _fits(rung: str, precision: str) -> bool:
@@ -179,6 +204,10 @@ def no_gpu() -> str | None:
     """Why no GPU rung can run here, as the end of a sentence; None if one can. NVRTC is left to the executor to check."""
     if driver.gpu_count() == 0:
         return "needs an NVIDIA GPU and no driver answers here"
+    return _outside(OLDEST_GPU) or _not_installed() or _unknown_to_nvrtc()
+
+
+def _not_installed() -> str | None:
     toolkit = _cupy_toolkit()
     if toolkit is None:
         return "needs CuPy, not installed here (pip install -r envs/gpu.txt)"
@@ -186,7 +215,25 @@ def no_gpu() -> str | None:
     if newest and toolkit > newest[0]:
         return (f"needs a newer NVIDIA driver: CuPy here is for CUDA {toolkit}, the driver runs CUDA {newest[0]}.{newest[1]} "
                 "at most; update the driver")
-    return _outside(OLDEST_GPU)
+    return None
+
+
+def _unknown_to_nvrtc() -> str | None:
+    """Why no NVRTC for the CUDA version of the packages here compiles for the GPU; None if one does."""
+    major = _bindings() or _cupy_toolkit()
+    if not major or major >= 13 or _capability() not in NEW_IN_CUDA_13:
+        return None
+    gpu = driver.gpu()
+    return (f"needs the compiler of CUDA 13 for {gpu.name} ({gpu.architecture}), and the packages here are for CUDA {major}; "
+            "in .venv, pip uninstall cupy-cuda12x cuml-cu12, then pip install cupy-cuda13x[ctk] cuml-cu13 nvidia-cuda-nvrtc")
+
+
+def _bindings() -> int | None:
+    """Major CUDA version of cuda-bindings, through which NVRTC is called where it is installed; None without it."""
+    try:
+        return int(importlib.metadata.version("cuda-bindings").partition(".")[0])
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _unfit(rung: str) -> str | None:
@@ -195,9 +242,14 @@ def _unfit(rung: str) -> str | None:
     return _outside(entry.oldest, entry.newest) if entry.executor == "cuda" else None
 
 
+def _capability() -> int:
+    """The compute capability of the GPU here, 80 for 8.0."""
+    return int(driver.gpu().architecture.removeprefix("sm_"))
+
+
 def _outside(oldest: int, newest: int | None = None) -> str | None:
     gpu = driver.gpu()
-    if oldest <= int(gpu.architecture.removeprefix("sm_")) <= (newest or math.inf):
+    if oldest <= _capability() <= (newest or math.inf):
         return None
     wanted = f"sm_{oldest}" if newest == oldest else f"sm_{oldest} or newer"
     return f"needs a GPU of {wanted}, and the {gpu.name} here is {gpu.architecture}"

@@ -478,8 +478,9 @@ class Machine(Section):
 
     variant: Annotated[str, RungOr("auto")] = "auto"
     """The rung of the ladder, which is the set of kernels that runs; kernels/README.md describes them. `auto` is
-    the fastest rung that passed `snakemake results/parity.html` on this machine; before that comparison it is
-    `gpu_opt_v2` on a GPU (`gpu_tf32`, `gpu_bf16`, `gpu_f16` with these values of `precision`) and `cpu` elsewhere. Before a
+    the fastest rung that passed `snakemake results/parity.html` on this machine; before that comparison the one that is
+    predicted or was measured the fastest on a GPU of this kind, which a line names with the reason
+    ([by card](architecture.md#which-rung-auto-takes)), and `cpu` without one. Before a
     rung of a GPU computes for the first time with a network on this GPU, driver and program, a few steps and an
     extraction are compared with the cpu rung, in seconds: `auto` passes over a rung that fails for the next one,
     down to `cpu`, and a rung that is named stops with the tensor that deviates. The rung itself is part of a

@@ -18,6 +18,8 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_90")   # T4, A100, RTX 30, H100 
 # With this the machine code may have instructions that no other GPU has, newer ones included; it is for one GPU anyway.
 SPECIFIC = {"sm_90": "a"}
 OWN_CACHE = 12, 9   # from this version on NVRTC has a cache; what comes from it comes without the assembler's report
+NEWER = ("a newer one is in the newest nvidia-cuda-nvrtc, with cupy-cuda13x and cuda-bindings for CUDA 13, or "
+         "nvidia-cuda-nvrtc-cu12, with cupy-cuda12x")
 OPTIONS = ("--std=c++17", "--fmad=true", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
 
 
@@ -48,11 +50,11 @@ def compile_file(path, architecture, defines=()):
     #include searches the file's folder and kernels/. Raises UserError if NVRTC is missing, does not know the architecture, or
     rejects the file (with file, line and message).
     """
-    nvrtc, path = _nvrtc(), pathlib.Path(path)
-    known = {f"sm_{number}" for number in nvrtc.architectures()}
-    if architecture not in known:
-        raise UserError(f"this NVRTC does not compile for {architecture}; it knows {', '.join(sorted(known))}")
-    status, log, cubin, ptx = nvrtc.compile(path.read_text("utf-8"), str(path), options(path, architecture, defines))
+    path = pathlib.Path(path)
+    if architecture not in architectures():
+        raise UserError(f"this NVRTC, of CUDA {'.'.join(map(str, version()))}, does not compile for {architecture}, only for "
+                        f"{', '.join(architectures())}; {NEWER}")
+    status, log, cubin, ptx = _nvrtc().compile(path.read_text("utf-8"), str(path), options(path, architecture, defines))
     if status:
         raise UserError(_compile_error(path, architecture, log) or f"{path}: NVRTC failed for {architecture}: {status}")
     return Compiled(architecture, cubin, ptx, _resources(log, ptx))
@@ -69,6 +71,11 @@ def options(path, architecture, defines=()):
 def version():
     """CUDA version of NVRTC as (major, minor); raises UserError if it is missing."""
     return _nvrtc().version()
+
+
+def architectures():
+    """All that NVRTC compiles for, oldest first; raises UserError if it is missing."""
+    return [f"sm_{number}" for number in sorted(_nvrtc().architectures())]
 
 
 def wide_accesses(ptx, kernel):

@@ -1,13 +1,15 @@
-"""Records of benchmarks/gpu.py with small networks and with worker processes that are stand-ins."""
+"""Records of benchmarks/gpu_check.py with small networks, and with worker processes and a chain that are stand-ins."""
 
 import json
 import os
 import sys
 
+from ladder.machine import driver
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import chain  # noqa: E402
 import gpu  # noqa: E402
 import gpu_check  # noqa: E402
 import gpu_page  # noqa: E402
@@ -15,10 +17,12 @@ import race  # noqa: E402
 import results  # noqa: E402
 import sections  # noqa: E402
 import table  # noqa: E402
+import tools  # noqa: E402
 from cases import Case  # noqa: E402
 
 SMALL = {"HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)), "LARGE": Case("small", (4, 4, 3), 4, 8),
          "OTHERS": (Case("labelled", (4, 4, 3), 2, 7),), "MULTIPLIED": Case("labelled", (4, 4, 3), 3, 7)}
+SUMMARY = {"test_accuracy": 0.9, "images_per_second": 1e4, "seconds": {"train": 2.5, "svm": 0.5}, "device": "Fake"}
 
 
 def until(sections):
@@ -32,7 +36,24 @@ def set_up(patch, folder, modules):
     The networks are small. faults: see fake_faults.py; a double underscore stands for a space.
     """
     (folder / "fake").mkdir()
-    for module in (sections, results, gpu_check, gpu_page, table):
+    stand_in(patch, modules)
+    patch.setenv("FAKE_FOLDER", str(folder / "fake"))
+
+    def set_faults(faults):
+        patch.setenv("FAULTS", json.dumps({name.replace("__", " "): kind for name, kind in faults.items()}))
+
+    def measure(*arguments, rungs="gpu_basic,gpu_gemm", **faults):
+        set_faults(faults)
+        gpu_check.main(["--out", str(folder / "out"), "--rungs", rungs, *arguments])
+        return json.loads((folder / "out/record.json").read_text())
+
+    measure.faults = set_faults
+    return measure
+
+
+def stand_in(patch, modules):
+    """A GPU, small networks and worker modules for this process."""
+    for module in (sections, results, chain, gpu_check, gpu_page, table):
         if hasattr(module, "HEADLINES"):
             patch.setattr(module, "HEADLINES", SMALL["HEADLINES"])
     for name, value in {**SMALL, "MULTIPLIERS": ("exact", "fp16")}.items():
@@ -41,19 +62,13 @@ def set_up(patch, folder, modules):
         patch.setattr(race, name, value)
     patch.setattr(gpu, "MODULES", modules)
     patch.setattr(gpu, "find_torch", lambda: sys.executable)
-    patch.setattr(gpu.catalog, "no_gpu", lambda: None)
+    for module, name, value in ((gpu_check.catalog, "no_gpu", None), (gpu_check.catalog, "unavailable", None),
+                                (driver, "gpu", driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10)),
+                                (driver, "cuda_version", (13, 0))):
+        patch.setattr(module, name, lambda *_, value=value: value)
+    patch.setattr(chain, "_made", lambda python, site, folder, name, variant, *_: {**SUMMARY, "variant": variant})
+    for name in tools.CACHES:
+        patch.setenv(name, os.environ.get(name, ""))   # restored after the test
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
     folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"
     patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in folders))
-    patch.setenv("FAKE_FOLDER", str(folder / "fake"))
-
-    def set_faults(faults):
-        patch.setenv("FAULTS", json.dumps({name.replace("__", " "): kind for name, kind in faults.items()}))
-
-    def measure(*arguments, rungs="gpu_basic,gpu_gemm", **faults):
-        set_faults(faults)
-        gpu.main(["--out", str(folder / "out"), "--rungs", rungs, *arguments])
-        return json.loads((folder / "out/record.json").read_text())
-
-    measure.faults = set_faults
-    return measure

@@ -18,6 +18,7 @@ from ladder.sources import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu_check  # noqa: E402
+import tools  # noqa: E402
 
 
 @pytest.mark.skipif(not nvrtc.installed() or shutil.which("g++") is None, reason="no NVRTC (envs/kernels.txt) or no g++")
@@ -69,7 +70,7 @@ def call(python, folder, variables, out, *arguments):
 
 def test_nvrtc_of_another_version_than_asked_for_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
-    for name in gpu_check.CACHES:
+    for name in tools.CACHES:
         monkeypatch.setenv(name, "")   # restored after the test
     with pytest.raises(SystemExit, match="^gpu-check: NVRTC here is of CUDA 12.9, not 13.0; .* cuda-bindings==13.0.*"):
         gpu_check.main(["--prepare", "--nvrtc", "13.0", "--out", str(tmp_path)])

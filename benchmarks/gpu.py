@@ -164,7 +164,10 @@ def brief(outcome):
         return "; ".join([*(f"{row['name']} {row['median_us']:.0f} us" for row in rows), *lost])
     if "us" in result:
         return f"{statistics.median(result['us']):.0f} us"
-    text = json.dumps(result, default=float)
+    rows = next((result[kind] for kind in ("launches", "tiles", "rows") if isinstance(result.get(kind), list)), None)
+    if rows is not None:
+        return f"{len(rows)} rows" + (f", a step {result['step_us']:.0f} us" if "step_us" in result else "")
+    text = json.dumps(result.get("summary", result), default=float)
     return text if len(text) < 400 else f"{text[:400]}…"
 
 

@@ -43,6 +43,7 @@ from ladder.machine.worker import Failed
 from ladder.rungs import catalog
 
 TOOLS = ("compute-sanitizer", "ncu")
+SANITIZED, PROFILED = 4, 3   # rungs that these see before the chain
 # Module -> what is left out or replaced without it.
 WITHOUT = {"torch": "no comparison with PyTorch", "cuml": "no SVM", "numba": "parity is with NumPy in place of the cpu rung",
            "jinja2": "no page; where Jinja2 is: python benchmarks/gpu_page.py FILE PAGE"}
@@ -91,7 +92,7 @@ def check(arguments, begun):
 def wanted(record, arguments, torch_python):
     """Sections, the most important first, about seven minutes of an H200 before the chain."""
     rungs, case = cases.newest_first(arguments.rungs), HEADLINES[0]
-    first = [rung for rung in rungs if rung in (arguments.rungs or cases.HEADLINE_RUNGS)]
+    first = rungs if arguments.rungs else list(cases.HEADLINE_RUNGS)
     others = [rung for rung in rungs if rung not in first]
     yield sections.kernels(case, first)
     yield from sections.launches(first)
@@ -100,15 +101,16 @@ def wanted(record, arguments, torch_python):
     yield from sections.of_torch(record, torch_python)
     yield sections.race_of(case, sections.running(record, case, first) + sections.best_of_torch(record, 1))
     yield from sections.whole_runs(record, case, first)
-    yield from sanitizer.sections(first)
-    yield from profile_rung.sections(first)
+    yield from sanitizer.sections(first[:SANITIZED])
+    yield from profile_rung.sections(first[:PROFILED])
     yield from sections.cudnn(record)
     yield from chain.sections(record, arguments.out, first)
     if others:
         yield from sections.parity(case, others)
         yield sections.race_of(case, sections.running(record, case, others), sections.others_name(case))
     yield from sections.tiles(first)
-    yield from sanitizer.sections(others)
+    yield from profile_rung.sections(first[PROFILED:])
+    yield from sanitizer.sections([*first[SANITIZED:], *others])
     yield from sections.of_other_networks(record, rungs)
 
 

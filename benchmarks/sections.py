@@ -33,7 +33,7 @@ class Section:
 
 def of_torch(record, torch_python):
     """PyTorch alone: its version, its ceilings, and a look at the contender of each precision that is likely to be fastest."""
-    machine = single("PyTorch", "torch", "machine", limit=240)
+    machine = single("PyTorch", "torch", "machine")
     yield machine if torch_python else unavailable("PyTorch", "PyTorch is not installed")
     if record.result("PyTorch"):
         yield single("PyTorch's ceilings", "torch", "ceilings")
@@ -90,7 +90,8 @@ def kernels(case, rungs):
 def parity(case, rungs):
     yield kernels(case, rungs)
     for rung in rungs:
-        yield single(parity_name(case, rung), "rungs", "check", dataclasses.asdict(case), rung, limit=240)
+        limit = 90 if case in HEADLINES else 240   # deep networks take the reference minutes
+        yield single(parity_name(case, rung), "rungs", "check", dataclasses.asdict(case), rung, limit=limit)
 
 
 def first_looks(record, most=None):

@@ -31,5 +31,5 @@ for name, value in SMALL.items():
     patch.setattr(timing, name, value)
 
 globals().update(fake_faults.faulty({name: getattr(rung_work, name) for name in (
-    "machine", "ceilings", "kernels", "launches", "check", "prepare", "turn", "epoch", "extraction", "streaming", "svm", "tiles",
-    "forget")}))
+    "machine", "ceilings", "kernels", "launches", "check", "prepare", "turn", "epoch", "extraction", "streaming", "svm",
+    "tiles", "forget")}))

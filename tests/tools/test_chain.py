@@ -1,4 +1,4 @@
-"""The chain as a section of `make gpu-check`: what is carried for it, and what is made of a run; pip and Snakemake are stand-ins."""
+"""The chain as a section of `make gpu-check`: what is carried, and what is kept of a run; pip and Snakemake are stand-ins."""
 
 import json
 import os

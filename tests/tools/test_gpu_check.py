@@ -13,7 +13,7 @@ import page_text
 import synthetic_gpu
 from ladder.machine import driver
 from ladder.machine.worker import Failed
-from ladder.rungs import catalog
+from ladder.rungs import catalog, counted
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -240,6 +240,17 @@ def test_the_state_of_the_gpu_is_that_of_nvidia_smi(tool, tmp_path):
     assert "--id=0000:00:1E.0" in (tmp_path / "asked").read_text()
     tool("nvidia-smi", "#!/bin/sh\necho 'Unable to determine the device handle'\nexit 15\n")
     assert gpu.state(machine) == {}
+
+
+def test_a_launch_stands_beside_its_prediction_where_they_are_the_same_launches():
+    timeline = counted.read()["rungs"]["gpu_tf32"]["timeline"]
+    rows = [{"place": row[0], "kernel": row[1], "median_us": 2.0, "low_us": 1.0, "high_us": 3.0} for row in timeline]
+    made = {"sections": {"launches: gpu_tf32": {"result": {"step_us": 1000.0, "launching": "as CUDA graphs", "launches": rows}}}}
+    (found,) = gpu_page.launches(made)
+    assert [row[2] for row in found["rows"]] == [f"{row[4]:.1f}" for row in timeline]
+    assert found["rows"][0][:4] == ["load_batch", timeline[0][1].split()[1], f"{timeline[0][4]:.1f}", "2.0 (1.0-3.0)"]
+    rows[3]["kernel"] = "mine/conv2d.cu conv2d"
+    assert {row[2] for row in gpu_page.launches(made)[0]["rows"]} == {""}
 
 
 def test_a_verdict_counts_only_rungs_that_passed():

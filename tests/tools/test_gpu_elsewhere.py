@@ -31,6 +31,9 @@ def test_prepared_kernels_and_one_folder_are_all_that_a_machine_needs_and_anothe
     machines = [tmp_path / name for name in ("first", "second")]
     for machine in machines:
         shutil.unpack_archive(tmp_path / "gpu-check.tgz", machine)
+    chain = subprocess.run([sys.executable, "-m", "snakemake", "-s", machines[0] / "Snakefile", "-n", "results/report.html"],
+                           cwd=tmp_path, capture_output=True, text=True)
+    assert chain.returncode == 0 and "report" in chain.stdout, "the files that are carried are those of the chain too"
     packages = tmp_path / "packages"
     packages.mkdir()
     stand_in_gpu.install(packages)

@@ -57,7 +57,7 @@ def section_name(name, place):
 
 
 def run(out, name, variant, seconds):
-    """The run's summary.json; raises Failed. That of the cpu rung may have been carried."""
+    """The run's summary.json; raises Failed. That of the cpu rung may have been carried; of a GPU's, the report is kept too."""
     carried = _carried(out, name)
     if variant == "cpu" and carried.exists():
         return {"carried": True, "summary": json.loads(carried.read_text("utf-8"))}
@@ -67,6 +67,8 @@ def run(out, name, variant, seconds):
     folder = out / "chain"
     folder.mkdir(exist_ok=True)
     summary = _made(sys.executable, _packages(out), folder, name, variant, seconds, out / "log.txt")
+    if variant != "cpu":
+        shutil.copyfile(folder / "results/report.html", out / "report.html")
     return {"carried": False, "summary": summary}
 
 

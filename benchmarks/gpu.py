@@ -24,6 +24,7 @@ from record import Record
 MODULES = {"rungs": "rung_work", "torch": "torch_gpu"}   # kind of work -> the module that does it in a process of its own
 HERE = pathlib.Path(__file__).resolve().parent
 TORCH_PYTHON = HERE.parent / ".venv-benchmark/bin/python"
+RESULTS = "record*.json", "log.txt", "index.html", "report.html", "*-????-??-??.json"   # the last: to send in
 SPARE = 20   # seconds that a call may take longer than it was given, to say that the GPU cannot be used
 STATE = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "power.limit", "utilization.gpu")   # of nvidia-smi
 
@@ -81,11 +82,10 @@ class Session:
         return self.begun + self.seconds - time.monotonic()
 
     def copy(self):
-        """Copy the files of results to the mirror: those that lie in DIR itself, not its folders."""
+        """Copy the files of results to the mirror."""
         try:
-            for path in self.out.iterdir() if self.mirror else ():
-                if path.is_file() and not path.name.startswith("."):
-                    disk.write_atomically(self.mirror / path.name, path.read_bytes())
+            for path in (path for pattern in RESULTS for path in self.out.glob(pattern) if self.mirror):
+                disk.write_atomically(self.mirror / path.name, path.read_bytes())
         except OSError as error:   # of a disk that is full: the measurements go on
             say(f"not copied to {self.mirror}: {error}")
 

@@ -25,6 +25,13 @@ SMALL = {"HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 
 SUMMARY = {"test_accuracy": 0.9, "images_per_second": 1e4, "seconds": {"train": 2.5, "svm": 0.5}, "device": "Fake"}
 
 
+def _made(python, site, folder, name, variant, *_):
+    """In place of a run of the chain."""
+    (folder / "results").mkdir(exist_ok=True)
+    (folder / "results/report.html").write_text(f"{name} with {variant}")
+    return {**SUMMARY, "variant": variant}
+
+
 def until(sections):
     """In place of gpu.Session.left: the time ends with so many sections in the record."""
     return property(lambda session: 500 * (not session.record or len(session.record.data["sections"]) < sections))
@@ -66,7 +73,7 @@ def stand_in(patch, modules):
                                 (driver, "gpu", driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10)),
                                 (driver, "cuda_version", (13, 0))):
         patch.setattr(module, name, lambda *_, value=value: value)
-    patch.setattr(chain, "_made", lambda python, site, folder, name, variant, *_: {**SUMMARY, "variant": variant})
+    patch.setattr(chain, "_made", _made)
     for name in tools.CACHES:
         patch.setenv(name, os.environ.get(name, ""))   # restored after the test
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})

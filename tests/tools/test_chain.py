@@ -23,6 +23,7 @@ print(*sys.argv[1:])
 if "variant=gpu_bad" in sys.argv:
     print("Error in rule train:"), sys.exit(1)
 pathlib.Path("results").mkdir(exist_ok=True)
+pathlib.Path("results/report.html").write_text(sys.argv[-1])
 pathlib.Path("results/summary.json").write_text(json.dumps({"variant": sys.argv[-1], "path": os.environ["PYTHONPATH"]}))
 """
 
@@ -48,7 +49,7 @@ def out(tmp_path, monkeypatch):
 def test_a_run_is_by_the_carried_packages_in_a_folder_of_its_own(out):
     summary = chain.run(out, "config.yaml", "gpu_basic", 30)["summary"]
     assert summary["variant"] == "variant=gpu_basic" and summary["path"].split(os.pathsep)[0] == str(out / "site")
-    assert (out / "chain/results/summary.json").exists()
+    assert (out / "chain/results/summary.json").exists() and (out / "report.html").read_text() == "variant=gpu_basic"
     chain.run(out, "PCA and ridge", "gpu_basic", 30)
     first, second = (line for line in (out / "log.txt").read_text().splitlines() if line.startswith("-s"))
     assert f"-s {ROOT / 'Snakefile'}" in first and "results/report.html --config variant=gpu_basic" in first

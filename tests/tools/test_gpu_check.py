@@ -148,6 +148,7 @@ def test_the_mirror_alone_is_enough_to_go_on(check, tmp_path, monkeypatch, capsy
     again = json.loads((check("--mirror", str(mirror)) / "record.json").read_text())
     assert all(again["sections"][name] == section for name, section in first["sections"].items()) and not again["left_out"]
     assert json.loads((mirror / "record.json").read_text()) == again
+    assert (mirror / "report.html").read_text() == "PCA and ridge with gpu_gemm" and len(list(mirror.iterdir())) == 5
     capsys.readouterr()
 
 
@@ -245,7 +246,8 @@ def test_the_state_of_the_gpu_is_that_of_nvidia_smi(tool, tmp_path):
 def test_a_launch_stands_beside_its_prediction_where_they_are_the_same_launches():
     timeline = counted.read()["rungs"]["gpu_tf32"]["timeline"]
     rows = [{"place": row[0], "kernel": row[1], "median_us": 2.0, "low_us": 1.0, "high_us": 3.0} for row in timeline]
-    made = {"sections": {"launches: gpu_tf32": {"result": {"step_us": 1000.0, "launching": "as CUDA graphs", "launches": rows}}}}
+    timed = {"step_us": 1000.0, "launching": "as CUDA graphs", "launches": rows}
+    made = {"sections": {"launches: gpu_tf32": {"result": timed}}}
     (found,) = gpu_page.launches(made)
     assert [row[2] for row in found["rows"]] == [f"{row[4]:.1f}" for row in timeline]
     assert found["rows"][0][:4] == ["load_batch", timeline[0][1].split()[1], f"{timeline[0][4]:.1f}", "2.0 (1.0-3.0)"]

@@ -3,6 +3,7 @@
     python benchmarks/gpu_page.py RECORD.json PAGE.html
 """
 
+import math
 import pathlib
 import sys
 
@@ -188,9 +189,13 @@ def candidates(record):
     """[(rung, microseconds of its step, [[places, its tile, another, how much longer a step takes]], the quickest first)]."""
     found = {name.partition(": ")[2]: section["result"] for name, section in record["sections"].items()
              if name.startswith("tiles: ") and "result" in section}
-    return [(rung, f"{timed['step_us']:.0f}", [[", ".join(row["places"]), row["own"], row["tile"], _time(row)]
-                                               for row in sorted(timed["tiles"], key=lambda row: row["median_us"])])
+    return [(rung, f"{timed['step_us']:.0f}", [[", ".join(row["places"]), row["own"], row["tile"], _time(row) or row["failed"]]
+                                               for row in sorted(timed["tiles"], key=_by_time)])
             for rung, timed in found.items()]
+
+
+def _by_time(row):
+    return math.inf if row["median_us"] is None else row["median_us"]
 
 
 def chains(record):

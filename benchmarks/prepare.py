@@ -50,15 +50,17 @@ def prepare(arguments):
     first = [rung for rung in rungs if rung in (arguments.rungs or cases.HEADLINE_RUNGS)]
     needed = dict.fromkeys([
         CEILINGS, *(file for case in every for file in launched(case, rungs, MULTIPROCESSORS[architecture])),
-        *(file for case in chain.CASES for file in launched(case, first, MULTIPROCESSORS[architecture])),
-        *(file for rung in first for file in files(tiles.plans(sections.HEADLINES[0], rung)))])
-    print(f"compiling {len(needed)} files for {architecture} on {runtime.available_cores()} cores", file=sys.stderr)
+        *(file for case in chain.CASES for file in launched(case, first, MULTIPROCESSORS[architecture]))])
+    others = [file for rung in first for file in files(tiles.plans(sections.HEADLINES[0], rung)) if file not in needed]
+    print(f"compiling {len({*needed, *others})} files for {architecture} on {runtime.available_cores()} cores", file=sys.stderr)
     failed = compile_all(needed, architecture)
     if failed:
         raise UserError(failed[0])
+    lost = compile_all(dict.fromkeys(others), architecture)
     kernels = cuda_executor.find_cubin(CEILINGS[0], architecture, ()).parent
     disk.write_atomically(kernels / cuda_executor.CARRIED, f"{here}\n".encode())
-    return [f"{len(needed)} files of kernels for {architecture}, by NVRTC {here}: {kernels}",
+    return [f"{len({*needed, *others})} files of kernels for {architecture}, by NVRTC {here}: {kernels}",
+            *(f"a tile that does not compile is left out: {reason}" for reason in lost),
             *chain.prepare(out, arguments.python), *carried(out)]
 
 

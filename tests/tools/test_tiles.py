@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from ladder.errors import UserError
 from ladder.rungs import gpu_bf16_sm90, packed_tiles
 from ladder.sources import ROOT
 
@@ -56,6 +57,8 @@ def test_each_candidate_is_timed_beside_the_rungs_own_plan(monkeypatch):
 
         def more(self, base, changed, step_us):
             assert launched(base[0]) != launched(changed[0]) and step_us == 100.0 * launch_times.MOST
+            if "TILE_M=16" in str(launched(changed[0])) and "weight_grad.cu" in str(launched(changed[0])):
+                raise UserError("conv2d does not compile")
             return {"median_us": changed[1] - base[1]}
 
     monkeypatch.setattr(launch_times, "Bench", Bench)
@@ -64,5 +67,6 @@ def test_each_candidate_is_timed_beside_the_rungs_own_plan(monkeypatch):
     packed = "enc1", "enc2", "dec2_up"   # the others have too few channels
     assert {place for row in rows for place in row["places"]} == {f"{layer} {pass_}" for layer in packed
                                                                   for pass_ in ("forward", "backward")}
+    assert {row["failed"] for row in rows if row["median_us"] is None} == {"conv2d does not compile"}
     assert {"rectangle 128x64", "window 16x64", "128x128"} <= {row["tile"] for row in rows}
     assert all(row["places"] and row["tile"] != row["own"] for row in rows)

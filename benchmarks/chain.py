@@ -44,12 +44,16 @@ MOST_BYTES = 30_000_000   # of all wheels
 
 
 def sections(record, out, rungs):
-    """A Section for each run with each rung: the fastest of float32 that is right, or the one that `auto` takes."""
+    """A Section for each run with each rung: the fastest of float32 that is right, or the one that `auto` takes.
+
+    Those with the cpu rung wait for all other sections, unless their summaries were carried.
+    """
     fastest = best_in(record.result(race_name(HEADLINES[0])), [rung for rung in rungs if cases.precision(rung) == "fp32"])
     for name in RUNS:
         for place, variant in (("gpu", (fastest or ["auto"])[0]), ("cpu", "cpu")):
             yield Section(section_name(name, place), lambda session, seconds, name=name, variant=variant:
-                          run(out, name, variant, seconds), SECONDS[name], of=variant)
+                          run(out, name, variant, seconds), SECONDS[name], of=[variant],
+                          until=float(place == "gpu" or _carried(out, name).exists()))
 
 
 def section_name(name, place):

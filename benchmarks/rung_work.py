@@ -1,4 +1,4 @@
-"""What gpu.py measures of the rungs; its functions run in a process of their own (ladder/machine/worker.py).
+"""What gpu_check.py measures of the rungs; its functions run in a process of their own (ladder/machine/worker.py).
 
 They return what JSON can hold.
 """

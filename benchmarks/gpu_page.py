@@ -106,7 +106,8 @@ def rung_row(record, rung):
     name, row = parity_name(case, rung), results.row(record, case, rung)
     checked = results.result(record, name)
     lost = [raced["failed"] for raced in (results.result(record, race(case)) for race in (race_name, others_name)) if raced]
-    failed = record["sections"].get(name, {}).get("failed") or next((one[rung] for one in lost if rung in one), None)
+    lost = next((reasons[rung] for reasons in lost if rung in reasons), None)
+    failed = record["sections"].get(name, {}).get("failed") or lost
     failed = failed or (table.BEYOND if checked and not checked["passed"] else "")
     return {
         "name": rung,
@@ -134,7 +135,7 @@ def sanitized(record, tool, rung):
 
 def launches(record):
     """Of each rung whose launches were timed or profiled: {"rung", "step", "launching", "rows": launches, in their order}."""
-    found = []
+    tables = []
     for rung in cases.gpu_rungs():
         timed, seen = (results.result(record, name(rung)) for name in (launches_name, profile_rung.section_name))
         if not timed and not seen:
@@ -142,11 +143,11 @@ def launches(record):
         rows = timed["launches"] if timed else seen["launches"]
         profiled = seen["launches"][-len(rows):] if seen else [None] * len(rows)   # which begin with copies of weights
         predicted = _predicted(rung, rows)
-        found.append({"rung": rung, "step": f"{timed['step_us']:.0f}" if timed else "",
-                      "launching": timed["launching"] if timed else "",
-                      "rows": [[row["place"], row["kernel"].partition(" ")[2], time, _time(row), *_profiled(one)]
-                               for row, time, one in zip(rows, predicted, profiled, strict=True)]})
-    return found
+        tables.append({"rung": rung, "step": f"{timed['step_us']:.0f}" if timed else "",
+                       "launching": timed["launching"] if timed else "",
+                       "rows": [[row["place"], row["kernel"].partition(" ")[2], time, _time(row), *_profiled(counters)]
+                                for row, time, counters in zip(rows, predicted, profiled, strict=True)]})
+    return tables
 
 
 def _predicted(rung, rows):
@@ -177,21 +178,21 @@ def _profiled(row):
 
 def convolutions(record):
     """{"precisions", "rows": [[layer, operation, microseconds in each]]} of cuDNN; None where it was not measured."""
-    found = {name.partition(": ")[2]: section["result"]["rows"] for name, section in record["sections"].items()
+    tables = {name.partition(": ")[2]: section["result"]["rows"] for name, section in record["sections"].items()
              if name.startswith("cuDNN: ") and "result" in section}
-    if not found:
+    if not tables:
         return None
-    return {"precisions": list(found), "rows": [[rows[0]["layer"], rows[0]["operation"], *map(_time, rows)]
-                                                for rows in zip(*found.values(), strict=True)]}
+    return {"precisions": list(tables), "rows": [[rows[0]["layer"], rows[0]["operation"], *map(_time, rows)]
+                                                for rows in zip(*tables.values(), strict=True)]}
 
 
 def candidates(record):
     """[(rung, microseconds of its step, [[places, its tile, another, how much longer a step takes]], the quickest first)]."""
-    found = {name.partition(": ")[2]: section["result"] for name, section in record["sections"].items()
+    timings = {name.partition(": ")[2]: section["result"] for name, section in record["sections"].items()
              if name.startswith("tiles: ") and "result" in section}
     return [(rung, f"{timed['step_us']:.0f}", [[", ".join(row["places"]), row["own"], row["tile"], _time(row) or row["failed"]]
                                                for row in sorted(timed["tiles"], key=_by_time)])
-            for rung, timed in found.items()]
+            for rung, timed in timings.items()]
 
 
 def _by_time(row):
@@ -203,12 +204,12 @@ def chains(record):
     rows = []
     for name in chain.RUNS:
         for place in ("gpu", "cpu"):
-            made = results.result(record, chain.section_name(name, place))
-            if made:
-                said = made["summary"]
+            result = results.result(record, chain.section_name(name, place))
+            if result:
+                said = result["summary"]
                 rows.append([name, said["variant"], f"{100 * said['test_accuracy']:.1f} %", f"{said['images_per_second']:,.0f}",
                              f"{sum(said['seconds'].values()):.1f}",
-                             said["device"] + (", on the machine that prepared" if made["carried"] else "")])
+                             said["device"] + (", on the machine that prepared" if result["carried"] else "")])
     return rows
 
 

@@ -78,7 +78,7 @@ def place_of(step):
 def with_twice(arrays, number, place):
     """The bound plan with one launch of one step made twice."""
     changed, steps = copy.copy(arrays), list(arrays.steps)
-    made = list(steps[number].launches)
-    steps[number] = dataclasses.replace(steps[number], launches=(*made[:place], made[place], *made[place:]))
+    launched = steps[number].launches
+    steps[number] = dataclasses.replace(steps[number], launches=(*launched[:place], launched[place], *launched[place:]))
     changed.steps = tuple(steps)
     return changed

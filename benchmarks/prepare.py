@@ -83,9 +83,9 @@ def launched(case, rungs, multiprocessors=None):
     return files(lowered for rung in rungs for lowered in plans(case, rung, multiprocessors))
 
 
-def files(made):
+def files(lowered_plans):
     """[(path, macros)] of the CUDA files of plans."""
-    steps = (step for lowered in made for step in (*lowered.prologue, *lowered.steps))
+    steps = (step for lowered in lowered_plans for step in (*lowered.prologue, *lowered.steps))
     return list(dict.fromkeys((nvrtc.KERNELS / launch.source, launch.defines) for step in steps for launch in step.launches))
 
 

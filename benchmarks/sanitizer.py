@@ -43,5 +43,5 @@ def check(program, tool, rung, seconds):
         raise Failed(f"compute-sanitizer ended with status {status}: {(said or output or [''])[-1][:150]}")
     said = [line for line in said if line and "COMPUTE-SANITIZER" not in line]
     sizes = itertools.accumulate(len(line) + 1 for line in said)
-    kept = [line for line, size in zip(said, sizes, strict=True) if size <= MOST]
-    return {"errors": int(summary[1] or summary[2] or 0), "said": kept, "left_out": len(said) - len(kept)}
+    shown = [line for line, size in zip(said, sizes, strict=True) if size <= MOST]
+    return {"errors": int(summary[1] or summary[2] or 0), "said": shown, "left_out": len(said) - len(shown)}

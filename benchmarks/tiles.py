@@ -59,8 +59,8 @@ def having(key, tile):
 
 def _fits(case, rung, key, tile):
     with having(key, tile):
-        made = step_plan(case, rung)
-    launches = [launch for step in made.steps for launch in step.launches]
+        changed = step_plan(case, rung)
+    launches = [launch for step in changed.steps for launch in step.launches]
     few = f"TILE_M={packed_tiles.FEW_ROWS.m}"   # filters, where kernels/gpu_tf32/weight_grad_pooled.cu asks for whole rows
     pooled = any(launch.entry.endswith("_pooled") and few in launch.defines for launch in launches)
     return not pooled and all(launch.shared_bytes <= gpu_bf16_sm90.SHARED for launch in launches)
@@ -92,10 +92,10 @@ def tiles(case, rung):
             places = _changed(lowered, step_plan(case, rung))
             try:
                 _, others, other_graph = bench.bind()
-                found = bench.more((arrays, graph), (others, other_graph), step_us)
+                times = bench.more((arrays, graph), (others, other_graph), step_us)
             except UserError as error:   # it does not compile
-                found = {"median_us": None, "failed": str(error)}
-        rows.append({"places": places, "own": text(own), "tile": text(tile), **found})
+                times = {"median_us": None, "failed": str(error)}
+        rows.append({"places": places, "own": text(own), "tile": text(tile), **times})
     return {"step_us": step_us, "tiles": rows}
 
 

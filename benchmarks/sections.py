@@ -12,7 +12,7 @@ from ladder.machine.worker import Failed
 from ladder.rungs import catalog
 from race import kind_of
 
-LOOK_SECONDS = 120   # time limit
+LAUNCHES_SECONDS, LOOK_SECONDS = 60, 120   # time limits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ def of_torch(record, torch_python):
 def launches(rungs):
     """The launches of each rung in their places; what this GPU does not run is left out."""
     for rung in runnable(rungs):
-        yield single(launches_name(rung), "rungs", "launches", dataclasses.asdict(HEADLINES[0]), rung)
+        yield single(launches_name(rung), "rungs", "launches", dataclasses.asdict(HEADLINES[0]), rung, limit=LAUNCHES_SECONDS)
 
 
 def tiles(rungs):

@@ -67,6 +67,7 @@ def stand_in(patch, modules):
         patch.setattr(sections, name, value)
     for name, value in {"TURNS": 2, "TURN_SECONDS": 0.002, "FEWEST_STEPS": 1}.items():
         patch.setattr(race, name, value)
+    patch.setattr(sections, "LAUNCHES_SECONDS", 240)   # the emulator compiles a kernel when it is first launched
     patch.setattr(gpu, "MODULES", modules)
     patch.setattr(gpu, "find_torch", lambda: sys.executable)
     for module, name, value in ((gpu_check.catalog, "no_gpu", None), (gpu_check.catalog, "unavailable", None),

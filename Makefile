@@ -9,8 +9,8 @@
 # make check RUNG=mine      what is wrong with one rung of the ladder, in a line each, and its tests if it has any
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
 # make gpu-check            this machine's GPU: every rung checked, and measured beside PyTorch; a page, and a file to send in
-# make gpu-prepare          the kernels of gpu-check compiled here, and a list of files, for a machine with a GPU and no network
-# make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
+# make gpu-prepare          kernels compiled and packages downloaded here, and what to carry, for a GPU without a network
+# make profile RUNG=gpu_opt_v2  the time of each launch of a rung's training step, and where ncu is, what it is spent on
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make container            a Docker image with the packages of the CPU and a copy of the project: kernel-ladder
 # make container-gpu        the same for a machine with an NVIDIA GPU: kernel-ladder-gpu
@@ -22,8 +22,8 @@
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
-# MINUTES=10                of a gpu-check, which goes on where the time ran out
-# ARCHITECTURE=sm_90        that gpu-prepare compiles for
+# MINUTES=13                of a gpu-check, which goes on where the time ran out
+# ARCHITECTURE=sm_90        that gpu-prepare compiles for; TARGET=3.12 is the version of Python there
 # KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
 # CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
 # PORT=8000                 of the demo; RUN, of the model and the table too:
@@ -32,7 +32,7 @@
 export PYTHON ?= python3
 DEVICE ?= auto
 PORT ?= 8000
-MINUTES ?= 10
+MINUTES ?= 13
 
 # Tests start hundreds of processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -108,13 +108,14 @@ gpu-check: gpu-environment
 	    $(MAKE) --no-print-directory pytorch || echo "PyTorch could not be installed; the rungs are measured without it"
 	@.venv/bin/python benchmarks/gpu_check.py --minutes $(MINUTES)
 
-gpu-prepare:
+gpu-prepare: environment
 	@test -x .venv-nvrtc/bin/python || $(PYTHON) -m venv .venv-nvrtc
 	@.venv-nvrtc/bin/python envs/bring.py nvrtc13
-	@.venv-nvrtc/bin/python benchmarks/gpu_check.py --prepare --architecture $(or $(ARCHITECTURE),sm_90)
+	@.venv-nvrtc/bin/python benchmarks/gpu_check.py --prepare --architecture $(or $(ARCHITECTURE),sm_90) \
+	    --python $(or $(TARGET),3.12)
 
 profile: gpu-environment
-	@.venv/bin/python benchmarks/profile_rung.py $(or $(RUNG),gpu_opt_v2)
+	@.venv/bin/python benchmarks/gpu_check.py --only launches,ncu --rungs $(or $(RUNG),gpu_opt_v2)
 
 gpu-environment:
 	@nvidia-smi -L >/dev/null 2>&1 || \

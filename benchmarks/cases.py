@@ -1,4 +1,4 @@
-"""What gpu.py measures: trainings, and PyTorch's configurations. Imports neither CuPy nor PyTorch."""
+"""What gpu_check.py measures: trainings, and PyTorch's configurations. Imports neither CuPy nor PyTorch."""
 
 import dataclasses
 import pathlib
@@ -46,6 +46,8 @@ class Case:
 
 
 # In their forms for CIFAR-10 and for MNIST. The headline's batches come first.
+# The fastest rungs of each precision, and of each kind of its products: measured first, in this order.
+HEADLINE_RUNGS = "gpu_bf16_sm90", "gpu_tf32", "gpu_3xtf32_packed", "gpu_f16", "gpu_bf16", "gpu_opt_v2"
 HEADLINES = tuple(Case("autoencoder", (32, 32, 3), batch, 50_000) for batch in (64, 32))
 LARGE = Case("autoencoder", (32, 32, 3), 512, 50_000)
 OTHERS = (Case("lenet_5", (28, 28, 1), 64, 60_000), Case("resnet18", (32, 32, 3), 128, 50_000),

@@ -1,21 +1,26 @@
-"""The page of `make gpu-check`, from a record of gpu.py; needs no GPU.
+"""The page of `make gpu-check`, from its record; needs no GPU.
 
     python benchmarks/gpu_page.py RECORD.json PAGE.html
 """
 
+import math
 import pathlib
 import sys
 
 import cases
+import chain
+import profile_rung
 import results
 import sanitizer
 import table
 from cases import CONTENDERS, HEADLINES
 from ladder.errors import UserError
 from ladder.rungs import counted
-from sections import look_name, parity_name, race_name
+from sections import launches_name, look_name, others_name, parity_name, race_name
 
 NO_TIME = "no time"
+PROFILED = ("ncu µs>", "pipe %>", "L2 %>", "DRAM %>", "shared %>", "issue %>", "occupancy %>", "conflicts %>", "MB from L2>")
+IN_GRAPHS = "as CUDA graphs"   # Launcher.described
 
 
 def page(record):
@@ -38,7 +43,8 @@ def context(record):
         "tools": sanitizer.TOOLS if checked else (),
         "sanitized": [[rung, *(sanitized(record, tool, rung) for tool in sanitizer.TOOLS)]
                       for rung in cases.gpu_rungs()],
-        "looks": looks(record), "races": races(record),
+        "launches": launches(record), "profiled": PROFILED, "convolutions": convolutions(record), "tiles": candidates(record),
+        "chains": chains(record), "looks": looks(record), "races": races(record),
         "svm": table.svm_note(record), "streaming": streaming(record),
         "failed": {name: section["failed"] for name, section in record["sections"].items() if "failed" in section},
         "left_out": left_out(record),
@@ -98,8 +104,10 @@ def rung_row(record, rung):
     """A rung's parity, time of a step, of an epoch and of an extraction, as texts."""
     case = HEADLINES[0]
     name, row = parity_name(case, rung), results.row(record, case, rung)
-    checked, raced = results.result(record, name), results.result(record, race_name(case))
-    failed = record["sections"].get(name, {}).get("failed") or (raced or {"failed": {}})["failed"].get(rung)
+    checked = results.result(record, name)
+    lost = [raced["failed"] for raced in (results.result(record, race(case)) for race in (race_name, others_name)) if raced]
+    lost = next((reasons[rung] for reasons in lost if rung in reasons), None)
+    failed = record["sections"].get(name, {}).get("failed") or lost
     failed = failed or (table.BEYOND if checked and not checked["passed"] else "")
     return {
         "name": rung,
@@ -108,17 +116,101 @@ def rung_row(record, rung):
         "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]),
         "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
         "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
+        "launching": row["launching"] if row and row.get("launching", IN_GRAPHS) != IN_GRAPHS else "",
         "epoch": _seconds(record, "epoch", rung), "extraction": _seconds(record, "extraction", rung),
     }
 
 
 def sanitized(record, tool, rung):
-    """'0' or '3: the first error', 'failed', or that there was no time."""
+    """[what is shown, further lines]: '0' or '3: the first error', 'failed', or that there was no time."""
     name = sanitizer.section_name(tool, rung)
     checked = results.result(record, name)
     if checked is None:
-        return "failed" if "failed" in record["sections"].get(name, {}) else NO_TIME
-    return f"{checked['errors']}: {checked['first']}" if checked["errors"] else "0"
+        return ["failed" if "failed" in record["sections"].get(name, {}) else NO_TIME, []]
+    first, *rest = checked.get("said") or [checked.get("first", "")]
+    if checked.get("left_out"):
+        rest.append(f"and {checked['left_out']} lines more")
+    return [f"{checked['errors']}: {first}", rest] if checked["errors"] else ["0", []]
+
+
+def launches(record):
+    """Of each rung whose launches were timed or profiled: {"rung", "step", "launching", "rows": launches, in their order}."""
+    tables = []
+    for rung in cases.gpu_rungs():
+        timed, seen = (results.result(record, name(rung)) for name in (launches_name, profile_rung.section_name))
+        if not timed and not seen:
+            continue
+        rows = timed["launches"] if timed else seen["launches"]
+        profiled = seen["launches"][-len(rows):] if seen else [None] * len(rows)   # which begin with copies of weights
+        predicted = _predicted(rung, rows)
+        tables.append({"rung": rung, "step": f"{timed['step_us']:.0f}" if timed else "",
+                       "launching": timed["launching"] if timed else "",
+                       "rows": [[row["place"], row["kernel"].partition(" ")[2], time, _time(row), *_profiled(counters)]
+                                for row, time, counters in zip(rows, predicted, profiled, strict=True)]})
+    return tables
+
+
+def _predicted(rung, rows):
+    """Microseconds of each launch in counts.json; '' where these are of other launches."""
+    timeline = counted.read()["rungs"].get(rung, {"timeline": []})["timeline"]
+    if [row[:2] for row in timeline] != [[row["place"], row["kernel"]] for row in rows]:
+        return [""] * len(rows)
+    return [f"{row[4]:.1f}" for row in timeline]
+
+
+def _time(row):
+    if row.get("median_us") is None:
+        return ""
+    return f"{row['median_us']:.1f} ({row['low_us']:.1f}-{row['high_us']:.1f})"
+
+
+def _profiled(row):
+    """What ncu says of a launch, as PROFILED has it."""
+    if row is None:
+        return [""] * len(PROFILED)
+    pipe = max((name for name in ("tensor", "fma") if name in row), key=row.get, default=None)
+    conflicts = 100 * row.get("conflicts", 0) / row["wavefronts"] if row.get("wavefronts") else 0
+    shares = [f"{row[name]:.0f}" if name in row else "?" for name in ("L2", "DRAM", "shared", "issue", "occupancy")]
+    moved = row.get("bytes from level 2")
+    return [f"{row['us']:.1f}", f"{pipe} {row[pipe]:.0f}" if pipe else "?", *shares, f"{conflicts:.0f}",
+            "?" if moved is None else f"{moved / 1e6:.1f}"]
+
+
+def convolutions(record):
+    """{"precisions", "rows": [[layer, operation, microseconds in each]]} of cuDNN; None where it was not measured."""
+    tables = {name.partition(": ")[2]: section["result"]["rows"] for name, section in record["sections"].items()
+             if name.startswith("cuDNN: ") and "result" in section}
+    if not tables:
+        return None
+    return {"precisions": list(tables), "rows": [[rows[0]["layer"], rows[0]["operation"], *map(_time, rows)]
+                                                for rows in zip(*tables.values(), strict=True)]}
+
+
+def candidates(record):
+    """[(rung, microseconds of its step, [[places, its tile, another, how much longer a step takes]], the quickest first)]."""
+    timings = {name.partition(": ")[2]: section["result"] for name, section in record["sections"].items()
+             if name.startswith("tiles: ") and "result" in section}
+    return [(rung, f"{timed['step_us']:.0f}", [[", ".join(row["places"]), row["own"], row["tile"], _time(row) or row["failed"]]
+                                               for row in sorted(timed["tiles"], key=_by_time)])
+            for rung, timed in timings.items()]
+
+
+def _by_time(row):
+    return math.inf if row["median_us"] is None else row["median_us"]
+
+
+def chains(record):
+    """[[run, rung, accuracy, images/s of the training, seconds of all stages, where]] of the chain on the GPU and the CPU."""
+    rows = []
+    for name in chain.RUNS:
+        for place in ("gpu", "cpu"):
+            result = results.result(record, chain.section_name(name, place))
+            if result:
+                said = result["summary"]
+                rows.append([name, said["variant"], f"{100 * said['test_accuracy']:.1f} %", f"{said['images_per_second']:,.0f}",
+                             f"{sum(said['seconds'].values()):.1f}",
+                             said["device"] + (", on the machine that prepared" if result["carried"] else "")])
+    return rows
 
 
 def looks(record):

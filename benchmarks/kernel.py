@@ -16,7 +16,7 @@ import json
 import sys
 
 import timing
-from cases import products
+from cases import precision, products
 from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.machine import driver
@@ -203,12 +203,12 @@ def largest_error(case, executor, arrays, uploaded, gradient):
 
 
 def beside(arguments):
-    """PyTorch's median microseconds for the same operation, None if it is not installed or has no counterpart."""
+    """PyTorch's median microseconds for the operation in the rung's precision; None if it is not here or has no counterpart."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch_gpu
 
-    return torch_gpu.operation(arguments.operation, complete(arguments.shape), REPETITIONS)
+    return torch_gpu.operation(arguments.operation, complete(arguments.shape), REPETITIONS, precision(arguments.rung))
 
 
 def parse(arguments):

@@ -1,16 +1,20 @@
-"""A few training steps of the autoencoder on one rung, for compute-sanitizer, ncu and nsys to look at.
+"""A few training steps of the autoencoder on one rung, for compute-sanitizer and ncu to look at.
 
-    python benchmarks/one_step.py RUNG [--batch 64] [--warm-up 3]
+    python benchmarks/one_step.py RUNG [--batch 64] [--warm-up 3] [--out results/gpu-check]
 
 The last step runs launch by launch on one stream, between cuProfilerStart and cuProfilerStop, each of the plan's steps in the
-NVTX range "layer: operation" that every training has. It prints its launches as a JSON list of [layer, operation, kernel].
+NVTX range "layer: operation" that every training has. It prints its launches as a JSON list of [place, kernel], as
+launch_times.py names them. Kernels that gpu_check.py has compiled are taken from the cache in DIR.
 """
 
 import argparse
 import ctypes
 import json
+import pathlib
 
+import launch_times
 import timing
+import tools
 from cases import HEADLINES, gpu_rungs
 from ladder.executors import create as executors
 from ladder.training import plan
@@ -18,6 +22,8 @@ from ladder.training import plan
 
 def main(arguments=None):
     arguments = parse(arguments)
+    if arguments.out:
+        tools.use_cache(arguments.out)
     executor, case = executors.create(arguments.rung, 1, "device"), HEADLINES[0]
     steps = arguments.warm_up + 1
     lowered, arrays = timing.bind(executor, case.network, arguments.rung, arguments.batch, arguments.batch * steps, steps,
@@ -32,7 +38,8 @@ def main(arguments=None):
     executor.synchronize()
     profiler.cuProfilerStop()
     steps = (*lowered.prologue, *lowered.steps)   # a run begins with copies of the weights where the rung has such
-    print(json.dumps([[step.layer, step.operation, launch.entry] for step in steps for launch in step.launches]))
+    print(json.dumps([[launch_times.place_of(step), f"{launch.source} {launch.entry}"]
+                      for step in steps for launch in step.launches]))
 
 
 def parse(arguments):
@@ -40,6 +47,7 @@ def parse(arguments):
     parser.add_argument("rung", choices=gpu_rungs())
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--warm-up", type=int, default=3, help="steps before the one that counts")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="that of gpu_check.py, which has compiled kernels")
     return parser.parse_args(arguments)
 
 

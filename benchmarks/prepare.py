@@ -8,7 +8,9 @@ import pathlib
 import sys
 
 import cases
+import chain
 import sections
+import tiles
 from cases import LOSS_SCALE
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
@@ -31,47 +33,62 @@ MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 28, "sm_87": 16, "sm_88":
                    "sm_103": 160, "sm_110": 20, "sm_120": 170, "sm_121": 48}
 PARTS = "benchmarks", "kernels", "workflow"
 PROGRAM = ("benchmarks/*.py", "benchmarks/*.cu", "benchmarks/counts.json", "kernels/**/*.cu*", "kernels/*/rung.toml",
-           "workflow/scripts/ladder/**/*.py", "workflow/report/**/*")
+           "workflow/**/*", "Snakefile", "config.yaml", "config/*", "profiles/default/*", "envs/cpu.*")
 
 
-def prepare(out, rungs, architecture, version):
-    """Compile for the architecture all that a check of these rungs launches; lines that say what to do next.
+def prepare(arguments):
+    """Compile for arguments.architecture all that a check of the rungs launches, and get the wheels; lines: what to do next.
 
-    version: the CUDA version that NVRTC must have here, as '13.0', or None. Raises UserError.
+    arguments.nvrtc: the CUDA version that NVRTC must have here, as '13.0', or None. Raises UserError.
     """
+    out, architecture, version = arguments.out.resolve(), arguments.architecture, arguments.nvrtc
     here = ".".join(map(str, nvrtc.version()))
     if version not in (None, here):
         raise UserError(f"NVRTC here is of CUDA {here}, not {version}; make gpu-prepare brings that of 13.0, and another comes "
                         f"into an environment by pip install numpy cuda-bindings=={version}.* nvidia-cuda-nvrtc=={version}.*")
     number = int(architecture.removeprefix("sm_"))
-    rungs = [rung for rung in rungs if catalog.RUNGS[rung].oldest <= number <= (catalog.RUNGS[rung].newest or number)]
+    rungs = [rung for rung in cases.newest_first(arguments.rungs)
+             if catalog.RUNGS[rung].oldest <= number <= (catalog.RUNGS[rung].newest or number)]
     every = (*sections.HEADLINES, *sections.OTHERS, sections.LARGE, *sections.multiplied())
-    files = [CEILINGS, *(file for case in every for file in launched(case, rungs, MULTIPROCESSORS[architecture]))]
-    print(f"compiling {len(set(files))} files for {architecture} on {runtime.available_cores()} cores", file=sys.stderr)
-    failed = compile_all(dict.fromkeys(files), architecture)
+    first = [rung for rung in rungs if rung in (arguments.rungs or cases.HEADLINE_RUNGS)]
+    needed = dict.fromkeys([
+        CEILINGS, *(file for case in every for file in launched(case, rungs, MULTIPROCESSORS[architecture])),
+        *(file for case in chain.CASES for file in launched(case, first, MULTIPROCESSORS[architecture]))])
+    others = [file for rung in first for file in files(tiles.plans(sections.HEADLINES[0], rung)) if file not in needed]
+    print(f"compiling {len({*needed, *others})} files for {architecture} on {runtime.available_cores()} cores", file=sys.stderr)
+    failed = compile_all(needed, architecture)
     if failed:
         raise UserError(failed[0])
+    lost = compile_all(dict.fromkeys(others), architecture)
     kernels = cuda_executor.find_cubin(CEILINGS[0], architecture, ()).parent
     disk.write_atomically(kernels / cuda_executor.CARRIED, f"{here}\n".encode())
-    return [f"{len(set(files))} files of kernels for {architecture}, by NVRTC {here}: {kernels}", *carried(out)]
+    return [f"{len({*needed, *others})} files of kernels for {architecture}, by NVRTC {here}: {kernels}",
+            *(f"a tile that does not compile is left out: {reason}" for reason in lost),
+            *chain.prepare(out, arguments.python), *carried(out)]
 
 
 def carried(out):
     """Write out/carry.txt, the files of the program that a check needs on another machine; lines about them and `out`."""
-    program = sorted({path for pattern in PROGRAM for path in ROOT.glob(pattern) if path.is_file()})
+    program = sorted({path for pattern in PROGRAM for path in ROOT.glob(pattern)
+                      if path.is_file() and path.parent.name != "__pycache__"})
     disk.write_atomically(out / "carry.txt", "".join(f"{path.relative_to(ROOT)}\n" for path in program).encode())
     sizes = {part: sum(path.stat().st_size for path in program if path.is_relative_to(ROOT / part)) for part in PARTS}
     sizes[out.name] = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     return [f"to carry: {len(program)} files of the program and {out.name}: "
             + ", ".join(f"{part} {size(count)}" for part, count in sizes.items()),
             f"tar -czf gpu-check.tgz -C {ROOT} -T {out / 'carry.txt'} -C {out.parent} {out.name}",
-            f"and there, where it is unpacked: python3 benchmarks/gpu_check.py --out {out.name}"]
+            f"and there, where it is unpacked: python3 benchmarks/gpu_check.py --out {out.name} --minutes 13 --mirror DIR",
+            "with DIR a folder that is kept: it gets the results after every section, and the same command goes on from them"]
 
 
 def launched(case, rungs, multiprocessors=None):
     """[(path, macros)] of the CUDA files that these rungs launch for a case; multiprocessors: of the GPU."""
-    steps = (step for rung in rungs for lowered in plans(case, rung, multiprocessors)
-             for step in (*lowered.prologue, *lowered.steps))
+    return files(lowered for rung in rungs for lowered in plans(case, rung, multiprocessors))
+
+
+def files(lowered_plans):
+    """[(path, macros)] of the CUDA files of plans."""
+    steps = (step for lowered in lowered_plans for step in (*lowered.prologue, *lowered.steps))
     return list(dict.fromkeys((nvrtc.KERNELS / launch.source, launch.defines) for step in steps for launch in step.launches))
 
 
@@ -92,7 +109,7 @@ def plans(case, rung, multiprocessors):
     for protocol in parity.protocols(network, catalog.RUNGS[rung].precision).values():
         yield plan.training_plan(settings(batch_size=parity.batch_size(network), optimizer=protocol.optimizer,
                                           gradient_scale=protocol.gradient_scale), dataset, plan.Length(1, 1))
-    for batch in (inference.BATCH, EXTRACTED % inference.BATCH):
+    for batch in {inference.BATCH, EXTRACTED % inference.BATCH, case.images % inference.BATCH} - {0}:
         yield plan.inference_plan(network, rung, batch, dataset, network.features, multipliers=plan.made_for(rung))
 
 

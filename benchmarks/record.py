@@ -1,4 +1,4 @@
-"""The record of gpu.py: one JSON file, written whole after every section, without the name of a host or of a person."""
+"""The record of gpu_check.py: one JSON file, written whole after every section, without the name of a host or of a person."""
 
 import functools
 import getpass
@@ -28,6 +28,9 @@ MEASURED_WITH = {
     "kernels": (*LIBRARY, "benchmarks/prepare.py", "kernels/**/*", "workflow/scripts/ladder/rungs/*.py"),
     "parity": (*RUNGS, "workflow/scripts/ladder/executors/cpu/*.py", "benchmarks/numpy_reference.py"),
     "race": (*RUNGS, "benchmarks/race.py"),
+    "launches": (*RUNGS, "benchmarks/launch_times.py"), "tiles": (*RUNGS, "benchmarks/launch_times.py", "benchmarks/tiles.py"),
+    "ncu": (*RUNGS, "benchmarks/profile_rung.py", "benchmarks/one_step.py"), "cuDNN": TORCH,
+    "chain": ("workflow/**/*.py", "workflow/rules/*", "kernels/**/*", "Snakefile", "config.yaml", "benchmarks/chain.py"),
     "svm": ("benchmarks/rung_work.py", "workflow/scripts/ladder/classifiers/*.py"),
     **dict.fromkeys(sanitizer.TOOLS, (*RUNGS, "benchmarks/one_step.py")),
 }

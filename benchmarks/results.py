@@ -1,4 +1,4 @@
-"""What the records of gpu.py say: used by the tables (table.py) and by the page (gpu_check.py)."""
+"""What the records of gpu_check.py say: used by the tables (table.py) and by the page (gpu_check.py)."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/s
 import spread  # noqa: E402
 from cases import CONTENDERS, HEADLINES, PRECISIONS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
-from sections import counts, parity_name, race_name  # noqa: E402
+from sections import counts, others_name, parity_name, race_name  # noqa: E402
 
 RECORDS = pathlib.Path(__file__).resolve().parent / "gpu"
 
@@ -28,7 +28,7 @@ def read(path):
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
-        raise UserError(f"{path.name} in {path.parent.name} is no record of benchmarks/gpu.py")
+        raise UserError(f"{path.name} in {path.parent.name} is no record of benchmarks/gpu_check.py")
     return record
 
 
@@ -46,9 +46,9 @@ def result(record, name):
 
 
 def row(record, case, name):
-    """The row of a contestant in the race of a case; None where it is not measured."""
-    raced = result(record, race_name(case))
-    return next((row for row in raced["rows"] if row["name"] == name), None) if raced else None
+    """The row of a contestant in the races of a case; None where it is not measured."""
+    races = (result(record, raced) or {"rows": ()} for raced in (race_name(case), others_name(case)))
+    return next((row for raced in races for row in raced["rows"] if row["name"] == name), None)
 
 
 def fastest(record, case, precision, torch):

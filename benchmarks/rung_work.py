@@ -1,4 +1,4 @@
-"""What gpu.py measures of the rungs; its functions run in a process of their own (ladder/machine/worker.py).
+"""What gpu_check.py measures of the rungs; its functions run in a process of their own (ladder/machine/worker.py).
 
 They return what JSON can hold.
 """
@@ -11,8 +11,10 @@ import statistics
 import sys
 import time
 
+import launch_times
 import numpy_reference
 import prepare as preparation
+import tiles as tile_times
 import timing
 from cases import LOSS_SCALE, Case, precision, products
 from ladder.arithmetic import multipliers
@@ -75,6 +77,15 @@ def kernels(case, rungs):
     return {"files": len(files)}
 
 
+launches = launch_times.launches
+
+
+def tiles(case, rung):
+    """See tiles.tiles; what is not compiled yet is, side by side."""
+    preparation.compile_all(preparation.files(tile_times.plans(Case.of(case), rung)), driver.gpu().architecture)
+    return tile_times.tiles(case, rung)
+
+
 def check(case, rung):
     """Parity with the cpu rung, or with NumPy where there is no Numba, and reproducibility: see measure_rungs.check."""
     case = Case.of(case)
@@ -100,7 +111,7 @@ def prepare(case, rung):
     return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(rung), "same_bytes_twice": True,
             "step_us": statistics.median(turn(rung, min(WARM_UP, steps))["us"]),
             "flop": lowered.flop, "bytes": roofline.plan_bytes(lowered),
-            "launches": sum(len(step.launches) for step in lowered.steps),
+            "launches": sum(len(step.launches) for step in lowered.steps), "launching": executor.launching(),
             "floor_us": peak and 1e6 * roofline.floor(lowered.flop, 0, peak),
             "predicted_h200_us": 1e6 * roofline.plan_seconds(lowered, roofline.H200[products(rung)]),
             "planned_bytes": sum(lowered.bytes_by_kind().values()), "driver_bytes": executor.device_bytes()}

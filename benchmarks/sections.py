@@ -1,4 +1,4 @@
-"""What gpu.py measures, in this order; the rungs are given in the order in which they take their turns."""
+"""What gpu_check.py measures of rungs and of PyTorch; the rungs are given in the order in which they take their turns."""
 
 import dataclasses
 import functools
@@ -9,10 +9,10 @@ import race
 from cases import CONTENDERS, HEADLINES, LARGE, MULTIPLIED, OTHERS, PRECISIONS
 from ladder.arithmetic.multipliers import MULTIPLIERS
 from ladder.machine.worker import Failed
+from ladder.rungs import catalog
 from race import kind_of
 
-LOOK_SECONDS = 120       # time limit
-FIRST_LOOKS_UNTIL = 0.6  # of the time: the other contenders of PyTorch wait for a second call
+LAUNCHES_SECONDS, LOOK_SECONDS = 60, 120   # time limits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,18 +31,37 @@ class Section:
     until: float = 1.0
 
 
-def sections(record, rungs, torch_python):
-    """All sections. What a later one measures may depend on the results of earlier ones, which the caller has made by then."""
-    yield single("ceilings", "rungs", "ceilings")
-    machine = single("PyTorch", "torch", "machine", limit=240)
+def of_torch(record, torch_python):
+    """PyTorch alone: its version, its ceilings, and a look at the contender of each precision that is likely to be fastest."""
+    machine = single("PyTorch", "torch", "machine")
     yield machine if torch_python else unavailable("PyTorch", "PyTorch is not installed")
     if record.result("PyTorch"):
         yield single("PyTorch's ceilings", "torch", "ceilings")
-    yield from parity(HEADLINES[0], rungs)
+    yield from first_looks(record, len(PRECISIONS))
+
+
+def launches(rungs):
+    """The launches of each rung in their places; what this GPU does not run is left out."""
+    for rung in runnable(rungs):
+        yield single(launches_name(rung), "rungs", "launches", dataclasses.asdict(HEADLINES[0]), rung, limit=LAUNCHES_SECONDS)
+
+
+def tiles(rungs):
+    for rung in runnable(rungs):
+        yield single(f"tiles: {rung}", "rungs", "tiles", dataclasses.asdict(HEADLINES[0]), rung, limit=120)
+
+
+def cudnn(record):
+    """cuDNN's convolutions by precision."""
+    for precision in dict.fromkeys(CONTENDERS[name].precision for name in supported(record)):
+        yield single(f"cuDNN: {precision}", "torch", "convolutions", dataclasses.asdict(HEADLINES[0]), precision)
+
+
+def of_other_networks(record, rungs):
+    """Batches of 32, other networks, larger batches and every multiplier."""
     yield from first_looks(record)
-    for number, case in enumerate(HEADLINES):
-        yield race_of(case, running(record, case, rungs) + best_of_torch(record, 2 if number else 1))
-    yield from whole_runs(record, HEADLINES[0], rungs)
+    for case in HEADLINES[1:]:
+        yield race_of(case, running(record, case, rungs) + best_of_torch(record, 2))
     for case in OTHERS:
         yield from parity(case, rungs)
         yield race_of(case, running(record, case, rungs) + graphs_of_torch(record))
@@ -52,6 +71,10 @@ def sections(record, rungs, torch_python):
         of_float32 = [rung for rung in rungs if cases.precision(rung) == "fp32"]
         yield kernels(case, of_float32)
         yield race_of(case, running(record, case, of_float32))
+
+
+def runnable(rungs):
+    return [rung for rung in rungs if catalog.unavailable(rung) is None]
 
 
 def multiplied():
@@ -67,15 +90,15 @@ def kernels(case, rungs):
 def parity(case, rungs):
     yield kernels(case, rungs)
     for rung in rungs:
-        yield single(parity_name(case, rung), "rungs", "check", dataclasses.asdict(case), rung, limit=240)
+        limit = 90 if case in HEADLINES else 240   # deep networks take the reference minutes
+        yield single(parity_name(case, rung), "rungs", "check", dataclasses.asdict(case), rung, limit=limit)
 
 
-def first_looks(record):
-    """A short turn of each contender of PyTorch, graphs first: the best meet the rungs in a race."""
-    for name in supported(record):
+def first_looks(record, most=None):
+    """A short turn of each contender of PyTorch, or of the first `most`, graphs first: the best meet the rungs in a race."""
+    for name in supported(record)[:most]:
         case, takes_minutes = dataclasses.asdict(HEADLINES[0]), cases.CONTENDERS[name].form == "max-autotune"
-        yield single(look_name(name), "torch", "screen", case, name, limit=LOOK_SECONDS,
-                     until=0 if takes_minutes else FIRST_LOOKS_UNTIL)
+        yield single(look_name(name), "torch", "screen", case, name, limit=LOOK_SECONDS, until=0 if takes_minutes else 1.0)
 
 
 def whole_runs(record, case, rungs):
@@ -106,13 +129,21 @@ def unavailable(name, reason):
     return Section(name, work, 0)
 
 
-def race_of(case, line_up):
-    return Section(race_name(case), functools.partial(race.race, case, line_up), 600, of=line_up,
-                   least=race.SECONDS)
+def race_of(case, line_up, name=None):
+    return Section(name or race_name(case), functools.partial(race.race, case, line_up), 600, of=line_up, least=race.SECONDS)
 
 
 def race_name(case):
     return f"race: {case.label}"
+
+
+def others_name(case):
+    """The race of the rungs that are not among cases.HEADLINE_RUNGS."""
+    return f"{race_name(case)}, other rungs"
+
+
+def launches_name(rung):
+    return f"launches: {rung}"
 
 
 def parity_name(case, rung):
@@ -132,7 +163,8 @@ def mark(data):
     """Say in each row of a race in a record whether the numbers of its rung are within the limit; None: not checked."""
     sections = data["sections"]
     for case in (*HEADLINES, *OTHERS, LARGE, *multiplied()):
-        for row in sections.get(race_name(case), {}).get("result", {}).get("rows", ()):
+        raced = [sections.get(name, {}).get("result", {}) for name in (race_name(case), others_name(case))]
+        for row in (row for result in raced for row in result.get("rows", ())):
             if row["name"] not in CONTENDERS:
                 row["within_limit"] = sections.get(parity_name(case, row["name"]), {}).get("result", {}).get("passed")
 

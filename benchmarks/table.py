@@ -3,7 +3,7 @@
     python benchmarks/table.py [--check]
 
 The ladder's tables have the floors of the plans (roofline.py), what was counted without a GPU and the times predicted from it
-(counts.json), and measured columns from the newest record of gpu.py in benchmarks/gpu/; the table of docs/results.md has the
+(counts.json), and measured columns from the newest record in benchmarks/gpu/; the table of docs/results.md has the
 newest record of each card. What no record has is "not measured". --check writes nothing and exits with 1 if a table is out of
 date.
 """

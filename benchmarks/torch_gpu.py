@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from cases import CONTENDERS, FORMS, LOSS_SCALE, OLDEST, Case
+from spread import percentiles
 from torch_step import Module
 
 DEVICE = "cuda"
@@ -25,6 +26,8 @@ SCREENED = 50        # steps of a first look at a contender
 ROWS, ROWS_AT_A_TIME = 60_000, 1_000   # images of an extraction
 PRODUCT = 8192       # rows and columns of the matrices that measure a ceiling
 LOOK_EVERY = 50      # steps of an epoch between looks at the loss, as in the rungs' training
+CONVOLUTIONS = "conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad"
+CALLS, GRAPHS = 20, 20   # of one of these in a graph; replays
 
 _prepared = {}       # name of a contender -> Training
 
@@ -43,7 +46,7 @@ def ceilings():
         _set_precision(precision)
         dtype = AUTOCAST.get(precision, torch.float32)
         left, right = (torch.randn(PRODUCT, PRODUCT, device=DEVICE, dtype=dtype) for _ in range(2))
-        microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10, DEVICE)
+        microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10)
         ceilings[precision] = 2 * PRODUCT ** 3 / statistics.median(microseconds) * 1e6
     return ceilings
 
@@ -228,35 +231,66 @@ def forget():
         torch.cuda.empty_cache()
 
 
-def operation(name, shape, repetitions, device="cuda"):
-    """Median microseconds of cuDNN's (or PyTorch's own) kernel for one operation, float32 without TF32, channels last.
+def convolutions(case, precision):
+    """{"rows": [{"layer", "operation", "median_us", ...}]} of each pass of each convolution by cuDNN, channels last.
+
+    Without the layers around it, and from caches that the calls before have warmed: a CUDA graph of CALLS calls, GRAPHS times.
+    """
+    _set_precision(precision)
+    case, rows = Case.of(case), []
+    for layer in (layer for layer in case.network.layers if layer.kind == "conv2d"):
+        take = layer.attributes
+        shape = (case.batch, *layer.input_shapes[0], *(take[name] for name in ("filters", "kernel", "padding", "stride")))
+        for name in CONVOLUTIONS:
+            work = _counterpart(name, shape, precision)
+            rows.append({"layer": layer.name, "operation": name, **percentiles(_in_a_graph(work))})
+    return {"rows": rows}
+
+
+def _in_a_graph(work):
+    """Microseconds of a call, in each replay of a graph of CALLS calls; the calls before choose an algorithm."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            work()
+    return [taken / CALLS for taken in _times(lambda number: graph.replay(), 2, GRAPHS)]
+
+
+def operation(name, shape, repetitions, precision="fp32"):
+    """Median microseconds of cuDNN's (or PyTorch's own) kernel for an operation, channels last, each time with an empty cache.
 
     shape: batch, height, width, channels and for a convolution filters, kernel, padding, stride. None where there is no
     counterpart.
     """
-    _set_precision("fp32")
-    batch, height, width, channels, *convolution = shape
-    x = torch.rand(batch, channels, height, width, device=device).to(memory_format=torch.channels_last)
-    work = _counterpart(name, x, convolution, device)
+    _set_precision(precision)
+    work = _counterpart(name, shape, precision)
     if work is None:
         return None
-    flush = torch.empty(256 << 20 if device == "cuda" else 1, dtype=torch.uint8, device=device)
-    return statistics.median(_times(lambda number: work(), 5, repetitions, device, before=lambda: flush.zero_()))
+    flush = torch.empty(256 << 20 if DEVICE == "cuda" else 1, dtype=torch.uint8, device=DEVICE)
+    return statistics.median(_times(lambda number: work(), 5, repetitions, before=lambda: flush.zero_()))
 
 
-def _counterpart(name, x, convolution, device):
-    functional, gradients, channels = nn.functional, nn.grad, x.shape[1]
-    if name.startswith("conv2d"):
+def _counterpart(name, shape, precision):
+    """A function that makes an operation; None without one."""
+    functional, gradients, (batch, height, width, channels, *convolution) = nn.functional, nn.grad, shape
+    of_type, layout = {"device": DEVICE, "dtype": AUTOCAST.get(precision, torch.float32)}, torch.channels_last
+    x = torch.rand(batch, channels, height, width, **of_type).to(memory_format=layout)
+    if name in CONVOLUTIONS:
         filters, kernel, padding, stride = convolution
         window = {"padding": padding, "stride": stride}
-        weight = torch.rand(filters, channels, kernel, kernel, device=device).to(memory_format=torch.channels_last)
-        bias, dy = torch.rand(filters, device=device), functional.conv2d(x, weight, **window)
+        weight = torch.rand(filters, channels, kernel, kernel, **of_type).to(memory_format=layout)
+        bias, dy = torch.rand(filters, **of_type), functional.conv2d(x, weight, **window)
         return {
             "conv2d_forward": lambda: functional.conv2d(x, weight, bias, **window),
             "conv2d_input_grad": lambda: gradients.conv2d_input(x.shape, weight, dy, **window),
             "conv2d_weight_grad": lambda: gradients.conv2d_weight(x, weight.shape, dy, **window),
-        }.get(name)
-    mean, var = torch.zeros(channels, device=device), torch.ones(channels, device=device)
+        }[name]
+    mean, var = torch.zeros(channels, device=DEVICE), torch.ones(channels, device=DEVICE)
     return {"relu_forward": lambda: functional.relu(x), "maxpool2d_forward": lambda: functional.max_pool2d(x, 2),
             "avgpool2d_forward": lambda: functional.avg_pool2d(x, 2), "dropout_forward": lambda: functional.dropout(x, 0.5),
             "global_avgpool_forward": lambda: functional.adaptive_avg_pool2d(x, 1), "add_forward": lambda: x + x,
@@ -313,11 +347,11 @@ def _synchronize():
         torch.cuda.synchronize()
 
 
-def _times(work, warm_up, repetitions, device, before=lambda: None):
+def _times(work, warm_up, repetitions, before=lambda: None):
     """Microseconds of each work(number)."""
     for number in range(warm_up):
         work(number)
-    if device != "cuda":
+    if DEVICE != "cuda":
         times = []
         for number in range(repetitions):
             before()

@@ -119,8 +119,9 @@ class _Capture:
         found, todo = set(), list(self.last[self.origin])
         while todo:
             number = todo.pop()
-            found.add(number)
-            todo += self.nodes[number][2]
+            if number not in found:   # there are many ways to a node behind two streams
+                found.add(number)
+                todo += self.nodes[number][2]
         return found
 
 

@@ -1,4 +1,4 @@
-"""Faults of a worker of benchmarks/gpu.py: $FAULTS is a JSON object {"prepare gpu_basic": "die", "svm": "hang", ...}."""
+"""Faults of a worker of benchmarks/gpu_check.py: $FAULTS is a JSON object {"prepare gpu_basic": "die", "svm": "hang", ...}."""
 
 import json
 import os

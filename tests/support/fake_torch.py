@@ -12,11 +12,13 @@ class Torch(types.ModuleType):
     def __init__(self):
         super().__init__("torch")
         self.log, self.learns, self.updates, self._stream, self._graph = [], True, 0, "default", None
+        self.graphs = []
         self.channels_last, self.contiguous_format, self.bfloat16, self.float32 = "channels_last", "contiguous", "bf16", "fp32"
         self.float16, self.amp = "fp16", types.SimpleNamespace(GradScaler=self._scaler)
         self.backends = types.SimpleNamespace(cudnn=types.SimpleNamespace(allow_tf32=True, benchmark=False))
         self.matmul = "highest"
-        self.rand = self.randint = lambda *shape, **_: Tensor(self, shape[0] if isinstance(shape[0], int) else shape[2][0])
+        self.randint = lambda *shape, **_: Tensor(self, shape[2][0])
+        self.rand = lambda *shape, dtype="fp32", **_: Tensor(self, shape[0], dtype=dtype, shape=shape)
         self.compile = lambda module, dynamic, mode: self.log.append(f"compile dynamic={dynamic} mode={mode}") or module
         self._dynamo = types.SimpleNamespace(config=types.SimpleNamespace(recompile_limit=8, suppress_errors=True))
         self.optim = types.SimpleNamespace(Adam=self._adam)
@@ -28,6 +30,8 @@ class Torch(types.ModuleType):
         self.nn.Module = Module
         self.nn.functional = types.ModuleType("torch.nn.functional")
         self.nn.functional.mse_loss = lambda out, images: Loss(self, len(images))
+        self.nn.functional.conv2d = self._convolution
+        self.nn.grad = types.SimpleNamespace(conv2d_input=self._convolution, conv2d_weight=self._convolution)
 
     def install(self, monkeypatch):
         """Make this what `import torch` gives."""
@@ -50,6 +54,12 @@ class Torch(types.ModuleType):
         log = self.log.append if enabled else lambda entry: None
         return types.SimpleNamespace(scale=lambda loss: log(f"loss times {init_scale}") or loss, update=lambda: None,
                                      step=lambda optimizer: log("update unless infinite") or optimizer.step())
+
+    def _convolution(self, x, *rest, padding, stride):
+        """In a graph that is captured, a call of it."""
+        if self._graph is not None:
+            self._graph.calls.append([one.dtype for one in (x, *rest) if isinstance(one, Tensor)])
+        return Tensor(self, 1, dtype=getattr(x, "dtype", None), shape=())
 
     @contextlib.contextmanager
     def _on(self, stream):
@@ -74,7 +84,8 @@ class Torch(types.ModuleType):
 
 class Graph:
     def __init__(self, torch):
-        self.torch, self.sizes = torch, []
+        self.torch, self.sizes, self.calls = torch, [], []
+        torch.graphs.append(self)
 
     def replay(self):
         self.torch.log.append("replay")
@@ -106,8 +117,8 @@ class Loss:
 class Tensor:
     """`size` images in a memory format."""
 
-    def __init__(self, torch, size, layout=None):
-        self.torch, self.size, self.layout = torch, size, layout
+    def __init__(self, torch, size, layout=None, dtype=None, shape=None):
+        self.torch, self.size, self.layout, self.dtype, self.shape = torch, size, layout, dtype, shape
 
     def __len__(self):
         return self.size
@@ -116,7 +127,7 @@ class Tensor:
         return Tensor(self.torch, rows.stop - (rows.start or 0), self.layout)
 
     def to(self, *device, memory_format=None):
-        return Tensor(self.torch, self.size, memory_format)
+        return Tensor(self.torch, self.size, memory_format, self.dtype, self.shape)
 
     def clone(self):
         return Tensor(self.torch, self.size, self.layout)

@@ -28,6 +28,24 @@ def kernels(case, rungs):
     return {"files": 4}
 
 
+def launches(case, rung):
+    times = {"median_us": 7.0, "low_us": 6.5, "high_us": 8.0, "repetitions": 5}
+    return {"step_us": microseconds(rung), "launching": "as CUDA graphs", "launches": [
+        {"place": "enc1 forward", "kernel": "gpu_gemm/conv2d.cu conv2d_forward", "stream": 0, **times},
+        {"place": "advance", "kernel": "gpu_basic/update.cu advance", "stream": 0, "median_us": None}]}
+
+
+def tiles(case, rung):
+    return {"step_us": microseconds(rung), "tiles": [
+        {"places": ["enc1 forward"], "own": "128x64", "tile": tile, "median_us": more, "low_us": more, "high_us": more}
+        for tile, more in (("64x64", 3.0), ("128x128", -2.0))]}
+
+
+def convolutions(case, precision):
+    return {"rows": [{"layer": "enc1", "operation": name, "median_us": 30.0, "low_us": 29.0, "high_us": 31.0}
+                     for name in ("conv2d_forward", "conv2d_weight_grad")]}
+
+
 def microseconds(name):
     if name not in CONTENDERS:
         return 3000 + len(name)
@@ -44,7 +62,9 @@ def screen(case, name):
 def prepare(case, name):
     _prepared.add(name)
     found = {"batch": case["batch"], "precision": precision(name), "step_us": microseconds(name)}
-    return found if name in CONTENDERS else found | {"flop": 1e9, "floor_us": float(os.environ.get("FLOOR_US", 1))}
+    if name in CONTENDERS:
+        return found
+    return found | {"flop": 1e9, "launching": "one by one (refused)", "floor_us": float(os.environ.get("FLOOR_US", 1))}
 
 
 def turn(name, steps):
@@ -75,4 +95,4 @@ def forget():
 
 globals().update(fake_faults.faulty({name: globals()[name] for name in (
     "machine", "ceilings", "kernels", "check", "screen", "prepare", "turn", "epoch", "extraction", "streaming", "svm",
-    "forget")}))
+    "launches", "tiles", "convolutions", "forget")}))

@@ -1,13 +1,15 @@
-"""Records of benchmarks/gpu.py with small networks and with worker processes that are stand-ins."""
+"""Records of benchmarks/gpu_check.py with small networks, and with worker processes and a chain that are stand-ins."""
 
 import json
 import os
 import sys
 
+from ladder.machine import driver
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import chain  # noqa: E402
 import gpu  # noqa: E402
 import gpu_check  # noqa: E402
 import gpu_page  # noqa: E402
@@ -15,10 +17,19 @@ import race  # noqa: E402
 import results  # noqa: E402
 import sections  # noqa: E402
 import table  # noqa: E402
+import tools  # noqa: E402
 from cases import Case  # noqa: E402
 
 SMALL = {"HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)), "LARGE": Case("small", (4, 4, 3), 4, 8),
          "OTHERS": (Case("labelled", (4, 4, 3), 2, 7),), "MULTIPLIED": Case("labelled", (4, 4, 3), 3, 7)}
+SUMMARY = {"test_accuracy": 0.9, "images_per_second": 1e4, "seconds": {"train": 2.5, "svm": 0.5}, "device": "Fake"}
+
+
+def _made(python, site, folder, name, variant, *_):
+    """In place of a run of the chain."""
+    (folder / "results").mkdir(exist_ok=True)
+    (folder / "results/report.html").write_text(f"{name} with {variant}")
+    return {**SUMMARY, "variant": variant}
 
 
 def until(sections):
@@ -32,19 +43,7 @@ def set_up(patch, folder, modules):
     The networks are small. faults: see fake_faults.py; a double underscore stands for a space.
     """
     (folder / "fake").mkdir()
-    for module in (sections, results, gpu_check, gpu_page, table):
-        if hasattr(module, "HEADLINES"):
-            patch.setattr(module, "HEADLINES", SMALL["HEADLINES"])
-    for name, value in {**SMALL, "MULTIPLIERS": ("exact", "fp16")}.items():
-        patch.setattr(sections, name, value)
-    for name, value in {"TURNS": 2, "TURN_SECONDS": 0.002, "FEWEST_STEPS": 1}.items():
-        patch.setattr(race, name, value)
-    patch.setattr(gpu, "MODULES", modules)
-    patch.setattr(gpu, "find_torch", lambda: sys.executable)
-    patch.setattr(gpu.catalog, "no_gpu", lambda: None)
-    patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
-    folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"
-    patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in folders))
+    stand_in(patch, modules)
     patch.setenv("FAKE_FOLDER", str(folder / "fake"))
 
     def set_faults(faults):
@@ -52,8 +51,32 @@ def set_up(patch, folder, modules):
 
     def measure(*arguments, rungs="gpu_basic,gpu_gemm", **faults):
         set_faults(faults)
-        gpu.main(["--out", str(folder / "out"), "--rungs", rungs, *arguments])
+        gpu_check.main(["--out", str(folder / "out"), "--rungs", rungs, *arguments])
         return json.loads((folder / "out/record.json").read_text())
 
     measure.faults = set_faults
     return measure
+
+
+def stand_in(patch, modules):
+    """A GPU, small networks and worker modules for this process."""
+    for module in (sections, results, chain, gpu_check, gpu_page, table):
+        if hasattr(module, "HEADLINES"):
+            patch.setattr(module, "HEADLINES", SMALL["HEADLINES"])
+    for name, value in {**SMALL, "MULTIPLIERS": ("exact", "fp16")}.items():
+        patch.setattr(sections, name, value)
+    for name, value in {"TURNS": 2, "TURN_SECONDS": 0.002, "FEWEST_STEPS": 1}.items():
+        patch.setattr(race, name, value)
+    patch.setattr(sections, "LAUNCHES_SECONDS", 240)   # the emulator compiles a kernel when it is first launched
+    patch.setattr(gpu, "MODULES", modules)
+    patch.setattr(gpu, "find_torch", lambda: sys.executable)
+    for module, name, value in ((gpu_check.catalog, "no_gpu", None), (gpu_check.catalog, "unavailable", None),
+                                (driver, "gpu", driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10)),
+                                (driver, "cuda_version", (13, 0))):
+        patch.setattr(module, name, lambda *_, value=value: value)
+    patch.setattr(chain, "_made", _made)
+    for name in tools.CACHES:
+        patch.setenv(name, os.environ.get(name, ""))   # restored after the test
+    patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
+    folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"
+    patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in folders))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import page_text
 import synthetic_gpu
 from ladder.machine import driver
 from ladder.machine.worker import Failed
-from ladder.rungs import catalog
+from ladder.rungs import catalog, counted
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -21,6 +22,7 @@ import cases  # noqa: E402
 import gpu  # noqa: E402
 import gpu_check  # noqa: E402
 import gpu_page  # noqa: E402
+import profile_rung  # noqa: E402
 import sanitizer  # noqa: E402
 import tools  # noqa: E402
 
@@ -28,7 +30,9 @@ import tools  # noqa: E402
 SANITIZER = """#!/bin/sh
 echo "========= COMPUTE-SANITIZER"
 case "$*" in
-*racecheck*gpu_gemm*) echo "========= Error: Race reported between Read access and Write access"
+*"racecheck --racecheck-report all"*gpu_gemm*) echo "========= Error: Race reported between Read access and Write access"
+    echo "=========     at conv2d+0x5c80 in conv2d.cu"
+    seq -f "=========     and thread %g of the block" 1000
     echo "========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"; exit 86;;
 *racecheck*) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)";;
 *initcheck*) echo "========= Error: Device not supported. Please refer to the documentation"; exit 1;;
@@ -56,11 +60,6 @@ def tool(monkeypatch, tmp_path):
 def check(monkeypatch, tmp_path):
     """check(*arguments) runs gpu_check with made-up workers in tmp_path/out."""
     measure = synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
-    monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10))
-    monkeypatch.setattr(driver, "cuda_version", lambda: (13, 0))
-    monkeypatch.setattr(catalog, "unavailable", lambda rung: None)
-    for name in gpu_check.CACHES:
-        monkeypatch.setenv(name, "")   # restored after the test
 
     def check(*arguments, **faults):
         measure.faults(faults)
@@ -79,9 +78,18 @@ def test_it_prints_what_is_installed_checks_measures_and_writes_both_files(check
     sent, = out.glob("Fake-*.json")
     assert json.loads(sent.read_text()) == record and str(sent) in printed.out
     names = list(record["sections"])
-    assert names[:11] == ["kernels: small, batch 2", "parity: small, gpu_gemm", "parity: small, gpu_basic", *(
-        f"{name}: {rung}" for rung in ("gpu_gemm", "gpu_basic") for name in sanitizer.TOOLS)]
-    assert "race: small, batch 2" in names and record["left_out"] == []
+    looks = [f"first look: PyTorch {precision} compiled channels_last graph" for precision in cases.PRECISIONS]
+    checked = [f"{name}: {rung}" for name in sanitizer.TOOLS for rung in ("gpu_gemm", "gpu_basic")]
+    rungs = [f"{kind}gpu_{rung}" for kind in ("launches: ", "parity: small, ") for rung in ("gemm", "basic")]
+    chain = [f"chain: {run}, gpu" for run in ("config.yaml", "PCA and ridge")]
+    before = [name for name in names if not name.startswith(("epoch", "extraction", "svm", "streaming"))]
+    first = ["kernels: small, batch 2", *rungs, "ceilings", "PyTorch", "PyTorch's ceilings", *looks, "race: small, batch 2",
+             *checked, *(f"cuDNN: {precision}" for precision in cases.PRECISIONS), *chain, "tiles: gpu_gemm",
+             "tiles: gpu_basic"]
+    assert before[:len(first)] == first and record["left_out"] == []
+    last = names[names.index("race: labelled, batch 3, fp16"):]
+    assert {"chain: config.yaml, cpu", "chain: PCA and ridge, cpu"} <= set(last), "unless they were carried"
+    assert record["sections"]["chain: config.yaml, gpu"]["of"] == ["gpu_gemm"], "the faster of both"
 
 
 def test_the_page_says_what_was_found_and_what_failed(check, tool):
@@ -93,6 +101,10 @@ def test_the_page_says_what_was_found_and_what_failed(check, tool):
     assert "1.9-2.5 ms measured 3,008 µs" in text, "in the timeline of launches"
     assert "gpu_gemm trains a batch of 2 in 3008 µs; the fastest PyTorch in fp32 takes 1.33 times as long." in text
     assert "3: Error: Race reported between Read access and Write access" in text
+    assert "at conv2d+0x5c80 in conv2d.cu" in text and "lines more" in text
+    assert "launches one by one (refused)" in text, "a capture that CuPy refuses is seen"
+    assert "gpu_gemm: 3008 µs a step, launches as CUDA graphs" in text and "7.0 (6.5-8.0)" in text
+    assert "config.yamlgpu_gemm90.0 %10,0003.0Fake" in text and "30.0 (29.0-31.0)" in text and "-2.0 (-2.0--2.0)" in text
     assert "initcheck: gpu_basic: compute-sanitizer ended with status 1: Error: Device not supported." in text
     assert "svm: RuntimeError: the driver is too old" in text and "fp32 compiled channels_last graph4000 (4000-4000)" in text
     assert ("gpu_gemm: a step takes 1000 µs with the images on the GPU and 1010 µs with images copied batch by batch; a copy "
@@ -100,7 +112,7 @@ def test_the_page_says_what_was_found_and_what_failed(check, tool):
 
 
 def test_a_page_of_a_record_without_measurements_can_be_made(check, monkeypatch):
-    monkeypatch.setattr(gpu.Session, "left", synthetic_gpu.until(3))
+    monkeypatch.setattr(gpu.Session, "left", synthetic_gpu.until(5))
     out = check(check__gpu_basic="cudaErrorNoKernelImageForDevice", check__gpu_gemm="hang up")
     text = page_text.text_of((out / "index.html").read_text())
     assert "0 of 2 rungs agree" in text and "not measured" in text
@@ -115,6 +127,68 @@ def test_without_a_gpu_there_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "gpu_count", lambda: 0)
     with pytest.raises(SystemExit, match="^gpu-check needs an NVIDIA GPU and no driver answers here$"):
         gpu_check.main(["--out", str(tmp_path / "out")])
+
+
+def test_what_a_tool_says_is_kept_up_to_a_length(tool):
+    found = sanitizer.check(tool("compute-sanitizer", SANITIZER), "racecheck", "gpu_gemm", 10)
+    assert found["errors"] == 3 and found["said"][1] == "at conv2d+0x5c80 in conv2d.cu"
+    assert sum(len(line) + 1 for line in found["said"]) <= sanitizer.MOST and len(found["said"]) + found["left_out"] == 1003
+
+
+def test_the_mirror_alone_is_enough_to_go_on(check, tmp_path, monkeypatch, capsys):
+    mirror, gpu_left = tmp_path / "kept/mirror", gpu.Session.left
+    monkeypatch.setattr(gpu.Session, "left", synthetic_gpu.until(6))
+    out = check("--mirror", str(mirror))
+    first = json.loads((mirror / "record.json").read_text())
+    assert len(first["sections"]) == 6 and {path.name for path in mirror.iterdir()} == {
+        "record.json", "log.txt", "index.html", next(out.glob("Fake-*.json")).name}
+    shutil.rmtree(out)
+    for path in mirror.iterdir():
+        if path.name != "record.json":
+            path.unlink()
+    monkeypatch.setattr(gpu.Session, "left", gpu_left)
+    again = json.loads((check("--mirror", str(mirror), "--only", "chain") / "record.json").read_text())
+    assert all(again["sections"][name] == section for name, section in first["sections"].items())
+    assert len(again["sections"]) == 10 and json.loads((mirror / "record.json").read_text()) == again
+    assert (mirror / "report.html").read_text() == "PCA and ridge with auto" and len(list(mirror.iterdir())) == 5
+    capsys.readouterr()
+
+
+def test_a_mirror_that_cannot_be_written_costs_no_measurement(check, tmp_path, monkeypatch, capsys):
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gpu.disk, "write_atomically", full)
+    out = check("--mirror", str(tmp_path / "mirror"), "--only", "ceilings,PyTorch")
+    assert list(json.loads((out / "record.json").read_text())["sections"]) == ["ceilings", "PyTorch"]
+    assert f"not copied to {tmp_path / 'mirror'}: [Errno 28] No space left on device" in capsys.readouterr().err
+
+
+def test_what_is_measured_is_in_the_mirror_when_a_call_is_ended(tmp_path, monkeypatch):
+    synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"}).faults(
+        {"check gpu_basic": "hang"})
+    mirror = tmp_path / "mirror"
+    script = f"""
+import sys
+sys.path[:0] = [{str(ROOT / "tests/support")!r}, {str(ROOT / "workflow/scripts")!r}]
+import pathlib, pytest, synthetic_gpu, gpu_check
+synthetic_gpu.stand_in(pytest.MonkeyPatch(), {{"rungs": "pretend_work", "torch": "pretend_work"}})
+gpu_check.main(["--out", {str(tmp_path / "out")!r}, "--rungs", "gpu_basic", "--mirror", {str(mirror)!r}])
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    waited = time.monotonic() + 60
+    while time.monotonic() < waited and "launches: gpu_basic" not in _sections(mirror):
+        time.sleep(0.05)
+    time.sleep(0.5)   # in which the next section begins to hang
+    process.terminate()
+    printed = process.communicate(timeout=20)[0]
+    assert process.returncode == 143 and "launches: gpu_basic" in _sections(mirror)
+    assert "to send in" in printed and (mirror / "index.html").exists()
+
+
+def _sections(mirror):
+    path = mirror / "record.json"
+    return json.loads(path.read_text())["sections"] if path.exists() else {}
 
 
 @pytest.mark.parametrize("target", ["gpu-check", "profile"])
@@ -145,11 +219,11 @@ def test_a_sanitizer_that_hangs_is_ended_with_what_it_started(tool):
 
 
 def test_only_tools_that_are_installed_are_called(monkeypatch, tool):
-    assert list(sanitizer.sections(None, ["gpu_basic"], None)) == []
+    assert list(sanitizer.sections(["gpu_basic"])) == list(profile_rung.sections(["gpu_basic"])) == []
     tool("compute-sanitizer", SANITIZER)
     monkeypatch.setattr(catalog, "unavailable", lambda rung: "needs a GPU of sm_90" if rung == "gpu_bf16_sm90" else None)
-    assert [one.name for one in sanitizer.sections(None, ["gpu_bf16_sm90", "gpu_basic"], None)] == [
-        f"{name}: gpu_basic" for name in ("memcheck", "racecheck", "synccheck", "initcheck")]
+    assert [one.name for one in sanitizer.sections(["gpu_bf16_sm90", "gpu_basic"])] == [
+        f"{name}: gpu_basic" for name in ("racecheck", "memcheck", "synccheck", "initcheck")]
 
 
 def test_a_page_is_made_again_from_the_file_that_was_sent_in(check, tmp_path):
@@ -157,7 +231,7 @@ def test_a_page_is_made_again_from_the_file_that_was_sent_in(check, tmp_path):
     sent, = out.glob("Fake-*.json")
     gpu_page.main(sent, tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text() == (out / "index.html").read_text()
-    with pytest.raises(SystemExit, match="^index.html in out is no record of benchmarks/gpu.py$"):
+    with pytest.raises(SystemExit, match="^index.html in out is no record of benchmarks/gpu_check.py$"):
         gpu_page.main(out / "index.html", tmp_path / "again.html")
 
 
@@ -169,6 +243,18 @@ def test_the_state_of_the_gpu_is_that_of_nvidia_smi(tool, tmp_path):
     assert "--id=0000:00:1E.0" in (tmp_path / "asked").read_text()
     tool("nvidia-smi", "#!/bin/sh\necho 'Unable to determine the device handle'\nexit 15\n")
     assert gpu.state(machine) == {}
+
+
+def test_a_launch_stands_beside_its_prediction_where_they_are_the_same_launches():
+    timeline = counted.read()["rungs"]["gpu_tf32"]["timeline"]
+    rows = [{"place": row[0], "kernel": row[1], "median_us": 2.0, "low_us": 1.0, "high_us": 3.0} for row in timeline]
+    timed = {"step_us": 1000.0, "launching": "as CUDA graphs", "launches": rows}
+    made = {"sections": {"launches: gpu_tf32": {"result": timed}}}
+    (found,) = gpu_page.launches(made)
+    assert [row[2] for row in found["rows"]] == [f"{row[4]:.1f}" for row in timeline]
+    assert found["rows"][0][:4] == ["load_batch", timeline[0][1].split()[1], f"{timeline[0][4]:.1f}", "2.0 (1.0-3.0)"]
+    rows[3]["kernel"] = "mine/conv2d.cu conv2d"
+    assert {row[2] for row in gpu_page.launches(made)[0]["rows"]} == {""}
 
 
 def test_a_verdict_counts_only_rungs_that_passed():

@@ -18,6 +18,7 @@ from ladder.sources import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu_check  # noqa: E402
+import tools  # noqa: E402
 
 
 @pytest.mark.skipif(not nvrtc.installed() or shutil.which("g++") is None, reason="no NVRTC (envs/kernels.txt) or no g++")
@@ -30,6 +31,9 @@ def test_prepared_kernels_and_one_folder_are_all_that_a_machine_needs_and_anothe
     machines = [tmp_path / name for name in ("first", "second")]
     for machine in machines:
         shutil.unpack_archive(tmp_path / "gpu-check.tgz", machine)
+    chain = subprocess.run([sys.executable, "-m", "snakemake", "-s", machines[0] / "Snakefile", "-n", "results/report.html"],
+                           cwd=tmp_path, capture_output=True, text=True)
+    assert chain.returncode == 0 and "report" in chain.stdout, "the files that are carried are those of the chain too"
     packages = tmp_path / "packages"
     packages.mkdir()
     stand_in_gpu.install(packages)
@@ -69,7 +73,7 @@ def call(python, folder, variables, out, *arguments):
 
 def test_nvrtc_of_another_version_than_asked_for_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
-    for name in gpu_check.CACHES:
+    for name in tools.CACHES:
         monkeypatch.setenv(name, "")   # restored after the test
     with pytest.raises(SystemExit, match="^gpu-check: NVRTC here is of CUDA 12.9, not 13.0; .* cuda-bindings==13.0.*"):
         gpu_check.main(["--prepare", "--nvrtc", "13.0", "--out", str(tmp_path)])

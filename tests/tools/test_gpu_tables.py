@@ -94,7 +94,7 @@ def test_a_rung_that_has_come_to_do_other_work_is_not_measured():
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(RECORD | {"kind": "cpu"}), json.dumps(RECORD | {"machine": 3})])
 def test_a_file_that_is_no_record_is_named(tmp_path, text):
     (tmp_path / "mine.json").write_text(text)
-    with pytest.raises(UserError, match="^mine.json in .* is no record of benchmarks/gpu.py$"):
+    with pytest.raises(UserError, match="^mine.json in .* is no record of benchmarks/gpu_check.py$"):
         results.records(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""`make profile`: what is asked of ncu and nsys, and what is printed of their answers; both are stand-ins."""
+"""Sections of ncu: what is asked of it, and what is kept of its answers; it is a stand-in."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import small_networks
 import zoo
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
+from ladder.machine.worker import Failed
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -21,7 +22,7 @@ import one_step  # noqa: E402
 import profile_rung  # noqa: E402
 import tools  # noqa: E402
 
-LAUNCHED = [["enc1", "conv2d_relu_maxpool2d_forward", "conv"], ["", "update", "adam"]]
+LAUNCHED = [["enc1 forward", "gpu_opt_v2/conv2d.cu conv2d_pool_forward"], ["update", "gpu_basic/update.cu adam_update"]]
 LISTED = ["Device Fake (GA100)", "------", "Metric Name  Metric Type  Metric Unit  Metric Description", *(
     f"{names[-1].partition('.')[0]}   Counter   %   text" for names in profile_rung.METRICS.values())]
 # Of each quantity the last candidate is in the list above.
@@ -37,10 +38,8 @@ def csv_of(*rows):
     return "\n".join(["==PROF== Connected to process 1", *lines, ""])
 
 
-FIRST = {"us": "150,000", "tensor": 0, "fma": 61.25, "L2": 20, "DRAM": 10, "shared": 40, "wavefronts": "1,000",
-         "conflicts": 250, "occupancy": 50}
-SECOND = {"us": 50000, "tensor": 5, "fma": 1, "L2": 60, "DRAM": 90, "shared": "n/a", "wavefronts": 0, "conflicts": 0,
-          "occupancy": 90}
+FIRST = {**dict.fromkeys(profile_rung.METRICS, 1), "us": "150,000", "fma": 61.25, "wavefronts": "1,000"}
+SECOND = {**dict.fromkeys(profile_rung.METRICS, 2), "us": 50000, "shared": "n/a"}
 
 
 @pytest.fixture
@@ -49,14 +48,14 @@ def install(monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     monkeypatch.setattr(tools, "PLACES", ())
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setattr(profile_rung.catalog, "no_gpu", lambda: None)
+    profile_rung.known_metrics.cache_clear()
 
     def install(name, script):
         path = tmp_path / "bin" / name
         note = f"open({str(tmp_path / 'asked')!r}, 'w').write(' '.join(sys.argv))"
         path.write_text(f"#!{sys.executable}\nimport sys\n{note}\n{script}")
         path.chmod(0o755)
-        return tmp_path / "asked"
+        return str(path)
 
     return install
 
@@ -72,18 +71,15 @@ else:
 {then}"""
 
 
-def test_the_five_metrics_of_every_kernel_are_printed(install, capsys):
-    asked = install("ncu", ncu(FIRST, SECOND))
-    profile_rung.main(["gpu_basic", "--batch", "32"])
-    head, first, second, total = capsys.readouterr().out.splitlines()
-    assert first.split() == ["enc1", "conv(float*)", "150.0", "fma", "61.2", "20.0", "10.0", "40.0", "25.0", "50.0"]
-    assert second.split() == ["conv(float*)", "50.0", "tensor", "5.0", "60.0", "90.0", "0.0", "0.0", "90.0"]
-    assert total.split()[5:] == ["200.0", "fma", "46.2", "30.0", "30.0", "30.0", "25.0", "60.0"]   # means weighted by time
-    assert head.split()[:2] == ["layer", "kernel"]
-    words = asked.read_text().split()
-    assert words[words.index("--metrics") + 1] == ",".join(ASKED.values()), "the candidates that this GPU has"
-    assert "--profile-from-start off --clock-control none" in " ".join(words)
-    assert words[-4:] == [str(ROOT / "benchmarks/one_step.py"), "gpu_basic", "--batch", "32"]
+def test_the_metrics_of_every_launch_are_kept(install, tmp_path):
+    program = install("ncu", ncu(FIRST, SECOND))
+    first, second = profile_rung.profile(program, "gpu_basic", 10)["launches"]
+    assert (first["place"], first["kernel"]) == tuple(LAUNCHED[0]) and first["us"] == 150 and first["wavefronts"] == 1000
+    assert first.keys() == {"place", "kernel", *profile_rung.METRICS} and second["shared"] == 0
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[asked.index("--metrics") + 1] == ",".join(ASKED.values()), "the candidates that this GPU has"
+    assert "--profile-from-start off --clock-control none --cache-control none" in " ".join(asked)
+    assert asked[-2:] == [str(ROOT / "benchmarks/one_step.py"), "gpu_basic"]
 
 
 @pytest.mark.parametrize("script, reason", [
@@ -91,35 +87,12 @@ def test_the_five_metrics_of_every_kernel_are_printed(install, capsys):
      "ncu may not read this GPU's counters (ERR_NVGPUCTRPERM): run it as root"),
     ("print('==ERROR== Failed to initialize the profiler: LibraryNotLoaded'); sys.exit(9)",
      "ncu ended with status 9: ==ERROR== Failed to initialize the profiler: LibraryNotLoaded"),
-    (ncu(FIRST), "ncu saw 1 kernels of 2 launches")])
-def test_a_profiler_that_fails_ends_in_one_line(install, script, reason):
-    install("ncu", script)
-    with pytest.raises(SystemExit) as stopped:
-        profile_rung.main(["gpu_basic"])
-    assert str(stopped.value).startswith(reason) and "\n" not in str(stopped.value)
-
-
-def test_a_profiler_that_hangs_is_ended(install, monkeypatch):
-    monkeypatch.setattr(profile_rung, "SECONDS", 1)
-    install("ncu", "import time; time.sleep(60)")
-    with pytest.raises(SystemExit, match="^ncu was ended after 1 s"):
-        profile_rung.main(["gpu_basic"])
-
-
-def test_without_ncu_nsys_prints_times(install, capsys):
-    asked = install("nsys", "print('[[\"enc1\"]]'); print('Time (%)  conv')")
-    profile_rung.main(["gpu_basic"])
-    assert capsys.readouterr().out.splitlines() == [
-        "ncu (Nsight Compute) is not installed here, so there are times only:", "Time (%)  conv"]
-    assert "--capture-range=cudaProfilerApi" in asked.read_text()
-
-
-def test_without_a_profiler_or_a_gpu_there_is_one_line(install, monkeypatch):
-    with pytest.raises(SystemExit, match="^neither ncu .* nor nsys .* is installed here"):
-        profile_rung.main(["gpu_basic"])
-    monkeypatch.setattr(profile_rung.catalog, "no_gpu", lambda: "needs an NVIDIA GPU and no driver answers here")
-    with pytest.raises(SystemExit, match="^profiling gpu_basic needs an NVIDIA GPU"):
-        profile_rung.main(["gpu_basic"])
+    (ncu(FIRST), "ncu saw 1 kernels of 2 launches"),
+    (ncu(FIRST, then="import time; time.sleep(0 if '--query-metrics' in sys.argv else 60)"), "was ended after 1 s")])
+def test_a_profiler_that_fails_is_one_line(install, script, reason):
+    with pytest.raises(Failed) as failed:
+        profile_rung.profile(install("ncu", script), "gpu_basic", 1)
+    assert str(failed.value).startswith(reason) and "\n" not in str(failed.value)
 
 
 @pytest.mark.parametrize("rung, network", [("gpu_basic", small_networks.PLAIN), ("gpu_bf16", zoo.WIDE)],
@@ -136,10 +109,10 @@ def test_one_step_makes_the_launches_that_it_prints(monkeypatch, tmp_path, capsy
     one_step.main([rung, "--batch", "2", "--warm-up", "1"])
     printed = json.loads(capsys.readouterr().out)
     started, stopped = called
-    assert [name for name, _ in machine.launched[started:stopped]] == [kernel for _, _, kernel in printed]
-    assert (network.layers[0].name in {layer for layer, _, _ in printed}) and started == len(printed)
-    assert (["", "copy_weights", "copy_weights"] in printed) == (rung == "gpu_bf16")
-    step = {"copy_weights": ()}   # by operation: copies are made before a sequence of steps
-    assert machine.ranged[started:stopped] == [((*step.get(operation, ("step",)), f"{layer}: {operation}"), kernel)
-                                               for layer, operation, kernel in printed]
+    assert [name for name, _ in machine.launched[started:stopped]] == [kernel.split()[1] for _, kernel in printed]
+    assert f"{network.layers[0].name} forward" in {place for place, _ in printed} and started == len(printed)
+    copied = [place for place, _ in printed].count("copy_weights")
+    assert copied == (rung == "gpu_bf16")
+    ranges = [names[:-1] for names, _ in machine.ranged[started:stopped]]
+    assert ranges == [()] * copied + [("step",)] * (len(printed) - copied)
     cuda_executor._cupy.cache_clear()

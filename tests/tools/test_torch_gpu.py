@@ -80,6 +80,19 @@ def test_a_batch_of_another_size_than_the_graphs_is_made_without_it(torch):
     assert fake.log == ["autocast bf16", "step of 1 on default"]
 
 
+@pytest.mark.parametrize("precision, dtype, tf32", [("fp32", "fp32", False), ("tf32", "fp32", True), ("bf16", "bf16", False)])
+def test_every_pass_of_every_convolution_is_timed_in_a_graph_of_its_own(torch, precision, dtype, tf32):
+    torch_gpu, fake = torch
+    rows = torch_gpu.convolutions(CASE, precision)["rows"]
+    layers = [layer.name for layer in cases.Case.of(CASE).network.layers if layer.kind == "conv2d"]
+    assert [(row["layer"], row["operation"]) for row in rows] == [
+        (layer, name) for layer in layers for name in torch_gpu.CONVOLUTIONS]
+    assert len(layers) > 1 and [len(graph.calls) for graph in fake.graphs] == [torch_gpu.CALLS] * len(rows)
+    assert all(set(types) == {dtype} for graph in fake.graphs for types in graph.calls)
+    assert fake.backends.cudnn.allow_tf32 == tf32 and rows[0]["median_us"] == 1000 / torch_gpu.CALLS
+    assert fake.log == ["replay"] * len(rows) * (torch_gpu.GRAPHS + 2)
+
+
 @pytest.mark.parametrize("name", [GRAPH, PLAIN])
 def test_a_contender_that_does_not_learn_has_no_time(torch, name):
     torch_gpu, fake = torch

@@ -196,8 +196,8 @@ def test_streamed_images_have_a_graph_for_each_slot_and_are_copied_outside(prete
 
 def test_a_graph_of_the_other_slot_gives_other_bytes(pretend, monkeypatch):
     pretend()
-    wanted, record = trained(one_by_one("host")), launching.Launcher._record
-    monkeypatch.setattr(launching.Launcher, "_record", lambda self, arrays, slot, steps: record(self, arrays, 0, steps))
+    wanted, record = trained(one_by_one("host")), launching.Launcher.recorded
+    monkeypatch.setattr(launching.Launcher, "recorded", lambda self, arrays, slot, steps: record(self, arrays, 0, steps))
     assert trained(cuda_executor.Executor(1, "host")) != wanted
 
 

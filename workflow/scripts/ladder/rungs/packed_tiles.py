@@ -106,14 +106,19 @@ class Sums:
         return cls(batch, down, across, channels, filters, kernel, stride, number)
 
 
+def pixel_tiles(shape: Sums, stored: bool = True) -> tuple[TensorTile, ...]:
+    """Those that a convolution can have; stored: y is in float32 (copies.cuh)."""
+    tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if slides_over(tile, shape))
+    return tuple(tile for tile in tiles if (stored or tile.n % 64 == 0)
+                 and pixel_bytes(tile, shape, stored) <= shape.number.most_shared)
+
+
 def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
-    """The tile that multiplies in the fewest cycles, on average over GPUs; stored: y is in float32 (copies.cuh)."""
+    """The tile that multiplies in the fewest cycles, on average over GPUs."""
     def cycles(tile: TensorTile) -> float:
         return _cycles(tile, shape) * sum(blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS)
 
-    tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if slides_over(tile, shape))
-    return min((tile for tile in tiles if (stored or tile.n % 64 == 0)
-                and pixel_bytes(tile, shape, stored) <= shape.number.most_shared), key=cycles)
+    return min(pixel_tiles(shape, stored), key=cycles)
 
 
 def slides_over(tile: Rectangle, shape: Sums) -> bool:

@@ -95,6 +95,10 @@ class Executor:
         self._launcher.record(arrays)
         self.synchronize()
 
+    def recorded(self, arrays, runs):
+        """A CUDA graph of so many runs, apart from those that run_many replays; RuntimeError where that is refused."""
+        return self._launcher.recorded(arrays, 0, runs)
+
     def run_many(self, plan, arrays, count):
         self._launcher.begin(arrays)
         while count:

@@ -121,13 +121,14 @@ class Launcher:
         if (steps, slot) not in bound.graphs:
             try:
                 with compiling.counted():
-                    bound.graphs[steps, slot] = self._record(bound, slot, steps)
+                    bound.graphs[steps, slot] = self.recorded(bound, slot, steps)
             except RuntimeError as error:   # of the runtime or the driver: all of CuPy's errors are such
                 self.refused = " ".join(str(error.__context__ or error).split())
                 log.info("no CUDA graphs: %s; the launches are queued one by one", self.refused)
         return bound.graphs.get((steps, slot))
 
-    def _record(self, bound, slot, steps):
+    def recorded(self, bound, slot, steps):
+        """A new graph of so many runs of the plan; raises RuntimeError where that is refused."""
         main = self.streams[0]
         main.begin_capture()
         try:

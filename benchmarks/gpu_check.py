@@ -110,8 +110,8 @@ def wanted(record, arguments, torch_python):
         yield sections.race_of(case, sections.running(record, case, others), sections.others_name(case))
     yield from sections.tiles(first)
     yield from profile_rung.sections(first[PROFILED:])
-    yield from sanitizer.sections([*first[SANITIZED:], *others])
     yield from sections.of_other_networks(record, rungs)
+    yield from sanitizer.sections([*first[SANITIZED:], *others])
 
 
 def environment(torch_python):

@@ -22,9 +22,9 @@ import os
 import pathlib
 import sys
 
-import counting
 import plan_checks
 import rung_plans
+import step_kernels
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Integers, Table
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
@@ -141,7 +141,7 @@ def builds(rung):
 @functools.cache
 def digest(rung):
     """16 hex digits of all that the rung's rows depend on but the compiler."""
-    parts = [[counting.text(source), *defines] for source, defines in sorted(builds(rung))]
+    parts = [[step_kernels.text(source), *defines] for source, defines in sorted(builds(rung))]
     parts.append(sorted({f"{launch.entry} {launch.defines} {launch.grid} {launch.block} {launch.shared_bytes}"
                          for launch in launches(rung)}))
     return hashlib.sha256(json.dumps([nvrtc.OPTIONS, nvrtc.SPECIFIC, parts]).encode()).hexdigest()[:16]

@@ -22,7 +22,7 @@ def page(record):
     """One HTML text. Raises ImportError without Jinja2."""
     from ladder.pages import launches, templates  # here: verdicts need no Jinja2
 
-    rows = {rung: results.row(record, HEADLINES[0], rung) for rung in cases.gpu_rungs()}
+    rows = {rung: table.measured_row(record, rung) for rung in cases.gpu_rungs()}
     measured = {rung: launches.microseconds(row["median_us"]) for rung, row in rows.items() if row}
     predicted = launches.context(counted.predictions(), measured)
     return templates.render("gpu_check.html", {**context(record), "predicted": predicted})
@@ -101,11 +101,12 @@ def rung_row(record, rung):
     checked, raced = results.result(record, name), results.result(record, race_name(case))
     failed = record["sections"].get(name, {}).get("failed") or (raced or {"failed": {}})["failed"].get(rung)
     failed = failed or (table.BEYOND if checked and not checked["passed"] else "")
+    of_today = not row or table.measured_row(record, rung)   # no prediction beside a measurement of other kernels
     return {
         "name": rung,
         "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
         "deviations": table.deviations(record, case, rung) if checked else "", "failed": failed,
-        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]),
+        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]) if of_today else "",
         "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
         "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
         "epoch": _seconds(record, "epoch", rung), "extraction": _seconds(record, "extraction", rung),

@@ -42,8 +42,8 @@ class Compiled:
     kernels: dict[str, Resources]
 
 
-def compile_file(path, architecture, defines=()):
-    """Compile the CUDA file `path` for `architecture` (such as "sm_80"); `defines` are texts NAME=VALUE.
+def compile_file(path, architecture, defines=(), more=()):
+    """Compile the CUDA file `path` for `architecture` (such as "sm_80"); defines: texts NAME=VALUE; more: options.
 
     #include searches the file's folder and kernels/. Raises UserError if NVRTC is missing, does not know the architecture, or
     rejects the file (with file, line and message).
@@ -52,7 +52,7 @@ def compile_file(path, architecture, defines=()):
     known = {f"sm_{number}" for number in nvrtc.architectures()}
     if architecture not in known:
         raise UserError(f"this NVRTC does not compile for {architecture}; it knows {', '.join(sorted(known))}")
-    status, log, cubin, ptx = nvrtc.compile(path.read_text("utf-8"), str(path), options(path, architecture, defines))
+    status, log, cubin, ptx = nvrtc.compile(path.read_text("utf-8"), str(path), [*options(path, architecture, defines), *more])
     if status:
         raise UserError(_compile_error(path, architecture, log) or f"{path}: NVRTC failed for {architecture}: {status}")
     return Compiled(architecture, cubin, ptx, _resources(log, ptx))

@@ -24,9 +24,9 @@ import os
 import pathlib
 import sys
 
-import counting
 import plan_checks
 import rung_plans
+import step_kernels
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Integers, Table
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
@@ -211,7 +211,7 @@ def digest(build):
     source, defines = file_of(build)
     shapes = {f"{rung} {launch.entry} {launch.grid} {launch.block} {launch.shared_bytes}"
               for rung, launches in builds()[build].items() for launch in launches}
-    return hashed([nvrtc.OPTIONS, nvrtc.SPECIFIC, counting.text(source), defines, sorted(shapes)])
+    return hashed([nvrtc.OPTIONS, nvrtc.SPECIFIC, step_kernels.text(source), defines, sorted(shapes)])
 
 
 def hashed(described):

@@ -8,8 +8,6 @@ launch are kept in benchmarks/counts.json under a digest of all they depend on, 
 import collections
 import concurrent.futures
 import functools
-import hashlib
-import json
 import math
 import os
 import pathlib
@@ -19,14 +17,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "tests/support"),
                 str(HERE.parent / "tests/cuda_emulator")]
 
-import cuda_emulator  # noqa: E402
 import disassembly  # noqa: E402
-import emulated  # noqa: E402
 import emulator_executor  # noqa: E402
+import load_chains  # noqa: E402
 import plan_checks  # noqa: E402
 import prediction  # noqa: E402
 import roofline  # noqa: E402
 import rung_checks  # noqa: E402
+import step_kernels  # noqa: E402
 from cases import products  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
@@ -34,7 +32,7 @@ from ladder.rungs.patterns import Table  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 
-METHOD, METHOD_OF_TABLES = 3, 4   # go up when the way of counting changes
+METHOD = 8   # goes up when the way of counting changes
 BLOCKS = 6   # at most, of a launch, drawn at random; of an update, one of each parameter
 # Accesses of single threads after which no more blocks run, with barriers and without, where a warp of a block can be enough.
 ENOUGH, ENOUGH_WARPS = 200_000, 1_500_000
@@ -43,24 +41,8 @@ PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "s
 
 
 def key(launch, plan):
-    """16 hex digits of all that the counts of a launch depend on: its kernel's text, its shape and its arguments' shapes."""
-    def shown(argument):
-        if isinstance(argument, str):
-            return str(plan.buffers[argument].shape)
-        return str(argument if isinstance(argument, np.generic) else len(argument.words))
-
-    arguments = [shown(argument) for argument in launch.arguments]
-    method = METHOD_OF_TABLES if tables(launch) else METHOD
-    described = [method, text(launch.source), launch.entry, launch.defines, launch.grid, launch.block, launch.shared_bytes,
-                 arguments]
-    return hashlib.sha256(json.dumps(described, default=str).encode()).hexdigest()[:16]
-
-
-@functools.cache
-def text(source):
-    """The text of a file and its headers, without comments, which change nothing."""
-    files = sorted(cuda_emulator.with_headers(emulated.KERNELS / source, (emulated.KERNELS,)))
-    return "\0".join(" ".join(cuda_emulator.without_comments(path.read_text("utf-8")).split()) for path in files)
+    """16 hex digits of all that the counts of a launch depend on."""
+    return step_kernels.hashed([METHOD, *step_kernels.described(launch, plan)])
 
 
 def count_plan(plan, known):
@@ -87,6 +69,7 @@ def counted(launch, plan):
         "kernel": f"{launch.source} {launch.entry}", "blocks": blocks, "threads": threads, "bytes": launch_bytes(launch, plan),
         "registers": resources.registers, "shared_bytes": shared, "resident": resident,
         "body": vars(_bodies(launch.source, launch.defines)[launch.entry]), "per_warp": per_warp,
+        "chain": {"longest": totals["longest"], "mean": round(totals["chain"] / totals["blocks"], 2)},
     }
 
 
@@ -99,16 +82,21 @@ def _run(launch, plan, lines):
     arrays = {name: emulator_executor.zeros(plan.buffers[name]) for name in launch.buffers}
     arguments = [rung_checks.passed(argument, arrays) for argument in launch.arguments]
     function, total = emulator_executor.function(launch), {}
+    code = _groups(launch.source, launch.defines)[launch.entry]
+
+    def count(block, enough, alike=1):
+        counts = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, enough)
+        longest = load_chains.longest(counts.pop("threads"), code)
+        more = _times({**counts, "blocks": 1, "chain": longest}, alike)
+        return {**_sum(total, more), "longest": max(longest, total.get("longest", 0))}
+
     if tables(launch):
         first_words = tables(launch)[0].words[:launch.grid[0]]   # of each block's row: that of a parameter
         for word, number in collections.Counter(first_words).items():
-            counts = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [first_words.index(word)], lines,
-                                    ENOUGH)
-            total = _sum(total, _times(counts, number))
+            total = count(first_words.index(word), ENOUGH, number)
         return total
     for block in np.random.default_rng(0).permutation(math.prod(launch.grid))[:BLOCKS].tolist():
-        counts = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, ENOUGH // BLOCKS)
-        total = _sum(total, counts)
+        total = count(block, ENOUGH // BLOCKS)
         if total["accesses"] >= (ENOUGH if total["barriers"] else ENOUGH_WARPS):
             break
     return total
@@ -131,12 +119,17 @@ def _sum(counts, more):
 
 @functools.cache
 def _compiled(source, defines):
-    return nvrtc.compile_file(nvrtc.KERNELS / source, prediction.H200.architecture, defines)
+    return nvrtc.compile_file(nvrtc.KERNELS / source, prediction.H200.architecture, defines, disassembly.WITH_LINES)
 
 
 @functools.cache
 def _bodies(source, defines):
     return disassembly.bodies(_compiled(source, defines).cubin)
+
+
+@functools.cache
+def _groups(source, defines):
+    return load_chains.groups(_compiled(source, defines).cubin)
 
 
 def summary(plan, counts):
@@ -166,8 +159,6 @@ def summary(plan, counts):
                     "waves": {str(card.multiprocessors): prediction.waves(card, busiest) for card in prediction.GPUS}},
         "bound_by": max(bounds, key=bounds.get), "middle": _microseconds(interval.middle),
         "swings": {name: _microseconds(*swing) for name, swing in interval.swings.items()},
-        "first": _microseconds(prediction.total(gpu, launches, prediction.FIRST)),
-        "extremes": _microseconds(*(prediction.total(gpu, launches, prediction.between(gpu, optimism)) for optimism in (1, 0))),
         "predicted": {card.name: _ends(prediction.interval(card, launches)) for card in prediction.GPUS
                       if int(card.architecture.removeprefix("sm_")) >= catalog.RUNGS[plan.rung].oldest
                       and all(prediction.runs(card, launch) for launch in launches)},

@@ -11,6 +11,7 @@ import tempfile
 from ladder.errors import UserError
 
 PACKAGE = "nvidia-cuda-nvdisasm"
+WITH_LINES, LINES = ("--generate-line-info",), "--print-line-info-inline"   # which change no instruction
 MATRICES = ("HMMA", "HGMMA", "IMMA")   # products of small matrices by tensor cores
 PRODUCTS = ("FFMA", *MATRICES)
 STORES = ("STG", "STS", "ST")
@@ -26,33 +27,36 @@ SHARED_LOADS = {"LDS": 1, "LDS.U16": 1, "LDS.64": 2, "LDS.128": 4, "LDS.U": 1, "
 class Body:
     """The instructions of a kernel that count: its busiest loop, or without a loop all. products: those of PRODUCTS.
 
-    chains: different registers that FFMA add to, as many as may be under way at once. shared_words: words of 4 bytes that a
-    lane gets from its shared loads, of which the compiler makes one where the source has several neighbours. matrices: what
-    those of MATRICES make, for a warp, in results of 16x8: a HMMA is one, a HGMMA of 64x128 is 16; copies: of the global loads
-    those of COPIES.
+    shared_words: words of 4 bytes that a lane gets from its shared loads, of which the compiler makes one where the source has
+    several neighbours. matrices: what those of MATRICES make, for a warp, in results of 16x8: a HMMA is one, a HGMMA of 64x128
+    is 16; copies: of the global loads those of COPIES. waits: latencies of copies that it waits for, of which a wait that
+    leaves n groups of them under way is one (n + 1)th.
     """
 
     is_loop: bool
     instructions: int
     products: int
-    chains: int
     global_loads: int
     shared_words: int
     matrices: int = 0
     copies: int = 0
+    waits: float = 0
 
 
 def bodies(cubin):
     """{kernel: Body} of machine code; raises UserError without the disassembler."""
-    return {name: body(lines) for name, lines in _sections(text(cubin)).items()}
+    return {name: body(lines) for name, lines in sections(text(cubin)).items()}
 
 
-def text(cubin):
-    """The instructions of machine code; raises UserError without the disassembler."""
+def text(cubin, *options):
+    """The instructions of machine code; raises UserError without the disassembler.
+
+    options: LINES adds the line of the source, and those that it is inlined in, where it was compiled WITH_LINES.
+    """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        run = subprocess.run([_program(), "-c", file.name], capture_output=True, text=True, check=False)
+        run = subprocess.run([_program(), "-c", *options, file.name], capture_output=True, text=True, check=False)
     if run.returncode:
         raise UserError(f"nvdisasm failed: {run.stderr}")
     return run.stdout
@@ -75,7 +79,7 @@ def _program():
     return str(next(pathlib.Path(file.locate()) for file in files if file.name == "nvdisasm"))
 
 
-def _sections(text):
+def sections(text):
     """{kernel: the lines of its code}."""
     parts = re.split(r"^\s*\.section\s+\.text\.(\w+),.*$", text, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -94,7 +98,7 @@ def loads_together(cubin):
 
     A load is under way until an instruction reads what it brings.
     """
-    return {name: together(lines) for name, lines in _sections(text(cubin)).items()}
+    return {name: together(lines) for name, lines in sections(text(cubin)).items()}
 
 
 def together(text):
@@ -134,10 +138,10 @@ def _counted(lines, is_loop):
                   if "@!PT" not in line]   # never run: the compiler puts some where it starts copies
     names = [operation.partition(".")[0] for operation in operations]
     shared = [SHARED_LOADS[operation] for operation, name in zip(operations, names, strict=True) if name in ("LDS", "LDSM")]
-    sums = {target for line in lines for target in re.findall(r"\bFFMA\S*\s+(R\d+)", line)}
     return Body(is_loop, len([name for name in names if name != "NOP"]), sum(name in PRODUCTS for name in names),
-                max(1, len(sums)), sum(name in GLOBAL_LOADS for name in names), sum(shared),
-                sum(map(_matrices, operations)), sum(name in COPIES for name in names))
+                sum(name in GLOBAL_LOADS for name in names), sum(shared),
+                sum(map(_matrices, operations)), sum(name in COPIES for name in names),
+                sum(1 / (1 + int(left, 16)) for line in lines for left in re.findall(r"\bDEPBAR\.LE SB0, (0x\w+)", line)))
 
 
 def _matrices(operation):

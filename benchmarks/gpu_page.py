@@ -27,7 +27,7 @@ def page(record):
     """One HTML text. Raises ImportError without Jinja2."""
     from ladder.pages import launches, templates  # here: verdicts need no Jinja2
 
-    rows = {rung: results.row(record, HEADLINES[0], rung) for rung in cases.gpu_rungs()}
+    rows = {rung: table.measured_row(record, rung) for rung in cases.gpu_rungs()}
     measured = {rung: launches.microseconds(row["median_us"]) for rung, row in rows.items() if row}
     predicted = launches.context(counted.predictions(), measured)
     return templates.render("gpu_check.html", {**context(record), "predicted": predicted})
@@ -109,11 +109,12 @@ def rung_row(record, rung):
     lost = next((reasons[rung] for reasons in lost if rung in reasons), None)
     failed = record["sections"].get(name, {}).get("failed") or lost
     failed = failed or (table.BEYOND if checked and not checked["passed"] else "")
+    of_today = not row or table.measured_row(record, rung)   # no prediction beside a measurement of other kernels
     return {
         "name": rung,
         "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
         "deviations": table.deviations(record, case, rung) if checked else "", "failed": failed,
-        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]),
+        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]) if of_today else "",
         "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
         "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
         "launching": row["launching"] if row and row.get("launching", IN_GRAPHS) != IN_GRAPHS else "",

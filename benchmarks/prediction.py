@@ -10,8 +10,8 @@ from assumptions import ASSUMPTIONS
 
 WARP, WARPGROUP, LINE, SECTOR = 32, 128, 128, 32
 REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given whole units
-ISSUED = 4                              # instructions that a multiprocessor issues in a cycle
-FFMA_CYCLES = 4                         # from a product to one that adds to its result: Luo et al., 2024
+SCHEDULERS = 4                          # of a multiprocessor, each of which issues an instruction in a cycle
+OF_A_MULTIPROCESSOR = {"level 1", "issue", "tensor cores"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Gpu:
 
     multiply_adds: instructions of 32 of float32 in a cycle; matrices: products of 16x8x16 bfloat16 or 16x8x8 TF32
     numbers (4,096 or 2,048 FLOP) in a cycle; both by NVIDIA's dense peaks (roofline.FLOP_PER_CYCLE). reserved_shared: bytes
-    that the system takes of each block; line_cycles: of 128 bytes of level 1; copies: whether it has cp.async.
+    that the system takes of each block; line_cycles: of 128 bytes of level 1.
     """
 
     name: str
@@ -34,16 +34,14 @@ class Gpu:
     matrices: float
     reserved_shared: int = 1024
     line_cycles: int = 1
-    copies: bool = True
 
 
 H200 = Gpu("H200", "sm_90", 132, 64, 32, 228 << 10, 256 << 10, 4, 1)
 A100 = Gpu("A100", "sm_80", 108, 64, 32, 164 << 10, 192 << 10, 2, 1 / 2)
 RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 48, 24, 100 << 10, 128 << 10, 4, 1 / 4)
 RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 48, 16, 100 << 10, 128 << 10, 4, 1 / 4)
-T4 = Gpu("T4", "sm_75", 40, 32, 16, 64 << 10, 96 << 10, 2, 1 / 4, reserved_shared=0, line_cycles=2, copies=False)
+T4 = Gpu("T4", "sm_75", 40, 32, 16, 64 << 10, 96 << 10, 2, 1 / 4, reserved_shared=0, line_cycles=2)
 GPUS = (H200, A100, RTX_4090, RTX_3060, T4)
-FIRST = {name: assumption.first for name, assumption in ASSUMPTIONS.items()}   # of the H200, in the first model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,41 +138,46 @@ def bulk_bytes(counts, place):
 
 
 def seconds_by_resource(gpu, counts, rates):
-    """{resource: seconds that a launch needs of it}, of which the longest counts."""
+    """{resource: seconds that a launch needs of it alone}."""
     warp, hertz = counts["per_warp"], rates["hertz"]
     busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)   # warps of the fullest multiprocessor
+    of_scheduler = _up(busiest, SCHEDULERS)
     wavefronts = sum(warp[place]["wavefronts"] for place in ("shared_loads", "shared_stores"))
     wavefronts += sum(bulk_bytes(counts, place) for place in ("bulk_copies", "operands")) / LINE
     lines = sum(warp[place]["lines"] for place in ("global_loads", "global_stores"))
     multiply_adds = 0 if counts["body"]["matrices"] else _repeats(counts) * counts["body"]["products"]
-    sustained = rates["sustained"] * hertz
     return {
         "memory": _from_memory(counts, rates) / rates["memory"],
         "level 2": warps(counts) * level_2_bytes(counts) / rates["level_2"],
-        "level 1": busiest * (lines + wavefronts) * gpu.line_cycles / sustained,
-        "issue": busiest * max(issued_per_warp(counts) / ISSUED, multiply_adds / gpu.multiply_adds) / sustained,
-        "tensor cores": busiest * _matrices(counts) / _matrix_rate(gpu, counts, rates) / sustained,
-        "latency": _rounds(gpu, counts) * _cycles_of_a_warp(gpu, counts, rates) / hertz,
+        "level 1": busiest * (lines + wavefronts) * gpu.line_cycles / hertz,
+        "issue": of_scheduler * max(issued_per_warp(counts), SCHEDULERS * multiply_adds / gpu.multiply_adds) / hertz,
+        "tensor cores": of_scheduler * SCHEDULERS * _matrices(counts) / _matrix_rate(gpu, counts, rates) / hertz,
+        "latency": _latencies(gpu, counts) * rates["wait"],
     }
 
 
 def seconds(gpu, counts, rates):
     """Of a launch, with the gap before it."""
     times = seconds_by_resource(gpu, counts, rates)
-    return rates["launch"] + max(times.values()) + _exposed(gpu, counts, rates, times)
+    longest, *others = sorted((times[name] for name in OF_A_MULTIPROCESSOR), reverse=True)
+    computes = longest + rates["apart"] * sum(others) / max(1, _warps_of_scheduler(gpu, counts))
+    busy = max(computes, times["memory"], times["level 2"], times["latency"]) + _exposed(counts, rates, times)
+    return rates["formula"] * (rates["launch"] + busy)
 
 
-def _exposed(gpu, counts, rates, times):
-    """Seconds that blocks with tiles in shared memory load the first of them, and store what they computed from the last.
+def _warps_of_scheduler(gpu, counts):
+    """Warps that are on a scheduler at once and compute: where copies are bulk ones, a warpgroup does nothing else."""
+    together = min(counts["resident"][gpu.name], _up(counts["blocks"], gpu.multiprocessors))
+    threads = counts["threads"] - (WARPGROUP if bulk_bytes(counts, "bulk_copies") else 0)
+    return together * _up(threads, WARP) / SCHEDULERS
 
-    Blocks that share a multiprocessor wait for it in the first and the last round only: in others there is one that computes.
-    """
+
+def _exposed(counts, rates, times):
+    """Seconds in which blocks with tiles in shared memory load the first, and store what they computed from the last."""
     if not counts["shared_bytes"]:
         return 0
     written = SECTOR * warps(counts) * counts["per_warp"]["global_stores"]["sectors"] / rates["level_2"]
-    loaded = (max(times["memory"], times["level 2"]) - written) / _repeats(counts)
-    alone = counts["resident"][gpu.name] == 1 or counts["blocks"] <= gpu.multiprocessors
-    return (loaded + written) * (rates["alone"] if alone else rates["among"] / _rounds(gpu, counts))
+    return (max(times["memory"], times["level 2"]) - written) / _repeats(counts) + written
 
 
 def _from_memory(counts, rates):
@@ -204,26 +207,19 @@ def _matrices(counts):
     return bulk_bytes(counts, "operands") / 64 or _repeats(counts) * counts["body"]["matrices"]
 
 
-def _cycles_of_a_warp(gpu, counts, rates):
-    """Cycles of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums.
+def _latencies(gpu, counts):
+    """Latencies of loads that come one after another until the launch ends.
 
-    It has one of the multiprocessor's tensor cores, a quarter. Copies to shared memory are under way while it multiplies. Where
-    they are bulk copies, a warpgroup does nothing else, and the others do all that the counts say of all.
+    A multiprocessor's place for a block takes blocks of the mean chain, and the longest last. Of copies to shared memory, as
+    many are under way as a block has shared memory for.
     """
-    body, warp = counts["body"], counts["per_warp"]
-    loads, matrices = warp["global_loads"], body["matrices"]
-    from_memory = min(1, _from_memory(counts, rates) / max(1, warps(counts) * SECTOR * warp["missed"]))
-    missed = warp["missed"] / max(loads["sectors"], 1)
-    behind = (1 - from_memory) * rates["level_2_cycles"] + from_memory * rates["memory_cycles"]
-    cycles = (1 - missed) * rates["level_1_cycles"] + missed * behind
-    waits = loads["requests"] / max(1, body["global_loads"]) * cycles
-    shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * rates["shared_cycles"]
-    one_by_one = 0 if matrices else body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
-    sums = _repeats(counts) * one_by_one + _matrices(counts) * ISSUED / _matrix_rate(gpu, counts, rates)
-    computes = shared + max(sums, issued_per_warp(counts))
-    if bulk_bytes(counts, "bulk_copies"):
-        return max(waits, computes * counts["threads"] / (counts["threads"] - WARPGROUP))
-    return max(waits, computes) if body["copies"] and gpu.copies else waits + computes
+    warp, chain = counts["per_warp"], counts["chain"]
+    waves_before = max(0, waves(gpu, counts) - 1)
+    missed = warp["missed"] / max(1, warp["global_loads"]["sectors"])
+    loads = missed * (chain["longest"] + waves_before * chain["mean"])
+    copied = bulk_bytes(counts, "bulk_copies") * _up(counts["threads"], WARP) / max(1, counts["shared_bytes"])
+    iterations = warp["global_loads"]["requests"] / max(1, counts["body"]["global_loads"])
+    return max(loads, _rounds(gpu, counts) * max(copied, iterations * counts["body"]["waits"]))
 
 
 def _up(count, size):

@@ -19,7 +19,7 @@ SAME = ("gpu", "driver", "nvrtc", "cupy", "numpy")   # what a record's sections 
 LIBRARY = tuple(f"workflow/scripts/ladder/{name}/**/*.py" for name in ("arithmetic", "network", "training"))
 TORCH = ("benchmarks/torch_*.py", "benchmarks/cases.py", "workflow/scripts/ladder/network/*.py")
 # Besides the sources of a rung (executors.create.sources), which come to every section that has one.
-RUNGS = (*LIBRARY, "benchmarks/rung_work.py", "benchmarks/timing.py", "benchmarks/cases.py")
+RUNGS = (*LIBRARY, "benchmarks/rung_work.py", "benchmarks/step_kernels.py", "benchmarks/timing.py", "benchmarks/cases.py")
 # Kind of a section, the beginning of its name -> patterns of the files that its result depends on; another kind: RUNGS. What
 # is of PyTorch alone depends on TORCH.
 MEASURED_WITH = {

@@ -1,7 +1,9 @@
 """What the records of gpu_check.py say: used by the tables (table.py) and by the page (gpu_check.py)."""
 
+import functools
 import json
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/scripts"))
@@ -9,9 +11,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/s
 import spread  # noqa: E402
 from cases import CONTENDERS, HEADLINES, PRECISIONS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
-from sections import counts, others_name, parity_name, race_name  # noqa: E402
+from sections import counts, look_name, others_name, parity_name, race_name  # noqa: E402
 
-RECORDS = pathlib.Path(__file__).resolve().parent / "gpu"
+HERE = pathlib.Path(__file__).resolve().parent
+RECORDS = HERE / "gpu"
+# Of the H200's record of 2026-11-26, which does not say it: its kernels, their counts, and what was predicted of them first.
+THEN = HERE / "measured_kernels.json"
 
 
 def records(folder=RECORDS):
@@ -49,6 +54,41 @@ def row(record, case, name):
     """The row of a contestant in the races of a case; None where it is not measured."""
     races = (result(record, raced) or {"rows": ()} for raced in (race_name(case), others_name(case)))
     return next((row for raced in races for row in raced["rows"] if row["name"] == name), None)
+
+
+def kernels(record, measured):
+    """The digest of the kernels that a row of a race is of (step_kernels.py); None where nobody knows."""
+    return measured.get("kernels") or (then()["rungs"].get(measured["name"], {}).get("kernels")
+                                       if record["made"] == then()["made"] else None)
+
+
+@functools.cache
+def then():
+    return json.loads(THEN.read_text("utf-8"))
+
+
+def measured_then(records):
+    """Of records, the one whose kernels `then` has; {} without it."""
+    return next((record for record in records if record["made"] == then()["made"]), {})
+
+
+def launch_times(text):
+    """{rung: microseconds of its step's launches in their order} of a log of profile_rung.py."""
+    parts = re.split(r"^== (\w+)$", text, flags=re.M)[1:]
+    return {rung: [float(time) for time in re.findall(r"^(?!the step).{13} \S+\s+([\d.]+)\s+(?:fma|tensor) ", part, flags=re.M)]
+            for rung, part in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def torch_times(record, log=""):
+    """{precision: [microseconds]}: the fastest compiled PyTorch in a CUDA graph of the record's first looks, and of a log."""
+    looks = [(CONTENDERS[name], sorted(look["us"])[len(look["us"]) // 2]) for name in CONTENDERS
+             if (look := result(record, look_name(name)))]
+    looks = [[(contender.precision, us) for contender, us in looks if contender.form == "compiled" and contender.graph],
+             [(precision, float(us)) for line in log.splitlines() if line.startswith(("first look: ", race_name(HEADLINES[0])))
+              for precision, us in re.findall(r"PyTorch (\w+) compiled \w+ graph(?: \(\d+ s\):)? ([\d.]+) us", line)]]
+    return {precision: times for precision in PRECISIONS
+            if (times := [min(us for name, us in call if name == precision) for call in looks
+                          if any(name == precision for name, _ in call)])}
 
 
 def fastest(record, case, precision, torch):

@@ -14,6 +14,7 @@ import time
 import launch_times
 import numpy_reference
 import prepare as preparation
+import step_kernels
 import tiles as tile_times
 import timing
 from cases import LOSS_SCALE, Case, precision, products
@@ -110,7 +111,7 @@ def prepare(case, rung):
     peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), products(rung))
     return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(rung), "same_bytes_twice": True,
             "step_us": statistics.median(turn(rung, min(WARM_UP, steps))["us"]),
-            "flop": lowered.flop, "bytes": roofline.plan_bytes(lowered),
+            "kernels": step_kernels.digest(lowered), "flop": lowered.flop, "bytes": roofline.plan_bytes(lowered),
             "launches": sum(len(step.launches) for step in lowered.steps), "launching": executor.launching(),
             "floor_us": peak and 1e6 * roofline.floor(lowered.flop, 0, peak),
             "predicted_h200_us": 1e6 * roofline.plan_seconds(lowered, roofline.H200[products(rung)]),

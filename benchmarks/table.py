@@ -21,6 +21,7 @@ import assumptions  # noqa: E402
 import prediction_tables  # noqa: E402
 import results  # noqa: E402
 import roofline  # noqa: E402
+import step_kernels  # noqa: E402
 from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products  # noqa: E402
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
@@ -41,7 +42,8 @@ OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spre
 MULTIPLIED_HEAD = ("multiplier", "rung", "ResNet-18, 32 filters, batch 128: median us (spread)", "x the fastest exact rung")
 CARDS_HEAD = ("card", "batch", "precision", "fastest rung", "us (spread)", "fastest PyTorch", "us (spread)",
               "PyTorch takes", "epoch: rung, PyTorch", "features of 60,000 images: rung, PyTorch")
-NOT_MEASURED, NOT_COUNTED = "not measured", "not counted"
+NOT_MEASURED, NOT_COUNTED, NOT_YET = "not measured", "not counted", "not yet"
+NAMES = {"fp32": "float32", "tf32": "TF32", "bf16": "bfloat16", "fp16": "float16"}
 BEYOND = "numbers not within the limit"
 
 
@@ -67,16 +69,19 @@ def wanted_texts(records):
               "docs/results.md": cards(results.by_card(records))}
     texts = {HERE.parent / name: with_table((HERE.parent / name).read_text("utf-8"), body) for name, body in tables.items()}
     page = HERE.parent / "docs/prediction.md"
-    return {**texts, page: with_predictions(page.read_text("utf-8"))}
+    return {**texts, page: with_predictions(page.read_text("utf-8"), results.measured_then(records))}
 
 
-def with_predictions(text):
-    """The text of docs/prediction.md with its tables."""
+def with_predictions(text, record):
+    """The text of docs/prediction.md with its tables; record: that of the kernels of then."""
     counts = counted.read()["rungs"]
     rungs = {name: counts[name] for name in documented_rungs() if name in counts}
     heads = {"times": (prediction_tables.TIMES_HEAD, prediction_tables.times(rungs, CASE.batch)),
              "values": (prediction_tables.VALUES_HEAD, prediction_tables.values()),
-             "swings": (prediction_tables.SWINGS_HEAD, prediction_tables.swings(rungs))}
+             "swings": (prediction_tables.SWINGS_HEAD, prediction_tables.swings(rungs)),
+             "steps of then": (prediction_tables.STEPS_HEAD, prediction_tables.steps_of_then(record)),
+             "launches of then": (prediction_tables.LAUNCHES_HEAD, prediction_tables.launches_of_then(log(record))),
+             "errors of then": (prediction_tables.ERRORS_HEAD, prediction_tables.errors_of_then(record, log(record)))}
     bodies = {name: markdown([head, tuple("---" for _ in head), *rows]) for name, (head, rows) in heads.items()}
     for name, lines in {**bodies, "sources": prediction_tables.sources()}.items():
         text = with_table(text, "\n".join(["", *lines, "", ""]), f"<!-- {name}: made by benchmarks/table.py -->")
@@ -99,9 +104,20 @@ def short(record):
         idea = catalog.RUNGS[rung].technique.split(", ")[0]
         measured = measured_row(record, rung)
         rows.append((rung, idea, str(counts[rung]["launches"]), predicted(counts[rung], unit=1000),
-                     *([f"{measured['median_us'] / 1000:.2g}" if measured else ""] if record else [])))
+                     *([f"{measured['median_us'] / 1000:.2g}" if measured else NOT_YET] if record else [])))
+    rows += [(f"PyTorch, {NAMES[precision]}", "compiled, in one CUDA graph", "", "",
+              "-".join(dict.fromkeys(counted.span(min(times) / 1000, max(times) / 1000).split("-"))))
+             for precision, times in results.torch_times(record, log(record)).items()]
     head = SHORT_HEAD + (("measured ms",) if record else ())
     return "\n".join(markdown([head, tuple("---" for _ in head), *rows])) + "\n"
+
+
+def log(record):
+    """What was printed beside a record and is kept with it; "" without."""
+    if not record:
+        return ""
+    path = results.RECORDS / f"{record['machine']['gpu'].replace(' ', '-')}-{record['made'][:10]}.txt"
+    return path.read_text("utf-8") if path.exists() else ""
 
 
 def table(record):
@@ -116,9 +132,13 @@ def table(record):
 
 
 def measured_row(record, rung):
-    """The results of a rung; None where it is not measured, or was before it came to do other work."""
+    """The results of a rung; None where it is not measured, or only with other kernels than today's."""
     measured = results.row(record, CASE, rung)
-    return measured if measured and measured["flop"] == step_plan(rung, CASE.batch).flop else None
+    if not measured:
+        return None
+    of_today = results.kernels(record, measured) == step_kernels.digest(
+        step_plan(rung, CASE.batch, record["machine"].get("multiprocessors", tiles.H200)))
+    return measured if of_today else None
 
 
 def compared(rung):
@@ -248,11 +268,11 @@ def deviations(record, case, rung):
     return ", ".join(f"{worst['largest']:.1e} / {worst['tolerance']:.0e}" for worst in protocols) or NOT_MEASURED
 
 
-def step_plan(rung, batch):
-    """One training step with Adam, in the tiles for an H200."""
+def step_plan(rung, batch, multiprocessors=tiles.H200):
+    """One training step with Adam, in the tiles for a GPU with so many multiprocessors, by default an H200."""
     settings = plan.Settings(network=networks.build(CASE.name), variant=rung, batch_size=batch,
                              optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(rung),
-                             multiprocessors=tiles.H200)
+                             multiprocessors=multiprocessors)
     return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 

@@ -98,7 +98,7 @@ def test_the_page_says_what_was_found_and_what_failed(check, tool):
     assert "2 of 2 rungs agree with the cpu rung within their tolerances." in text
     assert f"{len(cases.gpu_rungs()) - 2} were not checked: gpu_shared, " in text
     assert "compute-sanitizer reports 3 errors." in text
-    assert "1.9-2.5 ms measured 3,008 µs" in text, "in the timeline of launches"
+    assert "measured 3,008 µs" not in text, "beside the prediction of today's kernels: nobody knows what these were"
     assert "gpu_gemm trains a batch of 2 in 3008 µs; the fastest PyTorch in fp32 takes 1.33 times as long." in text
     assert "3: Error: Race reported between Read access and Write access" in text
     assert "at conv2d+0x5c80 in conv2d.cu" in text and "lines more" in text

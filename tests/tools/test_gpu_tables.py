@@ -12,9 +12,12 @@ from ladder.sources import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import cases  # noqa: E402
+import prediction_tables  # noqa: E402
 import results  # noqa: E402
 import sections  # noqa: E402
+import step_kernels  # noqa: E402
 import table  # noqa: E402
+from ladder.rungs import counted  # noqa: E402
 
 
 def test_the_committed_tables_are_up_to_date():
@@ -36,13 +39,12 @@ def test_a_prediction_is_an_interval_of_the_card_that_the_driver_names():
 
 
 def test_every_rung_has_its_first_prediction_its_interval_and_the_seconds_of_an_epoch():
-    text = table.with_predictions("".join(f"<!-- {name}: made by benchmarks/table.py -->\n{table.END}\n"
-                                          for name in ("times", "values", "swings", "sources")))
-    assert [row.split(" | ")[0][2:] for row in text.splitlines() if row.startswith("| gpu_")] == table.documented_rungs()
-    (last,) = (row for row in text.splitlines() if row.startswith("| gpu_bf16_sm90 |"))
-    first, predicted, _, epoch = last.split(" | ")[1:5]
+    rows = list(prediction_tables.times(counted.read()["rungs"], 64))
+    assert {row[0] for row in rows} == set(table.documented_rungs())
+    (last,) = (row for row in rows if row[0] == "gpu_bf16_sm90")
+    first, predicted, epoch = last[1:4]
     least, most = map(float, predicted.split("-"))
-    assert float(first) < least < most and [float(end) for end in epoch.split("-")] == pytest.approx(
+    assert float(first.partition("-")[0]) < least < most and [float(end) for end in epoch.split("-")] == pytest.approx(
         [least * 50_000 / 64 / 1e6, most * 50_000 / 64 / 1e6], rel=0.07)   # of two digits each
 
 
@@ -54,9 +56,11 @@ def raced(case, *rows):
     return {sections.race_name(case): {"result": {"rows": made, "failed": {}}}}
 
 
-FLOP = table.step_plan("gpu_basic", cases.HEADLINES[0].batch).flop   # and of gpu_opt_v1
-HEADLINE = raced(cases.HEADLINES[0], ("gpu_basic", "fp32", 4000.0, {"flop": FLOP}),
-                 ("gpu_opt_v1", "fp32", 2000.0, {"flop": FLOP}),
+# The digests of today's kernels.
+TODAY = {rung: {"kernels": step_kernels.digest(table.step_plan(rung, cases.HEADLINES[0].batch))}
+         for rung in ("gpu_basic", "gpu_opt_v1")}
+HEADLINE = raced(cases.HEADLINES[0], ("gpu_basic", "fp32", 4000.0, TODAY["gpu_basic"]),
+                 ("gpu_opt_v1", "fp32", 2000.0, TODAY["gpu_opt_v1"]),
                  ("PyTorch fp32 compiled channels_last graph", "fp32", 3000.0, {}),
                  ("PyTorch fp32 eager contiguous", "fp32", 3500.0, {}), ("PyTorch bf16 eager channels_last", "bf16", 900.0, {}))
 PARITY = {"passed": True, "parity": {"sgd": {"largest": 1e-4, "tolerance": 2e-3}}}
@@ -80,15 +84,61 @@ def test_measured_columns_come_from_the_newest_record(tmp_path):
     assert "Measured 2026-02-01 on NVIDIA H200, driver 580." in made and "resnet18" not in made
 
 
-def test_a_rung_that_has_come_to_do_other_work_is_not_measured():
-    other = raced(cases.HEADLINES[0], ("gpu_basic", "fp32", 4000.0, {"flop": FLOP}),
-                  ("gpu_opt_v1", "fp32", 2000.0, {"flop": FLOP / 2}))
+@pytest.mark.parametrize("kernels", [{"kernels": "0123456789abcdef"}, {}], ids=["of others", "nobody knows of which"])
+def test_a_measurement_of_other_kernels_stands_beside_no_prediction_of_todays(kernels):
+    other = raced(cases.HEADLINES[0], ("gpu_basic", "fp32", 4000.0, TODAY["gpu_basic"]),
+                  ("gpu_opt_v1", "fp32", 2000.0, kernels))
     made = table.table(RECORD | {"sections": other})
     basic, better = (next(row for row in made.splitlines() if row.startswith(f"| {name} |"))
                      for name in ("gpu_basic", "gpu_opt_v1"))
     assert "| 4000 (3600-4400) |" in basic and better.count(table.NOT_MEASURED) == 7
     (short,) = (row for row in table.short(RECORD | {"sections": other}).splitlines() if row.startswith("| gpu_opt_v1 |"))
-    assert short.endswith(" |  |")
+    assert short.endswith(f" | {table.NOT_YET} |")
+
+
+def test_a_kernel_that_changes_moves_its_measurement_out_of_the_column(monkeypatch):
+    """The committed record, as if its kernels were today's, and then with one line more in one of them."""
+    record, today = results.measured_then(results.records()), step_kernels.digest(table.step_plan("gpu_opt_v1", 64))
+    then = {**results.then(), "rungs": {"gpu_opt_v1": {"kernels": today}}}
+    monkeypatch.setattr(results, "then", lambda: then)
+    assert table.measured_row(record, "gpu_opt_v1")["median_us"] == pytest.approx(2399, abs=1)
+    text = step_kernels.text
+    monkeypatch.setattr(step_kernels, "text", lambda source: text(source) + "int x;" * (source == "gpu_opt_v1/update.cu"))
+    assert table.measured_row(record, "gpu_opt_v1") is None
+
+
+def test_a_comment_changes_no_kernel(monkeypatch, tmp_path):
+    (tmp_path / "a.cu").write_text("// one\nint x;\n")
+    (tmp_path / "b.cu").write_text("int x;  /* two */\n")
+    monkeypatch.setattr(step_kernels.nvrtc, "KERNELS", tmp_path)
+    assert step_kernels.text("a.cu") == step_kernels.text("b.cu")
+
+
+def test_what_was_measured_of_the_kernels_of_then_lies_in_its_second_prediction_and_no_interval_is_wide():
+    record, rungs = results.measured_then(results.records()), results.then()["rungs"]
+    for rung in rungs:
+        interval, measured = prediction_tables.interval_of_then(rung), results.row(record, cases.HEADLINES[0], rung)
+        assert 1e6 * interval.low <= measured["median_us"] <= 1e6 * interval.high, rung
+        assert interval.high / interval.low <= 1.4, rung
+    assert len(rungs) == 9
+    for rung, row in counted.read()["rungs"].items():
+        least, most = row["predicted"]["H200"]
+        assert most / least <= 1.4, rung
+
+
+def test_the_fastest_pytorch_of_each_call_is_in_the_ladders_table():
+    record = results.measured_then(results.records())
+    times = results.torch_times(record, table.log(record))
+    assert {name: [round(time) for time in of_both] for name, of_both in times.items()} == {
+        "fp32": [3020, 2569], "tf32": [1283, 1267], "bf16": [917, 905]}
+    assert "| PyTorch, bfloat16 | compiled, in one CUDA graph |  |  | 0.91-0.92 |" in table.short(record)
+
+
+def test_the_launches_of_a_log_of_ncu_are_read_in_their_order():
+    record = results.measured_then(results.records())
+    times = results.launch_times(table.log(record))
+    assert {rung: len(of_rung) for rung, of_rung in times.items()} == {"gpu_tf32": 32, "gpu_opt_v2": 22, "gpu_3xtf32": 32}
+    assert sum(times["gpu_tf32"]) == pytest.approx(1126.6) and times["gpu_opt_v2"][-2:] == [48.0, 1.9]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(RECORD | {"kind": "cpu"}), json.dumps(RECORD | {"machine": 3})])

@@ -135,6 +135,10 @@ class Function:
     def count(self, grid, block, args, shared_mem=0, sample=(0,), cache_lines=0, enough=2**63):
         """What warps ask of the memories: {"warps": their number, "loads": {"requests", ...}}, as Counts in cuda_emulator.h.
 
+        "threads": [{(stack, loads, iterations): times}] of threads unlike one another: how often the innermost loop around a
+        load from global memory had a run with so many loads from new addresses and so many iterations; stack: ((file, line),
+        ...) of the load and of what it is inlined in, from the inside.
+
         sample: numbers of the blocks that run, one after another until `enough` accesses of single threads were counted;
         cache_lines: lines of 128 bytes of the level-1 cache that a block has. Arrays are changed; accesses are not checked.
         """
@@ -149,7 +153,9 @@ class Function:
             except KernelFault as fault:
                 if fault.kind != "enough":
                     raise
-        return _as_dict(counts)
+        numbers = _as_dict(counts)
+        threads = _threads(library, numbers.pop("runs")[:numbers.pop("run_words")])
+        return {**numbers, "threads": threads}
 
 
 def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS)):
@@ -327,7 +333,8 @@ class _BulkTraffic(ctypes.Structure):
 class _Counts(ctypes.Structure):
     _fields_ = [*_fields("learns cache_lines enough warps accesses barriers missed"), ("loads", _Traffic),
                 ("stores", _Traffic), ("shared_loads", _SharedTraffic), ("shared_stores", _SharedTraffic),
-                ("bulk_copies", _BulkTraffic), ("operands", _BulkTraffic)]
+                ("bulk_copies", _BulkTraffic), ("operands", _BulkTraffic), ("runs", ctypes.POINTER(ctypes.c_uint64)),
+                ("run_words", ctypes.c_uint64)]
 
 
 def _as_dict(structure):
@@ -383,6 +390,30 @@ def _source_line(library, address):
     file, _, line = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().rpartition(":")
     digits = re.match(r"\d+", line)
     return file, int(digits[0]) if digits else 0
+
+
+def _threads(library, words):
+    """Function.count's "threads" of the words of Counts."""
+    threads, thread = [], {}
+    rows = list(zip(*[iter(words)] * 4, strict=True))
+    stacks = _stacks_of(library, sorted({row[0] for row in rows} - {0}))
+    for place, loads, iterations, times in rows:
+        if place:
+            run = stacks[place], loads, iterations
+            thread[run] = thread.get(run, 0) + times
+        else:
+            threads.append(thread)
+            thread = {}
+    return threads
+
+
+def _stacks_of(library, addresses):
+    """{address: ((name of a file, line), ...)} of calls that return to these offsets, and of what they are inlined in."""
+    command = ["addr2line", "-a", "-i", "-e", library._name, *(hex(address - 1) for address in addresses)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout if addresses else ""
+    parts = re.split(r"^0x[0-9a-f]+$", text, flags=re.M)[1:]
+    return {address: tuple((pathlib.Path(file).name, int(line)) for file, line in re.findall(r"^(.*):(\d+)", part, flags=re.M))
+            for address, part in zip(addresses, parts, strict=True)}
 
 
 # ---- compiling

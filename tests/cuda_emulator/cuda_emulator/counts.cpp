@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <list>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -29,13 +30,30 @@ bool counting;
 struct Entered {
     uintptr_t block;
     uint64_t iteration;
+    std::map<uintptr_t, uint64_t> loads;   // place -> loads of global memory there, in no loop within this one
 };
 struct Path {
     std::vector<Entered> entered;
     uint64_t iterations;   // a number for the iterations of the loops that hold the last block; 0: not known
+    std::map<std::array<uint64_t, 3>, uint64_t> runs;   // place, loads in one run of its loop, iterations of it -> how often
+    std::unordered_map<uintptr_t, const void*> last;    // place -> address of its last load
 };
 static std::vector<Path> paths;                                     // of each thread of a block
 static std::unordered_map<uintptr_t, std::set<uintptr_t>> loops;   // head -> its blocks
+
+// Ends the runs of the loops that were entered after the first `kept` blocks.
+static void end_runs(Path& path, size_t kept) {
+    for (size_t i = kept; i < path.entered.size(); i++) {
+        const Entered& head = path.entered[i];
+        if (head.loads.empty()) continue;
+        auto loop = loops.find(head.block);
+        bool inside = loop == loops.end() || loop->second.size() == 1;   // the run ended in the midst of an iteration
+        for (size_t above = i + 1; above < path.entered.size() && !inside; above++)
+            inside = loop->second.count(path.entered[above].block);
+        for (auto& [place, loads] : head.loads) path.runs[{place, loads, head.iteration + inside}]++;
+    }
+    path.entered.resize(kept);
+}
 
 static void enter(uintptr_t block) {
     paths[current->linear].iterations = 0;
@@ -49,11 +67,11 @@ static void enter(uintptr_t block) {
             auto inner = loops.find(path[above].block);   // has blocks that its last iteration left out
             if (inner != loops.end()) loop.insert(inner->second.begin(), inner->second.end());
         }
-        path.resize(i + 1);
+        end_runs(paths[current->linear], i + 1);
         path[i].iteration++;
         return;
     }
-    path.push_back({block, 0});
+    path.push_back({block, 0, {}});
 }
 
 static uint64_t mixed(uint64_t hash, uint64_t word) {
@@ -74,6 +92,25 @@ static uint64_t instance(uintptr_t address) {
     }
     return mixed(path.iterations, address);
 }
+
+// A load from where its place in the code loaded before is left out: the compiler moves it out of the loop.
+static void count_run(const void* target, uintptr_t address) {
+    Path& path = paths[current->linear];
+    const void*& last = path.last[address];
+    if (last == target) return;
+    last = target;
+    uintptr_t place = address - reinterpret_cast<uintptr_t>(__ehdr_start);
+    for (size_t i = path.entered.size(); i-- > 0;) {
+        auto loop = loops.find(path.entered[i].block);
+        if (loop == loops.end() || !loop->second.count(path.entered.back().block)) continue;
+        path.entered[i].loads[place]++;
+        return;
+    }
+    path.runs[{place, 1, 1}]++;
+}
+
+static std::set<std::vector<uint64_t>> runs_of_threads;   // different ones
+static std::vector<uint64_t> runs;                        // the same, as Counts has them
 
 // ---- requests: one access of a warp
 
@@ -106,6 +143,7 @@ void count_access(const void* target, size_t bytes, bool write, uintptr_t addres
     running->counts->accesses++;
     if (running->counts->learns && enough()) fail(describe("enough", Place{}, ""));
     if (running->counts->learns) return;
+    if (!shared && !write) count_run(target, address);
     unsigned warp = current->linear / WARP;
     // A cp.async reads and writes at one place.
     auto [place, is_new] = numbers[warp].try_emplace(instance(address + write), requests[warp].size());
@@ -216,6 +254,7 @@ void begin_counts() {
     counting = running->counts;
     if (!counting) return;
     if (running->counts->learns) loops.clear();
+    runs_of_threads.clear();
     forget_block();
 }
 
@@ -233,9 +272,24 @@ static void count_block() {
     forget_block();
 }
 
+static void keep_runs(Path& path) {
+    end_runs(path, 0);
+    std::vector<uint64_t> words;
+    for (auto& [run, times] : path.runs) words.insert(words.end(), {run[0], run[1], run[2], times});
+    if (!runs_of_threads.insert(words).second) return;
+    runs.clear();
+    for (auto& thread : runs_of_threads) {
+        runs.insert(runs.end(), thread.begin(), thread.end());
+        runs.insert(runs.end(), {0, 0, 0, 0});
+    }
+    running->counts->runs = runs.data();
+    running->counts->run_words = runs.size();
+}
+
 // Without barriers the threads run one after another: a warp that is enough ends the launch.
 void end_thread_counts() {
     Counts& counts = *running->counts;
+    if (!counts.learns) keep_runs(paths[current->linear]);
     paths[current->linear] = {};
     if (current->linear % WARP != WARP - 1 && current->linear != paths.size() - 1) return;
     counts.warps++;

@@ -119,6 +119,10 @@ struct Counts {
     Traffic loads, stores;
     SharedTraffic shared_loads, shared_stores;
     BulkTraffic bulk_copies, operands;
+    // The loads from global memory of each thread unlike the others: for every place in the code and run of the innermost loop
+    // around it the place, its loads, the loop's iterations, and how often; behind each thread four zeros.
+    const uint64_t* runs;
+    uint64_t run_words;
 };
 
 struct Launch {

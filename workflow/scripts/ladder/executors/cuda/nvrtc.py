@@ -44,8 +44,8 @@ class Compiled:
     kernels: dict[str, Resources]
 
 
-def compile_file(path, architecture, defines=()):
-    """Compile the CUDA file `path` for `architecture` (such as "sm_80"); `defines` are texts NAME=VALUE.
+def compile_file(path, architecture, defines=(), more=()):
+    """Compile the CUDA file `path` for `architecture` (such as "sm_80"); defines: texts NAME=VALUE; more: options.
 
     #include searches the file's folder and kernels/. Raises UserError if NVRTC is missing, does not know the architecture, or
     rejects the file (with file, line and message).
@@ -54,7 +54,8 @@ def compile_file(path, architecture, defines=()):
     if architecture not in architectures():
         raise UserError(f"this NVRTC, of CUDA {'.'.join(map(str, version()))}, does not compile for {architecture}, only for "
                         f"{', '.join(architectures())}; {NEWER}")
-    status, log, cubin, ptx = _nvrtc().compile(path.read_text("utf-8"), str(path), options(path, architecture, defines))
+    status, log, cubin, ptx = _nvrtc().compile(path.read_text("utf-8"), str(path),
+                                             [*options(path, architecture, defines), *more])
     if status:
         raise UserError(_compile_error(path, architecture, log) or f"{path}: NVRTC failed for {architecture}: {status}")
     return Compiled(architecture, cubin, ptx, _resources(log, ptx))

@@ -56,7 +56,8 @@ def test_onnxruntime_gives_the_classes_of_the_run_and_its_decisions(exported, na
     assert 0 < max(metrics["deviations"].values()) < 2e-5
     assert ("features" in metrics["deviations"]) == (name != "classifier")
     assert set(metrics["bytes"]) == {"model.onnx", "encoder.json", "encoder.safetensors", "encoder.py", "model_sklearn.py",
-                                     "predict.py"}
+                                     "predict.py", "reading/__init__.py", "reading/pictures.py", "reading/plain.py",
+                                     "reading/tiff.py"}
     onnx.checker.check_model(folder / "model.onnx", full_check=True)
 
 
@@ -88,13 +89,13 @@ def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_l
     said = [line.partition(": ")[2].partition(", margin ") for line in ran.stdout.splitlines()]
     assert [name for name, _, _ in said] == [names[label] for label in expected[:4]]
     assert all(float(margin) > 0 for _, _, margin in said)
-    assert ran.returncode == 1 and len(ran.stderr.strip().splitlines()) == 1 and "cannot identify image file" in ran.stderr
+    assert ran.returncode == 1 and len(ran.stderr.strip().splitlines()) == 1 and "torn.png: not a picture that" in ran.stderr
 
 
 def test_the_files_that_people_copy_are_short(exported):
     _, _, folder = exported("svm")
     assert len((folder / "encoder.py").read_text().splitlines()) <= 60
-    assert len((folder / "predict.py").read_text().splitlines()) <= 20
+    assert len((folder / "predict.py").read_text().splitlines()) <= 45
 
 
 def test_the_card_says_how_good_the_model_is_beside_its_controls_and_what_it_must_not_be_used_for(exported):

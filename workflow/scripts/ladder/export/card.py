@@ -18,6 +18,9 @@ WORDS = {   # of each file
     "model_sklearn.py": "a transformer and a classifier: onnxruntime, scikit-learn",
     "encoder.py": "the encoder as a PyTorch module: torch, safetensors", "encoder.json": "its layers",
     "encoder.safetensors": "its weights, with PyTorch's names and layouts",
+    "reading/__init__.py": "how a picture becomes an image, as the run itself reads pictures: NumPy, Pillow",
+    "reading/pictures.py": "of it, reading and fitting", "reading/plain.py": "of it, which files are read",
+    "reading/tiff.py": "of it, TIFF",
 }
 TEMPLATE = sources.ROOT / "workflow/resources/model/README.md"
 

@@ -1,23 +1,28 @@
 """The model of a run in other programs: it gives the run's own answers, with all settings that a run can have."""
 
 import importlib.util
+import os
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from PIL import Image
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 import export_model
 import exported_run
 import manifest_files
+import other_runtimes
 from ladder.errors import RunFailed, UserError
 from ladder.export import model, requirements
+from ladder.export.graph import Graph
+from ladder.sources import ROOT
 from ladder.store import artifacts, manifests
 
+SUPPORT = ROOT / "tests/support"
 HALVES = {"features_flip": "apart", "features_standardize": True}
 PROJECTED = {"features_pca": 20, "features_fit_rows": 80, "seed": 1}
 RUNS = {
@@ -59,22 +64,39 @@ def test_onnxruntime_gives_the_classes_of_the_run_and_its_decisions(exported, na
                                      "predict.py", "reading/__init__.py", "reading/pictures.py", "reading/plain.py",
                                      "reading/tiff.py"}
     onnx.checker.check_model(folder / "model.onnx", full_check=True)
+    assert metrics["decisions"] == "float32" and "float32_deviation" not in metrics
+    for output in onnxruntime.InferenceSession(folder / "model.onnx").get_outputs():
+        assert all(isinstance(side, int) for side in output.shape[1:]), output
 
 
-@pytest.mark.parametrize("name, columns", [("svm", 45), ("ridge of shifted halves", 10), ("classifier", 10)])
-def test_scikit_learn_has_features_and_answers(exported, name, columns, monkeypatch):
+@pytest.mark.parametrize("name", ["svm", "ridge of shifted halves", "classifier"])
+def test_scikit_learn_calibrates_stacks_validates_and_copies_the_estimators(exported, name, tmp_path):
     inputs, _, folder = exported(name)
-    spec = importlib.util.spec_from_file_location("model_sklearn", folder / "model_sklearn.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    train, test = (np.asarray(inputs["data"].array(f"{part}_images.npy")) for part in ("train", "test"))
-    own = next(inputs[role] for role in ("evaluate", "ridge", "svm") if role in inputs)
-    classifier = module.Classifier(batch=7)
-    assert np.array_equal(classifier.predict(test), own.array("predictions.npy"))
-    assert classifier.decision_function(test).shape == (30, columns)
-    labels = np.asarray(inputs["data"].array("train_labels.npy"))
-    pipeline = make_pipeline(module.Features(), LogisticRegression(max_iter=50)).fit(train, labels)
-    assert (pipeline.predict(train) == labels).mean() > 0.9
+    images, labels = (np.asarray(inputs["data"].array(f"train_{name}.npy")) for name in ("images", "labels"))
+    answers = onnxruntime.InferenceSession(folder / "model.onnx").run(["class"], {"images": images})[0]
+    for name, values in (("images", images), ("labels", labels), ("predictions", answers)):
+        np.save(tmp_path / f"{name}.npy", values)
+    ran = subprocess.run([sys.executable, SUPPORT / "estimators_used.py", folder, tmp_path], capture_output=True, text=True)
+    assert ran.stdout == "scikit-learn: all uses\n", ran.stderr
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_definition_of_onnx_gives_what_onnxruntime_gives(exported, name):
+    inputs, _, folder = exported(name)
+    images = np.asarray(inputs["data"].array("test_images.npy"))
+    one, other = (other_runtimes.answers(program, folder / "model.onnx", images) for program in ("onnxruntime", "reference"))
+    assert np.array_equal(one.pop("class"), other.pop("class"))
+    for output, values in one.items():
+        assert np.abs(other[output] - values).max() <= model.MOST_DEVIATION * np.abs(values).max(), output
+
+
+def test_the_model_answers_alike_in_environments_without_kernel_ladder(tmp_path):
+    oldest = ["sklearn-oldest"] if sys.version_info < (3, 14) else []   # for which it has no wheel
+    ran = subprocess.run([ROOT / "tests/model_elsewhere.sh", "onnx", *oldest, "sklearn-newest", "programs"],
+                         capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    if "NewConnectionError" in ran.stdout:
+        pytest.skip("packages cannot be downloaded here")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_line(exported, tmp_path):
@@ -143,6 +165,50 @@ def test_an_answer_that_float32_does_not_explain_fails_the_stage(exported, tmp_p
     monkeypatch.setattr(model.Answering, "explained", lambda self: 0.0)
     with pytest.raises(RunFailed, match="answers otherwise than the run: 0 of 30 classes differ"):
         exported_run.export(tmp_path / "m2", inputs)
+
+
+def test_decisions_are_float64_where_float32_does_not_hold_and_the_card_says_why(exported, tmp_path, monkeypatch):
+    inputs, _, _ = exported("svm")
+    monkeypatch.setattr(model, "MOST_DEVIATION", 1e-6)
+    artifact = exported_run.export(tmp_path / "m0123456789a", inputs)
+    metrics, folder = artifact.metrics, exported_run.unpacked(artifact, tmp_path)
+    assert metrics["decisions"] == "float64" and metrics["deviations"]["decisions"] <= metrics["explained"]
+    assert 1e-6 < metrics["float32_deviation"] < 1e-5
+    types = {output.name: output.type for output in onnxruntime.InferenceSession(folder / "model.onnx").get_outputs()}
+    assert types == {"features": "tensor(float)", "decisions": "tensor(double)", "class": "tensor(int64)",
+                     "margin": "tensor(double)"}
+    words = (folder / "README.md").read_text().replace("\n", " ")
+    assert f"computed in float64, because in float32 they would differ by {metrics['float32_deviation']:.1e}" in words
+
+
+def test_weights_that_are_not_finite_are_not_exported():
+    with pytest.raises(RunFailed, match="^model: enc1.weight holds NaN or Inf: .*lower learning_rate$"):
+        Graph().constant(np.float32([1, np.nan]), "enc1.weight")
+
+
+@pytest.mark.parametrize("where", ["first weights", "decisions"])
+def test_a_model_that_is_not_finite_or_damaged_gives_no_answer(exported, where, tmp_path):
+    _, _, folder = exported("svm")
+    copied = tmp_path / "copied"
+    shutil.copytree(folder, copied)
+    stored = onnx.load(copied / "model.onnx")
+    name = next(node.input[1] for node in stored.graph.node if node.op_type == {"first weights": "Conv"}.get(where, "MatMul"))
+    weights = next(one for one in stored.graph.initializer if one.name == name)
+    weights.raw_data = np.full_like(onnx.numpy_helper.to_array(weights), np.nan).tobytes()
+    onnx.save(stored, copied / "model.onnx")
+    Image.new("RGB", (16, 16), "gray").save(tmp_path / "a.png")
+    for damage, words in ((None, f"{tmp_path}/a.png: no answer, because the model computes NaN or Inf from it\n"),
+                          (b"x", f"{copied}/model.onnx cannot be read: ")):
+        if damage:
+            (copied / "model.onnx").write_bytes(damage)
+        ran = subprocess.run([sys.executable, copied / "predict.py", tmp_path / "a.png"], capture_output=True, text=True)
+        assert (ran.returncode, ran.stdout) == (1, "") and ran.stderr.startswith(words) and ran.stderr.count("\n") == 1
+
+
+def test_predict_says_how_it_is_used(exported):
+    _, _, folder = exported("svm")
+    ran = subprocess.run([sys.executable, folder / "predict.py"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (1, "which pictures? python predict.py PICTURE ...\n")
 
 
 def test_a_damaged_input_is_named(exported, tmp_path):

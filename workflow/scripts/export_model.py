@@ -41,10 +41,10 @@ def write(folder, inputs, threads):
     from ladder.export import card, encoder, model  # they need what `requirements` asks for
 
     answering, images = model.Answering(inputs), inputs["data"].array("test_images.npy")
-    dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
-    facts = {"classes": answering.classes, "image": list(images.shape[1:]), "dataset": dataset, "version": folder.name}
-    names = model.save(answering.onnx(images.shape[1:], facts), folder)
-    measured = model.compared(folder / model.FILE, answering, images, threads)
+    facts = {"classes": answering.classes, "labels": answering.labels.tolist(), "answered_by": answering.name,
+             "image": list(images.shape[1:]), "dataset": inputs["data"].manifest["spec"]["params"]["dataset"],
+             "version": folder.name}
+    names, measured = model.export(answering, facts, folder, images, threads)
     artifacts.save_tensors(folder / "encoder.safetensors", encoder.tensors(answering.parts))
     (folder / "encoder.json").write_text(json.dumps(encoder.described(answering.parts), indent=1) + "\n", "utf-8")
     files = {name: folder / name for name in (*names, "encoder.safetensors", "encoder.json")}

@@ -37,7 +37,7 @@ def text(summary, version, facts, measured, files):
         title=_plain(summary["name"] or "An image classifier of Kernel Ladder"), verdict=_plain(summary["verdict"]),
         accuracies="\n".join(_accuracies(summary)), images=measured["images"],
         rows="validation" if summary["validation"] else "test", deviation=measured["deviations"]["decisions"],
-        same=f"the same classes but for {differ}" if differ else "the same classes",
+        same=f"the same classes but for {differ}" if differ else "the same classes", precision=_precision(measured),
         height=height, width=width, channels=channels, classes=", ".join(map(_plain, facts["classes"])),
         decisions=DECISIONS[summary["answered_by"]], data=data, licence=licences.LICENCES[data],
         blind="" if summary["validation"] else
@@ -46,6 +46,13 @@ def text(summary, version, facts, measured, files):
         settings=yaml.safe_dump(summary["reproduce"]["settings"], sort_keys=False, allow_unicode=True, default_flow_style=None),
         files="\n".join(f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {WORDS[name]} |"
                         for name, file in files.items()))
+
+
+def _precision(measured):
+    if measured["decisions"] == "float32":
+        return "All numbers are float32."
+    return ("Decisions are computed in float64, because in float32 they would differ by "
+            f"{measured['float32_deviation']:.1e} of the largest.")
 
 
 def _plain(words):

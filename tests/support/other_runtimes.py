@@ -67,6 +67,7 @@ def main(program, model, run):
     differ = int((given["class"] != predictions).sum())
     deviation = np.abs(given["decisions"] - decisions).max() / np.abs(decisions).max()
     print(f"{program}: {differ} of {len(images)} classes differ, decisions by up to {deviation:.1e} of the largest")
+    assert given["class"].shape == predictions.shape and given["decisions"].shape == decisions.shape
     assert all(np.isfinite(values).all() for values in given.values())
     assert differ <= max(1, len(images) // 1000) and deviation <= MOST
 

@@ -118,7 +118,7 @@ def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_l
 def test_the_files_that_people_copy_are_short(exported):
     _, _, folder = exported("svm")
     assert len((folder / "encoder.py").read_text().splitlines()) <= 60
-    assert len((folder / "predict.py").read_text().splitlines()) <= 45
+    assert len((folder / "predict.py").read_text().splitlines()) <= 50
 
 
 def test_the_card_says_how_good_the_model_is_beside_its_controls_and_what_it_must_not_be_used_for(exported):
@@ -206,10 +206,12 @@ def test_a_model_that_is_not_finite_or_damaged_gives_no_answer(exported, where, 
         assert (ran.returncode, ran.stdout) == (1, "") and ran.stderr.startswith(words) and ran.stderr.count("\n") == 1
 
 
-def test_predict_says_how_it_is_used(exported):
+def test_predict_says_how_it_is_used_and_what_it_needs(exported):
     _, _, folder = exported("svm")
-    ran = subprocess.run([sys.executable, folder / "predict.py"], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (1, "which pictures? python predict.py PICTURE ...\n")
+    for options, words in (([], "which pictures? python predict.py PICTURE ..."),
+                           (["-S"], "No module named 'numpy': pip install onnxruntime numpy pillow")):   # -S: no packages
+        ran = subprocess.run([sys.executable, *options, folder / "predict.py"], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (1, f"{words}\n")
 
 
 def test_a_damaged_input_is_named(exported, tmp_path):

@@ -3,9 +3,12 @@ import json
 import pathlib
 import sys
 
-import numpy as np
-import onnxruntime
-from reading import pictures
+try:
+    import numpy as np
+    import onnxruntime
+    from reading import pictures
+except ImportError as missing:
+    raise SystemExit(f"{missing}: pip install onnxruntime numpy pillow") from None
 
 MODEL = pathlib.Path(__file__).with_name("model.onnx")
 

@@ -16,6 +16,7 @@ import export_model
 import exported_run
 import manifest_files
 import other_runtimes
+import width_models
 from ladder.errors import RunFailed, UserError
 from ladder.export import model, requirements
 from ladder.export.graph import Graph
@@ -79,6 +80,24 @@ def test_scikit_learn_calibrates_stacks_validates_and_copies_the_estimators(expo
         np.save(tmp_path / f"{name}.npy", values)
     ran = subprocess.run([sys.executable, SUPPORT / "estimators_used.py", folder, tmp_path], capture_output=True, text=True)
     assert ran.stdout == "scikit-learn: all uses\n", ran.stderr
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_the_largest_decision_is_that_of_the_predicted_class_ties_of_votes_too(count, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "workflow/resources/model")
+    estimators = importlib.import_module("model_sklearn")
+    (tmp_path / "model.onnx").write_bytes(width_models.model(30, count).SerializeToString())
+    classifier = estimators.Classifier(tmp_path / "model.onnx")
+    rows = np.random.default_rng(count).integers(0, 256, (400, 30))
+    decisions = classifier.decision_function(rows)
+    assert decisions.shape == ((400,) if count == 2 else (400, count))
+    chosen = (decisions > 0).astype(int) if count == 2 else decisions.argmax(axis=1)
+    np.testing.assert_array_equal(chosen, classifier.predict(rows))
+    assert len(set(chosen)) > 1
+    if count > 2:
+        votes = np.sort(np.rint(decisions + np.arange(count) / count), axis=1)
+        assert (votes[:, -1] == votes[:, -2]).any(), "no tie"
+        assert (votes.sum(axis=1) == count * (count - 1) / 2).all()
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -146,6 +146,7 @@ def test_the_card_says_how_good_the_model_is_beside_its_controls_and_what_it_mus
     assert card.startswith("# A &#60;run&#62;\n\nA sentence &#124; of a verdict.\n")
     assert "| this model | 90.00% | 74.00% to 97.00% |" in card
     assert "| the same classifier on the untrained encoder | 50.00% | 30.00% to 70.00% |" in card
+    assert "All numbers are float32." in card and '{"INFERENCE_PRECISION_HINT": "f32"}' in card
     assert "UCI: CC BY 4.0" in card and "it must not be used" in card.replace("\n", " ")
     assert "`results/model/m0123456789a`" in card and "epochs: 3\n" in card
     for name in ("model.onnx", "encoder.safetensors"):

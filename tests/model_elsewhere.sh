@@ -9,12 +9,13 @@ ROOT=$PWD
 [ $# -gt 0 ] || set -- onnx sklearn-oldest sklearn-newest programs torch
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/ladder-model.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
+SMALL="train_limit=1000 test_limit=500 epochs=2 controls=[] feature_map=false label_counts=[]"
 read -r OLDEST NEWEST < <(sed -n 's/.*scikit-learn \([0-9.]*[0-9]\) to \([0-9.]*[0-9]\).*/\1 \2/p' docs/use.md)
 
 envs/install cpu export
 cd "$WORK"
 # shellcheck disable=SC2086
-"$ROOT/.venv/bin/snakemake" -s "$ROOT/Snakefile" --cores 1 model --config ${RUN:-train_limit=1000 test_limit=500 epochs=2} \
+"$ROOT/.venv/bin/snakemake" -s "$ROOT/Snakefile" --cores 1 model --config ${RUN:-$SMALL} \
     > output 2>&1 || { tail -30 output; exit 1; }
 grep "classes differ" output
 python3 -m zipfile -e results/model.zip .

@@ -71,7 +71,7 @@ def test_onnxruntime_gives_the_classes_of_the_run_and_its_decisions(exported, na
         assert output.shape == ["N", *values.shape[1:]], output.name
 
 
-@pytest.mark.parametrize("name", ["svm", "ridge of shifted halves", "classifier"])
+@pytest.mark.parametrize("name", ["ridge of shifted halves", "svm", "classifier"])
 def test_scikit_learn_calibrates_stacks_validates_and_copies_the_estimators(exported, name, tmp_path):
     inputs, _, folder = exported(name)
     images, labels = (np.asarray(inputs["data"].array(f"train_{name}.npy")) for name in ("images", "labels"))

@@ -106,3 +106,8 @@ def test_every_file_that_a_stages_script_names_is_in_the_table_and_so_are_its_pa
                                               for pattern in known)} == of_no_artifact.get(stage, set())
     assert all(rows_of(stage, page) for page in STAGES[stage].pages)
     assert (stage == "labels") != any(stage in stages for stages, *_ in FILES)
+
+
+def test_the_newest_scikit_learn_of_the_page_is_the_pinned_one():
+    pinned = re.search(r"^scikit-learn==(\S+)", (ROOT / "envs/cpu.txt").read_text("utf-8"), re.M)[1]
+    assert re.search(r"scikit-learn [\d.]+ to ([\d.]+\d)", PAGE)[1] == pinned, "what else tests/model_elsewhere.sh tries"

@@ -11,7 +11,8 @@ from PIL import Image
 
 import picture_folders
 import prepare_data
-from ladder.data import folder, listing, names, pictures
+from ladder.data import folder, listing, names
+from ladder.data.reading import pictures
 from ladder.errors import UserError
 from ladder.store import artifacts, cache
 
@@ -59,7 +60,7 @@ def test_a_picture_becomes_what_a_prediction_makes_of_it(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 2, "b": 2})
     data, _ = load(path, tmp_path, size=(12, 20))
     (label, name), *_ = listing.split(listing.of(str(path)), 0.25)["train"]
-    expected = pictures.take(path / name, "folder", (12, 20, 3)).pixels
+    expected = pictures.take(path / name, "folder", (12, 20, 3), name).pixels
     np.testing.assert_array_equal(data.train_images[0], expected)
     assert data.train_labels[0] == label
 
@@ -168,7 +169,7 @@ def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
     for part in ("train", "test"):
         images, labels = made.array(f"{part}_images.npy"), made.array(f"{part}_labels.npy")
         for name, image, label in zip(rows[part], images, labels, strict=True):
-            assert np.array_equal(pictures.take(path / name, "folder", (16, 16, 3)).pixels, image)
+            assert np.array_equal(pictures.take(path / name, "folder", (16, 16, 3), name).pixels, image)
             assert name.startswith(f"{made.metrics['classes'][label]}/")
         assert names.of(made, part) == [name.replace("\udce9", "\\xe9") for name in rows[part]]
     read = [*rows["train"], *rows["test"]]
@@ -305,7 +306,8 @@ def test_with_a_validation_set_the_test_pictures_are_not_read(tmp_path):
 PEAK = """
 import sys, resource
 sys.path[:0] = [{scripts!r}]
-from ladder.data import folder, listing, names, pictures
+from ladder.data import folder, listing, names
+from ladder.data.reading import pictures
 path, scratch = sys.argv[1:]
 found = listing.of(path)
 shape = (8, 8, 3)

@@ -15,6 +15,7 @@ import picture_folders
 from ladder import sources
 from ladder.data import facts, listing
 from ladder.errors import UserError
+from ladder.files import shown
 from ladder.store import cache
 from permissions import unprivileged
 
@@ -75,14 +76,14 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
     (folder / "dog/lost.png").symlink_to("nowhere")
     (folder / "dog/more").symlink_to("/no/such/disk")
     (folder / "cat/large.png").write_bytes(b"x" * 5000)
-    monkeypatch.setattr(listing, "MOST_BYTES", 4999)
+    monkeypatch.setattr(listing.plain, "MOST_BYTES", 4999)
     found = again(folder)
     assert found.classes == ("cat", "dog") and found.counts("train") == [2, 2]
     assert dict(found.skipped) == {
         "readme.txt": "not in the folder of a class", "cat/notes.md": "no picture by its name",
         "cat/empty.png": "the file is empty", "dog/more": "a link that leads nowhere",
         "dog/pipe.png": "not a plain file", "dog/lost.png": "cannot be read: No such file or directory",
-        "cat/large.png": "5.0 kB large; 5.0 kB at most"}
+        "cat/large.png": "0.0 MB large; 0.0 MB at most"}
 
 
 def test_the_line_about_skipped_files_has_their_number_their_kinds_and_an_example_of_each():
@@ -347,3 +348,67 @@ def test_a_npz_file_that_claims_too_much_or_is_damaged_is_one_line(tmp_path):
         assert "is not a .npz file of arrays" in fault(tmp_path / name)
     (tmp_path / "cut.npz").write_bytes(whole[:-40])
     assert "is neither a folder nor a .npz file" in fault(tmp_path / "cut.npz")
+
+
+# Pictures to predict.
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.PNG", "a b – 七.jpg", "inner/c.webp", "notes.txt", ".hidden.png", ".git/d.png"):
+        path = tmp_path / "my pictures" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return tmp_path / "my pictures"
+
+
+def test_a_folders_pictures_are_found_in_order_hidden_ones_apart(folder):
+    found, left_out = listing.find([str(folder)])
+    assert [str(path.relative_to(folder)) for path in found] == ["a b – 七.jpg", "b.PNG", "inner/c.webp"]
+    assert [path.name for path in left_out] == ["notes.txt"]
+
+
+def test_a_linked_folder_is_searched_and_one_without_end_is_one_line(folder, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/d.tiff").write_bytes(b"x")
+    (folder / "linked").symlink_to(tmp_path / "disk")
+    assert [path.name for path in listing.find([folder])[0]] == ["a b – 七.jpg", "b.PNG", "c.webp", "d.tiff"]
+    (folder / "inner/loop").symlink_to(folder)
+    with pytest.raises(UserError, match="^predict: .*my pictures and .*inner/loop are the same folder; remove the link to it$"):
+        listing.find([folder])
+
+
+def test_a_file_that_is_named_counts_whatever_its_name_and_once(folder):
+    found, _ = listing.find([folder / "notes.txt", folder, folder / "b.PNG"])
+    assert [path.name for path in found] == ["notes.txt", "a b – 七.jpg", "b.PNG", "c.webp"]
+
+
+@pytest.mark.parametrize("paths, words", [([], "which pictures?"), (["nowhere/at all"], "there is no nowhere/at all"),
+                                          (["~nobody-here"], "there is no ~nobody-here"),
+                                          (["my pictures/.git/.."], None), (["empty"], "no picture in empty")])
+def test_a_missing_path_is_one_line(folder, monkeypatch, paths, words):
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "empty").mkdir()
+    if words is None:
+        assert len(listing.find(paths)[0]) == 3
+        return
+    with pytest.raises(UserError, match=words) as fault:
+        listing.find(paths)
+    assert "\n" not in str(fault.value)
+
+
+def test_the_home_folder_can_be_named(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert len(listing.find(["~/my pictures"])[0]) == 3
+
+
+def test_more_pictures_than_a_page_holds_are_refused(folder, monkeypatch):
+    monkeypatch.setattr(listing, "MOST_PICTURES", 2)
+    with pytest.raises(UserError, match="more than 2 pictures; name a smaller folder"):
+        listing.find([folder])
+
+
+def test_a_name_that_is_not_utf8_can_be_shown(tmp_path):
+    with open(os.fsencode(tmp_path) + b"/\xff.png", "wb"):
+        pass
+    shown(listing.find([tmp_path])[0][0]).encode()

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import answering_run
-from ladder.data import pictures
+from ladder.data.reading import plain
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.sources import ROOT
@@ -155,8 +155,8 @@ def connect(address):
         yield lambda: stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
 
 
-@pytest.mark.parametrize("size, status", [(pictures.MOST_BYTES, 422), (pictures.MOST_BYTES + 1, 413),
-                                          (3 * pictures.MOST_BYTES, 413)])
+@pytest.mark.parametrize("size, status", [(plain.MOST_BYTES, 422), (plain.MOST_BYTES + 1, 413),
+                                          (3 * plain.MOST_BYTES, 413)])
 def test_large_uploads_are_refused_in_an_answer_that_arrives(client, connect, size, status):
     if status == 413:
         answer = client.post("/answer", data=bytes(size), headers=KIND)
@@ -168,7 +168,7 @@ def test_large_uploads_are_refused_in_an_answer_that_arrives(client, connect, si
 
 def test_a_client_that_asks_before_it_sends_too_much_is_refused_before(connect):
     connection = connect()
-    connection.sendall(head(pictures.MOST_BYTES + 1, "Expect: 100-continue"))
+    connection.sendall(head(plain.MOST_BYTES + 1, "Expect: 100-continue"))
     assert b" 413 " in connection.recv(100)
 
 

@@ -7,7 +7,7 @@ from ladder.export import card
 from ladder.pages import verdicts
 from ladder.store import lineage
 
-MEASURED = {"classes_that_differ": 2, "images": 500, "deviations": {"decisions": 3e-6}}
+MEASURED = {"classes_that_differ": 2, "images": 500, "deviations": {"decisions": 3e-6}, "decisions": "float32"}
 FACTS = {"image": [28, 28, 1], "classes": ["a", "b"]}
 
 

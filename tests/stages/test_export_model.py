@@ -1,23 +1,29 @@
 """The model of a run in other programs: it gives the run's own answers, with all settings that a run can have."""
 
 import importlib.util
+import os
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from PIL import Image
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 import export_model
 import exported_run
 import manifest_files
+import other_runtimes
+import width_models
 from ladder.errors import RunFailed, UserError
 from ladder.export import model, requirements
+from ladder.export.graph import Graph
+from ladder.sources import ROOT
 from ladder.store import artifacts, manifests
 
+SUPPORT = ROOT / "tests/support"
 HALVES = {"features_flip": "apart", "features_standardize": True}
 PROJECTED = {"features_pca": 20, "features_fit_rows": 80, "seed": 1}
 RUNS = {
@@ -56,24 +62,61 @@ def test_onnxruntime_gives_the_classes_of_the_run_and_its_decisions(exported, na
     assert 0 < max(metrics["deviations"].values()) < 2e-5
     assert ("features" in metrics["deviations"]) == (name != "classifier")
     assert set(metrics["bytes"]) == {"model.onnx", "encoder.json", "encoder.safetensors", "encoder.py", "model_sklearn.py",
-                                     "predict.py"}
+                                     "predict.py", "reading/__init__.py", "reading/pictures.py", "reading/plain.py",
+                                     "reading/tiff.py"}
     onnx.checker.check_model(folder / "model.onnx", full_check=True)
+    assert metrics["decisions"] == "float32" and "float32_deviation" not in metrics
+    session, images = onnxruntime.InferenceSession(folder / "model.onnx"), np.asarray(inputs["data"].array("test_images.npy"))
+    for output, values in zip(session.get_outputs(), session.run(None, {"images": images}), strict=True):
+        assert output.shape == ["N", *values.shape[1:]], output.name
 
 
-@pytest.mark.parametrize("name, columns", [("svm", 45), ("ridge of shifted halves", 10), ("classifier", 10)])
-def test_scikit_learn_has_features_and_answers(exported, name, columns, monkeypatch):
+@pytest.mark.parametrize("name", ["ridge of shifted halves", "svm", "classifier"])
+def test_scikit_learn_calibrates_stacks_validates_and_copies_the_estimators(exported, name, tmp_path):
     inputs, _, folder = exported(name)
-    spec = importlib.util.spec_from_file_location("model_sklearn", folder / "model_sklearn.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    train, test = (np.asarray(inputs["data"].array(f"{part}_images.npy")) for part in ("train", "test"))
-    own = next(inputs[role] for role in ("evaluate", "ridge", "svm") if role in inputs)
-    classifier = module.Classifier(batch=7)
-    assert np.array_equal(classifier.predict(test), own.array("predictions.npy"))
-    assert classifier.decision_function(test).shape == (30, columns)
-    labels = np.asarray(inputs["data"].array("train_labels.npy"))
-    pipeline = make_pipeline(module.Features(), LogisticRegression(max_iter=50)).fit(train, labels)
-    assert (pipeline.predict(train) == labels).mean() > 0.9
+    images, labels = (np.asarray(inputs["data"].array(f"train_{name}.npy")) for name in ("images", "labels"))
+    answers = onnxruntime.InferenceSession(folder / "model.onnx").run(["class"], {"images": images})[0]
+    for name, values in (("images", images), ("labels", labels), ("predictions", answers)):
+        np.save(tmp_path / f"{name}.npy", values)
+    ran = subprocess.run([sys.executable, SUPPORT / "estimators_used.py", folder, tmp_path], capture_output=True, text=True)
+    assert ran.stdout == "scikit-learn: all uses\n", ran.stderr
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_the_largest_decision_is_that_of_the_predicted_class_ties_of_votes_too(count, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "workflow/resources/model")
+    estimators = importlib.import_module("model_sklearn")
+    (tmp_path / "model.onnx").write_bytes(width_models.model(30, count).SerializeToString())
+    classifier = estimators.Classifier(tmp_path / "model.onnx")
+    rows = np.random.default_rng(count).integers(0, 256, (400, 30))
+    decisions = classifier.decision_function(rows)
+    assert decisions.shape == ((400,) if count == 2 else (400, count))
+    chosen = (decisions > 0).astype(int) if count == 2 else decisions.argmax(axis=1)
+    np.testing.assert_array_equal(chosen, classifier.predict(rows))
+    assert len(set(chosen)) > 1
+    if count > 2:
+        votes = np.sort(np.rint(decisions + np.arange(count) / count), axis=1)
+        assert (votes[:, -1] == votes[:, -2]).any(), "no tie"
+        assert (votes.sum(axis=1) == count * (count - 1) / 2).all()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_definition_of_onnx_gives_what_onnxruntime_gives(exported, name):
+    inputs, _, folder = exported(name)
+    images = np.asarray(inputs["data"].array("test_images.npy"))
+    one, other = (other_runtimes.answers(program, folder / "model.onnx", images) for program in ("onnxruntime", "reference"))
+    assert np.array_equal(one.pop("class"), other.pop("class"))
+    for output, values in one.items():
+        assert np.abs(other[output] - values).max() <= model.MOST_DEVIATION * np.abs(values).max(), output
+
+
+def test_the_model_answers_alike_in_environments_without_kernel_ladder(tmp_path):
+    oldest = ["sklearn-oldest"] if sys.version_info < (3, 14) else []   # for which it has no wheel
+    ran = subprocess.run([ROOT / "tests/model_elsewhere.sh", "onnx", *oldest, "sklearn-newest", "programs"],
+                         capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    if "NewConnectionError" in ran.stdout:
+        pytest.skip("packages cannot be downloaded here")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_line(exported, tmp_path):
@@ -88,13 +131,13 @@ def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_l
     said = [line.partition(": ")[2].partition(", margin ") for line in ran.stdout.splitlines()]
     assert [name for name, _, _ in said] == [names[label] for label in expected[:4]]
     assert all(float(margin) > 0 for _, _, margin in said)
-    assert ran.returncode == 1 and len(ran.stderr.strip().splitlines()) == 1 and "cannot identify image file" in ran.stderr
+    assert ran.returncode == 1 and len(ran.stderr.strip().splitlines()) == 1 and "torn.png: not a picture that" in ran.stderr
 
 
 def test_the_files_that_people_copy_are_short(exported):
     _, _, folder = exported("svm")
     assert len((folder / "encoder.py").read_text().splitlines()) <= 60
-    assert len((folder / "predict.py").read_text().splitlines()) <= 20
+    assert len((folder / "predict.py").read_text().splitlines()) <= 50
 
 
 def test_the_card_says_how_good_the_model_is_beside_its_controls_and_what_it_must_not_be_used_for(exported):
@@ -103,6 +146,7 @@ def test_the_card_says_how_good_the_model_is_beside_its_controls_and_what_it_mus
     assert card.startswith("# A &#60;run&#62;\n\nA sentence &#124; of a verdict.\n")
     assert "| this model | 90.00% | 74.00% to 97.00% |" in card
     assert "| the same classifier on the untrained encoder | 50.00% | 30.00% to 70.00% |" in card
+    assert "All numbers are float32." in card and '{"INFERENCE_PRECISION_HINT": "f32"}' in card
     assert "UCI: CC BY 4.0" in card and "it must not be used" in card.replace("\n", " ")
     assert "`results/model/m0123456789a`" in card and "epochs: 3\n" in card
     for name in ("model.onnx", "encoder.safetensors"):
@@ -142,6 +186,52 @@ def test_an_answer_that_float32_does_not_explain_fails_the_stage(exported, tmp_p
     monkeypatch.setattr(model.Answering, "explained", lambda self: 0.0)
     with pytest.raises(RunFailed, match="answers otherwise than the run: 0 of 30 classes differ"):
         exported_run.export(tmp_path / "m2", inputs)
+
+
+def test_decisions_are_float64_where_float32_does_not_hold_and_the_card_says_why(exported, tmp_path, monkeypatch):
+    inputs, _, _ = exported("svm")
+    monkeypatch.setattr(model, "MOST_DEVIATION", 1e-6)
+    artifact = exported_run.export(tmp_path / "m0123456789a", inputs)
+    metrics, folder = artifact.metrics, exported_run.unpacked(artifact, tmp_path)
+    assert metrics["decisions"] == "float64" and metrics["deviations"]["decisions"] <= metrics["explained"]
+    assert 1e-6 < metrics["float32_deviation"] < 1e-5
+    types = {output.name: output.type for output in onnxruntime.InferenceSession(folder / "model.onnx").get_outputs()}
+    assert types == {"features": "tensor(float)", "decisions": "tensor(double)", "class": "tensor(int64)",
+                     "margin": "tensor(double)"}
+    words = (folder / "README.md").read_text().replace("\n", " ")
+    assert f"computed in float64, because in float32 they would differ by {metrics['float32_deviation']:.1e}" in words
+
+
+def test_weights_that_are_not_finite_are_not_exported():
+    with pytest.raises(RunFailed, match="^model: enc1.weight holds NaN or Inf: .*lower learning_rate$"):
+        Graph().constant(np.float32([1, np.nan]), "enc1.weight")
+
+
+@pytest.mark.parametrize("where", ["first weights", "decisions"])
+def test_a_model_that_is_not_finite_or_damaged_gives_no_answer(exported, where, tmp_path):
+    _, _, folder = exported("svm")
+    copied = tmp_path / "copied"
+    shutil.copytree(folder, copied)
+    stored = onnx.load(copied / "model.onnx")
+    name = next(node.input[1] for node in stored.graph.node if node.op_type == {"first weights": "Conv"}.get(where, "MatMul"))
+    weights = next(one for one in stored.graph.initializer if one.name == name)
+    weights.raw_data = np.full_like(onnx.numpy_helper.to_array(weights), np.nan).tobytes()
+    onnx.save(stored, copied / "model.onnx")
+    Image.new("RGB", (16, 16), "gray").save(tmp_path / "a.png")
+    for damage, words in ((None, f"{tmp_path}/a.png: no answer, because the model computes NaN or Inf from it\n"),
+                          (b"x", f"{copied}/model.onnx cannot be read: ")):
+        if damage:
+            (copied / "model.onnx").write_bytes(damage)
+        ran = subprocess.run([sys.executable, copied / "predict.py", tmp_path / "a.png"], capture_output=True, text=True)
+        assert (ran.returncode, ran.stdout) == (1, "") and ran.stderr.startswith(words) and ran.stderr.count("\n") == 1
+
+
+def test_predict_says_how_it_is_used_and_what_it_needs(exported):
+    _, _, folder = exported("svm")
+    for options, words in (([], "which pictures? python predict.py PICTURE ..."),
+                           (["-S"], "No module named 'numpy': pip install onnxruntime numpy pillow")):   # -S: no packages
+        ran = subprocess.run([sys.executable, *options, folder / "predict.py"], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (1, f"{words}\n")
 
 
 def test_a_damaged_input_is_named(exported, tmp_path):

@@ -33,6 +33,9 @@ WHOLE_COMMANDS = {
 CASES = [
     ("tests/support/test_mutate_*.py::*", 0),         # of tools for developers, which are used at night
     ("tests/test_notebook.py::test_it_runs_*", 0),    # two minutes
+    ("*::test_the_thousand_odd_pictures_*", 0),       # downloads them
+    ("*::test_scikit_learn_calibrates_stacks_validates_and_copies_*", 1),
+    ("*::test_the_model_answers_alike_in_environments_without_*", 0),   # downloads packages
     ("tests/support/test_judge_rung.py::*", 0),       # of `make check`, which compiles and trains with rungs that it makes
     ("tests/campaigns/test_settings.py::*", 0),       # a slice of a campaign
     ("tests/rungs/test_whole_step.py::*", 0),         # a step of the whole autoencoder in the emulator

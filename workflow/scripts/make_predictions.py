@@ -9,9 +9,11 @@ import json
 import pathlib
 
 from ladder import progress
-from ladder.data import listing, pictures
+from ladder.data import listing
+from ladder.data.reading import pictures
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
+from ladder.files import shown
 from ladder.machine import runtime
 from ladder.pages import output, predictions
 from ladder.store import artifacts
@@ -23,7 +25,7 @@ def main():
     progress.start_logging(arguments.log)
     runtime.set_threads(arguments.threads)
     try:
-        files, left_out = pictures.find(arguments.pictures)
+        files, left_out = listing.find(arguments.pictures)
         inputs = {role: artifacts.Artifact(folder) for role, folder in arguments.input}
         taken, skipped = take(files, inputs["data"])
         if not taken:
@@ -31,11 +33,11 @@ def main():
                             f"{'; '.join(f'{file.name}: {file.reason}' for file in skipped[:3])}")
         predictor = Predictor(inputs, arguments.threads, arguments.data_residency, arguments.multiplier)
         answered = predictions.answers(predictor, taken)
-        write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
+        write(arguments.output, predictor, answered, skipped, [shown(path) for path in left_out])
     except UserError as error:
         stage_script.end(str(error), 2)
     others = [(file.name, file.reason) for file in skipped]
-    others += [(pictures.shown(path), "no picture by its name") for path in left_out]
+    others += [(shown(path), "no picture by its name") for path in left_out]
     if others:
         progress.log.info("%s", listing.skipping(others, len(files) + len(left_out)))
     for answer in answered[:10]:
@@ -50,9 +52,9 @@ def take(files, data):
     dataset, shape = data.manifest["spec"]["params"]["dataset"], data.array("train_images.npy").shape[1:]
     for path in progress.bar(files, "pictures", "picture"):
         try:
-            taken.append(pictures.take(path, dataset, shape))
+            taken.append(pictures.take(path, dataset, shape, shown(path)))
         except pictures.PictureError as error:
-            skipped.append(predictions.Skipped(pictures.shown(path), str(error)))
+            skipped.append(predictions.Skipped(shown(path), str(error)))
     return taken, skipped
 
 

@@ -1,20 +1,46 @@
 """Print the class of pictures and its margin: python predict.py PICTURE ...   It needs onnxruntime, NumPy and Pillow alone."""
 import json
+import pathlib
 import sys
 
-import numpy as np
-import onnxruntime
-from PIL import Image, ImageOps
+try:
+    import numpy as np
+    import onnxruntime
+    from reading import pictures
+except ImportError as missing:
+    raise SystemExit(f"{missing}: pip install onnxruntime numpy pillow") from None
 
-sys.tracebacklimit = 0   # a picture that cannot be read is one line
-session = onnxruntime.InferenceSession(f"{sys.path[0]}/model.onnx")
-facts = json.loads(session.get_modelmeta().custom_metadata_map["kernel_ladder"])
-height, width, channels = facts["image"]
-for name in sys.argv[1:]:
-    picture = ImageOps.exif_transpose(Image.open(name)).convert("RGBA")
-    picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert(facts["mode"])
-    pixels = np.asarray(ImageOps.fit(picture, (width, height), Image.Resampling.BICUBIC)).reshape(1, height, width, -1)
-    light = facts["light_on_dark"] and np.median(pixels[:, [0, -1]]) > 127   # dark on a light ground, as ink on paper
-    images = np.repeat(255 - pixels if light else pixels, channels // pixels.shape[3], axis=3)
-    chosen, margin = session.run(["class", "margin"], {"images": images})
-    print(f"{name}: {facts['classes'][chosen[0]]}, margin {margin[0]:.3g}")
+MODEL = pathlib.Path(__file__).with_name("model.onnx")
+
+
+def main(names):
+    if not names:
+        return "which pictures? python predict.py PICTURE ..."
+    try:
+        session = onnxruntime.InferenceSession(str(MODEL))
+        facts = json.loads(session.get_modelmeta().custom_metadata_map["kernel_ladder"])
+    except Exception as error:   # onnxruntime's are of many types
+        return f"{MODEL} cannot be read: {' '.join(str(error).split())}"
+    sys.stdout.reconfigure(errors="backslashreplace")   # names of classes in a terminal of another alphabet
+    unread = 0
+    for name in names:
+        line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
+        try:
+            print(f"{line}: {answer(session, facts, name)}", flush=True)
+        except pictures.PictureError as reason:
+            unread += 1
+            print(f"{line}: {reason}", file=sys.stderr, flush=True)
+    return unread > 0
+
+
+def answer(session, facts, name):
+    """The class of a picture and its margin, in words; raises PictureError."""
+    image, _ = pictures.fit(pictures.read(name)[0], facts["dataset"], facts["image"])
+    place, *numbers = session.run(["class", "margin", "features", "decisions"], {"images": image[None]})
+    if not all(np.isfinite(values).all() for values in numbers):
+        raise pictures.PictureError("no answer, because the model computes NaN or Inf from it")
+    return f"{facts['classes'][place[0]]}, margin {numbers[0][0]:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

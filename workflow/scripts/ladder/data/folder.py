@@ -12,8 +12,9 @@ import zipfile
 import numpy as np
 from PIL import Image
 
-from ladder.data import listing, pictures
+from ladder.data import listing
 from ladder.data.datasets import Dataset
+from ladder.data.reading import pictures
 from ladder.errors import UserError, excerpt
 from ladder.files import shown
 from ladder.progress import bar, log

@@ -10,16 +10,17 @@ import functools
 import hashlib
 import os
 import pathlib
-import stat
 import zipfile
+from collections.abc import Sequence
 
+from ladder.data.reading import plain
 from ladder.errors import UserError, excerpt, one_line
 from ladder.files import shown
 from ladder.progress import bar, size
 from ladder.store import cache, disk
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng", ".tif", ".tiff")
-MOST_BYTES = 50_000_000    # of a picture's file
+MOST_PICTURES = 500        # of one request
 MOST_CLASSES = 256         # labels are bytes
 LONGEST_NAME = 100         # characters of the name of a class
 PARTS = ("train", "test")
@@ -68,6 +69,38 @@ class Walk:
 
     def _unreadable(self, error):
         raise UserError(f"{self._where}: cannot read {shown(error.filename)}: {error.strerror}") from error
+
+
+def find(paths: Sequence[str]) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
+    """(pictures, ignored files) in `paths`, which are files or folders, in order, without duplicates.
+
+    In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden ones; a path of a file is
+    accepted with any name. Raises UserError for a missing path, if nothing is found, above MOST_PICTURES, and as Walk.
+    """
+    if not paths:
+        raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
+    accepted: dict[pathlib.Path, None] = {}
+    left_out: dict[pathlib.Path, None] = {}
+    for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
+        if os.path.isdir(path):
+            for file in map(pathlib.Path, Walk(path, "predict").files(path)):
+                (accepted if file.suffix.lower() in SUFFIXES else left_out)[file] = None
+                _check_count(accepted)
+        elif os.path.exists(path):
+            accepted[path] = None
+        else:
+            raise UserError(f"predict: there is no {shown(path)} (seen from {shown(pathlib.Path.cwd())}); name a folder or a "
+                            "file")
+    _check_count(accepted)
+    if not accepted:
+        raise UserError(f"predict: no picture in {', '.join(map(shown, paths))}; looked for names that end in "
+                        f"{', '.join(SUFFIXES)}")
+    return list(accepted), list(left_out)
+
+
+def _check_count(accepted):
+    if len(accepted) > MOST_PICTURES:
+        raise UserError(f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files")
 
 
 def skipping(skipped, count):
@@ -181,12 +214,10 @@ class Folder:
             status = os.stat(path)
         except OSError as error:
             return f"cannot be read: {error.strerror}"
-        if not stat.S_ISREG(status.st_mode):   # a pipe would block forever
-            return "not a plain file"
+        if refusal := plain.refusal(status):
+            return refusal
         if not os.access(path, os.R_OK):
             return f"cannot be read: {os.strerror(errno.EACCES)}"
-        if not 0 < status.st_size <= MOST_BYTES:
-            return f"{size(status.st_size)} large; {size(MOST_BYTES)} at most" if status.st_size else "the file is empty"
         self._stats.append((name, status.st_size, status.st_mtime_ns))
         return ""
 

@@ -13,7 +13,7 @@ import waitress.parser
 import waitress.server
 import waitress.utilities
 
-from ladder.data import pictures
+from ladder.data.reading import pictures, plain
 from ladder.demo import local
 from ladder.errors import UserError
 from ladder.pages import predictions, templates
@@ -27,14 +27,14 @@ def create_app(predictor):
     """The WSGI application of a predictor.Predictor: GET / is the page; POST /answer?name=NAME with the bytes of a picture
     returns the HTML of its prediction; errors are a line of text."""
     app = flask.Flask(__name__, static_folder=None)
-    app.config |= {"TRUSTED_HOSTS": local.NAMES, "MAX_CONTENT_LENGTH": pictures.MOST_BYTES}
+    app.config |= {"TRUSTED_HOSTS": local.NAMES, "MAX_CONTENT_LENGTH": plain.MOST_BYTES}
     one_at_a_time = threading.Lock()   # the model has one set of buffers, and a large picture takes much memory
 
     @app.get("/")
     def page():
         return templates.render("demo.html", {
             **predictions.context(predictor), "draws": predictor.dataset in pictures.DIGITS,
-            "most_bytes": pictures.MOST_BYTES, "most": size(pictures.MOST_BYTES)})
+            "most_bytes": plain.MOST_BYTES, "most": size(plain.MOST_BYTES)})
 
     @app.post("/answer")
     def answer():
@@ -46,13 +46,14 @@ def create_app(predictor):
             picture = pictures.take(data, predictor.dataset, predictor.network.input_shape, name)
             return predictions.fragment(predictor, predictions.answers(predictor, [picture])[0])
 
+    @app.errorhandler(pictures.PictureError)
     @app.errorhandler(UserError)
     def fault(error):
         return _text(str(error), 422)
 
     @app.errorhandler(413)
     def too_large(error):
-        return _text(f"the file is larger than {size(pictures.MOST_BYTES)}", 413)
+        return _text(f"the file is larger than {size(plain.MOST_BYTES)}", 413)
 
     @app.after_request
     def add_headers(response):
@@ -104,7 +105,7 @@ def create_server(app, listening):
     """A server of the application on a socket of `local.listen`; its run() serves."""
     site = waitress.server.create_server(
         app, sockets=[listening], connection_limit=local.CONNECTIONS, channel_timeout=local.SECONDS, cleanup_interval=1,
-        max_request_body_size=pictures.MOST_BYTES + 1,   # the first that is refused
-        inbuf_overflow=2 * pictures.MOST_BYTES, outbuf_overflow=2 * pictures.MOST_BYTES)   # no temporary files
+        max_request_body_size=plain.MOST_BYTES + 1,   # the first that is refused
+        inbuf_overflow=2 * plain.MOST_BYTES, outbuf_overflow=2 * plain.MOST_BYTES)   # no temporary files
     site.channel_class = _Channel
     return site

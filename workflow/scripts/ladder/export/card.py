@@ -18,6 +18,9 @@ WORDS = {   # of each file
     "model_sklearn.py": "a transformer and a classifier: onnxruntime, scikit-learn",
     "encoder.py": "the encoder as a PyTorch module: torch, safetensors", "encoder.json": "its layers",
     "encoder.safetensors": "its weights, with PyTorch's names and layouts",
+    "reading/__init__.py": "how a picture becomes an image, as the run itself reads pictures: NumPy, Pillow",
+    "reading/pictures.py": "of it, reading and fitting", "reading/plain.py": "of it, which files are read",
+    "reading/tiff.py": "of it, TIFF",
 }
 TEMPLATE = sources.ROOT / "workflow/resources/model/README.md"
 
@@ -34,7 +37,7 @@ def text(summary, version, facts, measured, files):
         title=_plain(summary["name"] or "An image classifier of Kernel Ladder"), verdict=_plain(summary["verdict"]),
         accuracies="\n".join(_accuracies(summary)), images=measured["images"],
         rows="validation" if summary["validation"] else "test", deviation=measured["deviations"]["decisions"],
-        same=f"the same classes but for {differ}" if differ else "the same classes",
+        same=f"the same classes but for {differ}" if differ else "the same classes", precision=_precision(measured),
         height=height, width=width, channels=channels, classes=", ".join(map(_plain, facts["classes"])),
         decisions=DECISIONS[summary["answered_by"]], data=data, licence=licences.LICENCES[data],
         blind="" if summary["validation"] else
@@ -43,6 +46,13 @@ def text(summary, version, facts, measured, files):
         settings=yaml.safe_dump(summary["reproduce"]["settings"], sort_keys=False, allow_unicode=True, default_flow_style=None),
         files="\n".join(f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {WORDS[name]} |"
                         for name, file in files.items()))
+
+
+def _precision(measured):
+    if measured["decisions"] == "float32":
+        return "All numbers are float32."
+    return ("Decisions are computed in float64, because in float32 they would differ by "
+            f"{measured['float32_deviation']:.1e} of the largest.")
 
 
 def _plain(words):

@@ -32,6 +32,14 @@ class Part:
     transform: features.FeatureTransform
     weight: float
 
+    @property
+    def widths(self):
+        """Of the even half of the features and, if there is one, of the odd half."""
+        transform, halves = self.transform, 2 if self.transform.flip == "apart" else 1
+        if transform.components is None:
+            return halves * [self.width]
+        return [matrix.shape[1] for matrix in (transform.components, transform.odd_components)[:halves]]
+
     @classmethod
     def of(cls, artifact, by_version, weight=1.0, layer=None):
         """The part whose features an artifact `features` has; of `evaluate` those that its network names, or the scores.

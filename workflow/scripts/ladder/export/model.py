@@ -19,7 +19,7 @@ from ladder.store import lineage
 
 LARGE = 1 << 30     # bytes of constants from which they are in a file of their own: one protobuf message holds 2 GB
 BATCH = 64          # images per call of onnxruntime
-MOST_DEVIATION = 1e-4   # in units of the largest; of decisions by thousands of support vectors what float32 explains
+MOST_DEVIATION = 1e-4   # in units of the largest; of decisions in float64 what the float32 of kernel values explains
 MOST_DIFFERENT = 1e-3   # share of the images, if it is more than one: the order of float32 sums can decide a tie
 LEAST = 1e-30       # probability below which float32 has too few digits to be compared
 FILE, DATA = "model.onnx", "model.onnx.data"
@@ -48,25 +48,39 @@ class Answering:
 
     # The graph.
 
-    def onnx(self, image, facts):
-        """The onnx.ModelProto: uint8 images (N, *image) -> features, decisions, class, margin; facts: JSON-able metadata."""
-        graph = Graph()
+    def onnx(self, image, facts, real):
+        """The onnx.ModelProto: uint8 images (N, *image) -> features, decisions, class, margin.
+
+        facts: JSON-able metadata; real: np.float32 or np.float64, in which a classifier of features decides.
+        """
+        graph = Graph(real)
         halves = encoder.rows(graph, self.parts, self._offsets)
         self._put_out_features(graph, halves)
         answer = {"evaluate": self._evaluate, "ridge": self._ridge, "svm": self._svm}[self.name]
         decisions, place, margin = answer(graph, halves)
-        labels = np.arange(len(self.classes)) if self._model is None else self._model.classes.astype(np.int64)
-        dtype = np.float32 if self._model is None else np.float64
-        graph.put_out("decisions", decisions, dtype, None)
-        graph.put_out("class", graph.add("Reshape", graph.add("Gather", labels, place), np.int64([-1])), np.int64)
-        graph.put_out("margin", graph.add("Reshape", margin, np.int64([-1])), dtype)
+        graph.put_out("decisions", decisions, real, self._columns())
+        graph.put_out("class", graph.add("Reshape", graph.add("Gather", self.labels, place), np.int64([-1])), np.int64)
+        graph.put_out("margin", graph.add("Reshape", margin, np.int64([-1])), real)
         return graph.model(image, {"kernel_ladder": json.dumps(facts)})
+
+    @property
+    def labels(self):
+        """int64: the places of the classes that can be answered, those with training images."""
+        return np.arange(len(self.classes)) if self._model is None else self._model.classes.astype(np.int64)
+
+    def precisions(self):
+        """The types in which decisions are tried. A network that classifies has no other than float32."""
+        return (np.float32,) if self._model is None else (np.float32, np.float64)
+
+    def _columns(self):
+        """The number of decisions for an image."""
+        return len(self._model.intercept if self.name == "svm" else self.labels)
 
     def _put_out_features(self, graph, halves):
         whole = graph.add("Concat", *halves, axis=1) if len(halves) > 1 else halves[0]
         if len(self._offsets) > 1:   # those of the image itself come first
             whole = graph.add("Split", whole, outputs=len(self._offsets), num_outputs=len(self._offsets), axis=0)[0]
-        graph.put_out("features", whole, np.float32, None)
+        graph.put_out("features", whole, np.float32, sum(sum(part.widths) for part in self.parts))
 
     def _evaluate(self, graph, halves):
         by_version = {entry.version: entry for entry in self._inputs.values() if entry}
@@ -77,12 +91,12 @@ class Answering:
 
     def _ridge(self, graph, halves):
         scores = classifier.ridge_scores(graph, halves, self._model)
-        scores = classifier.mean_over_copies(graph, scores, len(self._offsets), len(self._model.classes))
+        scores = classifier.mean_over_copies(graph, scores, len(self._offsets), self._columns())
         return scores, *classifier.by_scores(graph, scores)
 
     def _svm(self, graph, halves):
         decisions = classifier.svm_decisions(graph, halves, self._model)
-        decisions = classifier.mean_over_copies(graph, decisions, len(self._offsets), len(self._model.intercept))
+        decisions = classifier.mean_over_copies(graph, decisions, len(self._offsets), self._columns())
         return decisions, *classifier.by_votes(graph, decisions, len(self._model.classes))
 
     # The run's own answers for its test images.
@@ -116,6 +130,24 @@ class Answering:
         return metrics.log_softmax(values) if self.name == "evaluate" else values
 
 
+def export(answering, facts, folder, images, threads):
+    """Write the model of an Answering, in float32 if its decisions hold there, else in float64; returns (names, metrics).
+
+    facts: JSON-able metadata; images: uint8 (N, H, W, C), the run's test images; the metrics: those of `compared`, with
+    float32_deviation where float32 was not enough. Raises RunFailed where the answers differ by more than float32 explains.
+    """
+    tried = {}
+    for real in answering.precisions():
+        names = save(answering.onnx(images.shape[1:], facts, real), folder)
+        measured = compared(folder / FILE, answering, images, threads)
+        if not _differs(measured, MOST_DEVIATION):
+            return names, {**measured, **tried}
+        tried = {"float32_deviation": measured["deviations"]["decisions"]}
+    if words := _differs(measured, max(MOST_DEVIATION, measured["explained"])):
+        raise RunFailed(f"the exported model answers otherwise than the run: {words}")
+    return names, {**measured, **tried}
+
+
 def save(model, folder):
     """Write an onnx.ModelProto into a folder, from LARGE on with its constants in DATA beside FILE; returns the names."""
     (folder / DATA).unlink(missing_ok=True)   # of an interrupted run: onnx would append to it
@@ -128,8 +160,8 @@ def save(model, folder):
 def compared(path, answering, images, threads):
     """How the model at `path` answers for the test images, uint8 (N, H, W, C), beside the run's own answers: the metrics.
 
-    deviations: the largest difference of features and of decisions, in units of the largest of the run's own;
-    classes_that_differ: number of images. Raises RunFailed if these are more than float32 explains.
+    deviations: the largest difference of features and of decisions, in units of the largest of the run's own; explained: that
+    of decisions by kernel values in float32; classes_that_differ: number of images; decisions: the type of these.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -146,11 +178,16 @@ def compared(path, answering, images, threads):
             difference = np.nanmax(np.abs(here[name] - values[block]))
             largest[name] = max(largest.get(name, 0.0), float(difference) if np.isfinite(here[name]).all() else np.inf)
     scales = {name: float(np.nanmax(np.abs(values))) or 1.0 for name, values in own.items()}
-    deviations = {name: largest[name] / scales[name] for name in own}
-    allowed = {"features": MOST_DEVIATION, "decisions": max(MOST_DEVIATION, answering.explained() / scales["decisions"])}
-    far = [f"{name} by up to {value:.1e} of the largest ({allowed[name]:.1e} is allowed)" for name, value in deviations.items()]
-    if any(value > allowed[name] for name, value in deviations.items()) or differ > max(1, MOST_DIFFERENT * len(images)):
-        raise RunFailed("the exported model answers otherwise than the run: "
-                        f"{', '.join([f'{differ} of {len(images)} classes differ', *far])}")
-    return {"deviations": deviations, "classes_that_differ": differ, "images": len(images),
+    return {"deviations": {name: largest[name] / scales[name] for name in own}, "decisions": decisions.dtype.name,
+            "explained": answering.explained() / scales["decisions"], "classes_that_differ": differ, "images": len(images),
             "images_per_second": len(images) / (time.perf_counter() - started)}
+
+
+def _differs(measured, most):
+    """What differs by more than is allowed, in words, else ''; most: that of decisions."""
+    differ, count, deviations = (measured[name] for name in ("classes_that_differ", "images", "deviations"))
+    allowed = {"features": MOST_DEVIATION, "decisions": most}
+    if all(value <= allowed[name] for name, value in deviations.items()) and differ <= max(1, MOST_DIFFERENT * count):
+        return ""
+    far = [f"{name} by up to {value:.1e} of the largest ({allowed[name]:.1e} is allowed)" for name, value in deviations.items()]
+    return ", ".join([f"{differ} of {count} classes differ", *far])

@@ -8,7 +8,7 @@ import os
 import numpy as np
 
 from ladder.data import names as picture_names
-from ladder.data import pictures
+from ladder.data.reading import pictures
 from ladder.pages import figures, output, roles, templates
 from ladder.store import lineage
 

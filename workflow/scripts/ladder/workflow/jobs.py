@@ -12,7 +12,7 @@ from typing import Any
 
 from ladder import caller
 from ladder.classifiers import backends
-from ladder.data import pictures
+from ladder.data import listing
 from ladder.errors import UserError
 from ladder.export import requirements
 from ladder.machine import runtime
@@ -91,7 +91,7 @@ class Jobs:
 
     def predicted(self) -> list[Input]:
         """The inputs of predictions; raises UserError if no pictures are named or found, before a model is trained."""
-        pictures.find(self.plan.run.settings.predict)
+        listing.find(self.plan.run.settings.predict)
         return self.always() + self.made(*prediction_roles(self.chain))
 
     # Why a job runs.

@@ -14,25 +14,18 @@ import io
 import logging
 import math
 import os
-import pathlib
 import warnings
-from collections.abc import Sequence
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH
 
-from ladder.data import tiff
-from ladder.data.listing import MOST_BYTES, SUFFIXES, Walk
-from ladder.errors import UserError
-from ladder.files import shown
-from ladder.progress import size
+from . import plain, tiff
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 IN_WORDS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
 FIRST = "the first of"   # in a remark on a picture with more frames or pages
 MOST_PIXELS = 50_000_000    # of a picture, 150 MB as RGB
-MOST_PICTURES = 500         # of one request
 # Pillow warns beyond a larger number of pixels than MOST_PIXELS and about odd tags. Threads cannot change filters one by one.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -44,8 +37,8 @@ FAINTEST = 24   # least contrast of ink to the background, in grey levels
 NOISE = 0.25    # share of the largest contrast below which grey counts as background: shadows, paper, noise
 
 
-class PictureError(UserError):
-    """Short reason why a picture is refused."""
+class PictureError(Exception):
+    """Short reason why a picture is refused, one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,70 +72,32 @@ DIGITS = {"mnist": Digit(20, 28, True), "mnist_small": Digit(20, 28, True), "dig
 LIGHT_ON_DARK = {**DIGITS, "fashion_mnist": Digit(28, 28, False, "garment")}
 
 
-# Finding.
-
-def find(paths: Sequence[str]) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
-    """(pictures, ignored files) in `paths`, which are files or folders, in order, without duplicates.
-
-    In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden ones; a path of a file is
-    accepted with any name. Raises UserError for a missing path, if nothing is found, above MOST_PICTURES, and as listing.Walk.
-    """
-    if not paths:
-        raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
-    accepted: dict[pathlib.Path, None] = {}
-    left_out: dict[pathlib.Path, None] = {}
-    for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
-        if os.path.isdir(path):
-            for file in map(pathlib.Path, Walk(path, "predict").files(path)):
-                (accepted if file.suffix.lower() in SUFFIXES else left_out)[file] = None
-                _check_count(accepted)
-        elif os.path.exists(path):
-            accepted[path] = None
-        else:
-            raise UserError(f"predict: there is no {shown(path)} (seen from {shown(pathlib.Path.cwd())}); name a folder or a "
-                            "file")
-    _check_count(accepted)
-    if not accepted:
-        raise UserError(f"predict: no picture in {', '.join(map(shown, paths))}; looked for names that end in "
-                        f"{', '.join(SUFFIXES)}")
-    return list(accepted), list(left_out)
-
-
-def _check_count(accepted):
-    if len(accepted) > MOST_PICTURES:
-        raise UserError(f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files")
-
-
 # Reading.
 
-def take(source, dataset, shape, name=None):
+def take(source, dataset, shape, name):
     """The Picture of `source`, a path or the bytes of a file, for a dataset; shape: of its images; raises PictureError."""
     image, remarks = read(source)
     pixels, steps = fit(image, dataset, shape)
     image.thumbnail((ORIGINAL, ORIGINAL))
-    return Picture(name or shown(source), pixels, image, (*remarks, *steps))
+    return Picture(name, pixels, image, (*remarks, *steps))
 
 
 def read(source):
     """(PIL image, RGB, upright; remarks) of `source`, a path or the bytes of a file; raises PictureError."""
     if isinstance(source, bytes):
-        _check_bytes(len(source))
+        _check("the file is empty" if not source else plain.too_large(len(source)))
         return _decode(io.BytesIO(source))
     try:
-        if not pathlib.Path(source).is_file():   # a pipe would block forever
-            raise PictureError("not a plain file")
+        _check(plain.refusal(os.stat(source)))
         with open(source, "rb") as file:
-            _check_bytes(os.fstat(file.fileno()).st_size)
             return _decode(file)
     except OSError as error:
         raise PictureError(f"cannot be read: {error.strerror}") from error
 
 
-def _check_bytes(count):
-    if not count:
-        raise PictureError("the file is empty")
-    if count > MOST_BYTES:
-        raise PictureError(f"{size(count)} large; {size(MOST_BYTES)} at most")
+def _check(refusal):
+    if refusal:
+        raise PictureError(refusal)
 
 
 def _decode(file):
@@ -158,7 +113,8 @@ def _decode(file):
     except Image.DecompressionBombError:
         raise PictureError(f"too large: {MOST_PIXELS / 1e6:.0f} million pixels at most") from None
     except Exception as error:   # decoders raise many types of errors for damaged files
-        raise PictureError(f"damaged or cut short ({' '.join(str(error).split()) or type(error).__name__})") from error
+        words = " ".join("".join(filter(str.isprintable, word)) for word in str(error).split())
+        raise PictureError(f"damaged or cut short ({words or type(error).__name__})") from error
 
 
 def _opened(image):

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image, TiffImagePlugin
 
 from ladder import sources
-from ladder.data import pictures, tiff
-from ladder.data.pictures import PictureError
+from ladder.data.reading import pictures, tiff
+from ladder.data.reading.pictures import PictureError
 
 GRADIENT = np.linspace(0, 255, 40 * 60).reshape(40, 60).astype(np.uint8)
 COLOURS = np.stack([GRADIENT, GRADIENT[::-1], 255 - GRADIENT], axis=2)
@@ -203,7 +203,7 @@ def test_a_file_with_wrong_bytes_is_read_or_refused_in_words(compression):
 def test_odd_tags_are_no_lines_on_the_terminal(tmp_path):
     (tmp_path / "odd.tif").write_bytes(raw(bytes(100), t259=(SHORT, 1, 1), t278=(LONG, 20, PLACE), t277=(SHORT, 1, 60_000)))
     (tmp_path / "even.tif").write_bytes(raw(bytes(100), t282=(5, 3, PLACE)))
-    program = ("import contextlib, sys\nfrom ladder.data import pictures\n"
+    program = ("import contextlib, sys\nfrom ladder.data.reading import pictures\n"
                "for path in sys.argv[1:]:\n    with contextlib.suppress(pictures.PictureError):\n        pictures.read(path)")
     run = subprocess.run([sys.executable, "-c", program, *tmp_path.glob("*.tif")], capture_output=True, text=True,
                          env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS)})

@@ -422,7 +422,7 @@ class Classifiers(Section):
     label_counts: Distinct[Annotated[int, Field(ge=2, le=10_000), INTEGER]] = [10, 30, 100, 300, 1000]
     """Numbers of labels with which the features of an encoder that has seen none are classified too, for the report's
     curve of accuracy by labels: five draws, balanced over the classes, by kernel ridge regression. Numbers below that
-    of the classes or above that of the training images are left out; [] draws no curve."""
+    of the classes are left out, and so are those that are not below that of the training images; [] draws no curve."""
     knn_k: Count = 10
     """Number of neighbours that vote in `knn`."""
     knn_distance: Literal["cosine", "euclidean"] = "cosine"

@@ -302,6 +302,43 @@ def test_the_workflow_is_a_module_of_another_in_snakedeploys_layout(fresh, tmp_p
     assert int((other / "bytes.txt").read_text()) == len(page.read_bytes())
 
 
+TWO_MODULES = """
+module first:
+    snakefile: "{snakefile}"
+    config: {{"batch_size": 16}}
+    prefix: "first"
+
+module second:
+    snakefile: "{snakefile}"
+    config: {{"batch_size": 32}}
+    prefix: "second/part"
+
+use rule * from first as first_*
+use rule * from second as second_*
+
+rule both:
+    default_target: True
+    input: "first/results/report.html", "second/part/results/report.html"
+"""
+
+
+def test_two_modules_with_prefixes_have_their_own_pages_and_share_the_artifacts(fresh, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "Snakefile").write_text(TWO_MODULES.format(snakefile=fresh.folder / "Snakefile"))
+    (other / "config.yaml").write_text((fresh.folder / "config.yaml").read_text())
+    status, output = elsewhere(fresh, other)
+    ran = [line.split()[0] for line in (other / "ran.txt").read_text().splitlines()]
+    assert status == 0, output
+    assert sorted(ran) == sorted([*ALL, "train", "features", "svm", "map", "report"]), "what both have is made once"
+    (other / "ran.txt").unlink()
+    status, output = elsewhere(fresh, other)
+    assert status == 0 and not (other / "ran.txt").exists(), output
+    for folder, batch in (("first", 16), ("second/part", 32)):
+        assert json.loads((other / folder / "results/report.html").read_text().splitlines()[-1])["batch_size"] == batch
+    assert not (other / "results/report.html").exists()
+
+
 def test_snakemakes_own_report_has_the_page(project):
     output = project.snakemake("--report", "own.zip")
     assert project.status == 0, output

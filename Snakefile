@@ -209,6 +209,9 @@ use rule fit_svm as measure_labels with:
 include: "workflow/rules/pages.smk"
 
 
+or_exit(check_targets)
+
+
 onsuccess:
     finish()
 

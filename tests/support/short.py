@@ -33,6 +33,7 @@ WHOLE_COMMANDS = {
 CASES = [
     ("tests/support/test_mutate_*.py::*", 0),         # of tools for developers, which are used at night
     ("tests/test_notebook.py::test_it_runs_*", 0),    # two minutes
+    ("tests/workflow/test_terminal.py::test_the_terminal_has_*", 0),   # four commands
     ("tests/support/test_judge_rung.py::*", 0),       # of `make check`, which compiles and trains with rungs that it makes
     ("tests/campaigns/test_settings.py::*", 0),       # a slice of a campaign
     ("tests/rungs/test_whole_step.py::*", 0),         # a step of the whole autoencoder in the emulator

@@ -33,7 +33,7 @@ from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import shorter
 from ladder.workflow import settings
-from ladder.workflow.stages import STAGES
+from ladder.workflow.stages import COPIES, STAGES
 from permissions import unprivileged
 
 SCRIPT = '''
@@ -49,7 +49,7 @@ def make(work, inputs, params, options):
         print(work.spec["stage"], work.threads, file=file)
     if params.get("learning_rate") == 666:
         raise RunFailed("it diverged as the test wants")
-    if os.environ.get("FAIL") == work.spec["stage"]:
+    if work.spec["stage"] in os.environ.get("FAIL", "").split():
         raise UserError("failed as the test wants")
     if os.environ.get("BUG") == work.spec["stage"]:
         raise ZeroDivisionError("a bug as the test wants")
@@ -1339,3 +1339,36 @@ def test_with_sdm_conda_stages_run_in_the_environment_that_snakemake_makes(fresh
     output = fresh.snakemake("data", "--sdm", "conda", PATH=f"{conda / 'bin'}:{os.environ['PATH']}")
     assert fresh.status == 0 and fresh.ran() == ["data"], output
     assert note.read_text().splitlines() == ["workflow/scripts/prepare_data.py"]
+
+
+def test_a_dead_link_in_the_place_of_a_page_is_one_line(project):
+    (project.folder / "results/model.zip").symlink_to("nowhere")
+    output = project.snakemake("model")
+    assert project.status == 1
+    assert output.splitlines()[-1] == "results/model.zip is a link that leads nowhere; move it away: a page goes there"
+
+
+LISTS = ("compare=[{seed: [1]}]", "multipliers=[{multiplier: [exact], seed: [1]}]",
+         "search={budget: 1, keys: {learning_rate: {min: 0.001, max: 0.01}}}")
+
+
+def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
+    """Snakemake itself does not run a job with an `update` output again that has failed, where an older output is there."""
+    pages = [*(page for pages in COPIES.values() for page in pages), "results/history.html"]
+    for page in pages:
+        (project.folder / page).write_text("<body>\nof another run")
+    words = "-k", *pages, "--config", *LISTS, "controls=[]", "feature_map=false"
+    scripts = [project.folder / f"workflow/scripts/{name}.py" for name in ("publish", "make_history")]
+    project.snakemake(*words, FAIL=" ".join(COPIES))
+    assert project.status == 1
+    whole = {script: script.read_text() for script in scripts}
+    for script in scripts:
+        script.write_text("raise SystemExit(1)\n")
+    project.snakemake(*words)
+    assert project.status == 1
+    for script, text in whole.items():
+        script.write_text(text)
+    output = project.snakemake(*words)
+    assert project.status == 0, output
+    old = [page for page in pages if "of another run" in (project.folder / page).read_text("utf-8", "replace")]
+    assert not old, output

@@ -10,7 +10,9 @@ import subprocess
 import sys
 
 import ladder
-from ladder import caller
+from snakemake import cli
+
+from ladder import caller, command
 from ladder.errors import UserError
 from ladder.machine import readers
 from ladder.rungs import catalog
@@ -58,6 +60,7 @@ def or_exit(function, *arguments, **keywords):
 
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
 readers.watch()
+command.interrupt_once()
 if workflow.storage_settings.default_storage_provider:
     sys.exit(
         "--default-storage-provider: artifacts and pages are files of this machine; leave it out, and copy results/ afterwards"
@@ -194,6 +197,23 @@ def reached(wildcards):
 
 
 # After a command: a notice on each page of another configuration, and results/index.html where a page is newer.
+
+
+def check_targets():
+    """Raise UserError, with the nearest names, if the command names a target that no rule makes."""
+    if not COMMAND.is_main or HOME != str(workflow.basedir):
+        return
+    words, _ = cli.get_argument_parser().parse_known_args(list(COMMAND.words))
+    known = [rule.name for rule in workflow.rules]
+    commands.check_targets(
+        [
+            target
+            for target in words.targets
+            if target not in known
+            and not any(rule.is_producer(target) for rule in workflow.rules)
+        ],
+        known,
+    )
 
 
 def finish():

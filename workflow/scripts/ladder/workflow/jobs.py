@@ -104,8 +104,10 @@ class Jobs:
 
     def copied(self, role: str) -> list[Input]:
         """The inputs of a role's copies in results/: its artifact, and `now` if they are not those of its files."""
-        for folder in filter(os.path.isdir, self._placed[role]):
-            raise UserError(f"{folder} is a folder; move it away: a page goes there")
+        for place in self._placed[role]:
+            if os.path.isdir(place) or (os.path.islink(place) and not os.path.exists(place)):
+                kind = "a folder" if os.path.isdir(place) else "a link that leads nowhere"
+                raise UserError(f"{place} is {kind}; move it away: a page goes there")
         same = all(copies.is_published(self.chain[role].folder, copy) for copy in self._placed[role])
         return self.made(role) + ([] if same else self.always())
 

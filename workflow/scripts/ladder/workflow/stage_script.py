@@ -49,6 +49,7 @@ def run(make: Make, takes_failed: bool = False) -> None:
     the artifacts that depend on it. takes_failed: `make` accepts failed inputs.
     """
     atexit.register(gc.freeze)   # else Python looks through all that was imported once more, 0.25 s of every stage
+    command.interrupt_once()
     arguments = _arguments()
     name = f"{arguments.spec['stage']} {arguments.output.name}"
     try:

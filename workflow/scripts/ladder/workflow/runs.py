@@ -277,6 +277,8 @@ def _tested_multiplier(given: Settings) -> str:
 
 def _identity(key: str, resolved: Settings) -> str:
     try:
+        if not resolved.multiplier_as_it_is:
+            multipliers.check_reading(getattr(resolved, key))
         return multipliers.identity(getattr(resolved, key))
     except UserError as error:
         raise UserError(f"config: {key}: {error}") from error

@@ -17,14 +17,14 @@ SIDE, HALF, OFFSET = 256, 128, 32768
 
 def readings(entries: Entries) -> dict[str, Entries]:
     """Words -> int16 or uint16 (256, 256) in our order, as multipliers.Integers has it; the first is the table as it is."""
-    found, bits = {AS_IT_IS: entries}, entries.view(np.uint16)
+    read, bits = {AS_IT_IS: entries}, entries.view(np.uint16)
     signed = {"": bits.view(np.int16), "with 32768 added": (bits ^ np.uint16(OFFSET)).view(np.int16)}
     for (added, values), by_bytes, negated in itertools.product(signed.items(), (False, True), (False, True)):
         words = [added, "indexed by the operands' bytes" * by_bytes, "with the other sign" * negated]
         ordered = np.roll(values, (HALF, HALF), (0, 1)) if by_bytes else values
-        found[", ".join(filter(None, ["signed", *words]))] = -ordered if negated else ordered
-    found["unsigned"] = bits
-    return found
+        read[", ".join(filter(None, ["signed", *words]))] = -ordered if negated else ordered
+    read["unsigned"] = bits
+    return read
 
 
 def distance(entries: Entries) -> float:
@@ -36,7 +36,7 @@ def distance(entries: Entries) -> float:
 
 def closest(entries: Entries) -> str:
     """The words of the reading that is CLOSER than the table as it is, the closest of them; AS_IT_IS if there is none."""
-    distances = {words: distance(read) for words, read in readings(entries).items()}
+    distances = {words: distance(each) for words, each in readings(entries).items()}
     best = min(distances, key=distances.__getitem__)
     return best if distances[best] < CLOSER * distances[AS_IT_IS] else AS_IT_IS
 

@@ -26,6 +26,7 @@
 # ARCHITECTURE=sm_90        that gpu-prepare compiles for; TARGET=3.12 is the version of Python there
 # KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
 # CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
+# VERBOSE=1                 Snakemake's own words in report, model and table, in place of a line for each stage
 # PORT=8000                 of the demo; RUN, of the model and the table too:
 # RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
@@ -39,10 +40,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # pip would compile all modules, which takes half of an installation; Python compiles those that it imports.
 export PIP_COMPILE = 0
 
-.PHONY: report model table demo watch test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean environment gpu-environment test-environment pins-environment pytorch
+TARGETS = report model table demo watch test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean
+.PHONY: $(TARGETS) environment gpu-environment test-environment pins-environment pytorch
+
+# Snakemake with a line for each stage; VERBOSE=1: with its own words.
+SNAKEMAKE = @.venv/bin/python workflow/scripts/run_workflow.py --cores 1 $(if $(VERBOSE),-v)
 
 report: environment
-	.venv/bin/snakemake --cores 1 results/report.html
+	$(SNAKEMAKE) results/report.html
 	@.venv/bin/python workflow/scripts/next_step.py
 
 demo: environment
@@ -51,7 +56,7 @@ demo: environment
 
 model table: environment
 	@envs/install export
-	.venv/bin/snakemake --cores 1 $@ $(RUN)
+	$(SNAKEMAKE) $@ $(RUN)
 	@echo "docs/use.md says what is in it and how to use it"
 
 watch: environment
@@ -154,6 +159,13 @@ pins-environment:
 dist: pins-environment
 	rm -rf dist
 	.venv-pins/bin/python -m hatchling build
+
+# A mistyped target.
+.DEFAULT:
+	@$(PYTHON) -c 'import difflib, sys; name, *names = sys.argv[1:]; \
+	    near = difflib.get_close_matches(name, names, 1); \
+	    sys.exit(f"make: there is no target {name}; " + (f"did you mean {near[0]}?" if near else "there are " + ", ".join(names)))' \
+	    "$@" $(TARGETS)
 
 clean:
 	rm -rf results logs dist site .snakemake .pytest_cache .ruff_cache .mypy_cache

@@ -60,13 +60,13 @@ for stage, rule_name in (
         input:
             parents(),
         output:
-            "results/<stage>/{version}/manifest.json",
+            local("results/<stage>/{version}/manifest.json"),
         log:
-            "logs/<stage>/{version}.log",
+            local("logs/<stage>/{version}.log"),
         pathvars:
             stage=stage,
         wildcard_constraints:
-            version="|".join(PLAN.artifacts),
+            version="|".join(JOBS.own) or "none",
         conda:
             ENVIRONMENT
         threads: threads_of
@@ -207,6 +207,9 @@ use rule fit_svm as measure_labels with:
 
 
 include: "workflow/rules/pages.smk"
+
+
+or_exit(check_targets)
 
 
 onsuccess:

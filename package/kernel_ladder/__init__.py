@@ -17,12 +17,12 @@ Kernel Ladder {version}: image features without labels, and the kernels that tra
 
 Other targets: the stages (data, normalized, patches, train, evaluate, features, svm), model, bundle, pages as
 results/network.html, history, predictions, settings, explain, pull, gc. Results, logs and config.yaml are in this folder.
-Options are Snakemake's (kernel-ladder report --help), with --cores all where none says how many.
+Options are Snakemake's (kernel-ladder report --help), with --cores all where none says how many; -v: its own words.
 """
 
 
 def main() -> None:
-    """Become Snakemake with the words of the command line; without any, or with --help alone, print what there is to type."""
+    """Run Snakemake with the words of the command line; without any, or with --help alone, print what there is to type."""
     words = sys.argv[1:]
     if words in ([], ["-h"], ["--help"]):
         from ladder import __version__
@@ -33,5 +33,6 @@ def main() -> None:
     os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(cache, "kernel-ladder", "numba")))
     given = "SNAKEMAKE_PROFILE" in os.environ or any(word.startswith(CORES) for word in words)
     cores = [] if given else ["--cores", "all"]
-    # -P: a file of this folder, such as yaml.py, is not taken for a module of Snakemake's.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "snakemake", "-s", f"{HOME}/Snakefile", *cores, *words])
+    sys.path.insert(0, f"{HOME}/workflow/scripts")   # where Snakemake finds what writes the lines
+    from ladder.workflow import terminal
+    sys.exit(terminal.run(["-s", f"{HOME}/Snakefile", *cores, *words]))

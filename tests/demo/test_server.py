@@ -243,7 +243,7 @@ def run(project, *arguments):
 
 @pytest.mark.parametrize("arguments, words", [
     ([], "type: .venv/bin/snakemake svm"), (["--config", "epochz=3"], "did you mean epochs?"),
-    (["--config", "epochs"], "write KEY=VALUE"), (["--configfile", "gone.yaml"], "cannot read gone.yaml"),
+    (["--config", "epochs"], "write KEY=VALUE"), (["--configfile", "gone.yaml"], "there is no file gone.yaml"),
     (["--configfile", "broken.yaml"], "broken.yaml is not a YAML file of keys and values"),
     (["--config", "name=[["], "--config name: the value is not YAML"), (["--port", "70000"], "70000 is not a port"),
 ])

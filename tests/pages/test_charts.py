@@ -1,6 +1,9 @@
 """Charts: marks lie at their values, between the ticks that they belong to, and names do not cover each other."""
 
+import functools
 import itertools
+import json
+import math
 import re
 import xml.etree.ElementTree as ET
 
@@ -109,6 +112,47 @@ def test_charts_of_one_step_of_zeros_and_of_nothing_can_be_drawn():
     assert charts.lines("t", [one((0.5, 0.4))], charts.loss_axis([0.4], "loss"))["still"]["series"]
     zeros = charts.lines("t", [one((1, 0.0), (2, 0.0))], charts.loss_axis([0.0, 0.0], "loss"))["still"]
     assert [y for _, y in zeros["series"][0]["at"]] == [zeros["bottom"]] * 2
+
+
+# One value, equal ones, none, many digits, ends of the range of float32, and what is no number.
+ODD = [[], [0.0], [1.0], [0.5, 0.5], [0.1, 0.1 + 1e-12], [1e-30, 1e-28], [1e-30] * 2, [3e38, 1e30], [math.nan], [math.nan, 0.3],
+       [math.inf, 0.2, 0.9], [1 - 1e-6, 1.0], [1 - 1e-6], [0.0, 1.0], [1e6, 1e6 + 1]]
+
+
+def assert_lies_within(of):
+    """Whatever is drawn has a place within the chart, ticks differ and leave room for the plot, and the data is JSON."""
+    still, data = of["still"], json.dumps(of["data"], allow_nan=False)
+    assert json.loads(data) and still["left"] < still["width"] / 3
+    for x, y in (at for curve in still["series"] for at in curve["at"]):
+        assert still["left"] - 1e-6 <= x <= still["right"] + 1e-6 and still["top"] - 1e-6 <= y <= still["bottom"] + 1e-6
+    for side, low, high in (("x", still["left"], still["right"]), ("y", still["top"], still["bottom"])):
+        ticks = still[f"{side}_ticks"]
+        assert len({tick["text"] for tick in ticks}) == len(ticks), ticks
+        assert all(low - 1 <= tick["at"] <= high + 1 for tick in ticks), ticks
+    assert drawn(of) is not None
+
+
+@pytest.mark.parametrize("values", ODD, ids=str)
+@pytest.mark.parametrize("axis", [charts.loss_axis, functools.partial(charts.loss_axis, always_log=True), charts.share_axis])
+def test_curves_of_odd_values_lie_within_their_chart_without_what_is_no_number(axis, values):
+    if axis is charts.share_axis:
+        values = [value for value in values if not value > 1]
+    steps = [[step, 2.0 * step] for step in range(len(values))]
+    of = charts.lines("t", [one(*zip(range(len(values)), values, strict=True), by=[1, [two for _, two in steps]])],
+                      axis(values, "value"), ("step", "seconds"))
+    assert_lies_within(of)
+    finite = [at for at, value in enumerate(values) if math.isfinite(value)]
+    (curve,) = of["data"]["series"]
+    assert curve["x"] == finite and curve["by"] == [1, [2 * at for at in finite]]
+
+
+@pytest.mark.parametrize("ends", [(60, 60), (1, 1), (10, 10 ** 6), (30, 60), (1e-9, 1e-9), (2.0, 2.0 + 1e-12), (1e-9, 1e-3)])
+@pytest.mark.parametrize("kind", ["linear", "log"])
+def test_a_scatter_of_one_place_and_of_places_far_apart_lies_within_its_chart(kind, ends):
+    points = [{"x": x, "y": 0.5} for x in ends] + [{"x": math.nan, "y": 0.5}, {"x": ends[0], "y": math.inf}]
+    of = charts.scatter("t", [one(*points)], charts.number_axis(*ends, "x", kind), charts.share_axis([0.5], "accuracy"))
+    assert_lies_within(of)
+    assert len(dots_of(drawn(of))) == 2 and len(of["still"]["x_ticks"]) >= 2
 
 
 def test_names_at_the_ends_of_curves_do_not_overlap_and_keep_their_order():

@@ -204,6 +204,22 @@ def test_a_part_of_an_epoch_is_called_that(resnet):
     assert "Each point is one step." in text
 
 
+@pytest.mark.parametrize("network, images, mapped", [("autoencoder", 1, 1), ("autoencoder", 10, 10), ("lenet_5", 1, 0)])
+def test_a_run_of_one_image_and_of_ten_has_a_page_with_places_for_all_that_is_drawn(tmp_path, network, images, mapped):
+    run = synthetic_run.make(tmp_path, "mnist", network=network, train=images, test=images, epochs=1, mapped=mapped)
+    page = page_of(run)
+    json.dumps(report.summary(run, "r0123456789e", PARAMS), allow_nan=False)
+    assert f"{images} test image" in text_of(page)
+    assert not re.search(r"\b(nan|inf|None)\b", text_of(page))
+    shapes = re.findall(r'\b(?:d|x|y|x1|x2|y1|y2|cx|cy|width|height|transform|style)="([^"]*)"', page)
+    assert shapes and not any(re.search(r"nan|inf\b", shape) for shape in shapes)
+    charts_of = [json.loads(text) for text in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)]
+    assert {chart["title"] for chart in charts_of} >= {"Map of the features"} if mapped else charts_of
+    nearest = [chart["nearest"] for chart in charts_of if "nearest" in chart]
+    assert [len(near_of) for near_of in nearest] == [images] * bool(mapped)
+    assert all(at not in near for near_of in nearest for at, near in enumerate(near_of)), "an image is no neighbour of its own"
+
+
 def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
     page = page_of(resnet)
     for layer in resnet["train"].metrics["network"]:

@@ -16,7 +16,7 @@ HERE = {"numpy": "9.9"}
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(libraries, "installed", lambda files: HERE)
+    monkeypatch.setattr(libraries, "installed", lambda files, on_gpu: HERE)
     return tmp_path
 
 

@@ -26,8 +26,9 @@ ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "
 
 @dataclasses.dataclass
 class Settings:
-    """steps: None for whole epochs; validation: if not 0, size of a validation set instead of `test` images, which the training
-    was measured on, with `patience`; features_layer: None for a network that classifies without an SVM.
+    """train: number of training images, None for all; steps: None for whole epochs; validation: if not 0, size of a validation
+    set instead of `test` images, which the training was measured on, with `patience`; features_layer: None for a network that
+    classifies without an SVM.
 
     start: name of the file that the run starts from, None for random weights; fitted: whether the encoder is fitted to patches,
     so that only the decoder is trained; trained: whether there is a training.
@@ -46,6 +47,7 @@ class Settings:
     steps: int | None = None
     batch: int = 64
     test: int = 360
+    train: int | None = None
     validation: int = 0
     patience: int = 0
     features_layer: str | None = None
@@ -136,13 +138,14 @@ def _artifact(results, stage, params, parents, seconds, kind=""):
 
 def _data(results, settings):
     digits, test = sklearn.datasets.load_digits(), settings.validation or settings.test
-    images = np.kron(np.rint(digits.images * 255 / 16).astype(np.uint8), np.ones((1, 4, 4), np.uint8))[..., None]
+    whole = np.rint(digits.images[:settings.train and test + settings.train] * 255 / 16).astype(np.uint8)
+    images = np.kron(whole, np.ones((1, 4, 4), np.uint8))[..., None]
     images = images[:, 2:-2, 2:-2] if settings.dataset == "mnist" else np.repeat(images, 3, axis=3)
     if settings.dataset == "cifar10":   # random colours instead of photographs
         images = (images * np.random.default_rng(1).uniform(0.2, 1, (len(images), 1, 1, 3))).astype(np.uint8)
     scored = {"validation": settings.validation} if settings.validation else {"test_limit": "all"}
     work, finish = _artifact(results, "data", {"dataset": settings.dataset, "train_limit": "all", **scored}, {}, 0.3)
-    labels = digits.target.astype(np.uint8)
+    labels = digits.target[:len(images)].astype(np.uint8)
     work.write_array("train_images.npy", images[test:])
     work.write_array("test_images.npy", images[:test])
     work.write_array("train_labels.npy", labels[test:])

@@ -133,4 +133,16 @@ def test_a_table_of_integers_is_described_by_the_measures_of_its_errors(tmp_path
     assert re.search(r"worst case             3, 0.00458 % of 2\^16 \(WCE\): (-?\d+) x (-?\d+) = ", result.stdout)
     assert f"{100 * (error[nonzero] / np.abs(exact[nonzero])).mean():.3g} % (MRE)" in result.stdout
     assert f"products with an error {100 * (error > 0).mean():.3g} % (EP)" in result.stdout
+    assert f"mean squared error     {np.square(error).mean():.6g} (MSE)" in result.stdout
+    assert f"worst relative error   {100 * (error[nonzero] / np.abs(exact[nonzero])).max():.4g} % (WCRE)" in result.stdout
     assert "symmetric              yes" in result.stdout and "0 of 511 are not 0 here" in result.stdout
+
+
+def test_a_table_in_another_order_is_a_fault_and_is_rewritten(tmp_path):
+    sizes = np.arange(-128, 128)
+    right = np.outer(sizes, sizes).astype(np.int16)
+    np.save(tmp_path / "theirs.npy", np.roll(right, (128, 128), (0, 1)))
+    result = check(tmp_path / "theirs.npy", "--rewrite", tmp_path / "mine.npy")
+    assert result.returncode == 1 and "1 fault: it is closer to the exact products" in result.stdout
+    np.testing.assert_array_equal(np.load(tmp_path / "mine.npy"), right)
+    assert check(tmp_path / "mine.npy").returncode == 0

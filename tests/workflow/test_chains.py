@@ -36,7 +36,7 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
 
 
 def test_features_that_saw_no_labels_are_measured_with_few_of_them_beside_the_controls():
-    chain = planned.chain(label_counts=[300, 10, 1434, 9], features_concatenate=[{"seed": 5}])
+    chain = planned.chain(label_counts=[300, 10, 1433, 9], features_concatenate=[{"seed": 5}])
     roles = [role for role in chain if chain[role].stage == "labels"]
     assert roles == ["labels", "labels_random", "labels_pixels"]
     assert chain["labels"].spec["params"] == {"label_counts": [10, 300], "seed": 1}, "of 1,433 digits in 10 classes"

@@ -13,6 +13,7 @@ from ladder.export import requirements
 from ladder.rungs import catalog
 from ladder.workflow import copies, jobs, plans
 from ladder.workflow.commands import Command
+from ladder.workflow.stages import COPIES
 
 RAW = {"svm_backend": "sklearn", "array_library": "numpy", "variant": "cpu", "controls": [], "feature_map": False}
 
@@ -29,7 +30,7 @@ def plan():
 
 
 def jobs_of(plan, text="", now="now"):
-    return jobs.Jobs(plan, Command(tuple(text.split()), pathlib.Path(now)))
+    return jobs.Jobs(plan, Command(tuple(text.split()), pathlib.Path(now)), COPIES)
 
 
 def make(artifact, second, **more):
@@ -156,19 +157,30 @@ def test_a_model_that_cannot_be_exported_is_a_line_before_its_parents_are_made()
         jobs_of(plan).inputs(plan.chain["model"].version)
 
 
+def test_links_of_a_copy_lead_to_the_artifacts_from_wherever_it_is():
+    folder = pathlib.Path("results/report/r0")
+    folder.mkdir(parents=True)
+    (folder / "report.html").write_bytes(b'<a href="../../train/t0/manifest.json">')
+    for copy, link in (("results/report.html", b"train/t0"), ("first/results/report.html", b"../../results/train/t0")):
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        copies.publish(folder, copy)
+        assert copies.is_published(folder, copy)
+        assert pathlib.Path(copy).read_bytes() == b'<a href="' + link + b'/manifest.json">'
+
+
 def test_file_times_are_put_in_the_order_of_the_work_and_none_lies_ahead(plan):
     make_all(plan)
     for second, role in ((9000, "data"), (50, "features"), (10**11, "svm")):
         os.utime(plan.chain[role].manifest, (second, second))
     now = 8000 * 10**9
-    jobs.put_in_order(plan, now)
+    jobs_of(plan).put_in_order(now)
     times = {role: os.stat(artifact.manifest).st_mtime_ns for role, artifact in plan.chain.items()
              if os.path.exists(artifact.manifest)}
     assert times["data"] == now and max(times.values()) <= now
     for role, artifact in plan.chain.items():
         for above in (one.role for one in artifact.parents.values() if role in times and one.role in times):
             assert times[above] <= times[role], (above, role)
-    jobs.put_in_order(plan, now)
+    jobs_of(plan).put_in_order(now)
     assert {role: os.stat(plan.chain[role].manifest).st_mtime_ns for role in times} == times, "nothing moves again"
 
 

@@ -33,7 +33,7 @@ from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import shorter
 from ladder.workflow import settings
-from ladder.workflow.stages import STAGES
+from ladder.workflow.stages import COPIES, STAGES
 from permissions import unprivileged
 
 SCRIPT = '''
@@ -49,7 +49,7 @@ def make(work, inputs, params, options):
         print(work.spec["stage"], work.threads, file=file)
     if params.get("learning_rate") == 666:
         raise RunFailed("it diverged as the test wants")
-    if os.environ.get("FAIL") == work.spec["stage"]:
+    if work.spec["stage"] in os.environ.get("FAIL", "").split():
         raise UserError("failed as the test wants")
     if os.environ.get("BUG") == work.spec["stage"]:
         raise ZeroDivisionError("a bug as the test wants")
@@ -300,6 +300,43 @@ def test_the_workflow_is_a_module_of_another_in_snakedeploys_layout(fresh, tmp_p
     page = other / "results/report.html"
     assert json.loads(page.read_text().splitlines()[-1])["batch_size"] == 16
     assert int((other / "bytes.txt").read_text()) == len(page.read_bytes())
+
+
+TWO_MODULES = """
+module first:
+    snakefile: "{snakefile}"
+    config: {{"batch_size": 16}}
+    prefix: "first"
+
+module second:
+    snakefile: "{snakefile}"
+    config: {{"batch_size": 32}}
+    prefix: "second/part"
+
+use rule * from first as first_*
+use rule * from second as second_*
+
+rule both:
+    default_target: True
+    input: "first/results/report.html", "second/part/results/report.html"
+"""
+
+
+def test_two_modules_with_prefixes_have_their_own_pages_and_share_the_artifacts(fresh, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "Snakefile").write_text(TWO_MODULES.format(snakefile=fresh.folder / "Snakefile"))
+    (other / "config.yaml").write_text((fresh.folder / "config.yaml").read_text())
+    status, output = elsewhere(fresh, other)
+    ran = [line.split()[0] for line in (other / "ran.txt").read_text().splitlines()]
+    assert status == 0, output
+    assert sorted(ran) == sorted([*ALL, "train", "features", "svm", "map", "report"]), "what both have is made once"
+    (other / "ran.txt").unlink()
+    status, output = elsewhere(fresh, other)
+    assert status == 0 and not (other / "ran.txt").exists(), output
+    for folder, batch in (("first", 16), ("second/part", 32)):
+        assert json.loads((other / folder / "results/report.html").read_text().splitlines()[-1])["batch_size"] == batch
+    assert not (other / "results/report.html").exists()
 
 
 def test_snakemakes_own_report_has_the_page(project):
@@ -1302,3 +1339,36 @@ def test_with_sdm_conda_stages_run_in_the_environment_that_snakemake_makes(fresh
     output = fresh.snakemake("data", "--sdm", "conda", PATH=f"{conda / 'bin'}:{os.environ['PATH']}")
     assert fresh.status == 0 and fresh.ran() == ["data"], output
     assert note.read_text().splitlines() == ["workflow/scripts/prepare_data.py"]
+
+
+def test_a_dead_link_in_the_place_of_a_page_is_one_line(project):
+    (project.folder / "results/model.zip").symlink_to("nowhere")
+    output = project.snakemake("model")
+    assert project.status == 1
+    assert output.splitlines()[-1] == "results/model.zip is a link that leads nowhere; move it away: a page goes there"
+
+
+LISTS = ("compare=[{seed: [1]}]", "multipliers=[{multiplier: [exact], seed: [1]}]",
+         "search={budget: 1, keys: {learning_rate: {min: 0.001, max: 0.01}}}")
+
+
+def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
+    """Snakemake itself does not run a job with an `update` output again that has failed, where an older output is there."""
+    pages = [*(page for pages in COPIES.values() for page in pages), "results/history.html"]
+    for page in pages:
+        (project.folder / page).write_text("<body>\nof another run")
+    words = "-k", *pages, "--config", *LISTS, "controls=[]", "feature_map=false"
+    scripts = [project.folder / f"workflow/scripts/{name}.py" for name in ("publish", "make_history")]
+    project.snakemake(*words, FAIL=" ".join(COPIES))
+    assert project.status == 1
+    whole = {script: script.read_text() for script in scripts}
+    for script in scripts:
+        script.write_text("raise SystemExit(1)\n")
+    project.snakemake(*words)
+    assert project.status == 1
+    for script, text in whole.items():
+        script.write_text(text)
+    output = project.snakemake(*words)
+    assert project.status == 0, output
+    old = [page for page in pages if "of another run" in (project.folder / page).read_text("utf-8", "replace")]
+    assert not old, output

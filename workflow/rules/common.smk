@@ -10,7 +10,9 @@ import subprocess
 import sys
 
 import ladder
-from ladder import caller
+from snakemake import cli
+
+from ladder import caller, command
 from ladder.errors import UserError
 from ladder.machine import readers
 from ladder.rungs import catalog
@@ -27,6 +29,12 @@ from ladder.workflow import (
 )
 
 FIXED = stages.COPIES
+# Where they are. Another workflow may have this one as a module with a prefix: its pages have it, and no artifact or log, because
+# versions are the same for all modules.
+PLACED = {
+    role: [workflow.modifier.path_modifier.replace_prefix(path) for path in pages]
+    for role, pages in FIXED.items()
+}
 # Snakemake formats the names of its own files with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = f"{HOME}/envs/cpu.yaml".replace("{", "{{").replace("}", "}}")
 SCRIPTS = f"{HOME}/workflow/scripts"
@@ -52,6 +60,11 @@ def or_exit(function, *arguments, **keywords):
 
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
 readers.watch()
+command.interrupt_once()
+if workflow.storage_settings.default_storage_provider:
+    sys.exit(
+        "--default-storage-provider: artifacts and pages are files of this machine; leave it out, and copy results/ afterwards"
+    )
 COMMAND = or_exit(commands.begin, lambda: workflow.cores)
 if ladder.RELEASED:
     say(ladder.RELEASED)
@@ -60,7 +73,7 @@ for file in COMMAND.values("--configfile", "--configfiles"):
     or_exit(configuration.read_file, file)
 CONFIG = or_exit(plans.base, config, here=HOME == str(workflow.basedir))
 PLAN = or_exit(plans.of, CONFIG)
-JOBS = jobs.Jobs(PLAN, COMMAND)
+JOBS = jobs.Jobs(PLAN, COMMAND, PLACED)
 CHAIN, SETTINGS, SEARCHED = PLAN.chain, PLAN.run.settings, PLAN.search
 say(*plans.said(PLAN))
 if not caller.told("elsewhere"):
@@ -72,7 +85,7 @@ if (
 ):
     say(f"threads all: one run at a time; threads=1 makes {COMMAND.cores} at a time")
 if not COMMAND.dry:
-    jobs.put_in_order(PLAN, COMMAND.now.stat().st_mtime_ns)
+    JOBS.put_in_order(COMMAND.now.stat().st_mtime_ns)
     notices.take_off(CHAIN)
 
 
@@ -80,7 +93,7 @@ if not COMMAND.dry:
 
 
 def flagged(inputs):
-    return [ancient(path) if is_ancient else path for path, is_ancient in inputs]
+    return [local(ancient(path) if is_ancient else path) for path, is_ancient in inputs]
 
 
 def parents(*names):
@@ -158,7 +171,7 @@ def draw_runs(wildcards):
 
 def publish(role):
     """Params function: the command that copies the files of a role's artifact to results/."""
-    folder, pages = CHAIN[role].folder, " ".join(FIXED[role])
+    folder, pages = CHAIN[role].folder, shlex.join(PLACED[role])
     copy = f"python3 {shlex.quote(SCRIPTS)}/publish.py {folder} {pages}"
     if role != "search":
         return lambda wildcards: copy
@@ -184,6 +197,23 @@ def reached(wildcards):
 
 
 # After a command: a notice on each page of another configuration, and results/index.html where a page is newer.
+
+
+def check_targets():
+    """Raise UserError, with the nearest names, if the command names a target that no rule makes."""
+    if not COMMAND.is_main or HOME != str(workflow.basedir):
+        return
+    words, _ = cli.get_argument_parser().parse_known_args(list(COMMAND.words))
+    known = [rule.name for rule in workflow.rules]
+    commands.check_targets(
+        [
+            target
+            for target in words.targets
+            if target not in known
+            and not any(rule.is_producer(target) for rule in workflow.rules)
+        ],
+        known,
+    )
 
 
 def finish():

@@ -46,7 +46,7 @@ for page, arguments, words in (
         input:
             inputs(JOBS.after_runs),
         output:
-            kept(f"results/{page}.html"),
+            kept(local(f"results/{page}.html")),
         log:
             f"logs/{page}.log",
         localrule: True
@@ -66,7 +66,7 @@ rule predictions:
     input:
         inputs(JOBS.predicted),
     output:
-        [kept(f"results/predictions.{end}") for end in ("html", "json", "csv")],
+        [kept(local(f"results/predictions.{end}")) for end in ("html", "json", "csv")],
     log:
         "logs/predictions.log",
     localrule: True
@@ -128,7 +128,7 @@ rule bundle:
         inputs(JOBS.always),
         inputs(JOBS.made, "report"),
     output:
-        update("results/bundle.zip"),
+        update(local("results/bundle.zip")),
     log:
         "logs/bundle.log",
     localrule: True

@@ -1,4 +1,4 @@
-"""Print the address of the report and the command for the real CIFAR-10, at the end of `make report`.
+"""Print the command for the real CIFAR-10, at the end of `make report`.
 
 The minutes are those of the preset's record, its controls included.
 """
@@ -13,9 +13,7 @@ RECORD = ROOT / f"benchmarks/presets/{PRESET}.json"
 
 
 def main():
-    report = ROOT / "results/report.html"
-    print(f"\nThe report: {report.as_uri()}\n")
-    print(f"The real CIFAR-10 ({DOWNLOAD} to download, {minutes()} minutes on two cores of a server):")
+    print(f"\nThe real CIFAR-10 ({DOWNLOAD} to download, {minutes()} minutes on two cores of a server):")
     print(f"  .venv/bin/snakemake report --configfile presets/{PRESET}.yaml")
 
 

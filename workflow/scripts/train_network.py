@@ -40,6 +40,7 @@ from ladder.training.validation import Validation
 from ladder.workflow import stage_script
 
 RECONSTRUCTED, SAMPLES = 16, 32
+RISEN = 1.05   # times the lowest loss of an epoch, from which on a loss has risen by more than noise
 OF_EPOCHS = "loss", "accuracy", "divergence", "seconds_by_pass"   # metrics with a number for each epoch
 OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"   # metrics of the last part alone
 
@@ -133,9 +134,18 @@ def train(run, checkpoint, monitor, look):
         log.info("epoch %d/%d%s%s%s  %s  %.0f images/s", run.epoch, run.epochs, scores("", run.losses, run.accuracies),
                  scores("validation ", run.validation.losses, run.validation.accuracies) if run.validation else "",
                  f"  KL divergence {run.divergences[-1]:.1f}" if run.divergences else "", duration(seconds), images / seconds)
+        if (lowest := rise(run.losses)) and not rise(run.losses[:-1]):
+            log.warning("epoch %d: the loss has risen to %.5f, from %.5f; a smaller learning_rate than %g may be what it needs",
+                        run.epoch, run.losses[-1], lowest, run.rates[run.step - 1])
     if run.epoch < run.epochs:
         log.info("stopped after epoch %d of %d: the loss on the validation images has not fallen since epoch %d, whose weights "
                  "are kept", run.epoch, run.epochs, run.validation.best_epoch)
+
+
+def rise(losses):
+    """The lowest of the losses of epochs before the last one, if that is RISEN times as large; else None."""
+    lowest = min(losses[:-1], default=math.inf)
+    return lowest if losses and losses[-1] > RISEN * lowest else None
 
 
 def recomputed(run):

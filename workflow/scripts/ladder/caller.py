@@ -4,7 +4,7 @@ started: nanoseconds since the epoch, by the clock of the file system. errors: t
 end of the command's output. damaged: versions of the artifacts that are made again because they are damaged. keep_failed: true
 for lists of runs, where one failed run does not stop the others. checks: true where a choice of `auto` is worth a check that
 takes seconds. elsewhere: true if other machines run the jobs. watched: true if the command ends the processes that it starts.
-Standard library only.
+quiet: true where the terminal has a line for each stage: of what stages log it has the warnings. Standard library only.
 """
 
 import json

@@ -14,6 +14,7 @@ def run(main):
     A reader that goes away (`| head`) ends it without a word, as it ends other programs. Not for servers, whose clients would.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    interrupt_once()
     try:
         sys.exit(main())
     except UserError as error:
@@ -22,6 +23,16 @@ def run(main):
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def interrupt_once() -> None:
+    """Let the first Ctrl-C end this process as ever, and no further one, while it ends: that would be a traceback."""
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:   # not where a shell's background jobs are deaf to it
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def repeat_at_the_end(message: str) -> None:

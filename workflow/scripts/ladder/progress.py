@@ -6,6 +6,8 @@ import pathlib
 import sys
 import time
 
+from ladder import caller
+
 log = logging.getLogger("ladder")
 
 
@@ -25,7 +27,10 @@ def start_logging(file: pathlib.Path | None = None) -> None:
     log.setLevel(logging.INFO)
     log.handlers.clear()
     log.propagate = False
-    log.addHandler(_BesideBars())
+    terminal = _BesideBars()
+    if caller.told("quiet"):   # errors too are told by the command
+        terminal.addFilter(lambda record: record.levelno == logging.WARNING)
+    log.addHandler(terminal)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.open("w").close()

@@ -19,7 +19,7 @@ ROOT = SCRIPTS.parents[1]
 # ends in the bytes of one that does not; a file that a user names is read whole or refused.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
     "caller", "classifiers/backends", "command", "data/download", "errors", "executors/create", "export/requirements", "files",
-    "machine/compiling", "machine/driver", "machine/gpu_errors", "machine/gpus", "machine/libraries",
+    "machine/compiling", "machine/driver", "machine/gpu_errors", "machine/gpus", "machine/libraries", "machine/locks",
     "machine/processes", "machine/program", "machine/readers", "machine/runtime", "machine/worker", "progress",
     "rungs/catalog", "rungs/counted", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",
     "store/manifests", "store/programs", "store/scores", "store/shorter", "training/first_use",

@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladder import files
+from ladder.arithmetic import readings
 from ladder.errors import UserError, excerpt
 
 MOST_TABLE_BITS = 7   # an entry is a byte: a carry and at most 7 bits of mantissa
@@ -195,6 +196,14 @@ def identity(name: str) -> str:
     return f"{'table' if isinstance(multiplier, Table) else 'integers'} {multiplier.digest}"
 
 
+def check_reading(name: str) -> None:
+    """Raise UserError if the table `name` is closer to the exact products when it is read in another order, offset or sign."""
+    multiplier = find(name)
+    if isinstance(multiplier, Integers) and (words := readings.closest(multiplier.entries)) != readings.AS_IT_IS:
+        raise UserError(f"{name} is closer to the exact products as a table that is {words}; check_multiplier.py {name} "
+                        "--rewrite FILE.npy writes that one, and multiplier_as_it_is: true takes it as it is")
+
+
 @dataclasses.dataclass(frozen=True)
 class ByDirection:
     """The multiplier that convolutions and dense layers use in the forward pass, the input and the weight gradient."""
@@ -247,11 +256,13 @@ def read_entries(path: str | pathlib.Path) -> NDArray[Any]:
     """The unchecked entries in a file: uint8 (2^m, 2^m) of a Table, int16 or uint16 (256, 256) of Integers.
 
     A Table's file holds 4^m bytes, m from 1 to 7, entry [i, j] at offset (i << m) | j; or these entries as a .npy, flat or
-    square; that of Integers is a .npy. Raises UserError for a file that cannot be read, a wrong number of entries, and any
-    other dtype.
+    square; that of Integers is a .npy, or the 131,072 bytes of TFApprox (readings.of_bytes). Raises UserError for a file that
+    cannot be read, a wrong number of entries, and any other dtype.
     """
     path = pathlib.Path(path)
     data = files.read(path, MOST_BYTES)
+    if path.suffix != ".npy" and len(data) == 2 * INTEGERS ** 2:
+        return readings.of_bytes(data)
     entries = _read_npy(path, data) if path.suffix == ".npy" else np.frombuffer(data, np.uint8)
     mantissas = entries.dtype == np.uint8
     sizes = [4 ** m for m in range(1, MOST_TABLE_BITS + 1)] if mantissas else [INTEGERS ** 2]

@@ -1,14 +1,14 @@
 """One GPU for each stage of this user where there are several, by lock files. Standard library only."""
 
 import errno
-import fcntl
 import os
 import pathlib
 import stat
 import tempfile
 import urllib.parse
 
-from ladder.machine import driver
+from ladder.errors import UserError
+from ladder.machine import driver, locks
 from ladder.progress import log
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
@@ -28,6 +28,9 @@ def claim() -> str | None:
     except OSError as error:
         log.warning("GPUs are not shared out among commands: %s is no folder for their locks (%s); move it away", _folder(),
                     error.strerror)
+        return None
+    except UserError as error:
+        log.warning("GPUs are not shared out among commands: %s", error)
         return None
     if name is not None:
         if VISIBLE not in os.environ:
@@ -52,9 +55,7 @@ def _lock(name: str) -> bool:
     if not stat.S_ISDIR(place.st_mode) or place.st_uid != os.getuid() or place.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(errno.EPERM, "it is somebody else's, a link, or writable for others")
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not locks.take(lock, path, wait=False):
         os.close(lock)
         return False
     _held.append(lock)

@@ -21,9 +21,17 @@ PACKAGES = {
 }
 
 
-def installed(files: Iterable[str]) -> dict[str, str]:
-    """Package -> version of the packages that the project's source `files` import, as far as they are installed here."""
-    return versions(sources.libraries(files))
+OF_GPUS = {package for module in ("cupy", "cuml") for package in PACKAGES[module]}   # they compute on nothing else
+
+
+def installed(files: Iterable[str], on_gpu: bool) -> dict[str, str]:
+    """Package -> version of the packages that the project's source `files` import and compute with, as far as they are here."""
+    return computing(versions(sources.libraries(files)), on_gpu)
+
+
+def computing(versions: Mapping[str, str], on_gpu: bool) -> dict[str, str]:
+    """The packages that can change what a stage computes: those of GPUs only if it computes on one."""
+    return {package: version for package, version in versions.items() if on_gpu or package not in OF_GPUS}
 
 
 def versions(modules: Iterable[str]) -> dict[str, str]:

@@ -22,6 +22,8 @@ WIDTH, HEIGHT = 760, 300
 TOP, BOTTOM = 30, 46   # above the plot the label of the y axis, below it ticks and the label of the x axis
 CHARACTER, LINE = 6.6, 15   # width and height of the text, for the room that it needs
 SQUARE = 600           # side of a map
+LONGEST = 12           # characters of a tick's number, above which it is written with an exponent
+ALIKE = 1e-9           # relative difference of the ends of a range below which they count as equal
 # Kind of axis -> function of (value, least) that is linear along the axis; least: what 0, or the error rate 0, is drawn at.
 SCALES = {
     "linear": lambda value, least: value,
@@ -51,6 +53,21 @@ class Axis:
         return (at - low) / (high - low)
 
 
+def _ends(low, high, kind="linear"):
+    """The ends of a range, with room on either side where they are equal."""
+    if high - low > ALIKE * max(abs(low), abs(high)):
+        return low, high
+    if kind == "log":
+        return low / 2, 2 * high
+    room = abs(low) / 2 or 1.0
+    return low - room, high + room
+
+
+def _finite(values):
+    """Those that can be drawn, [0.0] where there are none."""
+    return [value for value in values if math.isfinite(value)] or [0.0]
+
+
 # Ticks.
 
 def ticks(low, high, count=5):
@@ -62,7 +79,12 @@ def ticks(low, high, count=5):
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [(index * step, f"{index * step:,.{decimals}f}" if index else "0") for index in range(first, last + 1)]
+    return [(index * step, _number(index * step, decimals) if index else "0") for index in range(first, last + 1)]
+
+
+def _number(value, decimals):
+    text = f"{value:,.{decimals}f}"
+    return text if len(text) <= LONGEST else f"{value:g}"
 
 
 def log_ticks(low, high):
@@ -82,14 +104,16 @@ def log_or_even_ticks(low, high, count=8):
 # Axes.
 
 def loss_axis(values, label, always_log=False):
-    """For finite values >= 0: linear from zero, or logarithmic if they span more than LOG_RATIO or `always_log`."""
+    """For values >= 0: linear from zero, or logarithmic if they span more than LOG_RATIO or `always_log`."""
+    values = _finite(values)
     low, top = min(values), max(values) or 1.0
     ranges = {"linear": (0.0, 1.04 * top)}
     if low <= 0:
         return Axis(label, "linear", ranges, ticks(0, 1.04 * top, 4))
     ranges["log"] = (0.8 * low, 1.1 * top)
     kind = "log" if always_log or LOG_RATIO * low < top else "linear"
-    return Axis(label, kind, ranges, log_or_even_ticks(*ranges["log"]) if kind == "log" else ticks(0, 1.04 * top, 4))
+    marks = log_or_even_ticks(*ranges["log"]) if kind == "log" else ticks(0, 1.04 * top, 4)
+    return Axis(label, kind, ranges, marks, least=0.8 * low)
 
 
 def share_axis(values, label, from_zero=False):
@@ -97,6 +121,7 @@ def share_axis(values, label, from_zero=False):
 
     100 % itself lies where an error rate of half the smallest other one would.
     """
+    values = _finite(values)
     missing = [1 - value for value in values if value < 1]
     least = max(min([0.5, *missing]) / 2, 1e-6)
     low, high = 0.0 if from_zero else max(0.0, 1 - 1.05 * max([2 * least, *missing])), max(values)
@@ -110,8 +135,11 @@ def share_axis(values, label, from_zero=False):
 
 
 def number_axis(low, high, label, kind="linear"):
-    """From low to high, linear or logarithmic."""
-    return Axis(label, kind, {kind: (low, high)}, log_or_even_ticks(low, high) if kind == "log" else ticks(low, high, 5))
+    """From low to high, linear or logarithmic; around them where they are equal."""
+    low, high = _ends(low, high, kind)
+    if kind == "log":
+        return Axis(label, kind, {kind: (low, high)}, log_or_even_ticks(low, high), least=low)
+    return Axis(label, kind, {kind: (low, high)}, ticks(low, high, 5))
 
 
 def named_axis(names, label):
@@ -128,16 +156,24 @@ def lines(title, series, y, by=("step",), x=None):
     factor of the step, such as epochs per step, or the values at the points; label: its direct label; series: 1 to COLOURED,
     "rest" for grey or "level" for a reference line; y: Axis. Returns {"data", "still"}, for charts.js and for the SVG.
     """
-    last = max((step for curve in series for step, _ in curve["points"]), default=1)
+    series = [_drawable(curve, len(by)) for curve in series]
+    last = max((step for curve in series for step, _ in curve["points"]), default=0) or 1
     whole = [(value, text) for value, text in ticks(0, last) if value == round(value)]
     x = x or Axis(by[0], "linear", {"linear": (0, last)}, whole)
     curves = [{"name": curve["name"], "label": curve.get("label", curve["name"]), "key": str(curve.get("key", curve["name"])),
-               "series": curve["series"], "by": [list(map(_short, factor)) if isinstance(factor, list) else factor
-                                                 for factor in curve.get("by", [1] * len(by))],
+               "series": curve["series"], "by": curve["by"],
                "x": [_short(step) for step, _ in curve["points"]], "y": [_short(value) for _, value in curve["points"]]}
               for curve in series]
     data = {"title": title, "drawn": "lines", "marks": MARKS, "x": _told(x), "by": list(by), "y": _told(y), "series": curves}
     return {"data": data, "still": _still(title, x, y, curves, "lines")}
+
+
+def _drawable(curve, count):
+    """A curve of `lines` without the points that are not finite, with its `count` factors."""
+    finite = [at for at, point in enumerate(curve["points"]) if all(map(math.isfinite, point))]
+    by = [[_short(factor[at]) for at in finite] if isinstance(factor, list) else factor
+          for factor in curve.get("by", [1] * count)]
+    return {**curve, "points": [curve["points"][at] for at in finite], "by": by}
 
 
 def scatter(title, series, x, y, names=(), square=False):
@@ -148,6 +184,8 @@ def scatter(title, series, x, y, names=(), square=False):
     or "failed"; size: of the mark, relative to others'; picture: a number on the sheet that the caller adds to the data
     (figures.sheet); names: [{"name", "x", "y"}] written into the plot. Returns {"data", "still"}.
     """
+    series = [{**group, "points": [point for point in group["points"] if math.isfinite(point["x"] + point["y"])]}
+              for group in series]
     groups = [{"name": group["name"], "key": str(group["key"]), "series": group["series"],
                "x": [_short(point["x"]) for point in group["points"]], "y": [_short(point["y"]) for point in group["points"]],
                **{part: [point.get(part, "") for point in group["points"]]

@@ -259,7 +259,7 @@ def _percentages(low, high):
     if 100 - low > 5 * missing:
         return [(100 - rest, f"{100 - rest:g}") for rest, _ in reversed(charts.log_ticks(0.7 * missing, 100 - low))]
     margin = max(0.1 * (high - low), 0.1)
-    return charts.ticks(low - margin, min(high + margin, 100), 4)
+    return charts.ticks(max(low - margin, 0), min(high + margin, 100), 4)
 
 
 def _with_room(ticks):

@@ -139,6 +139,11 @@ def computes_on_gpu(params: Mapping[str, Any]) -> bool:
     return on_gpu or uses_gpu(params.get("variant"))
 
 
+def counts_gpu_libraries(params: Mapping[str, Any]) -> bool:
+    """True if a stage with these parameters computes with libraries of GPUs, where it compares rungs too."""
+    return computes_on_gpu(params) or any(map(uses_gpu, params.get("rungs", ())))
+
+
 def uses_gpu(rung: str | None) -> TypeGuard[str]:
     return rung in RUNGS and RUNGS[rung].executor == "cuda"
 

@@ -5,7 +5,6 @@ safetensors, JSON or raw bytes: reading it never runs code from it.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import pathlib
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from ladder import __version__, progress
 from ladder.errors import UserError
-from ladder.machine import compiling, runtime
+from ladder.machine import compiling, locks, runtime
 from ladder.progress import log
 from ladder.store import manifests
 from ladder.store.disk import replacing, write_atomically
@@ -188,11 +187,9 @@ def making(folder: str | pathlib.Path, spec: dict[str, Any], remake: bool = Fals
 def locked(path: pathlib.Path, waiting: str) -> Iterator[None]:
     """Hold an exclusive lock on the file `path`, logging `waiting` if it has to wait. The lock ends with the process."""
     with open(path, "w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locks.take(lock.fileno(), path, wait=False):
             log.info("%s; waiting for it to finish", waiting)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            locks.take(lock.fileno(), path)
         yield
 
 

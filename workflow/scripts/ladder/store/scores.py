@@ -4,13 +4,13 @@ Every scoring on the test images makes the best of their accuracies slightly opt
 an accuracy's meaning. Scorings on validation rows are recorded as such and do not count.
 """
 
-import fcntl
 import os
 import pathlib
 from collections.abc import Mapping
 
 from ladder import progress
 from ladder.errors import UserError
+from ladder.machine import locks
 from ladder.store import artifacts
 
 NAME = "test_scores.csv"   # in results/
@@ -68,7 +68,7 @@ def _append(path: pathlib.Path, line: str) -> None:
     except OSError as error:
         raise _in_the_way(path, error) from error
     with opened as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        locks.take(file.fileno(), path)
         size = file.seek(0, os.SEEK_END)
         if size == 0:
             line = ",".join(COLUMNS) + "\n" + line

@@ -57,7 +57,7 @@ def _is_shorter(manifest: dict[str, Any], spec: dict[str, Any], key: str) -> boo
     if earlier["params"].get(key, spec["params"][key]) >= spec["params"][key]:
         return False
     other["params"][key] = earlier["params"][key]
-    return bool(earlier == other and manifest["libraries"] == libraries.installed(earlier["sources"]))
+    return bool(earlier == other and manifest["libraries"] == libraries.installed(earlier["sources"], on_gpu=True))
 
 
 def _whole(folder: pathlib.Path) -> bool:

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 
 from ladder import caller
+from ladder.errors import UserError, excerpt
 from ladder.machine import processes
 from ladder.workflow import places
 from ladder.workflow.stages import COPIES, LISTED
+from ladder.workflow.values import nearest
 
 # Options that take every word up to the next option.
 SEVERAL = {"--config", "-C", "--configfile", "--configfiles", "-R", "--forcerun", "-U", "--until", "-O", "--omit-from",
@@ -117,6 +119,15 @@ def begin(cores: Callable[[], int]) -> Command:
     if command.targets and command.targets <= LISTED:   # then a failed run does not stop the others
         caller.tell(keep_failed=True)
     return command
+
+
+def check_targets(unknown: list[str], rules: list[str]) -> None:
+    """Raise UserError for the first target that no rule makes and that is no file; rules: their names."""
+    for target in unknown:
+        if not os.path.exists(target):
+            pages = [page for pages in COPIES.values() for page in pages]
+            others = f"; there are {', '.join(sorted({*TARGETS, *COPIES}))}, and the pages in results/"
+            raise UserError(f"there is no target {excerpt(target)}{nearest(target, [*pages, *rules]) or others}")
 
 
 # A failed stage writes its error message to its log and to the file that caller.told("errors") names. Where a signal other

@@ -49,7 +49,14 @@ def changed(loaded: Settings, overrides: dict[str, Any]) -> Settings:
 
 
 def read_file(path: str | pathlib.Path) -> dict[Any, Any]:
-    """The keys and values in a YAML file; raises UserError with its name if it holds something else, or a key twice."""
+    """The keys and values in a YAML file.
+
+    Raises UserError with its name if it holds something else, or a key twice, and with the nearest name if there is none.
+    """
+    if not pathlib.Path(path).exists():
+        known = sorted(each.name for folder in (pathlib.Path(path).parent, ROOT / "presets") for each in folder.glob("*.yaml"))
+        near = nearest(pathlib.Path(path).name, known) or f"; there are {', '.join(known)}"
+        raise UserError(f"there is no file {files.shown(path)}{near}")
     content = read_yaml(files.read(path, MOST_BYTES), path, f"{path} is not a YAML file of keys and values")
     if not isinstance(content, dict | None):
         raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(content).__name__}")

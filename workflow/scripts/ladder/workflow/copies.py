@@ -10,22 +10,23 @@ import shutil
 
 from ladder.store import disk
 
-BELOW, HERE = b'href="../../', b'href="'
+BELOW = b'href="../../'
 LINKED = (".zip", ".parquet")   # may have gigabytes
 
 
-def published(path: str | pathlib.Path) -> bytes:
-    """The bytes that the copy of an artifact's file has."""
+def published(path: str | pathlib.Path, folder: str | pathlib.Path = "results") -> bytes:
+    """The bytes that the copy of an artifact's file has in a folder."""
     path = pathlib.Path(path)
-    content = path.read_bytes()
-    return content.replace(BELOW, HERE) if path.suffix == ".html" else content
+    content, there = path.read_bytes(), os.path.relpath(path.parents[2], folder)
+    here = b'href="' if there == "." else f'href="{there}/'.encode()
+    return content.replace(BELOW, here) if path.suffix == ".html" else content
 
 
 def publish(folder: str | pathlib.Path, copy: str | pathlib.Path) -> None:
     """Write `copy` from the file of its name in an artifact's folder; one that is LINKED is a link."""
     source = pathlib.Path(folder, pathlib.Path(copy).name)
     if source.suffix not in LINKED:
-        disk.write_atomically(pathlib.Path(copy), published(source))
+        disk.write_atomically(pathlib.Path(copy), published(source, os.path.dirname(copy)))
         return
     with disk.replacing(pathlib.Path(copy)) as temporary:
         try:
@@ -40,7 +41,7 @@ def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
         source = pathlib.Path(folder, pathlib.Path(copy).name)
         if source.suffix in LINKED:
             return os.path.samefile(copy, source) or filecmp.cmp(copy, source, shallow=False)
-        return pathlib.Path(copy).read_bytes() == published(source)
+        return pathlib.Path(copy).read_bytes() == published(source, os.path.dirname(copy))
     except OSError:
         return False
 

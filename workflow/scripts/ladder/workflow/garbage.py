@@ -6,7 +6,6 @@ Only folders results/<stage>/<version> of existing stages can be garbage; symbol
 import contextlib
 import dataclasses
 import difflib
-import fcntl
 import fnmatch
 import os
 import pathlib
@@ -18,6 +17,7 @@ from typing import Any
 
 from ladder import files, progress
 from ladder.errors import MOST_SHOWN, UserError, excerpt, one_line
+from ladder.machine import locks
 from ladder.pages import templates as pages
 from ladder.store import artifacts, lineage
 from ladder.workflow.stages import STAGES
@@ -153,12 +153,7 @@ def _lock(folder: pathlib.Path) -> Iterator[bool]:
         yield True   # never started
         return
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield locks.take(lock, folder / artifacts.LOCK, wait=False)
     finally:
         os.close(lock)
 

@@ -29,11 +29,20 @@ from ladder.workflow.stages import COPIES, STAGES
 Input = tuple[str, bool]   # the path of an input, and whether its time does not count: Snakemake's ancient()
 
 
-class Jobs:
-    """The jobs that make a plan's artifacts; every method without a leading underscore is for rules."""
+_planned: set[str] = set()   # versions that a rule of this process makes
 
-    def __init__(self, plan: Plan, command: Command) -> None:
-        self.plan, self.chain, self.now, self.dry = plan, plan.chain, str(command.now), command.dry
+
+class Jobs:
+    """The jobs that make a plan's artifacts; every method without a leading underscore is for rules.
+
+    placed: role -> where the copies of its files are, with the prefix of a module. own: the versions that its rules make.
+    """
+
+    def __init__(self, plan: Plan, command: Command, placed: dict[str, list[str]]) -> None:
+        self.plan, self.chain, self.now, self.dry, self._placed = plan, plan.chain, str(command.now), command.dry, placed
+        # One rule makes an artifact: that of the first, where another workflow has this one as a module more than once.
+        self.own = plan.artifacts.keys() - _planned
+        _planned.update(self.own)
         # Snakemake itself would only run the target again, which makes nothing.
         self.forced = {self.chain[role].version for role in command.forced & self.chain.keys() & {*TARGETS}}
         self.asked = command.targets
@@ -42,6 +51,28 @@ class Jobs:
         self._damage = functools.cache(self._find_damage)
         self._broken_above = functools.cache(self._find_broken_above)
         self.goes_on_from = functools.cache(self._find_shorter)
+
+    def put_in_order(self, now: int) -> None:
+        """Set file times so that Snakemake finds up to date what is there.
+
+        No manifest is then newer than one that depends on it, no current copy is older than its artifact, and nothing is
+        newer than `now`, nanoseconds since the epoch.
+        """
+        times: dict[str, int] = {}
+
+        def visit(artifact: PlannedArtifact) -> int:
+            if artifact.version not in times:
+                above = max((visit(parent) for parent in artifact.parents.values()), default=0)
+                times[artifact.version] = max(above, _date(artifact.manifest, above, now))
+                _date(f"{artifact.folder}/{manifests.COMPLETE}", 0, now)
+            return times[artifact.version]
+
+        for artifact in self.plan.artifacts.values():
+            visit(artifact)
+        for role, pages in self._placed.items():
+            for page in pages:
+                if copies.is_published(self.chain[role].folder, page):
+                    _date(page, times[self.chain[role].version], now)
 
     # Inputs. They raise UserError where a job cannot run, before any work.
 
@@ -73,9 +104,11 @@ class Jobs:
 
     def copied(self, role: str) -> list[Input]:
         """The inputs of a role's copies in results/: its artifact, and `now` if they are not those of its files."""
-        for folder in filter(os.path.isdir, COPIES[role]):
-            raise UserError(f"{folder} is a folder; move it away: a page goes there")
-        same = all(copies.is_published(self.chain[role].folder, copy) for copy in COPIES[role])
+        for place in self._placed[role]:
+            if os.path.isdir(place) or (os.path.islink(place) and not os.path.exists(place)):
+                kind = "a folder" if os.path.isdir(place) else "a link that leads nowhere"
+                raise UserError(f"{place} is {kind}; move it away: a page goes there")
+        same = all(copies.is_published(self.chain[role].folder, copy) for copy in self._placed[role])
         return self.made(role) + ([] if same else self.always())
 
     def always(self) -> list[Input]:
@@ -86,7 +119,7 @@ class Jobs:
 
     def after_runs(self) -> list[Input]:
         """The inputs of pages on the content of results/: the pages of runs that the command makes too come first."""
-        asked = [pages for role, pages in COPIES.items() if self.asked & {role, *pages}]
+        asked = [pages for role, pages in self._placed.items() if self.asked & {role, *pages}]
         return self.always() + [(page, False) for pages in asked for page in pages]
 
     def predicted(self) -> list[Input]:
@@ -190,29 +223,6 @@ def check_runnable(artifact: PlannedArtifact) -> None:
             raise UserError(reason)
     if reason := requirements.missing(artifact.stage):
         raise UserError(reason)
-
-
-def put_in_order(plan: Plan, now: int) -> None:
-    """Set file times so that Snakemake finds up to date what is there.
-
-    No manifest is then newer than one that depends on it, no current copy in COPIES is older than its artifact, and nothing is
-    newer than `now`, nanoseconds since the epoch.
-    """
-    times: dict[str, int] = {}
-
-    def visit(artifact: PlannedArtifact) -> int:
-        if artifact.version not in times:
-            above = max((visit(parent) for parent in artifact.parents.values()), default=0)
-            times[artifact.version] = max(above, _date(artifact.manifest, above, now))
-            _date(f"{artifact.folder}/{manifests.COMPLETE}", 0, now)
-        return times[artifact.version]
-
-    for artifact in plan.artifacts.values():
-        visit(artifact)
-    for role, pages in COPIES.items():
-        for page in pages:
-            if copies.is_published(plan.chain[role].folder, page):
-                _date(page, times[plan.chain[role].version], now)
 
 
 def _date(path: str, earliest: int, now: int) -> int:

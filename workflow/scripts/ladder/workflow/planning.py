@@ -12,6 +12,7 @@ from typing import Any
 from ladder import sources
 from ladder.executors import create
 from ladder.machine import libraries
+from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import manifests, programs
 from ladder.store.roles import Role
@@ -87,7 +88,7 @@ def planned(stage: Stage, role: Role, params: dict[str, Any], parents: Parents, 
         "stage": stage.name,
         "params": params,
         "sources": {path: programs.digest(path) for path in files},
-        **({"libraries": libraries.installed(files)} if strict else {}),
+        **({"libraries": libraries.installed(files, catalog.counts_gpu_libraries(params))} if strict else {}),
         "parents": {name: parent.version for name, parent in parents.items()},
     }, parents)
 

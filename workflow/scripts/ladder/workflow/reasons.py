@@ -5,6 +5,7 @@ import string
 from typing import Any
 
 from ladder.machine import libraries
+from ladder.rungs import catalog
 from ladder.store import manifests
 from ladder.store.versions import canonical
 from ladder.workflow.planning import PlannedArtifact, ancestry
@@ -30,7 +31,11 @@ def why(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> s
 def other_libraries(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> list[str]:
     """'numpy 2.4.5 -> 2.4.6' for each library of which `artifact`, if it exists, was made with another version than here."""
     manifest = manifests.read_if_whole(pathlib.Path(results, artifact.stage, artifact.version))
-    return libraries.changed(manifest["libraries"], libraries.installed(artifact.spec["sources"])) if manifest else []
+    if not manifest:
+        return []
+    on_gpu = catalog.counts_gpu_libraries(artifact.spec["params"])
+    made_with = libraries.computing(manifest["libraries"], on_gpu)
+    return libraries.changed(made_with, libraries.installed(artifact.spec["sources"], on_gpu))
 
 
 def _existing_specs(results: str | pathlib.Path, stage: str) -> list[dict[str, Any]]:

@@ -69,10 +69,10 @@ class Run:
 
     @property
     def label_counts(self) -> list[int]:
-        """Numbers of labels that the images suffice for, ascending; none where labels have made the features."""
+        """Numbers of labels, fewer than the images, ascending; none where labels have made the features."""
         if self.network.classifies or any(part.run.network.classifies for part in self.parts):
             return []
-        return sorted(count for count in self.settings.label_counts if self.facts.classes <= count <= self.training_images)
+        return sorted(count for count in self.settings.label_counts if self.facts.classes <= count < self.training_images)
 
     @property
     def plan(self) -> str:
@@ -277,6 +277,8 @@ def _tested_multiplier(given: Settings) -> str:
 
 def _identity(key: str, resolved: Settings) -> str:
     try:
+        if not resolved.multiplier_as_it_is:
+            multipliers.check_reading(getattr(resolved, key))
         return multipliers.identity(getattr(resolved, key))
     except UserError as error:
         raise UserError(f"config: {key}: {error}") from error

@@ -39,7 +39,8 @@ FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "tra
          "predict", "diff", "keep", "from", "confirm", "downloads"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "recompute", "monitor", "name", "tags", "predict", "compare", "multipliers",
-                "multiplier_costs", "search", "diff", "keep", "from", "confirm", "downloads", *(URLS - {"cifar10_urls"})}
+                "multiplier_costs", "search", "diff", "keep", "from", "confirm", "downloads", "multiplier_as_it_is",
+                *(URLS - {"cifar10_urls"})}
 
 
 class Spread(TypedDict, total=False):

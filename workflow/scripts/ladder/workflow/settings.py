@@ -344,6 +344,9 @@ class Arithmetic(Section):
     test_multiplier: Annotated[str, PATH, expected("same, the name of a multiplier or the path of a table"), TEXT] = "same"
     """The multiplier at test time and for the features. `same` is the one of the forward pass of the training.
     Another one answers how a network that was trained exactly does on cheap arithmetic."""
+    multiplier_as_it_is: Flag = False
+    """`true` takes a table of integers as it is where another order of its entries, 32768 subtracted, or the other sign
+    is closer to the exact products, which otherwise stops the run (docs/multipliers.md)."""
     loss_scale: Positive = 1024
     """Factor by which gradients are multiplied until the weights are updated. Only the multiplier `fp16` and the
     precision `float16` use it, because of their small range of exponents (docs/math.md)."""
@@ -422,7 +425,7 @@ class Classifiers(Section):
     label_counts: Distinct[Annotated[int, Field(ge=2, le=10_000), INTEGER]] = [10, 30, 100, 300, 1000]
     """Numbers of labels with which the features of an encoder that has seen none are classified too, for the report's
     curve of accuracy by labels: five draws, balanced over the classes, by kernel ridge regression. Numbers below that
-    of the classes or above that of the training images are left out; [] draws no curve."""
+    of the classes are left out, and so are those that are not below that of the training images; [] draws no curve."""
     knn_k: Count = 10
     """Number of neighbours that vote in `knn`."""
     knn_distance: Literal["cosine", "euclidean"] = "cosine"

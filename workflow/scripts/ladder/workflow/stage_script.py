@@ -49,6 +49,7 @@ def run(make: Make, takes_failed: bool = False) -> None:
     the artifacts that depend on it. takes_failed: `make` accepts failed inputs.
     """
     atexit.register(gc.freeze)   # else Python looks through all that was imported once more, 0.25 s of every stage
+    command.interrupt_once()
     arguments = _arguments()
     name = f"{arguments.spec['stage']} {arguments.output.name}"
     try:
@@ -114,7 +115,7 @@ def _check_plan(spec: dict[str, Any]) -> dict[str, str]:
     changed = [path for path, digest in spec["sources"].items() if programs.digest(path) != digest]
     if changed:
         raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
-    installed = libraries.installed(spec["sources"])
+    installed = libraries.installed(spec["sources"], catalog.counts_gpu_libraries(spec["params"]))
     if other := libraries.changed(spec.get("libraries", installed), installed):
         raise UserError(f"planned with other versions of libraries than this Python has ({', '.join(other)}); strict_versions "
                         "needs the same ones wherever a stage runs")

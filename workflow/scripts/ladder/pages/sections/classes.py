@@ -119,7 +119,7 @@ def _by_pair(labels, named, sure):
 
 def _most(pairs):
     """At most MOST of the rows: of every pair at most as many as leave room for the others."""
-    longest = max(map(len, pairs), default=1)
+    longest = min(max(map(len, pairs), default=1), MOST)
     each = next((most for most in range(longest, 0, -1) if sum(min(most, len(rows)) for rows in pairs) <= MOST), 1)
     return [rows[:each] for rows in pairs[:MOST]]
 

@@ -196,13 +196,16 @@ def feature_map(inputs):
 
 
 def neighbours(vectors):
-    """The rows of the NEAREST other rows of vectors (N, D) float32 by Euclidean distance, nearest first: int64 (N, NEAREST)."""
+    """The rows of the NEAREST other rows of vectors (N, D) float32 by Euclidean distance, nearest first: int64.
+
+    (N, NEAREST), or one column fewer than there are rows.
+    """
     with runtime.one_blas_thread():   # the same page with any number of threads
         products = vectors @ vectors.T
     squares = np.diag(products)
     distances = squares[None, :] - 2 * products
     np.fill_diagonal(distances, np.inf)
-    return np.argsort(distances, axis=1, kind="stable")[:, :NEAREST]
+    return np.argsort(distances, axis=1, kind="stable")[:, :min(NEAREST, len(vectors) - 1)]
 
 
 def _place(x, y, label, named, picture):

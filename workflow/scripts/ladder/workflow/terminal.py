@@ -1,0 +1,59 @@
+"""Snakemake as `make report` and `kernel-ladder` run it: a line for each stage, and at the end the verdict and the pages.
+
+With -v, and where nothing runs, the words are Snakemake's own. What stages log is in logs/, and Snakemake's words in
+.snakemake/log, either way.
+"""
+
+import json
+import pathlib
+import sys
+
+from ladder import caller, command
+from ladder.errors import UserError
+from ladder.workflow import config
+from ladder.workflow.commands import Command
+from ladder.workflow.stages import COPIES
+
+OWN = "-v"                           # Snakemake's own words
+FILES = "--configfile", "--configfiles"
+DEFAULT = "report"                   # the target where none is named
+
+
+def run(words: list[str]) -> int:
+    """Run Snakemake in this process with these words; returns its exit status, 2 if a file of settings cannot be read."""
+    given, own = Command(tuple(word for word in words if word != OWN)), OWN in words
+    try:
+        for file in given.values(*FILES):
+            config.read_file(file)
+        sys.argv = ["snakemake", *given.words]
+        from snakemake import cli  # here, because it takes a second
+
+        command.interrupt_once()
+        quiet = not (own or given.dry)
+        caller.tell(quiet=quiet)
+        cli.main([*given.words, *(["--logger", "ladder", "--quiet", "host", "reason"] if quiet else [])])
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        if not end.code and quiet:
+            sys.stdout.writelines(f"{line}\n" for line in said(given.targets or {DEFAULT}))
+        return end.code or 0
+    return 0
+
+
+def said(targets: set[str]) -> list[str]:
+    """The verdict of the run whose report was asked for, and the address of each page."""
+    lines = []
+    for role, (page, *_) in COPIES.items():
+        path = pathlib.Path(page)
+        if targets & {role, *COPIES[role]} and path.exists():
+            verdict = json.loads(path.with_name("summary.json").read_text("utf-8"))["verdict"] if role == "report" else None
+            lines += ["", verdict] if verdict else [""]
+            lines.append(path.absolute().as_uri())
+    return lines

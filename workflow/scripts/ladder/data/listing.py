@@ -419,7 +419,7 @@ def in_order(names):
 
 def _named(folders):
     """Names of folders in words, the first ones."""
-    return ", ".join(f"{name}/" for name in folders[:3]) + (f" and {len(folders) - 3} more" if folders[3:] else "")
+    return ", ".join(f"{shown(name)}/" for name in folders[:3]) + (f" and {len(folders) - 3} more" if folders[3:] else "")
 
 
 def _groups(digests):

@@ -6,12 +6,13 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFile
 
 import picture_folders
 from ladder import sources
@@ -203,21 +204,21 @@ def test_transparent_parts_of_a_large_picture_are_white(small_limit):
     assert (np.asarray(image)[:, 20:] == 255).all() and remarks == ("its sides halved", "transparent parts are white")
 
 
-def test_large_pictures_are_decoded_one_at_a_time(small_limit, monkeypatch):
-    inside, most, load = [], [], pictures._loaded
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF"])
+def test_large_pictures_are_decoded_by_one_thread(small_limit, monkeypatch, kind):
+    threads, load = set(), ImageFile.ImageFile.load
 
-    def slow(image):
-        inside.append(1)
-        most.append(len(inside))
-        time.sleep(0.01)
-        inside.pop()
+    def seen(image):
+        threads.add(threading.get_ident())
+        time.sleep(0.005)
         return load(image)
 
-    monkeypatch.setattr(pictures, "_loaded", slow)
-    data = encoded(Image.fromarray(SMOOTH))
+    monkeypatch.setattr(ImageFile.ImageFile, "load", seen)
+    data = encoded(Image.fromarray(SMOOTH), kind)
+    threads.clear()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(pictures.read, [data] * 8))
-    assert len(most) == 8 and max(most) == 1
+    assert len(threads) == 1
 
 
 @pytest.mark.parametrize("kind", pictures.FEWER_HALVED)

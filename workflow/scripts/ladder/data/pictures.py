@@ -9,6 +9,7 @@ A digit is preprocessed like its dataset: greyscale, inverted if dark on light, 
 picture of exactly the dataset's size is used as it is; a digit is inverted if dark on light.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import io
@@ -16,7 +17,6 @@ import logging
 import math
 import os
 import pathlib
-import threading
 import warnings
 from collections.abc import Sequence
 
@@ -41,7 +41,8 @@ MOST_BY_PYTHON = 5_000_000  # pixels of a PNM that Pillow reads number by number
 MOST_COMMENTS = 1000        # in a PNM of text, which Pillow copies for each of them
 MOST_PICTURES = 500         # of one request
 Image.MAX_IMAGE_PIXELS = MOST_HALVED // 2   # Pillow opens no file of more than twice as many
-_one_large = threading.Lock()
+# Decodes large pictures one at a time; a thread keeps memory that it has used, so that a lock would not do.
+_of_large = concurrent.futures.ThreadPoolExecutor(1)
 # Pillow warns of large pictures and about odd tags. Threads cannot change filters one by one.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -182,13 +183,11 @@ def _opened(image):
     if tile > MOST_PIXELS:   # unpacked whole, however small the picture is
         raise PictureError(f"too large: its tiles have {tile:,} pixels; {MOST_PIXELS / 1e6:.0f} million at most")
     remarks = _frames(image)
-    orientation = image.getexif().get(ExifTags.Base.Orientation)   # Pillow turns a TIFF when it is loaded
     large = width * height > MOST_PIXELS
-    with _one_large if large else contextlib.nullcontext():
-        rgb, transparent = _decoded(image, tags, 2 if large else 1)
+    rgb, transparent, turned = _of_large.submit(_decoded, image, tags, 2).result() if large else _decoded(image, tags, 1)
     if large:
         remarks.append("its sides halved")
-    if orientation in range(2, 9):
+    if turned:
         remarks.append("turned as its EXIF says")
     if transparent:
         remarks.append("transparent parts are white")
@@ -217,23 +216,25 @@ def _loaded(image):
 
 
 def _decoded(image, tags, factor):
-    """(8-bit RGB image, upright, reduced by a factor; whether any pixel was transparent), with nothing else of the size in
-    memory than the decoded picture; a JPEG is decoded at the reduced size."""
+    """(8-bit RGB image, upright, reduced by a factor; whether any pixel was transparent; whether it was turned), with nothing
+    else of the size in memory than the decoded picture; a JPEG is decoded at the reduced size."""
+    turned = image.getexif().get(ExifTags.Base.Orientation) in range(2, 9)   # loads a PNG, as Pillow turns a TIFF that it loads
     if factor > 1 and image.draft(None, (image.width // factor, image.height // factor)):
         factor = 1
-    image = _loaded(image)
-    whole, transparent = Image.new("RGB", (-(-image.width // factor), -(-image.height // factor))), False
-    for top in range(0, image.height, TILE):
-        for left in range(0, image.width, TILE):
-            tile = image.crop((left, top, min(left + TILE, image.width), min(top + TILE, image.height)))
-            rgb, clear = _to_rgb(tile, tags)
-            whole.paste(rgb.reduce(factor), (left // factor, top // factor))
-            transparent |= clear
-    exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = image.getexif().get(ExifTags.Base.Orientation, 1)
+    with contextlib.closing(image):   # before the next one is decoded
+        image = _loaded(image)
+        whole, transparent = Image.new("RGB", (-(-image.width // factor), -(-image.height // factor))), False
+        for top in range(0, image.height, TILE):
+            for left in range(0, image.width, TILE):
+                tile = image.crop((left, top, min(left + TILE, image.width), min(top + TILE, image.height)))
+                rgb, clear = _to_rgb(tile, tags)
+                whole.paste(rgb.reduce(factor), (left // factor, top // factor))
+                transparent |= clear
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = image.getexif().get(ExifTags.Base.Orientation, 1)
     whole.info["exif"] = exif.tobytes()
     ImageOps.exif_transpose(whole, in_place=True)
-    return whole, transparent
+    return whole, transparent, turned
 
 
 def _frames(image):

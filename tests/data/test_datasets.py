@@ -3,6 +3,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -139,6 +140,57 @@ def test_without_a_checksum_what_the_addresses_give_is_taken_and_kept(archive, t
     assert len(datasets.cifar10(urls, tmp_path / "downloads", None).train_labels) == 100
     archive.unlink()
     assert len(datasets.cifar10(urls, tmp_path / "downloads", None).train_labels) == 100
+
+
+def test_a_plain_tar_is_read_as_the_gzipped_one(archive, tmp_path):
+    expected = datasets.read_cifar10(write(archive, contents()))
+    plain = tmp_path / "plain.tar"
+    plain.write_bytes(gzip.decompress(archive.read_bytes()))
+    found = datasets.cifar10([str(plain)], tmp_path / "downloads", hashlib.sha256(plain.read_bytes()).hexdigest())
+    np.testing.assert_array_equal(found.train_images, expected.train_images)
+
+
+def unpacked(folder):
+    folder.mkdir()
+    for name, data in contents().items():
+        (folder / name.partition("/")[2]).write_bytes(data)
+    return folder
+
+
+def test_an_unpacked_archive_is_read_where_no_checksum_is_asked_for(archive, tmp_path):
+    expected, folder = datasets.read_cifar10(write(archive, contents())), unpacked(tmp_path / FOLDER)
+    for path in (folder, tmp_path):
+        found = datasets.cifar10([str(path)], tmp_path / "downloads", None)
+        np.testing.assert_array_equal(found.train_images, expected.train_images)
+        np.testing.assert_array_equal(found.test_labels, expected.test_labels)
+    with pytest.raises(UserError, match="is unpacked, so that its checksum .* add cifar10_sha256=null, else name the archive"):
+        datasets.cifar10([str(folder)], tmp_path / "downloads")
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda folder: (folder / "data_batch_3.bin").unlink(), "cannot read .*data_batch_3.bin: No such file"),
+    (lambda folder: (folder / "test_batch.bin").write_bytes(bytes(3072)), "is not an unpacked .*test_batch.bin is 3,072 bytes"),
+    (lambda folder: (folder / "test_batch.bin").write_bytes(bytes(30_730_001)), "30,730,000 at most"),
+    (lambda folder: (folder / "batches.meta.txt").write_text("cat dog"), "does not list the ten classes"),
+    (lambda folder: ((folder / "test_batch.bin").unlink(), os.mkfifo(folder / "test_batch.bin")), "it is not a plain file"),
+])
+def test_a_damaged_unpacked_archive_is_one_line(tmp_path, change, words):
+    folder = unpacked(tmp_path / FOLDER)
+    change(folder)
+    with pytest.raises(UserError, match=words):
+        datasets.cifar10([str(folder)], tmp_path / "downloads", None)
+
+
+@pytest.mark.parametrize("url", ["https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", "/data/cifar-10-batches-py"])
+def test_the_version_for_python_is_named_before_it_is_downloaded(tmp_path, url):
+    with pytest.raises(UserError, match="is the version for Python, whose pickles are not read, since that runs code; take the "
+                                        "binary version, cifar-10-binary.tar.gz, or leave cifar10_urls out"):
+        datasets.cifar10([url], tmp_path)
+
+
+def test_the_version_for_python_under_another_name_is_not_unpickled(archive):
+    write(archive, {"cifar-10-batches-py/data_batch_1": b"cos\nsystem\n(S'false'\ntR."})
+    assert "it is the version for Python, whose pickles are not read" in fault(archive)
 
 
 @pytest.mark.parametrize("name", ["../../evil.txt", "/etc/evil", f"{FOLDER}/../../evil", "a/..", "../\x1b[2Jé\nx"])

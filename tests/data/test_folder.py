@@ -2,6 +2,7 @@ import json
 import logging
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -32,7 +33,7 @@ def params(path, size=(16, 16), channels=3, **changed):
 
 
 def load(path, tmp_path, limits=ALL, threads=2, **changed):
-    return folder.load(str(path), params(path, **changed), limits, tmp_path, threads)
+    return folder.load(str(path), params(path, **changed), limits, tmp_path, threads)[:2]
 
 
 def plain(path, colours):
@@ -90,8 +91,7 @@ def test_odd_pictures_are_read_as_predictions_read_them(tmp_path):
     exif[0x0112] = 3
     turned.save(path / "a/turned.jpg", exif=exif, quality=95)
     data, _ = load(path, tmp_path)
-    names = [name for part in listing.split(listing.of(str(path)), 0.25).values() for _, name in part]
-    images = dict(zip(names, [*data.train_images, *data.test_images], strict=True))
+    images = dict(zip(data.names["train"] + data.names["test"], [*data.train_images, *data.test_images], strict=True))
     assert images["a/transparent.png"].min() == images["a/sixteen.png"].min() == 255
     assert images["a/turned.jpg"][1].max() < 60 and images["a/turned.jpg"][-2].min() > 200
 
@@ -101,7 +101,7 @@ def test_pictures_that_cannot_be_read_are_skipped_and_named(tmp_path):
     whole = (path / "a/0000.png").read_bytes()
     (path / "a/cut.png").write_bytes(whole[:len(whole) // 2])
     (path / "a/text.png").write_text("no picture")
-    Image.new("1", (8000, 8000)).save(path / "b/bomb.png")
+    (path / "b/bomb.png").write_bytes(picture_folders.claiming(20_000, 20_000))
     (path / "readme.txt").write_text("x")
     data, skipped = load(path, tmp_path)
     reasons = {one["file"]: one["reason"] for one in skipped}
@@ -121,8 +121,7 @@ def test_tiffs_of_every_depth_are_the_pictures_that_other_formats_are(tmp_path):
     picture_folders.picture(9, (16, 16)).save(path / "a/colour.TIFF")
     picture_folders.picture(9, (16, 16)).save(path / "b/colour.png")
     data, skipped = load(path, tmp_path)
-    names = [name for part in listing.split(listing.of(str(path)), 0.25).values() for _, name in part]
-    images = dict(zip(names, [*data.train_images, *data.test_images], strict=True))
+    images = dict(zip(data.names["train"] + data.names["test"], [*data.train_images, *data.test_images], strict=True))
     assert not skipped and (images["a/colour.TIFF"] == images["b/colour.png"]).all()
     assert all((images[f"a/{number}.tif"] == images[f"b/{number}.png"]).all() for number in range(3))
 
@@ -150,7 +149,31 @@ def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
     for file in (path / "b").iterdir():
         file.write_text("no picture")
-    with pytest.raises(UserError, match="no train picture of class 'b' can be read; remove the class, or put other pictures"):
+    with pytest.raises(UserError, match=r"fewer than two pictures of class 'b' can be read \(b/000\d.png: not a picture .*; 1 "
+                                        r"more\); remove the class, or put other pictures into it"):
+        load(path, tmp_path)
+
+
+@pytest.mark.parametrize("limits", [ALL, {"train": 4, "test": 2}])
+def test_a_class_whose_only_test_or_training_pictures_are_damaged_is_split_of_those_that_can_be_read(tmp_path, limits):
+    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4, "c": 8})
+    whole = listing.split(listing.of(str(path)), 0.25)
+    damaged = [name for label, name in whole["test"] if label == 0] + [name for label, name in whole["train"] if label == 2]
+    for name in damaged:
+        (path / name).write_text("no picture")
+    data, skipped = load(path, tmp_path, limits={**limits, "train": 3 if limits is not ALL else "all",
+                                                 "test": 3 if limits is not ALL else "all"})
+    assert set(data.train_labels.tolist()) == set(data.test_labels.tolist()) == {0, 1, 2}
+    assert not set(data.names["train"] + data.names["test"]) & set(damaged)
+    if limits is ALL:
+        assert len(data.train_labels) + len(data.test_labels) == 9 and {one["file"] for one in skipped} == set(damaged)
+        assert [name for name in data.names["test"] if name[0] == "b"] == [name for label, name in whole["test"] if label == 1]
+
+
+def test_a_given_part_whose_pictures_of_a_class_are_damaged_names_them(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"train/a": 4, "train/b": 4, "test/a": 2, "test/b": 1})
+    (path / "test/b/0000.png").write_text("no picture")
+    with pytest.raises(UserError, match=r"no test picture of class 'b' can be read \(test/b/0000.png: not a picture "):
         load(path, tmp_path)
 
 
@@ -273,7 +296,8 @@ def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
     path = picture_folders.write(tmp_path / "my pets", {"cat": 8, "dog": 8})
     (path / "cat/text.png").write_text("no picture")
     made = make(path, tmp_path, test_limit="all")
-    assert made.metrics == {"folder": "my pets", "skipped": 1, "classes": ["cat", "dog"], "train": 12, "test": 4}
+    assert made.metrics == {"folder": "my pets", "skipped": 1, "classes": ["cat", "dog"], "train": 12, "test": 4, "remarks": [],
+                            "copies": {"pictures": 0, "in_both_parts": 0, "with_different_labels": 0}}
     assert json.loads((made.folder / "skipped.json").read_text())[0]["file"] == "cat/text.png"
     assert made.array("train_images.npy").shape == (12, 16, 16, 3)
     assert {file.name for file in made.folder.iterdir()} >= set(made.manifest["files"])
@@ -301,6 +325,48 @@ def test_with_a_validation_set_the_test_pictures_are_not_read(tmp_path):
         file.write_text("no picture")
     made = make(path, tmp_path, validation=4)
     assert (made.metrics["train"], made.metrics["test"], made.metrics["skipped"]) == (12, 4, 0)
+
+
+def test_copies_are_in_one_part_and_counted(tmp_path, caplog):
+    path = picture_folders.write(tmp_path / "p", {"a": 12, "b": 12})
+    for number in range(12):
+        shutil.copy(path / f"a/{number:04d}.png", path / f"a/copy{number}.png")
+        Image.open(path / f"b/{number:04d}.png").save(path / f"b/{number}.bmp")   # equal when decoded alone
+    shutil.copy(path / "a/0000.png", path / "b/wrong.png")
+    with caplog.at_level(logging.INFO):
+        made = make(path, tmp_path, test_limit="all")
+    parts = [{image.tobytes() for image in made.array(f"{part}_images.npy")} for part in ("train", "test")]
+    assert made.metrics["copies"] == {"pictures": 49, "in_both_parts": 0, "with_different_labels": 3}
+    assert not parts[0] & parts[1]
+    assert 10 <= made.metrics["test"] <= 14 and made.metrics["train"] + made.metrics["test"] == 49
+    assert caplog.messages[-1] == ("49 pictures are there more than once, equal when scaled; test pictures that are training "
+                                   "pictures too: 0; pictures with different labels: 3")
+
+
+def test_copies_in_given_parts_stay_there_and_are_counted(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"train/a": 4, "train/b": 4, "test/a": 2, "test/b": 2})
+    shutil.copy(path / "train/a/0000.png", path / "test/a/copy.png")
+    shutil.copy(path / "train/b/0000.png", path / "test/a/wrong.png")
+    made = make(path, tmp_path, test_limit="all")
+    assert made.metrics["copies"] == {"pictures": 4, "in_both_parts": 2, "with_different_labels": 2}
+    assert made.metrics["test"] == 6
+
+
+def test_equal_rows_of_a_npz_file_are_in_one_part(tmp_path):
+    images = np.random.default_rng(3).integers(0, 256, (20, 16, 16), dtype=np.uint8)
+    for order in (np.ascontiguousarray, np.asfortranarray):
+        made = make(picture_folders.npz(tmp_path / "a.npz", images=order(np.concatenate([images, images])),
+                                        labels=np.arange(40) % 2), tmp_path, test_limit="all")
+        assert made.metrics["copies"] == {"pictures": 40, "in_both_parts": 0, "with_different_labels": 0}
+        assert (made.metrics["train"], made.metrics["test"]) == (32, 8)
+
+
+def test_copies_are_on_one_side_of_a_validation_set(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"train/a": 9, "train/b": 9, "test/a": 2, "test/b": 2})
+    for name in list(path.glob("train/*/*.png")):
+        shutil.copy(name, name.with_suffix(".copy.png"))
+    found = make(path, tmp_path, validation=8).metrics["copies"]
+    assert found == {"pictures": 36, "in_both_parts": 0, "with_different_labels": 0}
 
 
 PEAK = """

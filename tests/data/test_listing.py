@@ -62,10 +62,38 @@ def test_train_and_test_are_parts_if_they_hold_the_folders_of_classes(tmp_path):
     folder = picture_folders.write(tmp_path, {"train/a": 4, "train/b": 3, "test/a": 1, "test/b": 2})
     found = again(folder)
     assert (found.classes, found.counts("train"), found.counts("test")) == (("a", "b"), [4, 3], [1, 2])
+    assert found.remarks == []
 
 
-def test_a_class_may_be_called_train(tmp_path):
-    assert again(picture_folders.write(tmp_path, {"train": 2, "car": 2})).classes == ("car", "train")
+@pytest.mark.parametrize("train, test", [("training", "testing"), ("Training", "Test"), ("TRAIN", "TEST"), ("train", "val"),
+                                         ("training_set", "test_set"), ("train", "valid"), ("train-images", "validation")])
+def test_parts_may_have_other_names_and_a_remark_says_so(tmp_path, train, test):
+    found = again(picture_folders.write(tmp_path, {f"{train}/a": 4, f"{train}/b": 3, f"{test}/a": 1, f"{test}/b": 2}))
+    assert (found.classes, found.counts("train"), found.counts("test")) == (("a", "b"), [4, 3], [1, 2])
+    assert found.remarks == [f"The folder {train}/ is taken to train on, {test}/ to test on"] and found.skipped == []
+
+
+def test_classes_may_be_called_like_parts(tmp_path):
+    assert again(picture_folders.write(tmp_path / "p", {"train": 2, "car": 2})).classes == ("car", "train")
+    assert again(picture_folders.write(tmp_path / "q", {"valid": 2, "invalid": 2})).classes == ("invalid", "valid")
+
+
+@pytest.mark.parametrize("folders, said", [
+    (("x", "y"), True), (("train", "test"), True), (("images",), False), (("", "x", "y"), False)])
+def test_classes_that_all_hold_the_same_folders_are_remarked_upon(tmp_path, folders, said):
+    found = again(picture_folders.write(tmp_path, {f"{name}/{inner}": 2 for name in ("fold1", "fold2", "fold3", "fold4")
+                                                   for inner in folders}))
+    assert found.classes == ("fold1", "fold2", "fold3", "fold4") and bool(found.remarks) == said
+    assert not said or found.remarks[0].startswith(
+        "The classes are the folders fold1/, fold2/, fold3/ and 1 more. Each holds the same folders, "
+        f"{min(folders)}/, {max(folders)}/, which are not told apart")
+
+
+def test_numbers_as_classes_are_in_their_order(tmp_path):
+    numbers = tuple(map(str, range(12)))
+    assert again(picture_folders.write(tmp_path / "p", dict.fromkeys(numbers, 1))).classes == numbers
+    mixed = again(picture_folders.write(tmp_path / "q", dict.fromkeys(("10", "9", "a"), 1)))
+    assert mixed.classes == ("10", "9", "a")
 
 
 def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
@@ -197,15 +225,20 @@ def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
 
 def test_a_folder_beside_train_and_test_is_named(tmp_path):
     found = again(picture_folders.write(tmp_path, {"train/a": 2, "train/b": 2, "test/a": 1, "test/b": 1, "val/a": 1}))
-    assert found.skipped == [("val/", "neither train/ nor test/")] and found.counts("train") == [2, 2]
+    assert found.skipped == [("val/", listing.NOT_READ)] and found.counts("train") == [2, 2]
+    (tmp_path / "more").mkdir()
+    assert ("more/", "neither train/ nor test/") in again(tmp_path).skipped
 
 
 @pytest.mark.parametrize("counts, words", [
     ({}, "has 0 classes, a folder of pictures each; 2 to 256 are possible"), ({"a": 1}, "has 1 class, a folder"),
     ({f"c{number}": 1 for number in range(257)}, "has 257 classes"), ({"a": 1, "b": 0}, "b has no picture; remove the folder"),
     ({"train/a": 1, "train/b": 1}, "has train/ without test/; add it"),
-    ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "train/ and test/ of"),
-    ({"train/a": 1, "train/b": 1, "test/a": 1}, "have different classes: 'b'"),
+    ({"training/a": 1, "training/b": 1}, "has training/ without test/; add it"),
+    ({"Train/a": 1, "training/a": 1, "test/a": 1}, "has Train/ and training/; call the one that is meant train"),
+    ({"train": 3, "testing": 3}, "has 0 classes"),
+    ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "has no folder 'c', which test/ has; both need the same classes"),
+    ({"train/a": 1, "train/b": 1, "train/c": 1, "test/a": 1}, "has no folder 'b' and 1 more, which train/ has"),
     ({"a\nb": 1, "c": 1}, r"the name of class 'a\nb' is not one line"), ({"x" * 101: 1, "c": 1}, "at most 100 printable"),
 ])
 def test_what_is_no_data_set_is_one_line(tmp_path, counts, words):
@@ -271,11 +304,59 @@ def test_the_split_is_a_share_of_each_class_by_name_and_the_first_pictures_are_b
 
 
 def test_a_picture_more_moves_no_other_one_from_test_to_train(tmp_path):
-    folder = picture_folders.write(tmp_path, {"a": 20, "b": 10})
+    folder = picture_folders.write(tmp_path / "p", {"a": 20, "b": 10})
     before = set(listing.split(again(folder), 0.25)["test"])
-    picture_folders.picture(5).save(folder / "a/new.png")
+    picture_folders.picture(5005).save(folder / "a/new.png")
     after = listing.split(again(folder), 0.25)
     assert len(before & {file for file in after["train"]}) <= 1   # the new one may take the place of the last
+
+
+def copied(listing, groups):
+    """A listing whose names, a class each a string, have the same content by group: name -> first name."""
+    return types.SimpleNamespace(classes=tuple(listing), has_test=False, copies=groups, files={
+        "train": [(label, name) for label, names in enumerate(listing.values()) for name in names]})
+
+
+@pytest.mark.parametrize("classes, groups, tests", [
+    ({"a": [f"a{n}" for n in range(8)], "b": [f"b{n}" for n in range(4)]}, {}, (2, 1)),
+    ({"a": [f"a{n}" for n in range(8)]}, {f"a{n}": f"a{n % 4}" for n in range(8)}, (2,)),   # every picture twice
+    ({"a": [f"a{n}" for n in range(6)]}, {f"a{n}": f"a{n % 3}" for n in range(6)}, (2,)),   # no group has room: one is taken
+    ({"a": [f"a{n}" for n in range(40)]}, {f"a{n}": "a0" for n in range(30)}, (10,)),       # the many copies have no room
+    ({"a": [f"a{n}" for n in range(8)]}, {f"a{n}": "a0" for n in range(8)}, None),          # nothing else in the class
+])
+def test_copies_are_in_the_same_part_and_the_share_is_kept(classes, groups, tests):
+    source = copied(classes, groups)
+    parts = listing.split(source, 0.25)
+    names = {part: {name for _, name in files} for part, files in parts.items()}
+    assert sorted(names["train"] | names["test"]) == sorted(name for names in classes.values() for name in names)
+    counts = tuple(sum(label == one for one, _ in parts["test"]) for label in range(len(classes)))
+    assert counts == (tests or (2,)) and min(map(len, names.values())) > 0
+    if tests:
+        assert not {groups.get(name, name) for name in names["train"]} & {groups.get(name, name) for name in names["test"]}
+    if not groups or tests is None:   # as it is without copies
+        assert parts == listing.split(copied(classes, {}), 0.25)
+
+
+def test_copies_with_two_labels_are_in_the_same_part_unless_a_class_had_nothing_to_train_on():
+    classes = {"a": [f"a{n}" for n in range(12)], "b": [f"b{n}" for n in range(12)]}
+    twins = {f"{label}{n}": f"a{n}" for label in "ab" for n in range(6)}
+    parts = {part: {name for _, name in files} for part, files in listing.split(copied(classes, twins), 0.25).items()}
+    assert not {twins.get(name) for name in parts["train"]} & {twins.get(name) for name in parts["test"]} - {None}
+    only = {f"b{n}": "a0" for n in range(12)} | {"a0": "a0"}
+    parts = listing.split(copied(classes, only), 0.25)
+    assert all({label for label, _ in files} == {0, 1} for files in parts.values())
+
+
+def test_copies_are_found_by_content_and_read_once(tmp_path, monkeypatch):
+    folder = picture_folders.write(tmp_path / "pets", {"a": 3, "b": 3})
+    shutil.copy(folder / "a/0000.png", folder / "b/wrong.png")
+    assert again(folder).copies == {"a/0000.png": "a/0000.png", "b/wrong.png": "a/0000.png"}
+    monkeypatch.setattr(listing.disk, "sha256", None)
+    assert again(folder).copies["b/wrong.png"] == "a/0000.png" and len(again(folder).digest) == 64
+    images = np.arange(6, dtype=np.uint8).repeat(12).reshape(6, 4, 3) % 4
+    path = picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(6) % 2)
+    monkeypatch.undo()
+    assert again(path).copies == {"0": "0", "4": "0", "1": "1", "5": "1"}
 
 
 @pytest.mark.parametrize("count, share, tests", [(2, 0.01, 1), (2, 0.99, 1), (100, 0.2, 20), (10, 0.25, 2)])
@@ -309,12 +390,31 @@ def test_a_npz_file_has_classes_by_its_labels_or_names(tmp_path):
     assert named.classes == ("x", "y") and named.has_test and named.counts("test") == [1, 1]
 
 
+def test_the_layouts_of_medmnist_and_keras_are_read(tmp_path):
+    column = LABELS[:, None].astype(np.uint8)
+    medmnist = again(picture_folders.npz(tmp_path / "a.npz", train_images=IMAGES, train_labels=column, val_images=IMAGES[:2],
+                                         val_labels=column[:2], test_images=IMAGES[:4], test_labels=column[:4]))
+    assert medmnist.classes == ("1", "3") and medmnist.counts("train") == [3, 3] and medmnist.counts("test") == [2, 2]
+    assert medmnist.array("train") == "train_images" and medmnist.remarks == [f"val_images of the file is {listing.NOT_READ}"]
+    keras = again(picture_folders.npz(tmp_path / "b.npz", x_train=IMAGES[..., 0], y_train=LABELS, x_test=IMAGES[:2, ..., 0],
+                                      y_test=LABELS[:2]))
+    assert keras.has_test and keras.array("test") == "x_test" and keras.counts("test") == [1, 1] and keras.remarks == []
+    two = again(picture_folders.npz(tmp_path / "c.npz", train_images=IMAGES, train_labels=LABELS, val_images=IMAGES[:2],
+                                    val_labels=LABELS[:2]))
+    assert two.array("test") == "val_images" and two.remarks == ["val_images of the file is taken to test on"]
+    texts = again(picture_folders.npz(tmp_path / "d.npz", images=IMAGES, labels=np.array(["10", "9", "10", "9", "2", "2"])))
+    assert texts.classes == ("2", "9", "10") and [label for label, _ in texts.files["train"]] == [2, 1, 2, 1, 0, 0]
+
+
 @pytest.mark.parametrize("arrays, words", [
     ({"images": IMAGES}, "it has no array labels"), ({"labels": LABELS}, "it has no array images"),
     ({"images": IMAGES.astype(float), "labels": LABELS}, "images is float64 (6, 5, 4, 3), not uint8"),
     ({"images": IMAGES[:, 0, 0], "labels": LABELS}, "not uint8 (N, H, W)"), ({"images": IMAGES, "labels": LABELS[:5]}, "not 6"),
     ({"images": np.zeros((6, 5, 4, 4), np.uint8), "labels": LABELS}, "(N, H, W, 1) or (N, H, W, 3)"),
-    ({"images": IMAGES, "labels": LABELS * 0.5}, "the labels are float64"),
+    ({"images": IMAGES, "labels": LABELS * 0.5}, "labels is float64"),
+    ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES}, "has test_images without test_labels; add it, or leave"),
+    ({"train_images": IMAGES, "train_labels": np.zeros((6, 14), int)}, "train_labels is int64 (6, 14), not one label"),
+    ({"x_train": IMAGES}, "it has no array y_train"),
     ({"images": IMAGES, "labels": LABELS * 0}, "has 1 class,"),
     *(({"images": IMAGES, "labels": LABELS // 2 + more, "classes": np.array(["a", "b"])}, "one for each of the labels 0, 1")
       for more in (1, -1)),   # 2 is one too many, -1 none

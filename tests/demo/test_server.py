@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import answering_run
-from ladder.data.reading import plain
+import picture_folders
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.sources import ROOT
@@ -116,14 +116,12 @@ def test_answers_carry_headers_that_keep_them_here(client, picture):
 
 
 @pytest.mark.parametrize("data, words", [(b"", "the file is empty"), (b"hello", "not a picture"),
-                                         (None, "damaged or cut short"), ("bomb", "too large: 12,000 × 4,500 pixels")])
+                                         (None, "damaged or cut short"), ("bomb", "too large: 200 million pixels at most")])
 def test_what_is_no_picture_says_so(client, picture, data, words):
     if data is None:
         data = picture[:-60]
     if data == "bomb":
-        file = io.BytesIO()
-        Image.new("1", (12_000, 4_500)).save(file, "PNG")
-        data = file.getvalue()
+        data = picture_folders.claiming(20_100, 10_000)
     answer = client.post("/answer", data=data, headers=KIND)
     assert answer.status_code == 422 and words in answer.text and answer.mimetype == "text/plain"
 
@@ -155,8 +153,8 @@ def connect(address):
         yield lambda: stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
 
 
-@pytest.mark.parametrize("size, status", [(plain.MOST_BYTES, 422), (plain.MOST_BYTES + 1, 413),
-                                          (3 * plain.MOST_BYTES, 413)])
+@pytest.mark.parametrize("size, status", [(server.MOST_BYTES, 422), (server.MOST_BYTES + 1, 413),
+                                          (3 * server.MOST_BYTES, 413)])
 def test_large_uploads_are_refused_in_an_answer_that_arrives(client, connect, size, status):
     if status == 413:
         answer = client.post("/answer", data=bytes(size), headers=KIND)
@@ -168,7 +166,7 @@ def test_large_uploads_are_refused_in_an_answer_that_arrives(client, connect, si
 
 def test_a_client_that_asks_before_it_sends_too_much_is_refused_before(connect):
     connection = connect()
-    connection.sendall(head(plain.MOST_BYTES + 1, "Expect: 100-continue"))
+    connection.sendall(head(server.MOST_BYTES + 1, "Expect: 100-continue"))
     assert b" 413 " in connection.recv(100)
 
 

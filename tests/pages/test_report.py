@@ -73,6 +73,17 @@ def test_pictures_of_ones_own_are_named_in_the_csv_and_beside_the_errors_whateve
     assert "<code>scored_images.csv</code> has all with their files" in page
 
 
+def test_what_folders_were_taken_for_and_copies_are_in_the_report_and_in_its_numbers(digits, monkeypatch):
+    counts = {"pictures": 7, "in_both_parts": 3, "with_different_labels": 2}
+    monkeypatch.setitem(digits["data"].metrics, "copies", counts)
+    monkeypatch.setitem(digits["data"].metrics, "remarks", ["The folder <b>/ is taken to train on, x/ to test on"])
+    assert report.summary(digits, "r0123456789e", PARAMS)["images"]["copies"] == counts
+    page = page_of(digits)
+    assert "<p>The folder &lt;b&gt;/ is taken to train on, x/ to test on.</p>" in page
+    assert ("<p>7 pictures are there more than once, equal when scaled; test pictures that are training pictures too: 3; "
+            "pictures with different labels: 2.</p>") in page
+
+
 def page_of(run):
     return report.page(run, report.summary(run, "r0123456789e", PARAMS))
 

@@ -87,7 +87,7 @@ def test_the_summary_is_what_its_schema_says_and_its_keys_are_in_order(numbers):
     assert list(numbers) == list(summary_keys.KEYS)
 
 
-@pytest.mark.parametrize("change", [{"wrong": -1}, {"test_accuracy": 1.2}, {"mystery": 1}, {"schema_version": 2},
+@pytest.mark.parametrize("change", [{"wrong": -1}, {"test_accuracy": 1.2}, {"mystery": 1}, {"schema_version": 1},
                                     {"images": {"train": 1, "test": 1}}])
 def test_what_the_schema_does_not_allow_is_refused(tmp_path, change):
     run = synthetic_run.make(tmp_path, controls=())

@@ -7,7 +7,8 @@ downloaded files), for datasets that are downloaded; folder, the path of picture
 Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,);
 with validation, test_images.npy and test_labels.npy are the validation set of training rows, and the test set is not read. Of
 pictures also skipped.json, [{"file", "reason"}], and names.json, {"train": [...], "test": [...]}: the path of each row's
-picture below the folder, or its row in the .npz file (data/names.py).
+picture below the folder, or its row in the .npz file (data/names.py); its metrics say what the folders were taken for (remarks)
+and how many pictures are there more than once (copies).
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ import pathlib
 
 import numpy as np
 
-from ladder.data import datasets, folder, names, official
+from ladder.data import copies, datasets, folder, names, official
 from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.files import shown
@@ -36,18 +37,24 @@ def make(work, inputs, params, options):
     images, pictures = {"train": dataset.train_images, "test": dataset.test_images}, dataset.names
     if validation:   # of the numbers of rows: the images may be a map of a large file
         rows = np.arange(len(dataset.train_labels))
-        dataset = datasets.with_validation(dataclasses.replace(dataset, train_images=rows), validation)
+        first = copies.first(copies.digests(images["train"])) if pictures else None
+        dataset = datasets.with_validation(dataclasses.replace(dataset, train_images=rows), validation, first)
         images = {"train": Rows(images["train"], dataset.train_images), "test": Rows(images["train"], dataset.test_images)}
         if pictures:
             pictures = {part: [pictures["train"][row] for row in images[part].numbers] for part in images}
         log.info("%d training images are for validation, %d remain for training", validation, len(dataset.train_labels))
+    seen = {part: [] for part in images}
     for part, array in images.items():
         with work.new_array(f"{part}_images.npy", array.shape, array.dtype) as out:
             for start in range(0, len(out), BLOCK):
-                out[start:start + BLOCK] = array[start:start + BLOCK]
+                out[start:start + BLOCK] = block = array[start:start + BLOCK]
+                seen[part] += copies.digests(block) if pictures else []
         work.write_array(f"{part}_labels.npy", getattr(dataset, f"{part}_labels"))
     if pictures:
         work.write_json(names.FILE, pictures)
+        work.metrics["copies"] = counts = copies.count(seen, {part: getattr(dataset, f"{part}_labels") for part in seen})
+        if counts["pictures"]:
+            log.info("%s", copies.sentence(counts, "validation" if validation else "test"))
     work.metrics |= {"classes": list(dataset.classes), "train": len(dataset.train_labels),
                     "test": len(dataset.test_labels)}
 
@@ -64,9 +71,10 @@ class Rows:
 
 
 def _pictures(work, params, options, limits):
-    dataset, skipped = folder.load(options["folder"], params, limits, work.folder, work.threads)
+    dataset, skipped, remarks = folder.load(options["folder"], params, limits, work.folder, work.threads)
     work.write_json("skipped.json", skipped)
-    work.metrics = {"folder": shown(pathlib.Path(options["folder"]).expanduser().absolute().name), "skipped": len(skipped)}
+    work.metrics = {"folder": shown(pathlib.Path(options["folder"]).expanduser().absolute().name), "skipped": len(skipped),
+                    "remarks": remarks}
     return dataset
 
 

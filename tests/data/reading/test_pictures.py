@@ -1,14 +1,21 @@
 """Pictures of every format and size become images of a dataset by the documented rules; others are refused with a reason."""
 
+import concurrent.futures
 import io
 import os
 import struct
+import subprocess
+import sys
+import threading
+import time
 import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFile
 
+import picture_folders
+from ladder import sources
 from ladder.data import datasets
 from ladder.data.facts import FACTS
 from ladder.data.reading import pictures, plain
@@ -125,7 +132,8 @@ def test_the_first_frame_of_an_animation_is_used_with_a_remark(kind):
     (encoded(Image.fromarray(COLOURS))[:-400], "damaged or cut short"),
     (encoded(Image.fromarray(COLOURS), "JPEG")[:-400], "damaged or cut short"),
     (encoded(Image.fromarray(COLOURS), "WEBP")[:150], "damaged or cut short"),
-    (encoded(Image.fromarray(COLOURS), "PPM"), "not a picture that can be read here"),
+    (encoded(Image.fromarray(COLOURS), "ICO"), "not a picture that can be read here"),
+    (encoded(Image.fromarray(COLOURS), "PPM")[:-400], "damaged or cut short"),
     (b"\x89PNG\r\n\x1a\n" + bytes(100), "damaged or cut short|not a picture"),
 ])
 def test_an_incomplete_picture_is_refused(data, words):
@@ -144,15 +152,126 @@ def test_a_picture_with_a_wrong_byte_is_read_or_refused_in_words(byte):
         assert str(fault)
 
 
-@pytest.mark.parametrize("size", [(12_000, 9_000), (7_500, 7_000), (20_000, 20_000)])
+@pytest.mark.parametrize("size", [(20_100, 10_000), (20_000, 20_000), (200_000_001, 1)])
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_unpacked(size, monkeypatch):
-    """A PNG whose header claims the size."""
-    data = bytearray(encoded(Image.new("1", (8, 8))))
-    data[16:24] = struct.pack(">II", *size)
-    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
-    monkeypatch.setattr(Image.Image, "convert", None)
-    with pytest.raises(PictureError, match="too large.*50 million"):
-        pictures.read(bytes(data))
+    data = picture_folders.claiming(*size)
+    monkeypatch.setattr(Image.Image, "load", None)
+    with pytest.raises(PictureError, match="too large.*200 million"):
+        pictures.read(data)
+
+
+@pytest.fixture
+def small_limit(monkeypatch):
+    """Pictures of more than 1,000 pixels are large ones, and converted by tiles of 16 x 16."""
+    monkeypatch.setattr(pictures, "MOST_PIXELS", 1000)
+    monkeypatch.setattr(pictures, "TILE", 16)
+
+
+SMOOTH = np.stack([np.add.outer(np.arange(40), 2 * np.arange(60))] * 3, axis=2).astype(np.uint8)
+HALF = SMOOTH.reshape(20, 2, 30, 2, 3).mean(axis=(1, 3))
+
+
+@pytest.mark.parametrize("kind, mode, options", [
+    ("JPEG", "RGB", {"quality": 98}), ("JPEG", "L", {"quality": 98, "progressive": True}), ("JPEG", "CMYK", {"quality": 98}),
+    ("MPO", "RGB", {"quality": 98, "save_all": True}), ("PNG", "RGB", {}), ("PNG", "RGBA", {}), ("PNG", "I;16", {}),
+    ("TIFF", "RGB", {}), ("WEBP", "RGB", {"lossless": True}), ("BMP", "L", {}), ("PPM", "RGB", {}),
+])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_large_picture_is_halved_and_upright(small_limit, kind, mode, options, orientation):
+    source, exif = Image.fromarray(SMOOTH), Image.Exif()
+    exif[0x0112] = orientation
+    if orientation != 1 and kind in ("BMP", "PPM"):
+        return
+    given = (Image.fromarray(SMOOTH[..., 0].astype(np.uint16) * 257) if mode == "I;16" else source.convert(mode))
+    image, remarks = pictures.read(encoded(given, kind, exif=exif, **options))
+    upright = HALF if orientation == 1 else np.rot90(HALF, -1)
+    assert np.abs(np.asarray(image) - upright).max() <= (4 if kind in ("JPEG", "MPO") else 1)
+    assert remarks == ("its sides halved", *(["turned as its EXIF says"] if orientation != 1 else []))
+
+
+def test_a_large_jpeg_is_not_decoded_at_its_size(small_limit, monkeypatch):
+    sizes, load = [], pictures._loaded
+    monkeypatch.setattr(pictures, "_loaded", lambda image: sizes.append(image.size) or load(image))
+    pictures.read(encoded(Image.fromarray(SMOOTH), "JPEG"))
+    pictures.read(encoded(Image.fromarray(SMOOTH[:20]), "PNG"))
+    assert sizes == [(30, 20), (60, 20)]
+
+
+def test_transparent_parts_of_a_large_picture_are_white(small_limit):
+    layer = np.dstack([SMOOTH, np.full((40, 60), 255, np.uint8)])
+    layer[:, 40:, 3] = 0
+    image, remarks = pictures.read(encoded(Image.fromarray(layer)))
+    assert (np.asarray(image)[:, 20:] == 255).all() and remarks == ("its sides halved", "transparent parts are white")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF"])
+def test_large_pictures_are_decoded_by_one_thread(small_limit, monkeypatch, kind):
+    threads, load = set(), ImageFile.ImageFile.load
+
+    def seen(image):
+        threads.add(threading.get_ident())
+        time.sleep(0.005)
+        return load(image)
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", seen)
+    data = encoded(Image.fromarray(SMOOTH), kind)
+    threads.clear()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(pictures.read, [data] * 8))
+    assert len(threads) == 1
+
+
+@pytest.mark.parametrize("kind", pictures.FEWER_HALVED)
+def test_formats_whose_decoders_take_more_memory_have_a_smaller_limit(monkeypatch, kind):
+    monkeypatch.setattr(pictures, "FEWER_HALVED", {kind: 2000})
+    with pytest.raises(PictureError, match="too large: 60 × 40 pixels; 0 million at most"):
+        pictures.read(encoded(Image.fromarray(SMOOTH), kind))
+
+
+PEAK = """
+import resource, sys
+sys.path[:0] = [{scripts!r}]
+from ladder.data import pictures
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+image, _ = pictures.read(sys.argv[1])
+print(image.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_small_file_with_a_large_picture_takes_no_more_memory_than_stated(tmp_path):
+    Image.new("1", (7100, 7100)).save(tmp_path / "bomb.png", compress_level=1)
+    code = PEAK.format(scripts=str(sources.SCRIPTS))
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "bomb.png")], capture_output=True, text=True, check=True)
+    size, taken = run.stdout.rsplit(" ", 1)
+    assert size == "(3550, 3550)" and (tmp_path / "bomb.png").stat().st_size < 100_000
+    assert int(taken) < 220_000   # kB: a byte for each of 50 million pixels, four for each that is left, and what a tile takes
+
+
+# PNM.
+
+def test_a_pnm_of_every_depth_is_read():
+    wide = (np.arange(40 * 60).reshape(40, 60) * 27).astype(np.uint16)
+    image, _ = pictures.read(b"P5 60 40 65535\n" + wide.astype(">u2").tobytes())
+    np.testing.assert_array_equal(np.asarray(image)[..., 0], np.rint(wide / 257))
+    image, _ = pictures.read(b"P5 60 40 1023\n" + (wide // 64).astype(">u2").tobytes())
+    np.testing.assert_allclose(np.asarray(image)[..., 0], (wide // 64) * (255 / 1023), atol=1)
+    for data in (b"P6 60 40 255\n" + COLOURS.tobytes(), b"P3 60 40 255\n" + " ".join(map(str, COLOURS.ravel())).encode()):
+        np.testing.assert_array_equal(np.asarray(pictures.read(data)[0]), COLOURS)
+    assert np.asarray(pictures.read(b"P4 8 1\n\xf0")[0])[0, :, 0].tolist() == [0] * 4 + [255] * 4
+
+
+@pytest.mark.parametrize("data, words", [
+    (b"P3 10 10 255\n" + b"#\n" * 400_000, "a PNM with 400,000 comments; 1,000 at most"),
+    (b"P3 3000 2000 255\n1 2 3", "a PNM of text, or of other than 8 or 16 bits, of more than 5 million pixels"),
+    (b"P6 3000 2000 100\n", "of more than 5 million pixels"), (b"P5 99999 99999 255\n", "too large"),
+    (b"P5 -4 4 255\n1234", "damaged|not a picture"),
+    (b"Pf 2 1\n-1.0\n" + b"\0\0\xc8\x42" * 2, "from 100 to 100, which are not 0 to 1"),
+])
+def test_a_pnm_that_would_take_minutes_or_has_no_known_range_is_refused(data, words):
+    begun = time.process_time()
+    with pytest.raises(PictureError, match=words):
+        pictures.read(data)
+    assert time.process_time() - begun < 2
 
 
 def test_a_large_file_and_a_pipe_are_refused_without_reading_them(tmp_path):
@@ -160,7 +279,7 @@ def test_a_large_file_and_a_pipe_are_refused_without_reading_them(tmp_path):
     with open(large, "wb") as file:
         file.truncate(plain.MOST_BYTES + 1)
     os.mkfifo(pipe)
-    with pytest.raises(PictureError, match="50.0 MB large; 50.0 MB at most"):
+    with pytest.raises(PictureError, match="100.0 MB large; 100.0 MB at most"):
         pictures.read(large)
     with pytest.raises(PictureError, match="not a plain file"):
         pictures.read(pipe)

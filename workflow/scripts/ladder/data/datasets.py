@@ -8,6 +8,7 @@ import dataclasses
 import gzip
 import hashlib
 import math
+import os
 import pathlib
 import tarfile
 import zlib
@@ -17,6 +18,7 @@ import numpy as np
 from ladder.arithmetic import randomness
 from ladder.data import download
 from ladder.errors import UserError
+from ladder.files import read, shown
 from ladder.progress import duration, log, size
 from ladder.sources import ROOT
 from ladder.store import tars
@@ -29,9 +31,12 @@ CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog
 IMAGE = (32, 32, 3)
 RECORD = 1 + 32 * 32 * 3            # bytes: label, red plane, green plane, blue plane
 RECORDS = 10_000                    # most records of one batch file; the official files have this many
-TRAIN_MEMBERS = tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6))
-TEST_MEMBER = "cifar-10-batches-bin/test_batch.bin"
-NAMES_MEMBER = "cifar-10-batches-bin/batches.meta.txt"
+CIFAR10_FOLDER = "cifar-10-batches-bin"
+TRAIN_MEMBERS = tuple(f"{CIFAR10_FOLDER}/data_batch_{i}.bin" for i in range(1, 6))
+TEST_MEMBER = f"{CIFAR10_FOLDER}/test_batch.bin"
+NAMES_MEMBER = f"{CIFAR10_FOLDER}/batches.meta.txt"
+FOR_PYTHON = "cifar-10-batches-py", "cifar-10-python.tar.gz"   # its folder, and its archive
+PICKLED = f"the version for Python, whose pickles are not read, since that runs code; take the binary version, {CIFAR10_FILE}"
 # Member -> most bytes
 MEMBERS = {**dict.fromkeys((*TRAIN_MEMBERS, TEST_MEMBER), RECORDS * RECORD), NAMES_MEMBER: 10_000}
 MOST_BYTES = 2 * sum(MEMBERS.values())   # of an unpacked archive, other members included
@@ -123,8 +128,15 @@ def _enlarge(images):
 def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
     """CIFAR-10 from its binary archive, downloaded to `downloads` (a folder) unless it is there.
 
-    sha256: of the archive; None to accept any. Raises UserError if it cannot be downloaded or is not a CIFAR-10 archive.
+    urls: addresses of the archive, or the path of a folder that holds it, or of the unpacked one. sha256: of the archive; None
+    to accept any. Raises UserError if it cannot be downloaded or is not a CIFAR-10 archive.
     """
+    for path in (pathlib.Path(os.path.expanduser(url)) for url in urls):
+        if path.name in FOR_PYTHON:
+            raise UserError(f"cifar10_urls: {shown(path.name)} is {PICKLED}, or leave cifar10_urls out")
+        for folder in (path, path / CIFAR10_FOLDER):
+            if os.path.exists(folder / "data_batch_1.bin"):
+                return _unpacked(folder, sha256, with_test)
     name = sha256.lower() if sha256 else hashlib.sha256("\n".join(urls).encode()).hexdigest()
     path = pathlib.Path(downloads) / name[:12] / CIFAR10_FILE
     known = CIFAR10_BYTES if name == CIFAR10_SHA256 else None
@@ -140,20 +152,40 @@ def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
 
 
 def read_cifar10(path, with_test=True):
-    """The Dataset in a CIFAR-10 binary archive (.tar.gz); batch files may hold fewer records than the official 10,000.
+    """The Dataset in a CIFAR-10 binary archive (.tar.gz, .tar); batch files may hold fewer records than the official 10,000.
 
     Raises UserError if the archive is damaged or not in the format of CIFAR-10.
     """
-    tested = (TEST_MEMBER,) if with_test else ()
     try:
-        members = _read_members(path, (*TRAIN_MEMBERS, *tested, NAMES_MEMBER))
-        train_images, train_labels = _records(members, TRAIN_MEMBERS)
-        test_images, test_labels = _records(members, tested)
-        _check_names(members[NAMES_MEMBER])
+        return _of_members(lambda wanted: _read_members(path, wanted), with_test)
     except _BadArchive as fault:
         raise UserError(f"{path} is not a CIFAR-10 binary archive: {fault}; remove it, and check cifar10_urls and "
                         "cifar10_sha256") from fault
-    return Dataset(train_images, train_labels, test_images, test_labels, CIFAR10_CLASSES)
+
+
+def _unpacked(folder, sha256, with_test):
+    """The Dataset in the folder of an unpacked archive."""
+    if sha256:
+        raise UserError(f"cifar10_urls: {shown(folder)} is unpacked, so that its checksum cannot be compared; to take it as it "
+                        "is, add cifar10_sha256=null, else name the archive")
+    try:
+        return _of_members(lambda wanted: {name: _read_file(folder, name) for name in wanted}, with_test)
+    except _BadArchive as fault:
+        raise UserError(f"cifar10_urls: {shown(folder)} is not an unpacked CIFAR-10 binary archive: {fault}") from fault
+
+
+def _read_file(folder, name):
+    data = read(folder / pathlib.PurePosixPath(name).name, MEMBERS[name])
+    _check_length(name, len(data))
+    return data
+
+
+def _of_members(read_members, with_test):
+    """The Dataset of members of an archive; read_members: names -> {name: bytes}."""
+    tested = (TEST_MEMBER,) if with_test else ()
+    members = read_members((*TRAIN_MEMBERS, *tested, NAMES_MEMBER))
+    _check_names(members[NAMES_MEMBER])
+    return Dataset(*_records(members, TRAIN_MEMBERS), *_records(members, tested), CIFAR10_CLASSES)
 
 
 class _BadArchive(Exception):
@@ -179,7 +211,7 @@ def _read_members(path, wanted):
     """{name: bytes} of the `wanted` members."""
     contents = {}
     try:
-        with gzip.open(path) as unpacked:
+        with open(path, "rb") as file, _gunzipped(file) as unpacked:
             stream = _Limited(unpacked)
             with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20, tarinfo=tars.Header) as archive:
                 for count, member in enumerate(archive, 1):
@@ -200,6 +232,13 @@ def _read_members(path, wanted):
     return contents
 
 
+def _gunzipped(file):
+    """The stream of a file that is open for reading, unpacked if it is gzipped."""
+    gzipped = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return gzip.GzipFile(fileobj=file) if gzipped else file
+
+
 def _checked_name(member):
     """The member's name without './'; raises _BadArchive for names and types that could reach outside a folder."""
     shown = ascii(member.name[:80])
@@ -210,17 +249,22 @@ def _checked_name(member):
         raise _BadArchive(f"its member {shown} is not a plain file or folder")
     if member.size > MOST_BYTES:   # an extended header may claim any; tarfile would look for the end of the member
         raise _BadArchive(f"its member {shown} has more than {size(MOST_BYTES)}")
+    if name.parts[:1] == FOR_PYTHON[:1]:
+        raise _BadArchive(f"it is {PICKLED}")
     return str(name)
 
 
 def _read_member(archive, member, name):
     if not member.isreg():
         raise _BadArchive(f"its {name} is not a file")
-    if not 0 < member.size <= MEMBERS[name] or (name != NAMES_MEMBER and member.size % RECORD):
-        allowed = (f"1 to {RECORDS:,} records of {RECORD:,} bytes" if name != NAMES_MEMBER
-                   else f"1 to {MEMBERS[name]:,} bytes")
-        raise _BadArchive(f"its {name} is {member.size:,} bytes long, which is not {allowed}")
+    _check_length(name, member.size)
     return archive.extractfile(member).read()
+
+
+def _check_length(name, length):
+    if not 0 < length <= MEMBERS[name] or (name != NAMES_MEMBER and length % RECORD):
+        allowed = f"1 to {RECORDS:,} records of {RECORD:,} bytes" if name != NAMES_MEMBER else f"1 to {MEMBERS[name]:,} bytes"
+        raise _BadArchive(f"its {name} is {length:,} bytes long, which is not {allowed}")
 
 
 def _records(members, names):
@@ -336,9 +380,7 @@ def _read_idx(path, file):
     """The bytes of an IDX file, header included; raises _BadArchive unless they are those of `file`."""
     try:
         with open(path, "rb") as packed:
-            gzipped = packed.read(2) == b"\x1f\x8b"
-            packed.seek(0)
-            with gzip.GzipFile(fileobj=packed) if gzipped else packed as stream:
+            with _gunzipped(packed) as stream:
                 start = stream.read(16)   # length of the longest header
                 _check_header(start, file)
                 data = start + stream.read(file.length - len(start) + 1)   # one more byte, to detect a longer file
@@ -346,7 +388,7 @@ def _read_idx(path, file):
         raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
     except OSError as error:
         raise _BadArchive(f"it cannot be read ({error.strerror})") from error
-    _check_content(data, file, "unpacked it has" if gzipped else "it has")
+    _check_content(data, file, "unpacked it has" if isinstance(stream, gzip.GzipFile) else "it has")
     return data
 
 
@@ -394,12 +436,13 @@ def _limited_rows(labels, limit, key, classes):
     return np.sort(np.lexsort((labels, _rank_in_class(labels)))[:limit])
 
 
-def with_validation(dataset, count):
+def with_validation(dataset, count, first=None):
     """The dataset with a validation set of `count` training rows, which replaces the test set.
 
     The validation set is stratified by class and does not depend on a run's seed, so runs can be compared; smaller
-    validation sets are contained in larger ones, and rows keep their order. Raises UserError if a class would have no row on
-    either side.
+    validation sets are contained in larger ones, and rows keep their order. first: of each row the first one with an equal
+    image, int64 (N,); equal ones are on one side, but for those at its edge, unless that left a class none on one of the two.
+    Raises UserError if a class would have no row on either side.
     """
     labels = dataset.train_labels
     order = randomness.generator(0, randomness.VALIDATION, 0).permutation(len(labels))
@@ -407,9 +450,13 @@ def with_validation(dataset, count):
     places[order] = _rank_in_class(labels[order])
     sizes = np.bincount(labels, minlength=len(dataset.classes))
     shares = (places + 0.5) / sizes[labels]   # random position of a row within its class, 0 to 1
-    chosen = np.zeros(len(labels), bool)
-    chosen[np.lexsort((labels, shares))[:count]] = True
-    if any(len(np.unique(labels[rows])) < len(dataset.classes) for rows in (chosen, ~chosen)):
+    for together in (shares if first is None else shares[first], shares):
+        chosen = np.zeros(len(labels), bool)
+        chosen[np.lexsort((labels, together))[:count]] = True
+        lacking = any(len(np.unique(labels[rows])) < len(dataset.classes) for rows in (chosen, ~chosen))
+        if not lacking:
+            break
+    if lacking:
         raise UserError(f"validation {count} does not fit: of {len(labels)} training images it leaves a class without "
                         "any for one of the two; choose another number")
     return Dataset(dataset.train_images[~chosen], labels[~chosen], dataset.train_images[chosen], labels[chosen],

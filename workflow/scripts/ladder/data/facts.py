@@ -1,6 +1,7 @@
 """Shapes and sizes of the datasets, known without reading an image. Standard library only."""
 
 import dataclasses
+import functools
 from typing import Any
 
 from ladder.data import listing
@@ -39,9 +40,15 @@ def of(settings: Any) -> Facts:
         return FACTS[settings.dataset]
     source = listing.of(settings.folder)
     train = source.counts("train")
-    tests = source.counts("test") if source.has_test else [listing.test_count(count, settings.test_share) for count in train]
-    if 0 in tests:
-        raise UserError(f"config: folder: class {excerpt(source.classes[tests.index(0)])} has a single picture; it needs one "
+    if not source.has_test and 1 in train:
+        raise UserError(f"config: folder: class {excerpt(source.classes[train.index(1)])} has a single picture; it needs one "
                         "to train on and one to test on")
-    train_count = sum(train) if source.has_test else sum(train) - sum(tests)
-    return Facts((*settings.image_size, settings.image_channels), len(source.classes), train_count, sum(tests))
+    train_count, test_count = _counts(source, settings.test_share)
+    return Facts((*settings.image_size, settings.image_channels), len(source.classes), train_count, test_count)
+
+
+@functools.lru_cache(maxsize=8)
+def _counts(source: Any, test_share: float) -> tuple[int, int]:
+    """Number of training and of test pictures."""
+    parts = listing.split(source, test_share)
+    return len(parts["train"]), len(parts["test"])

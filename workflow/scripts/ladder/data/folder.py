@@ -6,8 +6,11 @@ order of listing.split, so the images do not depend on their number.
 
 import concurrent.futures
 import contextlib
+import dataclasses
+import functools
+import hashlib
+import operator
 import tempfile
-import zipfile
 
 import numpy as np
 from PIL import Image
@@ -20,10 +23,24 @@ from ladder.files import shown
 from ladder.progress import bar, log
 
 AT_ONCE = 64   # pictures handed to the threads together
+NAMED = 3      # files that a message names
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What was read of a part: images uint8 (N, H, W, C), a map of a file on the disk; labels uint8 (N,); names and digests of
+    the images, N each; skipped: name -> (label, reason); more: names of the pictures with frames or pages beside the first."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    names: list
+    digests: list
+    skipped: dict
+    more: list
 
 
 def load(path, params, limits, scratch, threads):
-    """(Dataset, [{"file", "reason"}] of the pictures that were skipped) of the pictures at `path`, a folder or a .npz file.
+    """(Dataset, [{"file", "reason"}] of what was skipped, remarks) of the pictures at `path`, a folder or a .npz file.
 
     params: folder_sha256, image_size, image_channels, test_share; limits: part -> number of images, "all" or 0 for none;
     scratch: a folder with room for the images. Raises UserError where the pictures are not those of folder_sha256, or a class
@@ -31,23 +48,37 @@ def load(path, params, limits, scratch, threads):
     """
     source = _checked(path, params)
     shape = (*params["image_size"], params["image_channels"])
-    arrays, names, skipped, more = [], {}, list(source.skipped), []
-    for part, files in listing.split(source, params.get("test_share")).items():
-        images, labels, names[part], refused, first = _part(source, part, files, shape, limits[part], scratch, threads)
-        arrays += [images, labels]
-        skipped += refused
-        more += first
-        if len(labels):
-            _check_classes(source, labels, part)
+    damaged, alike = {}, {}
+    while True:   # until the split is one of pictures that can be read, and equal ones are in one part
+        split = listing.split(source, params.get("test_share"), damaged, alike)
+        parts = {part: _part(source, part, files, shape, limits[part], scratch, threads) for part, files in split.items()}
+        lacking = {part: sorted(set(range(len(source.classes))) - set(read.labels.tolist())) if limits[part] else []
+                   for part, read in parts.items()}
+        before = len(damaged), len(alike)
+        damaged, alike = damaged | _damaged(parts, lacking), alike | _equal(source, parts)
+        if (len(damaged), len(alike)) == before:
+            break
+        log.info("the pictures are split again: %d cannot be read, %d are equal when scaled", len(damaged), len(alike))
+    refused = functools.reduce(operator.or_, (read.skipped for read in parts.values()), damaged)
+    _check_classes(source, lacking, refused)
     listing.of.cache_clear()
     _checked(path, params)
+    skipped = [*source.skipped, *((name, reason) for name, (_, reason) in refused.items())]
+    _log(source, skipped, [name for part in parts.values() for name in part.more])
+    return (Dataset(*(array for part in parts.values() for array in (part.images, part.labels)), source.classes,
+                    {part: read.names for part, read in parts.items()}),
+            [{"file": shown(name), "reason": reason} for name, reason in skipped], source.remarks)
+
+
+def _log(source, skipped, more):
+    for remark in source.remarks:
+        log.info("%s", remark)
     if skipped:
         count = len(source.skipped) + sum(map(len, source.files.values()))
         log.info("%s; skipped.json names them", listing.skipping(skipped, count))
     if more:
         log.info("%d picture%s more frames or pages than the first, which is read, as %s", len(more),
                  "s have" if len(more) != 1 else " has", shown(more[0]))
-    return Dataset(*arrays, source.classes, names), [{"file": shown(name), "reason": reason} for name, reason in skipped]
 
 
 def _checked(path, params):
@@ -58,19 +89,36 @@ def _checked(path, params):
     return source
 
 
-def _check_classes(source, labels, part):
-    if missing := set(range(len(source.classes))) - set(np.unique(labels).tolist()):
-        raise UserError(f"folder: no {part} picture of class {excerpt(source.classes[min(missing)])} can be read; remove the "
-                        "class, or put other pictures into it")
+def _damaged(parts, lacking):
+    """What was skipped, as in Part.skipped, of the classes of which a part has no picture (lacking: part -> labels)."""
+    labels = {label for missing in lacking.values() for label in missing}
+    return {name: fault for part in parts.values() for name, fault in part.skipped.items() if fault[0] in labels}
+
+
+def _equal(source, parts):
+    """{name: digest} of all pictures that differ, but not when scaled, for listing.split; none if no two are in different
+    parts, or the parts are given."""
+    names, crossing = {}, set.intersection(*(set(part.digests) for part in parts.values()))
+    for name, digest in (row for part in parts.values() for row in zip(part.names, part.digests, strict=True)):
+        names.setdefault(digest, set()).add(source.copies.get(name, name))
+    if source.has_test or all(len(names[digest]) == 1 for digest in crossing):
+        return {}
+    return {name: digest for digest, group in names.items() for name in group if len(group) > 1}
+
+
+def _check_classes(source, lacking, refused):
+    for part, missing in ((part, missing) for part, missing in lacking.items() if missing):
+        faults = [f"{shown(name)}: {reason}" for name, (label, reason) in refused.items() if label == missing[0]]
+        more = f"; {len(faults) - NAMED} more" if faults[NAMED:] else ""
+        few = f"no {part} picture of class" if source.has_test else "fewer than two pictures of class"
+        raise UserError(f"folder: {few} {excerpt(source.classes[missing[0]])} can be read ({'; '.join(faults[:NAMED])}{more}); "
+                        "remove the class, or put other pictures into it")
 
 
 def _part(source, part, files, shape, limit, scratch, threads):
-    """(images, labels, names, skipped, more) of one part: uint8 (N, *shape), a map of a file on the disk, uint8 (N,), N texts.
-
-    skipped: [(name, reason)]; more: names of the pictures with frames or pages beside the first.
-    """
+    """The Part with the first `limit` of the files, (label, name) each, that can be read."""
     most = len(files) if limit == "all" else limit
-    labels, names, skipped, more, read = [], [], [], [], _reader(source, part, shape)
+    labels, names, digests, skipped, more, read = [], [], [], {}, [], _reader(source, part, shape)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
         progress = stack.enter_context(bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures"))
@@ -84,32 +132,25 @@ def _part(source, part, files, shape, limit, scratch, threads):
                     file.write(image.data)
                     labels.append(label)
                     names.append(name)
+                    digests.append(hashlib.sha256(image.data).digest())
                     more += [name] if pictures.FIRST in remarks else []
                 elif len(labels) < most:
-                    skipped.append((name, remarks))
+                    skipped[name] = label, remarks
             progress.update(len(batch))
         file.flush()
     images = np.memmap(file, np.uint8, "r", shape=(len(labels), *shape)) if labels else np.empty((0, *shape), np.uint8)
-    return images, np.array(labels, np.uint8), names, skipped, more
+    return Part(images, np.array(labels, np.uint8), names, digests, skipped, more)
 
 
 def _reader(source, part, shape):
     """A function: the name of a picture -> (its image, uint8 of this shape, remarks) or (None, why it cannot be read)."""
     if isinstance(source, listing.Folder):
         return lambda name: _fitted(lambda: pictures.read(source.path / name), shape)
-    images = _array(source.path, source.array(part))
+    with listing.opened(source.path, source.array(part)) as file:
+        images = np.lib.format.read_array(file, allow_pickle=False)
     if images.shape[3:] == (1,):
         images = images[..., 0]
     return lambda row: _fitted(lambda: (Image.fromarray(images[int(row)]).convert("RGB"), ()), shape)
-
-
-def _array(path, name):
-    """An array of a .npz file; raises UserError where it is damaged."""
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except Exception as error:   # zipfile, zlib and NumPy raise types of their own
-        raise UserError(f"folder: {shown(path)} is damaged: {name} cannot be read ({error})") from error
 
 
 def _fitted(read, shape):

@@ -1,15 +1,20 @@
 """Pictures of one's own, before any is read: their files or rows, their classes, and a digest of their content.
 
 A folder has a folder of pictures for each class, or train/ and test/ with such folders; a .npz file has arrays. Planning a run
-needs their numbers and the digest, which is kept as long as names, sizes and times of the files stay the same. Standard
-library; NumPy only for .npz files.
+needs their numbers, the digest and which have the same content; the latter two are kept as long as names, sizes and times of
+the files stay the same. Standard library; NumPy only for .npz files.
 """
 
+import collections
+import contextlib
 import errno
 import functools
 import hashlib
+import json
+import math
 import os
 import pathlib
+import re
 import zipfile
 from collections.abc import Sequence
 
@@ -19,11 +24,20 @@ from ladder.files import shown
 from ladder.progress import bar, size
 from ladder.store import cache, disk
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng", ".tif", ".tiff")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng", ".tif", ".tiff", ".ppm", ".pgm", ".pbm",
+            ".pnm")
 MOST_PICTURES = 500        # of one request
 MOST_CLASSES = 256         # labels are bytes
 LONGEST_NAME = 100         # characters of the name of a class
 PARTS = ("train", "test")
+# What the folder of a part may be called, in capitals too: to train on, to test on, for validation.
+PART_NAME = re.compile("(?:(train|training)|(test|testing)|(val|valid|validation))(?:[ _-]?(?:set|data|images))?", re.I)
+VALIDATION = "val"
+# Part -> names of its images and labels in a .npz file: ours, MedMNIST's, and those of Keras.
+OURS = {"train": ("images", "labels"), "test": ("test_images", "test_labels"), VALIDATION: ("val_images", "val_labels")}
+LAYOUTS = (OURS, {**OURS, "train": ("train_images", "train_labels")},
+           {"train": ("x_train", "y_train"), "test": ("x_test", "y_test"), VALIDATION: ("x_val", "y_val")})
+NOT_READ = "not read; validation pictures are training pictures, as many as the key validation says"
 MOST_UNPACKED = 8 * 10**9   # bytes of the images in a .npz file
 MOST_ROWS = 10**7
 KINDS_SAID = 4       # kinds of skipped files of which a message has an example
@@ -143,30 +157,51 @@ def of(path):
 class Folder:
     """The pictures of a folder.
 
-    classes: names, sorted; files: part -> [(label, name below the folder)], sorted by name; has_test: whether there is a folder
-    of test pictures, else `files` has them all as "train"; skipped: [(name, reason)] of files that are not read at all.
+    classes: names, in their order; files: part -> [(label, name below the folder)], sorted by name; has_test: whether there is
+    a folder of test pictures, else `files` has them all as "train"; skipped: [(name, reason)] of files that are not read at
+    all; remarks: sentences on what the folders were taken for, where their names do not say it.
     """
 
     def __init__(self, path):
         self.path, self.skipped, self._walk = path, [], Walk(path, "config: folder")
         folders = self._folders("")
-        self.has_test = set(folders) >= set(PARTS)
-        if not self.has_test and (lone := [name for name in folders if name in PARTS and self._folders(name)]):
-            other, = set(PARTS) - set(lone)
+        parts, self.remarks = _parts(folders, path)
+        self.has_test = "test" in parts
+        if not self.has_test and (lone := [name for name in folders if _part(name) in PARTS and self._folders(name)]):
+            other, = set(PARTS) - {_part(lone[0])}
             raise UserError(f"config: folder: {shown(path)} has {lone[0]}/ without {other}/; add it, or move the folders "
                             "of the classes up")
-        self.classes = tuple(self._folders("train") if self.has_test else folders)
+        self.classes = in_order(self._folders(parts["train"]) if self.has_test else folders)
         _check_classes(self.classes, path)
-        self.files, self._stats = {}, []
-        for part in PARTS if self.has_test else ("train",):
-            if self.has_test and (other := set(self._folders(part)) ^ set(self.classes)):
-                raise UserError(f"config: folder: train/ and test/ of {shown(path)} have different classes: "
-                                f"{excerpt(min(other))}")
-            self.files[part] = [file for label, name in enumerate(self.classes)
-                                for file in self._pictures(label, f"{part}/{name}" if self.has_test else name)]
-        used = {f"{part}/{name}" if self.has_test else name for part in self.files for name in self.classes}
+        if self.has_test:
+            self._check_same_classes(parts)
+        self.files, self._stats, used = {}, [], set()
+        for part, folder in (parts or {"train": ""}).items():
+            places = [os.path.join(folder, name) for name in self.classes]
+            self.files[part] = [file for label, place in enumerate(places) for file in self._pictures(label, place)]
+            used |= set(places)
         self.skipped += [(name, "not in the folder of a class") for name in self._outside(used)]
-        self.skipped += [(f"{name}/", "neither train/ nor test/") for name in folders if self.has_test and name not in PARTS]
+        self.skipped += [(f"{name}/", NOT_READ if _part(name) == VALIDATION else "neither {}/ nor {}/".format(*parts.values()))
+                         for name in folders if self.has_test and name not in parts.values()]
+        self.remarks += [] if self.has_test else self._layers()
+
+    def _check_same_classes(self, parts):
+        for here, there in ((parts["train"], parts["test"]), (parts["test"], parts["train"])):
+            if missing := in_order(set(self._folders(there)) - set(self._folders(here))):
+                more = f" and {len(missing) - 1} more" if missing[1:] else ""
+                raise UserError(f"config: folder: {here}/ of {shown(self.path)} has no folder {excerpt(missing[0])}{more}, "
+                                f"which {there}/ has; both need the same classes")
+
+    def _layers(self):
+        """A list with the remark that the classes might be the folders below those that are taken for them, or without."""
+        inner = [set() for _ in self.classes]
+        for label, name in self.files["train"]:
+            inner[label].add(name.split("/")[1] if name.count("/") > 1 else "")
+        if len(inner[0]) < 2 or "" in inner[0] or any(names != inner[0] for names in inner):
+            return []
+        return [f"The classes are the folders {_named(self.classes)}. Each holds the same folders, "
+                f"{_named(in_order(inner[0]))}, which are not told apart; if these are the classes, call the folders around "
+                "them train and test"]
 
     def counts(self, part):
         """Number of pictures of each class."""
@@ -175,17 +210,28 @@ class Folder:
             counts[label] += 1
         return counts
 
-    @functools.cached_property
+    @property
     def digest(self):
-        """sha256 of the names of the pictures and the sha256 of each; read from the cache unless a file has changed."""
-        lines = "".join(f"{name}\0{length}\0{changed}\n" for name, length, changed in self._stats)
-        return _kept(f"{self.path.resolve()}\n{lines}", self._content)
+        """sha256 of the names of the pictures and the sha256 of each."""
+        return self._content["digest"]
 
+    @functools.cached_property
+    def copies(self):
+        """{name: the first name with the same content} of the pictures whose content is there more than once."""
+        return {name: group[0] for group in self._content["copies"] for name in group}
+
+    @functools.cached_property
     def _content(self):
-        digest = hashlib.sha256()
+        """Read from the cache unless a file has changed."""
+        lines = "".join(f"{name}\0{length}\0{changed}\n" for name, length, changed in self._stats)
+        return _kept(f"{self.path.resolve()}\n{lines}", self._read)
+
+    def _read(self):
+        digest, read = hashlib.sha256(), []
         for name, *_ in bar(self._stats, f"reading {self.path.name}", "picture"):
-            digest.update(f"{name}\0{disk.sha256(self.path / name)}\n".encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()
+            read.append((name, disk.sha256(self.path / name)))
+            digest.update("{}\0{}\n".format(*read[-1]).encode("utf-8", "surrogateescape"))
+        return {"digest": digest.hexdigest(), "copies": _groups(read)}
 
     def _folders(self, part):
         return self._walk.folders(self.path / part)
@@ -229,93 +275,190 @@ class Folder:
 
 
 class Npz:
-    """The pictures of a .npz file with the arrays images, uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3), and labels (N,).
+    """The pictures of a .npz file with the arrays images, uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3), and labels, (N,) or
+    (N, 1).
 
     It may have test_images and test_labels, and classes, the names of the labels 0, 1, ...; without them the classes are the
-    different labels. Attributes as those of Folder; the name of a picture is the number of its row.
+    different labels. LAYOUTS has the other names of the arrays. Attributes as those of Folder; the name of a picture is the
+    number of its row.
     """
 
     skipped = ()
 
     def __init__(self, path):
-        self.path = path
+        self.path, self.remarks = path, []
         try:
             with zipfile.ZipFile(path) as self._archive:
-                self._names = set(self._archive.namelist())
-                self.has_test = {"test_images.npy", "test_labels.npy"} <= self._names
-                labels = [self._labels(part) for part in (PARTS if self.has_test else PARTS[:1])]
-                self.classes, numbered = self._classes(labels)
+                self._names = {name.removesuffix(".npy") for name in self._archive.namelist() if name.endswith(".npy")}
+                self._arrays = self._parts()
+                self.has_test = "test" in self._arrays
+                self.classes, numbered = self._classes([self._labels(*names) for names in self._arrays.values()])
+        except UserError:
+            raise
         except Exception as error:   # of damage, passwords and kinds of compression, many types
             raise UserError(f"config: folder: {shown(path)} is not a .npz file of arrays: {error}") from error
         del self._archive
         _check_classes(self.classes, path)
         self.files = {part: [(int(label), str(row)) for row, label in enumerate(numbers)]
-                      for part, numbers in zip(PARTS, numbered, strict=False)}
+                      for part, numbers in zip(self._arrays, numbered, strict=True)}
         if empty := [name for part in self.files for name, count in zip(self.classes, self.counts(part), strict=True)
                      if not count]:
             raise UserError(f"config: folder: {shown(path)} has no picture of class {excerpt(empty[0])}")
 
     counts = Folder.counts
+    digest = Folder.digest
+    copies = Folder.copies
 
     @functools.cached_property
-    def digest(self):
+    def _content(self):
         status = self.path.stat()
-        return _kept(f"{self.path.resolve()}\n{status.st_size}\0{status.st_mtime_ns}\n", lambda: disk.sha256(self.path))
+        return _kept(f"{self.path.resolve()}\n{status.st_size}\0{status.st_mtime_ns}\n", self._read)
+
+    def _read(self):
+        """Copies are told from each other only where the rows have yet to be split."""
+        rows = [] if self.has_test else ((str(row), hashlib.sha256(data).digest()) for row, data in enumerate(
+            bar(self._rows(), f"reading {self.path.name}", "picture", total=len(self.files["train"]))))
+        return {"digest": disk.sha256(self.path), "copies": _groups(rows)}
+
+    def _rows(self):
+        """The bytes of each picture, one after another."""
+        import numpy as np
+
+        with opened(self.path, self.array("train")) as file:
+            (count, *shape), by_columns, _ = _header(file)
+            if not by_columns:
+                yield from (file.read(math.prod(shape)) for _ in range(count))
+        if by_columns:
+            with opened(self.path, self.array("train")) as file:
+                yield from map(np.ascontiguousarray, np.lib.format.read_array(file, allow_pickle=False))
 
     def array(self, part):
         """The name of the array with the images of a part."""
-        return "test_images" if part == "test" and self.has_test else "images"
+        return self._arrays.get(part, self._arrays["train"])[0]
 
-    def _labels(self, part):
+    def _parts(self):
+        """Part -> names of its images and labels."""
+        names = next((names for names in LAYOUTS if names["train"][0] in self._names), LAYOUTS[0])
+        there = {part: pair for part, pair in names.items() if part == "train" or self._names & set(pair)}
+        for part, pair in there.items():
+            if part != "train" and (missing := set(pair) - self._names):
+                other, = set(pair) - missing
+                raise UserError(f"config: folder: {shown(self.path)} has {other} without {min(missing)}; add it, or leave "
+                                f"{other} out")
+        others = there.pop(VALIDATION, None)
+        if others:
+            self.remarks.append(f"{others[0]} of the file is {'taken to test on' if 'test' not in there else NOT_READ}")
+        return there if "test" in there or not others else {**there, "test": others}
+
+    def _labels(self, images, labels):
         """The labels of a part, an array (N,), after the header of its images was checked."""
         import numpy as np
 
-        name = self.array(part)
-        (count, *shape), dtype = self._header(name)
-        if dtype != np.uint8 or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)) or 0 in shape:
-            raise ValueError(f"{name} is {dtype} {(count, *shape)}, not uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3)")
-        if count > MOST_ROWS or count * np.prod(shape, dtype=object) > MOST_UNPACKED:
-            raise ValueError(f"{name} has more than {size(MOST_UNPACKED)} or {MOST_ROWS:,} rows; write folders of pictures")
-        labels = self._small(name.replace("images", "labels"))
-        if labels.shape != (count,) or labels.dtype.kind not in "iuU":
-            raise ValueError(f"the labels are {labels.dtype} {labels.shape}, not {count} whole numbers or texts")
-        return labels
+        (count, *shape), dtype = self._checked_header(images)
+        if dtype != np.uint8 or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)) or min(shape) < 1:
+            raise ValueError(f"{images} is {dtype} {(count, *shape)}, not uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3)")
+        if count > MOST_ROWS or count * math.prod(shape) > MOST_UNPACKED:
+            raise ValueError(f"{images} has more than {size(MOST_UNPACKED)} or {MOST_ROWS:,} rows; write folders of pictures")
+        values = self._small(labels)
+        if values.shape != (count,) or values.dtype.kind not in "iuU":
+            raise ValueError(f"{labels} is {values.dtype} {values.shape}, not {count} whole numbers or texts")
+        return values
 
     def _classes(self, labels):
         """(names of the classes, labels as numbers of each part)."""
         import numpy as np
 
-        if "classes.npy" not in self._names:
-            values = np.unique(np.concatenate(labels))
-            return tuple(map(str, values.tolist())), [np.searchsorted(values, part) for part in labels]
-        names, every = self._small("classes"), np.concatenate(labels)
+        every = np.concatenate(labels)
+        if "classes" not in self._names:
+            values = np.unique(every)
+            if every.dtype.kind == "U":
+                values = np.array(in_order(values.tolist()))
+            order = np.argsort(values)
+            return tuple(map(str, values.tolist())), [order[np.searchsorted(values, part, sorter=order)] for part in labels]
+        names = self._small("classes")
         numbers = every.dtype.kind != "U" and 0 <= every.min() <= every.max() < len(names)
         if names.dtype.kind != "U" or not numbers:
             raise ValueError("classes is not a list of texts with one for each of the labels 0, 1, ...")
         return tuple(names.tolist()), labels
 
-    def _header(self, name):
-        import numpy as np
-
-        if f"{name}.npy" not in self._names:
+    def _checked_header(self, name):
+        if name not in self._names:
             raise ValueError(f"it has no array {name}")
         with self._archive.open(f"{name}.npy") as file:
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(file)
+            shape, _, dtype = _header(file)
         if dtype.hasobject or not shape:
             raise ValueError(f"{name} is no array of numbers or texts")
         return shape, dtype
 
     def _small(self, name):
-        """An array of labels or names, after its header was checked."""
+        """An array of labels or names, (N,) from (N,) or (N, 1), after its header was checked."""
         import numpy as np
 
-        shape, dtype = self._header(name)
-        if len(shape) != 1 or shape[0] > MOST_ROWS or shape[0] * dtype.itemsize > MOST_UNPACKED:
-            raise ValueError(f"{name} is {dtype} {shape}, not one label for each row")
+        (count, *more), dtype = self._checked_header(name)
+        if more not in ([], [1]) or count > MOST_ROWS or count * dtype.itemsize > MOST_UNPACKED:
+            raise ValueError(f"{name} is {dtype} {(count, *more)}, not one label for each row")
         with self._archive.open(f"{name}.npy") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
+            return np.lib.format.read_array(file, allow_pickle=False).reshape(-1)
+
+
+@contextlib.contextmanager
+def opened(path, name):
+    """An array of a .npz file, open for reading; raises UserError where it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+            yield file
+    except Exception as error:   # zipfile, zlib and NumPy raise types of their own
+        raise UserError(f"folder: {shown(path)} is damaged: {name} cannot be read ({error})") from error
+
+
+def _header(file):
+    """(shape, whether it is stored by columns, dtype) of an array; the file is left at its first number."""
+    import numpy as np
+
+    version = np.lib.format.read_magic(file)
+    return (np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
+
+
+def _part(name):
+    """The part that a folder is by its name, train, test or val; None for any other name."""
+    match = PART_NAME.fullmatch(name)
+    return match and (*PARTS, VALIDATION)[match.lastindex - 1]
+
+
+def _parts(folders, path):
+    """({"train", "test": names of these folders}, or {} where they are no parts; remarks)."""
+    named = {}
+    for part in (*PARTS, VALIDATION):
+        alike = [name for name in folders if _part(name) == part]
+        named[part] = [part] if part in alike else alike
+    test = named["test"] or named[VALIDATION]
+    if not (named["train"] and test):
+        return {}, []
+    for part, names in (("train", named["train"]), ("test", test)):
+        if len(names) > 1:
+            raise UserError(f"config: folder: {shown(path)} has {names[0]}/ and {names[1]}/; call the one that is meant {part}")
+    taken = {"train": named["train"][0], "test": test[0]}
+    usual = tuple(taken.values()) == PARTS
+    return taken, [] if usual else ["The folder {train}/ is taken to train on, {test}/ to test on".format(**taken)]
+
+
+def in_order(names):
+    """A tuple of the sorted names, numbers by their value."""
+    numbers = all(name.isascii() and name.isdigit() for name in names)
+    return tuple(sorted(names, key=lambda name: (int(name), name)) if numbers else sorted(names))
+
+
+def _named(folders):
+    """Names of folders in words, the first ones."""
+    return ", ".join(f"{shown(name)}/" for name in folders[:3]) + (f" and {len(folders) - 3} more" if folders[3:] else "")
+
+
+def _groups(digests):
+    """[[name, ...], ...] of those that have the same digest; digests: (name, digest) of each."""
+    names = {}
+    for name, digest in digests:
+        names.setdefault(digest, []).append(name)
+    return [group for group in names.values() if group[1:]]
 
 
 def _check_classes(classes, path):
@@ -328,30 +471,35 @@ def _check_classes(classes, path):
                             "printable characters")
 
 
-def _kept(state, digest):
-    """`digest()`, or what it was when the state (names, sizes and times of files) was the same."""
-    path = cache.folder("folders") / hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
+def _kept(state, read):
+    """`read()`, or what it was when the state (names, sizes and times of files) was the same."""
+    path = cache.folder("pictures") / hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
     if cached := cache.find(path):
-        return cached.read_text("utf-8")
-    hexdigest = digest()
-    cache.keep(path, hexdigest.encode())
-    return hexdigest
+        return json.loads(cached.read_text("utf-8"))
+    content = read()
+    cache.keep(path, json.dumps(content).encode())
+    return content
 
 
 # The split and the order of use.
 
-def split(listing, test_share):
+def split(listing, test_share, without=(), alike=None):
     """{"train": [(label, name)], "test": ...} of all pictures, in the order in which they are used.
 
     Without test pictures of its own, the share `test_share` of each class is the test set, at least one and not all. Pictures
     are ordered by a hash of their names, in turn by class, so that the first ones are balanced by class, and a picture more
-    moves at most one of the others to the other part.
+    moves at most one of the others to the other part. Those of the same content are in the same part, unless that left their
+    class none for one of the two.
+    without: names that are left out; alike: {name: key} of pictures that count as the same if their keys are equal.
     """
-    parts = {part: _by_class(files, len(listing.classes)) for part, files in listing.files.items()}
+    alike = alike or {}
+    parts = {part: _by_class((file for file in files if file[1] not in without), len(listing.classes))
+             for part, files in listing.files.items()}
     if not listing.has_test:
-        tests = [test_count(len(files), test_share) for files in parts["train"]]
-        parts = {"train": [files[count:] for files, count in zip(parts["train"], tests, strict=True)],
-                 "test": [files[:count] for files, count in zip(parts["train"], tests, strict=True)]}
+        same = {name: alike.get(first := listing.copies.get(name, name), first) for _, name in listing.files["train"]}
+        tests = _tests(parts["train"], test_share, same)
+        parts = {part: [[file for file in files if (file[1] in tests) == (part == "test")] for files in parts["train"]]
+                 for part in PARTS}
     return {part: [file for _, _, file in sorted((rank, label, file) for label, files in enumerate(by_class)
                                                  for rank, file in enumerate(files))] for part, by_class in parts.items()}
 
@@ -359,6 +507,27 @@ def split(listing, test_share):
 def test_count(count, test_share):
     """How many of the pictures of a class are test pictures."""
     return min(max(1, round(test_share * count)), count - 1)
+
+
+def _tests(by_class, test_share, same):
+    """Names of the test pictures: the first of each class that have room there with all their copies (same: name -> key)."""
+    together, counts, tests = {}, collections.Counter(), set()
+    for label, name in (file for files in by_class for file in files):
+        together.setdefault(same[name], []).append(name)
+        counts[same[name], label] += 1
+    for label, files in enumerate(by_class):
+        wanted = test_count(len(files), test_share)
+        taken = sum(name in tests for _, name in files)
+        for most in (wanted, len(files)):   # without any that has room, more than wanted
+            for _, name in files:
+                count = counts[same[name], label]
+                if name not in tests and taken + count <= (wanted if taken else most):
+                    tests.update(together[same[name]])
+                    taken += count
+    for files in by_class:
+        if tests.issuperset(name for _, name in files):   # nothing would be left to train on
+            tests -= {name for _, name in files[max(0, test_count(len(files), test_share)):]}
+    return tests
 
 
 def _by_class(files, classes):

@@ -13,13 +13,14 @@ import waitress.parser
 import waitress.server
 import waitress.utilities
 
-from ladder.data.reading import pictures, plain
+from ladder.data.reading import pictures
 from ladder.demo import local
 from ladder.errors import UserError
 from ladder.pages import predictions, templates
 from ladder.progress import size
 
 LONGEST_NAME = 200
+MOST_BYTES = 50_000_000   # of an upload
 KIND = "application/octet-stream"
 
 
@@ -27,14 +28,14 @@ def create_app(predictor):
     """The WSGI application of a predictor.Predictor: GET / is the page; POST /answer?name=NAME with the bytes of a picture
     returns the HTML of its prediction; errors are a line of text."""
     app = flask.Flask(__name__, static_folder=None)
-    app.config |= {"TRUSTED_HOSTS": local.NAMES, "MAX_CONTENT_LENGTH": plain.MOST_BYTES}
+    app.config |= {"TRUSTED_HOSTS": local.NAMES, "MAX_CONTENT_LENGTH": MOST_BYTES}
     one_at_a_time = threading.Lock()   # the model has one set of buffers, and a large picture takes much memory
 
     @app.get("/")
     def page():
         return templates.render("demo.html", {
             **predictions.context(predictor), "draws": predictor.dataset in pictures.DIGITS,
-            "most_bytes": plain.MOST_BYTES, "most": size(plain.MOST_BYTES)})
+            "most_bytes": MOST_BYTES, "most": size(MOST_BYTES)})
 
     @app.post("/answer")
     def answer():
@@ -53,7 +54,7 @@ def create_app(predictor):
 
     @app.errorhandler(413)
     def too_large(error):
-        return _text(f"the file is larger than {size(plain.MOST_BYTES)}", 413)
+        return _text(f"the file is larger than {size(MOST_BYTES)}", 413)
 
     @app.after_request
     def add_headers(response):
@@ -105,7 +106,7 @@ def create_server(app, listening):
     """A server of the application on a socket of `local.listen`; its run() serves."""
     site = waitress.server.create_server(
         app, sockets=[listening], connection_limit=local.CONNECTIONS, channel_timeout=local.SECONDS, cleanup_interval=1,
-        max_request_body_size=plain.MOST_BYTES + 1,   # the first that is refused
-        inbuf_overflow=2 * plain.MOST_BYTES, outbuf_overflow=2 * plain.MOST_BYTES)   # no temporary files
+        max_request_body_size=MOST_BYTES + 1,   # the first that is refused
+        inbuf_overflow=2 * MOST_BYTES, outbuf_overflow=2 * MOST_BYTES)   # no temporary files
     site.channel_class = _Channel
     return site

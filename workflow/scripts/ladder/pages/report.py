@@ -33,7 +33,7 @@ from ladder.pages.sections import (
 from ladder.store import lineage
 from ladder.store import targets as bounds
 
-IMAGES = "train", "test", "skipped"   # counts of the stage `data`
+IMAGES = "train", "test", "skipped", "copies"   # counts of the stage `data`
 # key: of its variables in every template, and of its own template, report_<key>.html; anchor: of links to it; name: in the
 # contents; heading: above it; variables: function of (inputs, summary) that gives them, or nothing for a run without it.
 Section = collections.namedtuple("Section", "key anchor name heading variables")
@@ -77,7 +77,8 @@ def summary(inputs, version, params=None):
         "verdict": verdicts.sentence(inputs, against, names, dataset, params.get("control_settings")) if against else None,
         "dataset": dataset,
         "classes": inputs["data"].metrics["classes"],
-        "images": {"skipped": 0, **{key: count for key, count in inputs["data"].metrics.items() if key in IMAGES}},
+        "images": {"skipped": 0, "copies": None,
+                   **{key: count for key, count in inputs["data"].metrics.items() if key in IMAGES}},
         "image": list(facts.network(inputs).input_shape),
         "validation": facts.params(inputs, "data").get("validation", 0),
         "network": settings["network"],

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-SCHEMA = 1   # raised with every change of a key
+SCHEMA = 2   # raised with every change of a key
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -28,6 +28,7 @@ DIFFERENCE = {"difference": float, "difference_interval": Interval, "paired": bo
 FILE = group("File", file=str, sha256=str)
 ORIGIN = group("Origin", network=str, layer=str, weight=float | None, learned=str, file=FILE | None)
 CONTROL = group("Control", control=str, accuracy=Share, interval=Interval, **DIFFERENCE)
+COPIES = group("Copies", pictures=Count, in_both_parts=Count, with_different_labels=Count)
 CURVE = group("FewLabelsCurve", mean=list[Share], interval=list[Interval | None], each=list[list[Share]])
 LAYER = group("Layer", layer=str, kind=str, output=list[Count], parameters=Count, macs=Count)
 ENTRY = group("AblationEntry", overrides=Words, reason=str, version=str | None, accuracy=Share | None, won=Count | None,
@@ -43,8 +44,10 @@ KEYS: dict[str, tuple[Any, str]] = {
     "verdict": (str | None, "the first sentence of the report"),
     "dataset": (str, "`dataset` of the configuration"),
     "classes": (list[str], "their names, in the order of the confusion matrix"),
-    "images": (group("Images", train=Count, test=Count, skipped=Count), "number of training images, of those that the run is "
-               "scored on, and of files of pictures that could not be read"),
+    "images": (group("Images", train=Count, test=Count, skipped=Count, copies=COPIES | None), "number of training images, of "
+               "those that the run is scored on, and of files of pictures that could not be read; of pictures of one's own "
+               "also of those that are there more than once, of test pictures that are training pictures too, and of those "
+               "that are there with different labels"),
     "image": (list[Count], "height, width and channels"),
     "validation": (Count, "if not 0, all test results are on a validation set of that many training images"),
     "network": (str, "`network` of the configuration"),

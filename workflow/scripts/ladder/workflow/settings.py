@@ -149,10 +149,11 @@ class Data(Section):
     are the fine ones. `folder` takes pictures of your own."""
     folder: Annotated[str, PATH, expected("none, or the path of a folder or of a .npz file"), TEXT] = "none"
     """Pictures of your own, for the dataset `folder`. A folder holds a folder of pictures (PNG, JPEG, WebP, GIF,
-    BMP or TIFF) for each class, or a link to one, 2 to 256 of them, or `train` and `test` with such folders; a
+    BMP, TIFF or PNM) for each class, or a link to one, 2 to 256 of them, or `train` and `test` with such folders; a
     `.npz` file holds `images` (uint8, N x H x W or N x H x W x 3) and `labels`, and perhaps `test_images`,
-    `test_labels` and `classes` (their names). Pictures that cannot be read are skipped and named in the report. The
-    version follows from the names and the content of the pictures, not from the path."""
+    `test_labels` and `classes` (their names), or has the arrays of MedMNIST or Keras. Pictures that cannot be read
+    are skipped and named in the report. The version follows from the names and the content of the pictures, not from
+    the path."""
     image_size: Annotated[list[Side], Field(max_length=2, min_length=2), LISTED] = [32, 32]
     """Height and width to which pictures of `folder` are scaled, as those for `predict` are: to the shorter side,
     antialiased, and cropped around their centre."""
@@ -535,7 +536,7 @@ class Commands(Section):
     """Tags of this run on the pages; part of the report's version only."""
     predict: Several[Annotated[str, PATH, expected("a folder or a file"), TEXT]] = []
     """Pictures for `snakemake results/predictions.html`, a folder, a file, or a list of them, in PNG, JPEG, WebP,
-    GIF, BMP or TIFF."""
+    GIF, BMP, TIFF or PNM."""
     compare: Runs = []
     """Runs for `snakemake results/compare.html`. Each entry is a set of keys with other values, such as
     `{batch_size: 32}`. A list of values stands for one run with each value, several lists for all combinations. All
@@ -593,7 +594,8 @@ class Addresses(Section):
     cifar10_urls: Annotated[list[Address], Field(min_length=1), LISTED] = [
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"]
     """Addresses of the CIFAR-10 archive (binary version), tried in order: `http`, `https` and `file`, or a path, of
-    the archive or of the folder that holds `cifar-10-binary.tar.gz`."""
+    the archive or of the folder that holds `cifar-10-binary.tar.gz`; with `cifar10_sha256: null` also the path of the
+    unpacked folder `cifar-10-batches-bin`."""
     cifar10_sha256: Sha256 | Null = (
         "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd")
     """SHA-256 checksum of that archive. `null` does not check it: then the addresses are part of the version, and

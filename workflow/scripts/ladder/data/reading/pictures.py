@@ -1,14 +1,16 @@
 """Users' own pictures, read safely and converted to images of a dataset.
 
-Reading: PNG, JPEG, WebP, GIF, BMP and TIFF, rotated by their EXIF orientation, the first frame of an animation, the first page
-of a TIFF, transparency on white, as 8-bit RGB. 12 and 16 bits are scaled by their whole range, floating-point numbers from 0 to
-1; other numbers have no brightness that is known, and are refused.
+Reading: PNG, JPEG, WebP, GIF, BMP, TIFF and PNM, rotated by their EXIF orientation, the first frame of an animation, the first
+page of a TIFF, transparency on white, as 8-bit RGB. 12 and 16 bits are scaled by their whole range, floating-point numbers from
+0 to 1; other numbers have no brightness that is known, and are refused. A picture of more than MOST_PIXELS is halved.
 
 Fitting, by dataset. A photograph is scaled to the dataset's shorter side (bicubic, antialiased) and cropped around its centre.
 A digit is preprocessed like its dataset: greyscale, inverted if dark on light, its ink cropped, scaled to a box and centred. A
 picture of exactly the dataset's size is used as it is; a digit is inverted if dark on light.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import io
 import logging
@@ -22,11 +24,19 @@ from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH
 
 from . import plain, tiff
 
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-IN_WORDS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+IN_WORDS = "PNG, JPEG, WebP, GIF, BMP, TIFF or PNM"
 FIRST = "the first of"   # in a remark on a picture with more frames or pages
-MOST_PIXELS = 50_000_000    # of a picture, 150 MB as RGB
-# Pillow warns beyond a larger number of pixels than MOST_PIXELS and about odd tags. Threads cannot change filters one by one.
+MOST_PIXELS = 50_000_000    # of a picture that is taken as it is; 0.7 GB in each thread, 1 GB for a WebP
+MOST_HALVED = 200_000_000   # of one whose sides are halved, one at a time: 2 GB at most
+FEWER_HALVED = {"WEBP": 100_000_000, "TIFF": 100_000_000}   # their decoders take more memory for a pixel
+TILE = 2048                 # side in pixels of what is converted at once; even
+MOST_BY_PYTHON = 5_000_000  # pixels of a PNM that Pillow reads number by number, a second for each million
+MOST_COMMENTS = 1000        # in a PNM of text, which Pillow copies for each of them
+Image.MAX_IMAGE_PIXELS = MOST_HALVED // 2   # Pillow opens no file of more than twice as many
+# Decodes large pictures one at a time; a thread keeps memory that it has used, so that a lock would not do.
+_of_large = concurrent.futures.ThreadPoolExecutor(1)
+# Pillow warns of large pictures and about odd tags. Threads cannot change filters one by one.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", module=r"PIL\.")
 logging.getLogger("PIL").addHandler(logging.NullHandler())
@@ -111,7 +121,7 @@ def _decode(file):
     except Image.UnidentifiedImageError:
         raise PictureError(tiff.unidentified(file) or f"not a picture that can be read here ({IN_WORDS})") from None
     except Image.DecompressionBombError:
-        raise PictureError(f"too large: {MOST_PIXELS / 1e6:.0f} million pixels at most") from None
+        raise PictureError(f"too large: {MOST_HALVED / 1e6:.0f} million pixels at most") from None
     except Exception as error:   # decoders raise many types of errors for damaged files
         words = " ".join("".join(filter(str.isprintable, word)) for word in str(error).split())
         raise PictureError(f"damaged or cut short ({words or type(error).__name__})") from error
@@ -119,21 +129,68 @@ def _decode(file):
 
 def _opened(image):
     width, height = image.size
-    if width * height > MOST_PIXELS:
-        raise PictureError(f"too large: {width:,} × {height:,} pixels; {MOST_PIXELS / 1e6:.0f} million at most")
+    most = FEWER_HALVED.get(image.format, MOST_HALVED)
+    if width * height > most:
+        raise PictureError(f"too large: {width:,} × {height:,} pixels; {most / 1e6:.0f} million at most")
+    if image.format == "PPM":
+        _check_pnm(image)
     tags = dict(image.tag_v2) if image.format == "TIFF" else {}
     tile = math.prod(tags.get(side, 1) for side in (TILEWIDTH, TILELENGTH))
     if tile > MOST_PIXELS:   # unpacked whole, however small the picture is
         raise PictureError(f"too large: its tiles have {tile:,} pixels; {MOST_PIXELS / 1e6:.0f} million at most")
     remarks = _frames(image)
-    orientation = image.getexif().get(ExifTags.Base.Orientation)   # Pillow turns a TIFF when it is loaded
-    image.load()
-    if orientation in range(2, 9):
+    large = width * height > MOST_PIXELS
+    rgb, transparent, turned = _of_large.submit(_decoded, image, tags, 2).result() if large else _decoded(image, tags, 1)
+    if large:
+        remarks.append("its sides halved")
+    if turned:
         remarks.append("turned as its EXIF says")
-    rgb, transparent = _to_rgb(ImageOps.exif_transpose(image), tags)
     if transparent:
         remarks.append("transparent parts are white")
     return rgb, tuple(remarks)
+
+
+def _check_pnm(image):
+    """Raise PictureError where Pillow, which reads some kinds number by number, would take minutes."""
+    kind = image.tile[0].codec_name
+    if kind != "raw" and image.width * image.height > MOST_BY_PYTHON:
+        raise PictureError("a PNM of text, or of other than 8 or 16 bits, of more than "
+                           f"{MOST_BY_PYTHON / 1e6:.0f} million pixels")
+    if kind == "ppm_plain":
+        begin = image.fp.tell()
+        image.fp.seek(0)
+        comments = image.fp.read().count(b"#")
+        image.fp.seek(begin)
+        if comments > MOST_COMMENTS:
+            raise PictureError(f"a PNM with {comments:,} comments; {MOST_COMMENTS:,} at most")
+
+
+def _loaded(image):
+    """The picture, decoded; greys of a PNM of more than 8 bits, 0 to 65535, as those of other formats."""
+    image.load()
+    return image.convert("I;16") if image.format == "PPM" and image.mode == "I" else image
+
+
+def _decoded(image, tags, factor):
+    """(8-bit RGB image, upright, reduced by a factor; whether any pixel was transparent; whether it was turned), with nothing
+    else of the size in memory than the decoded picture; a JPEG is decoded at the reduced size."""
+    turned = image.getexif().get(ExifTags.Base.Orientation) in range(2, 9)   # loads a PNG, as Pillow turns a TIFF that it loads
+    if factor > 1 and image.draft(None, (image.width // factor, image.height // factor)):
+        factor = 1
+    with contextlib.closing(image):   # before the next one is decoded
+        image = _loaded(image)
+        whole, transparent = Image.new("RGB", (-(-image.width // factor), -(-image.height // factor))), False
+        for top in range(0, image.height, TILE):
+            for left in range(0, image.width, TILE):
+                tile = image.crop((left, top, min(left + TILE, image.width), min(top + TILE, image.height)))
+                rgb, clear = _to_rgb(tile, tags)
+                whole.paste(rgb.reduce(factor), (left // factor, top // factor))
+                transparent |= clear
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = image.getexif().get(ExifTags.Base.Orientation, 1)
+    whole.info["exif"] = exif.tobytes()
+    ImageOps.exif_transpose(whole, in_place=True)
+    return whole, transparent, turned
 
 
 def _frames(image):

@@ -3,7 +3,7 @@
 import os
 import stat
 
-MOST_BYTES = 50_000_000    # of a picture's file
+MOST_BYTES = 100_000_000   # of a picture's file
 
 
 def refusal(status: os.stat_result) -> str:

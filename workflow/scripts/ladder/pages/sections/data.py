@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ladder.pages import figures, templates
+from ladder.data import copies
+from ladder.pages import facts, figures, templates
 from ladder.pages.sections.classes import FEW
 
 SAMPLES = 8    # training images shown per class
@@ -13,7 +14,8 @@ def section(inputs, numbers):
     """The metrics of stage `data`, with its images as pictures and names; few: classes that are not folded."""
     data = inputs["data"]
     return {**data.metrics, "image": templates.shape(data.array("train_images.npy").shape[1:3]), "few": FEW,
-            "longest_name": max(map(len, data.metrics["classes"])), "samples": samples(data), "skipped": skipped(data)}
+            "longest_name": max(map(len, data.metrics["classes"])), "samples": samples(data), "skipped": skipped(data),
+            "remarks": [*data.metrics.get("remarks", ()), *copied(inputs)]}
 
 
 def samples(data):
@@ -26,6 +28,12 @@ def samples(data):
             strip = figures.tiles(images[rows], SAMPLES, gap=2)
             strips.append({"name": name, "count": len(rows), "image": figures.png_uri(strip)})
     return strips
+
+
+def copied(inputs):
+    """A list with the sentence on pictures of one's own that are there more than once, or without."""
+    counts = inputs["data"].metrics.get("copies")
+    return [copies.sentence(counts, facts.scored_on(inputs))] if counts and counts["pictures"] else []
 
 
 def skipped(data):

@@ -213,7 +213,7 @@ def test_every_plan_reads_written_buffers_and_orders_its_streams(rung):
 
 # ---- the ladder's claims
 
-@pytest.mark.parametrize("rung", ["gpu_3xtf32_packed", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"])
+@pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"])
 def test_only_the_update_waits_for_weight_gradients_and_the_loss_on_packed_operands(rung):
     made = training_plan(rung)
     launched, waits = plan_checks.launches(made), cuda_executor.waits_between_streams(made)
@@ -222,6 +222,10 @@ def test_only_the_update_waits_for_weight_gradients_and_the_loss_on_packed_opera
     waiting = {launch.entry for launch, others in zip(launched, waits, strict=True)
                if not launch.stream and any(launched[other].stream for other in others)}
     assert waiting == {"momentum_update"}
+
+
+def test_three_products_of_tf32_run_on_one_stream():
+    assert {launch.stream for launch in plan_checks.launches(training_plan("gpu_3xtf32_packed"))} == {0}
 
 
 @pytest.mark.parametrize("below, rung", list(itertools.pairwise(LADDER)))
@@ -303,9 +307,10 @@ def headers(path, macros):
 
 
 @pytest.mark.parametrize("macros", [(), ("WARP_M",)])
-def test_a_kernel_reads_at_most_three_headers(macros):
+def test_a_kernel_reads_at_most_three_headers_and_that_of_sums_of_parts(macros):
     """With the tiles of threads, and with those of tensor cores."""
-    read = {path.relative_to(KERNELS).as_posix(): headers(path, macros) for path in KERNELS.glob("*/*.cu")}
+    read = {path.relative_to(KERNELS).as_posix(): headers(path, macros) - {KERNELS / "common/ordered_sum.cuh"}
+            for path in KERNELS.glob("*/*.cu")}
     assert {name: len(found) for name, found in read.items() if len(found) > 3} == {}
     assert len(read["gpu_opt_v1/conv2d_forward.cu"]) == 3
 

@@ -231,7 +231,7 @@ def test_formats_whose_decoders_take_more_memory_have_a_smaller_limit(monkeypatc
 PEAK = """
 import resource, sys
 sys.path[:0] = [{scripts!r}]
-from ladder.data import pictures
+from ladder.data.reading import pictures
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 image, _ = pictures.read(sys.argv[1])
 print(image.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

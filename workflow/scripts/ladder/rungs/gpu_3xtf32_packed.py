@@ -13,4 +13,7 @@ from ladder.rungs.packed_tiles import FLOAT32
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 PATTERNS = Lowering(functools.partial(packing.packing_of, number=FLOAT32), rounds=False).patterns
-LAUNCHES = {**gpu_3xtf32.LAUNCHES, **packed_launches.of_format(FLOAT32)}
+# On one stream, unlike the other formats: weight gradients of three products, beside the input gradients that the next layer
+# waits for, keep these from the multiprocessors. docs/prediction.md has the times of a step with one stream and with two.
+LAUNCHES = {**gpu_3xtf32.LAUNCHES, **{operation: packed_launches.on_stream(0, function)
+                                      for operation, function in packed_launches.of_format(FLOAT32).items()}}

@@ -17,7 +17,7 @@ from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
-from ladder.rungs.packed_launches import Epilogue, add_parts, add_phase_parts, beside, forward_epilogue, gradient_epilogue
+from ladder.rungs.packed_launches import Epilogue, add_parts, add_phase_parts, forward_epilogue, gradient_epilogue, on_stream
 from ladder.rungs.packed_lowering import Lowering
 from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, quickest_split, sums_bytes
 from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
@@ -397,8 +397,8 @@ LAUNCHES = {
     "conv2d_arrange_gradient": arrange_gradient,
     "arranged_conv2d_forward": forward,
     "arranged_conv2d_input_grad": input_grad,
-    "arranged_conv2d_weight_grad": beside(weight_grad),
+    "arranged_conv2d_weight_grad": on_stream(1, weight_grad),
     "arranged_phase_conv2d_forward": phase_forward,
     "arranged_phase_conv2d_input_grad": phase_input_grad,
-    "arranged_phase_conv2d_weight_grad": beside(phase_weight_grad),
+    "arranged_phase_conv2d_weight_grad": on_stream(1, phase_weight_grad),
 }

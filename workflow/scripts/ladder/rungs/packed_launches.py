@@ -271,9 +271,9 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
 
 # ---- all of them
 
-def beside(function: LaunchFunction) -> LaunchFunction:
-    """The launches of an operation for which only the update waits, on a stream beside that of the others."""
-    return lambda step, build: tuple(dataclasses.replace(launch, stream=1) for launch in function(step, build))
+def on_stream(number: int, function: LaunchFunction) -> LaunchFunction:
+    """The launches of an operation on this stream; 1: beside stream 0, for what only the update waits for."""
+    return lambda step, build: tuple(dataclasses.replace(launch, stream=number) for launch in function(step, build))
 
 
 def loss(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
@@ -302,5 +302,5 @@ def of_format(number: Format) -> dict[str, LaunchFunction]:
         "rounded_phase_conv2d_forward": phase_forward, "rounded_phase_conv2d_input_grad": input_grad,
         "rounded_phase_conv2d_weight_grad": phase_weight_grad}
     launches = {operation: functools.partial(function, number=number) for operation, function in functions.items()}
-    return {**launches, **{operation: beside(function) for operation, function in launches.items()
+    return {**launches, **{operation: on_stream(1, function) for operation, function in launches.items()
                                         if operation.endswith("weight_grad")}}

@@ -31,8 +31,8 @@ RUNS = [
      "features_polarity_scale": "channel", "features_pca": 5, "svm_kernel": "rbf", "svm_gamma": "scale",
      "knn_distance": "cosine", "evaluations": ["linear", "ridge", "knn"], "controls": ["random", "pixels"], "feature_map": True,
      "classify_shifts": 1,
-     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True, "figures": paper.missing() is None,
-     "features_variant": "cpu_sequential"},
+     "multiplier": "am32", "multiplier_in": ["forward"], "multiplier_as_it_is": True, "strict_versions": True,
+     "figures": paper.missing() is None, "features_variant": "cpu_sequential"},
     {"normalization": "standardize", "autoencoder_norm": False, "training": "patches_then_gradient", "patches_atoms": "random",
      "optimizer": "momentum", "gradient_scale": "batch", "schedule": "step", "variant": "cpu_sequential", "augment_flip": False,
      "features_two_polarity": 0, "features_polarity_scale": "none", "features_pool": 2, "svm_kernel": "linear",
@@ -65,7 +65,7 @@ RUNS = [
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.
 UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",
            "multiplier": "exact", "feature_map": False, "figures": False, "data_residency": None, "recompute": None,
-           "strict_versions": None}
+           "strict_versions": None, "multiplier_as_it_is": None}
 NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend",   # of a key, in the parameters
          "features_variant": "variant"}
 

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 
 import export_model
 import two_readers
-from ladder.data.reading import pictures
+from ladder.data.reading import pictures, plain
 from ladder.sources import ROOT
 from ladder.store import cache
 
@@ -123,7 +123,7 @@ def test_the_whole_list_is_read_whatever_a_file_is_and_nothing_is_waited_for(tmp
     (folder / "words.png").write_text("hello")
     (folder / "dead.png").symlink_to("nowhere")
     with open(folder / "large.png", "wb") as file:
-        file.truncate(50_000_001)
+        file.truncate(plain.MOST_BYTES + 1)
     drawn("I;16").save(folder / "wide.png")
     drawn("RGB").save(os.fsencode(folder) + b"/\xff\n.png")
     files = [*map(str, sorted(folder.iterdir())), "/dev/zero", "/dev/stdin", str(folder), "n" * 300]
@@ -131,8 +131,8 @@ def test_the_whole_list_is_read_whatever_a_file_is_and_nothing_is_waited_for(tmp
     reasons = {name: answer if isinstance(answer, str) else "" for name, answer in answered.items()}
     assert {name.removeprefix(f"{folder}/"): reason for name, reason in reasons.items()} == {
         "pipe.png": "not a plain file", "empty.png": "the file is empty", "wide.png": "", "\\udcff\\n.png": "",
-        "torn.png": "damaged or cut short (image file is truncated)", "large.png": "50.0 MB large; 50.0 MB at most",
-        "words.png": "not a picture that can be read here (PNG, JPEG, WebP, GIF, BMP or TIFF)",
+        "torn.png": "damaged or cut short (image file is truncated)", "large.png": "100.0 MB large; 100.0 MB at most",
+        "words.png": "not a picture that can be read here (PNG, JPEG, WebP, GIF, BMP, TIFF or PNM)",
         "dead.png": "cannot be read: No such file or directory", "/dev/zero": "not a plain file",
         "/dev/stdin": "not a plain file", str(folder): "not a plain file", "n" * 300: "cannot be read: File name too long"}
 

@@ -61,7 +61,7 @@ def by_stage(contents, place, threads=2):
         (place / f"train/a/{number:05d}.png").write_bytes(content)
     listing.of.cache_clear()
     params = {"folder_sha256": listing.of(str(place)).digest, "image_size": SHAPE[:2], "image_channels": SHAPE[2]}
-    data, skipped = folder.load(str(place), params, {"train": "all", "test": "all"}, place, threads)
+    data, skipped, _ = folder.load(str(place), params, {"train": "all", "test": "all"}, place, threads)
     found = dict(zip(data.names["train"], np.asarray(data.train_images), strict=True)) | {
         entry["file"]: entry["reason"] for entry in skipped}
     return [found[f"train/a/{number:05d}.png"] for number in range(len(contents))]

@@ -110,8 +110,8 @@ def test_only_what_changed_is_compiled_again(small, capsys, monkeypatch):
     assert builds("9.0") == "NVRTC 9.0, sm_90: 1 builds\n" and list(compilations.read()["rows"]) == ["gpu_basic/relu.cu"]
     assert compilations.outdated(compilations.read()) == ["gpu_basic/relu.cu"], "10.0 has not compiled it as it is"
     assert builds("10.0") == "NVRTC 10.0, sm_90: 1 builds\n" and compilations.outdated(compilations.read()) == []
-    text = compilations.counting.text
-    monkeypatch.setattr(compilations.counting, "text", lambda source: text(source) + " ")   # another text
+    text = compilations.step_kernels.text
+    monkeypatch.setattr(compilations.step_kernels, "text", lambda source: text(source) + " ")   # another text
     compilations.digest.cache_clear()
     assert compilations.outdated(compilations.read()) == ["gpu_basic/relu.cu"]
 

@@ -100,11 +100,12 @@ FASTER, FASTEST = "is predicted faster than gpu_opt_v2 on", "is predicted the fa
 AS_H200 = f"{FASTER} an H200, whose multiprocessors are of its kind"
 AS_4090 = f"{FASTEST} an RTX 4090, whose multiprocessors are of its kind"
 CHOICES = {
-    "gpu_bf16_sm90": {90: "took 6 % less time than gpu_bf16 on an H200"},
+    "gpu_bf16_sm90": {90: "took 13 % less time than gpu_bf16 on an H200"},
     "gpu_bf16": {ANY: "multiplies bfloat16 on tensor cores"},
     "gpu_tf32": {ANY: "multiplies TF32 on tensor cores"},
     "gpu_f16": {ANY: "multiplies float16 on tensor cores"},
-    "gpu_3xtf32_packed": {80: f"{FASTER} an A100", 90: f"{FASTER} an H200", 100: AS_H200, 103: AS_H200, 110: AS_H200},
+    "gpu_3xtf32_packed": {80: f"{FASTER} an A100", 90: "took 40 % less time than gpu_opt_v2 on an H200",
+                          100: AS_H200, 103: AS_H200, 110: AS_H200},
     "gpu_opt_v2": {75: f"{FASTEST} a T4", 86: f"{FASTEST} an RTX 3060", 89: f"{FASTEST} an RTX 4090", 120: AS_4090,
                    121: AS_4090, ANY: "multiplies float32"},
 }

@@ -249,3 +249,21 @@ def test_an_interrupted_longer_training_goes_on_from_its_own_checkpoint(train, i
         rest = train("rest", {**SMALL, "epochs": 4}, first.folder)
     assert saved == [6, 9] and "resuming after step 9 of 12" in caplog.text
     assert bytes_of(rest) == bytes_of(whole) and rest.manifest["notes"]["after_step"] == 3
+
+
+@pytest.mark.parametrize("losses, told", [
+    ([1.0, 0.5, 0.6, 0.7, 2.0], [3]), ([1.0, 1.1, 0.5, 0.6], [2]), ([1.0, 0.5, 0.9, 0.4, 0.9], [3]), ([1.0], []),
+    ([1.0, 0.5, 0.4], []), ([0.5, 0.5, 0.5], []), ([1.0, 0.5, 0.52, 0.524], []), ([np.nan, 1.0], []), ([0.5, np.nan], [])])
+def test_a_loss_that_has_risen_by_more_than_noise_is_told_once(losses, told):
+    assert [epoch for epoch in range(1, len(losses) + 1) if train_network.risen(losses[:epoch])] == told
+
+
+def test_a_training_whose_loss_has_risen_says_so_in_a_warning_with_what_to_do(train, caplog):
+    with caplog.at_level(logging.WARNING):
+        train("falls", {**SMALL, "epochs": 2})
+        assert not caplog.messages
+        losses = train("rises", {**SMALL, "optimizer": "sgd", "learning_rate": 10.0, "epochs": 3}).metrics["loss"]
+    (said,) = caplog.messages
+    assert said == (f"train rises: the loss has risen from {losses[0]:.5g} to {losses[1]:.5g} in epoch 2; "
+                    "a learning_rate below 10 may be needed")
+    assert losses[0] < losses[1] < losses[2]

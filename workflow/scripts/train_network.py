@@ -22,6 +22,7 @@ other ones are kept. After an interruption it resumes from the last checkpoint, 
 """
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -134,18 +135,18 @@ def train(run, checkpoint, monitor, look):
         log.info("epoch %d/%d%s%s%s  %s  %.0f images/s", run.epoch, run.epochs, scores("", run.losses, run.accuracies),
                  scores("validation ", run.validation.losses, run.validation.accuracies) if run.validation else "",
                  f"  KL divergence {run.divergences[-1]:.1f}" if run.divergences else "", duration(seconds), images / seconds)
-        if (lowest := rise(run.losses)) and not rise(run.losses[:-1]):
-            log.warning("epoch %d: the loss has risen to %.5f, from %.5f; a smaller learning_rate than %g may be what it needs",
-                        run.epoch, run.losses[-1], lowest, run.rates[run.step - 1])
+        if risen(run.losses):
+            log.warning("train %s: the loss has risen from %.5g to %.5g in epoch %d; a learning_rate below %g may be needed",
+                        checkpoint.parent.name, min(run.losses), run.losses[-1], run.epoch, run.settings.learning_rate)
     if run.epoch < run.epochs:
         log.info("stopped after epoch %d of %d: the loss on the validation images has not fallen since epoch %d, whose weights "
                  "are kept", run.epoch, run.epochs, run.validation.best_epoch)
 
 
-def rise(losses):
-    """The lowest of the losses of epochs before the last one, if that is RISEN times as large; else None."""
-    lowest = min(losses[:-1], default=math.inf)
-    return lowest if losses and losses[-1] > RISEN * lowest else None
+def risen(losses):
+    """Whether the last of the losses of epochs is the first one that is more than RISEN times as large as one before it."""
+    rises = (loss > RISEN * lowest for loss, lowest in zip(losses, itertools.accumulate(losses, min), strict=True))
+    return next((epoch for epoch, is_rise in enumerate(rises, 1) if is_rise), None) == len(losses)
 
 
 def recomputed(run):

@@ -1352,20 +1352,31 @@ LISTS = ("compare=[{seed: [1]}]", "multipliers=[{multiplier: [exact], seed: [1]}
          "search={budget: 1, keys: {learning_rate: {min: 0.001, max: 0.01}}}")
 
 
+WRITERS = {"predictions.html": "make_predictions", "predictions.json": "make_predictions", "predictions.csv": "make_predictions",
+           "bundle.zip": "write_bundle"}   # which need the files of real artifacts
+
+
 def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
     """Snakemake itself does not run a job with an `update` output again that has failed, where an older output is there."""
-    pages = [*(page for pages in COPIES.values() for page in pages), "results/history.html"]
+    results, scripts = project.folder / "results", project.folder / "workflow/scripts"
+    pages = [*(page for pages in COPIES.values() for page in pages),
+             *(f"results/{name}" for name in ("history.html", "diff.html", "index.html", *WRITERS))]
     for page in pages:
         (project.folder / page).write_text("<body>\nof another run")
-    words = "-k", *pages, "--config", *LISTS, "controls=[]", "feature_map=false"
-    scripts = [project.folder / f"workflow/scripts/{name}.py" for name in ("publish", "make_history")]
-    project.snakemake(*words, FAIL=" ".join(COPIES))
-    assert project.status == 1
-    whole = {script: script.read_text() for script in scripts}
-    for script in scripts:
+    (project.folder / "cat.png").touch()
+    versions = sorted(path.name for path in (results / "svm").iterdir())[:2]
+    words = ("-k", *pages, "--config", *LISTS, "controls=[]", "feature_map=false", "predict=cat.png",
+             f"diff=[{','.join(versions)}]")
+    whole = {scripts / f"{name}.py": (scripts / f"{name}.py").read_text()
+             for name in ("publish", "make_history", "make_diff", "make_index")}
+    whole |= {scripts / f"{name}.py": "".join(f"open('results/{page}', 'w').write('new')\n"
+                                              for page, writer in WRITERS.items() if writer == name)
+              for name in WRITERS.values()}
+    for script in whole:
         script.write_text("raise SystemExit(1)\n")
-    project.snakemake(*words)
-    assert project.status == 1
+    for failing in (" ".join(COPIES), ""):
+        project.snakemake(*words, FAIL=failing)
+        assert project.status == 1
     for script, text in whole.items():
         script.write_text(text)
     output = project.snakemake(*words)

@@ -1352,7 +1352,7 @@ LISTS = ("compare=[{seed: [1]}]", "multipliers=[{multiplier: [exact], seed: [1]}
          "search={budget: 1, keys: {learning_rate: {min: 0.001, max: 0.01}}}")
 
 
-WRITERS = {"predictions.html": "make_predictions", "predictions.json": "make_predictions", "predictions.csv": "make_predictions",
+WRITERS = {**dict.fromkeys(("predictions.html", "predictions.json", "predictions.csv"), "make_predictions"),
            "bundle.zip": "write_bundle"}   # which need the files of real artifacts
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import tracemalloc
 import types
 
 import numpy as np
@@ -60,6 +61,16 @@ def test_every_scored_image_is_a_line_of_the_csv_with_what_is_said_of_it(lenet, 
         assert {line["file"] for line in lines} == {""}
         np.testing.assert_allclose([float(line["decision"]) for line in lines], decisions, rtol=1e-8)
     assert report.csv_text({"data": digits["data"]}) == "row,file,label,prediction,decision\n"
+
+
+def test_the_lines_of_many_images_are_not_in_memory_at_once(digits, monkeypatch):
+    many, array = 20_000, artifacts.Artifact.array
+    monkeypatch.setattr(artifacts.Artifact, "array", lambda artifact, name: np.resize(array(artifact, name), many))
+    tracemalloc.start()
+    text = report.csv_text(digits)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert text.count("\n") == many + 1 and peak < 10 * len(text)
 
 
 def test_pictures_of_ones_own_are_named_in_the_csv_and_beside_the_errors_whatever_their_names_are(digits, monkeypatch):

@@ -56,6 +56,13 @@ def test_of_too_many_errors_every_pair_has_some_and_frequent_ones_lose_most(digi
     assert [len(pair["errors"]) for pair in classes.gallery(digits)["pairs"]] == [1, 1, 1]
 
 
+def test_of_a_million_errors_the_most_frequent_pairs_are_shown_and_no_other_is_looked_at(monkeypatch):
+    pairs = [range(10 ** 6), *[range(20)] * (classes.MOST - 1), *[None] * 10 ** 5]
+    assert [len(rows) for rows in classes._most(pairs)] == [1] * classes.MOST
+    monkeypatch.setattr(classes, "MOST", 5)
+    assert [len(rows) for rows in classes._most([range(10 ** 6), range(2)])] == [3, 2]
+
+
 def test_an_error_names_the_file_of_its_picture(digits, monkeypatch):
     errors = [error for pair in classes.gallery(digits)["pairs"] for error in pair["errors"]]
     assert {error["file"] for error in errors} == {""}

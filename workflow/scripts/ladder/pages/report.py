@@ -171,9 +171,9 @@ def csv_text(inputs):
         return output.csv_text(heads, [])
     classes, files = data.metrics["classes"], picture_names.of(data, "test")
     columns = (data.array("test_labels.npy"), score.array("predictions.npy"), scoring.decisions(score))
-    return output.csv_text(heads, [
+    return output.csv_text(heads, (
         {"row": row, "file": files[row] if files else "", "label": classes[label], "prediction": classes[prediction],
-         "decision": f"{decision:.9g}"} for row, (label, prediction, decision) in enumerate(zip(*columns, strict=True))])
+         "decision": f"{decision:.9g}"} for row, (label, prediction, decision) in enumerate(zip(*columns, strict=True))))
 
 
 def context(inputs, numbers):

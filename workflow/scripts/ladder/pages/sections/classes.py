@@ -119,9 +119,10 @@ def _by_pair(labels, named, sure):
 
 def _most(pairs):
     """At most MOST of the rows: of every pair at most as many as leave room for the others."""
-    longest = min(max(map(len, pairs), default=1), MOST)
-    each = next((most for most in range(longest, 0, -1) if sum(min(most, len(rows)) for rows in pairs) <= MOST), 1)
-    return [rows[:each] for rows in pairs[:MOST]]
+    shown = pairs[:MOST]   # of the most frequent ones
+    longest = min(max(map(len, shown), default=1), MOST)
+    each = next((most for most in range(longest, 0, -1) if sum(min(most, len(rows)) for rows in shown) <= MOST), 1)
+    return [rows[:each] for rows in shown]
 
 
 def _sure(probability):

@@ -1,9 +1,12 @@
 """The section on the training shows what the artifacts have of it."""
 
+import re
+
 import numpy as np
 import pytest
 
 import synthetic_run
+from ladder.pages import report
 from ladder.pages.sections import training
 
 
@@ -54,6 +57,17 @@ def test_the_validation_curve_has_a_point_after_each_epoch_beside_the_training(t
     assert found["step"] == shown[1]["x"] and found["loss"] == history["validation_losses"].tolist()
     assert (found["best_epoch"], found["patience"], found["stopped"], found["epochs_at_most"]) == (2, 0, False, 4)
     assert (found["accuracy"] is None) == (network == "autoencoder")
+
+
+def test_of_many_epochs_the_report_has_some_the_last_among_them(tmp_path, monkeypatch):
+    run = synthetic_run.make(tmp_path, network="lenet_5", validation=180, epochs=8, controls=())
+    monkeypatch.setattr(training, "EPOCHS", 3)
+    assert [list(training.spaced(count)) for count in (1, 3, 4, 8)] == [[0], [0, 1, 2], [1, 3], [1, 4, 7]]
+    for chart in (training.loss_curve(run, None), training.accuracy_curve(run)):
+        assert chart["data"]["series"][1]["x"] == [52, 130, 208]
+    page = report.page(run, report.summary(run, "r0"))
+    table = page[page.index("<summary>By epoch, 3 of 8, all in summary.json</summary>"):]
+    assert re.findall(r'<th scope="row">(\d+)</th>', table[:table.index("</table>")]) == ["2", "5", "8"]
 
 
 def test_without_a_validation_set_nothing_was_measured_on_one(lenet):

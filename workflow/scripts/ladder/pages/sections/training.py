@@ -8,6 +8,7 @@ from ladder.network import weights
 from ladder.pages import charts, curves, facts, templates
 
 POINTS, POINT_STEPS = 100, 10        # maximum points of a curve, and steps averaged in each
+EPOCHS = 1000                        # maximum rows of the table by epoch, and points of the curve of the validation images
 ROWS_AT_ONCE = 1000
 
 
@@ -20,7 +21,7 @@ def section(inputs, numbers):
         "loss_curve": loss_curve(inputs, average_image), "accuracy_curve": accuracy_curve(inputs),
         "divergence_curve": divergence_curve(inputs), "average_image": average_image,
         "error": (numbers["reconstruction_loss"] or {}).get("test", numbers["loss"][-1]),
-        "passes": numbers["passes"],
+        "passes": numbers["passes"], "epochs": spaced(len(numbers["loss"])),
         "misfits": train.metrics["misfits"], "movement": movement(numbers["layer_movement"]),
         "code": network.code, "image_values": math.prod(network.input_shape), "draws": network.draws,
     }
@@ -84,7 +85,7 @@ def _curve(inputs, title, sums, axis, level, text, measured):
         values = curves.history(train, measured)
         values = values / inputs["data"].metrics["test"] if measured.endswith("hits") else values
         series.append({"name": "validation", "label": f"validation {text(values[-1])}", "series": 2,
-                       "points": list(zip(measurements["step"], map(float, values), strict=True))})
+                       "points": [(measurements["step"][epoch], float(values[epoch])) for epoch in spaced(len(values))]})
     if level and not (measurements and level[0] == _scored_images(inputs)):
         name, value = level
         series.append({"name": name, "label": f"{name} {text(value)}", "series": "level",
@@ -101,6 +102,11 @@ def _windows(steps):
     length = max(1, min(POINT_STEPS, steps // 25), -(-steps // POINTS))
     count = -(-steps // length)
     return [slice(steps * i // count, steps * (i + 1) // count) for i in range(count)]
+
+
+def spaced(count):
+    """At most EPOCHS numbers below `count`, evenly spaced, the last one among them."""
+    return range(count)[::-(-(-count // EPOCHS))][::-1]
 
 
 # Numbers, JSON-able, for the summary too.

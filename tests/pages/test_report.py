@@ -63,6 +63,12 @@ def test_every_scored_image_is_a_line_of_the_csv_with_what_is_said_of_it(lenet, 
     assert report.csv_text({"data": digits["data"]}) == "row,file,label,prediction,decision\n"
 
 
+def test_of_one_of_a_kind_the_report_has_no_plural(tmp_path):
+    run = synthetic_run.make(tmp_path, "mnist", network="lenet_5", train=1, test=1, epochs=1, batch=1, controls=())
+    plural = r"(?<![\d.,])1 (?:[a-z]+ )?(?:images|epochs|steps|features|filters|classes|layers|times)\b(?!:)"
+    assert re.findall(plural, text_of(page_of(run))) == []
+
+
 def test_the_lines_of_many_images_are_not_in_memory_at_once(digits, monkeypatch):
     many, array = 20_000, artifacts.Artifact.array
     monkeypatch.setattr(artifacts.Artifact, "array", lambda artifact, name: np.resize(array(artifact, name), many))

@@ -21,6 +21,13 @@ def test_large_numbers_get_a_unit(value, text):
     assert templates.large(value).replace(templates.NARROW_SPACE, " ") == text
 
 
+@pytest.mark.parametrize("value, noun, text", [
+    (1, "image", "1 image"), (0, "image", "0 images"), (1437, "test image", "1,437 test images"), (1, "class", "1 class"),
+    (2, "class", "2 classes"), (3, "epoch", "3 epochs")])
+def test_what_is_counted_is_plural_but_for_one(value, noun, text):
+    assert templates.counted(value, noun) == text
+
+
 @pytest.mark.parametrize("seconds, text", [(0.004, "4 ms"), (0.4, "0.4 s"), (84, "1 min 24 s")])
 def test_durations_are_words(seconds, text):
     assert templates.duration(seconds).replace(templates.NARROW_SPACE, " ") == text

@@ -137,7 +137,7 @@ def context(predictor):
     known = facts(predictor)
     return {"model": {**known, "title": _title(predictor.network),
                       "sentence": _sentence(known, predictor)},
-            "tested_on": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
+            "tested_on": len(predictor.inputs["data"].array("test_labels.npy")),
             "votes": predictor.votes, "rivals": SHOWN, "rebuilds": predictor.network.loss == "mse",
             "all_compared": predictor.compared == predictor.inputs["data"].metrics["train"]}
 

@@ -80,15 +80,15 @@ def best_yaml(outcome):
     if not outcome.best:
         return "# No run of the search has a result.\n{}\n"
     rest = {key: value for key, value in outcome.search["settings"].items() if key not in outcome.best.overrides}
-    return (f"# The best of {len(outcome.runs)} runs: {verdict(outcome)}.\n# To score it on the test images, which the "
-            f"search did not use:\n#     {COMMAND}\n{preset(outcome)}\n"
+    return (f"# The best of {templates.counted(len(outcome.runs), 'run')}: {verdict(outcome)}.\n# To score it on the test "
+            f"images, which the search did not use:\n#     {COMMAND}\n{preset(outcome)}\n"
             f"# The other settings of the search: this file depends neither on config.yaml nor on other files.\n{_yaml(rest)}")
 
 
 def verdict(outcome):
     """The best score in words: 'validation accuracy 98.6 % on 143 images'."""
     return (f"validation {METRICS[outcome.search['metric']]} {100 * outcome.score(outcome.best):.1f} % on "
-            f"{outcome.best.tested} images")
+            f"{templates.counted(outcome.best.tested, 'image')}")
 
 
 # The page.

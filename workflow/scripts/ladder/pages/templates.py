@@ -41,8 +41,8 @@ def render(template, context):
 def _environment():
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"count": count, "listed": listed, "percent": percent, "duration": duration, "size": size,
-                            "large": large, "setting": setting, "moment": moment, "rate": rate}
+    environment.filters |= {"count": count, "counted": counted, "listed": listed, "percent": percent, "duration": duration,
+                            "size": size, "large": large, "setting": setting, "moment": moment, "rate": rate}
     environment.globals |= {"script": script, "scripts_allowed": scripts_allowed, "CHARTS": CHARTS, "SITE": SITE}
     return environment
 
@@ -151,6 +151,11 @@ def add_cells(items, costs):
 def count(value):
     """1437 -> '1,437'."""
     return f"{value:,}"
+
+
+def counted(value, noun):
+    """(1, "image") -> '1 image', (1437, "image") -> '1,437 images', (2, "class") -> '2 classes'."""
+    return f"{value:,} {noun}" + ("" if value == 1 else "es" if noun.endswith("s") else "s")
 
 
 def listed(items):

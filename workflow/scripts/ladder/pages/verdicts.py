@@ -71,8 +71,8 @@ def sentence(inputs, against, networks, dataset, other=None):
     reached = intervals.share(own.metrics["accuracy"], n)
     differences = [intervals.words(difference(control), names(control, other)[0])["against"] for control in against["controls"]]
     concluded, space = conclusion(inputs, against["controls"], other), templates.NARROW_SPACE
-    return (f"{_subject(inputs, networks)} classifies {reached['text']} of {n:,} "
-            f"{facts.scored_on(inputs)} images of {templates.dataset_title(dataset)} correctly "
+    return (f"{_subject(inputs, networks)} classifies {reached['text']} of "
+            f"{templates.counted(n, f'{facts.scored_on(inputs)} image')} of {templates.dataset_title(dataset)} correctly "
             f"(95{space}% interval {reached['interval_text']}{space}%): {templates.listed(differences)}"
             f"{f'; {concluded}' if concluded else ''}.")
 
@@ -80,11 +80,11 @@ def sentence(inputs, against, networks, dataset, other=None):
 def _subject(inputs, networks):
     how, images, (titles, untrained) = facts.how(inputs), inputs["data"].metrics["train"], networks
     if "evaluate" in inputs:
-        trained = f"trained on {images:,} labelled images" if "train" in inputs else _weights(inputs, how)
+        trained = f"trained on {templates.counted(images, 'labelled image')}" if "train" in inputs else _weights(inputs, how)
         return f"{titles[0]}, {trained},"
     labelled = features.with_labels(features.origins(inputs))
-    learned = {"trained": f"trained {'partly with' if labelled else 'without'} labels on {images:,} images",
-               "fitted": f"fitted to patches of {images:,} images "
+    learned = {"trained": f"trained {'partly with' if labelled else 'without'} labels on {templates.counted(images, 'image')}",
+               "fitted": f"fitted to patches of {templates.counted(images, 'image')} "
                          f"{'and partly trained with' if labelled else 'without'} labels"}
     classifier = roles.PRIMARY[lineage.primary_classifier(inputs)].A
     beside = f" and on those of {templates.listed(untrained)}" if untrained else ""

@@ -106,7 +106,8 @@ def _windows(steps):
 
 def spaced(count):
     """At most EPOCHS numbers below `count`, evenly spaced, the last one among them."""
-    return range(count)[::-(-(-count // EPOCHS))][::-1]
+    every = math.ceil(count / EPOCHS)
+    return range((count - 1) % every, count, every)
 
 
 # Numbers, JSON-able, for the summary too.

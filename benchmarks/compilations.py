@@ -38,7 +38,9 @@ RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
 # Part of the name of a build -> why it may have local memory.
 REASONS = {f" {kernel} MULTIPLIER={kind} ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
            for kernel, kind in (("conv2d_forward", "table"), ("conv2d_input_grad", "table"), ("conv2d_forward", "integers"),
-                                ("conv2d_input_grad", "integers"), ("conv2d_weight_grad_split", "integers"))}
+                                ("conv2d_input_grad", "integers"), ("conv2d_weight_grad_split", "integers"))} | {
+    "gpu_basic/maxpool2d.cu maxpool2d_forward ": "8 bytes by NVRTC 13.5 on sm_80 alone, not mended",
+    "gpu_registers/conv2d.cu conv2d_input_grad ": "8 bytes by NVRTC 13.5 on sm_120 alone, not mended"}
 LARGEST_TILE = "gpu_gemm"
 SHOWN = 100   # builds after which the record is written on the way
 LONGEST = 40   # macro that the record shows: a table of products has thousands of numbers

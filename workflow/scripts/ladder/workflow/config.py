@@ -54,7 +54,8 @@ def read_file(path: str | pathlib.Path) -> dict[Any, Any]:
     Raises UserError with its name if it holds something else, or a key twice, and with the nearest name if there is none.
     """
     if not pathlib.Path(path).exists():
-        known = sorted(each.name for folder in (pathlib.Path(path).parent, ROOT / "presets") for each in folder.glob("*.yaml"))
+        folders = pathlib.Path(path).parent, ROOT / "presets"   # a person's own files first
+        known = list(dict.fromkeys(each.name for folder in folders for each in sorted(folder.glob("*.yaml"))))
         near = nearest(pathlib.Path(path).name, known) or f"; there are {', '.join(known)}"
         raise UserError(f"there is no file {files.shown(path)}{near}")
     content = read_yaml(files.read(path, MOST_BYTES), path, f"{path} is not a YAML file of keys and values")

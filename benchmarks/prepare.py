@@ -33,7 +33,7 @@ MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 28, "sm_87": 16, "sm_88":
                    "sm_103": 160, "sm_110": 20, "sm_120": 170, "sm_121": 48}
 PARTS = "benchmarks", "kernels", "workflow"
 PROGRAM = ("benchmarks/*.py", "benchmarks/*.cu", "benchmarks/counts.json", "kernels/**/*.cu*", "kernels/*/rung.toml",
-           "workflow/**/*", "tests/cuda_emulator/cuda_emulator/__init__.py", "Snakefile", "config.yaml", "config/*",
+           "workflow/**/*", "tests/cuda_emulator/cuda_emulator/*", "Snakefile", "config.yaml", "config/*",
            "profiles/default/*", "envs/cpu.*")
 
 

@@ -24,15 +24,18 @@ import os
 import pathlib
 import sys
 
-import plan_checks
-import rung_plans
-import step_kernels
-from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Integers, Table
-from ladder.errors import UserError
-from ladder.executors.cuda import nvrtc
-from ladder.rungs import catalog
-from multiplier_references import random_integers, random_table
-from table import HERE, documented_rungs, markdown, with_table
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("workflow/scripts", "tests/support", "tests/cuda_emulator")]
+
+import plan_checks  # noqa: E402
+import rung_plans  # noqa: E402
+import step_kernels  # noqa: E402
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Integers, Table  # noqa: E402
+from ladder.errors import UserError  # noqa: E402
+from ladder.executors.cuda import nvrtc  # noqa: E402
+from ladder.rungs import catalog  # noqa: E402
+from multiplier_references import random_integers, random_table  # noqa: E402
+from table import documented_rungs, markdown, with_table  # noqa: E402
 
 RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
 # Part of the name of a build -> why it may have local memory.

@@ -79,6 +79,8 @@ test-all: test-environment lint
 
 lint: test-environment
 	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	git ls-files '*.cu' '*.cuh' '*.cpp' '*.h' | xargs .venv/bin/clang-format --dry-run --Werror
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
 	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache

@@ -1,16 +1,21 @@
-"""Compile every kernel of every rung for every architecture, without a GPU, and compare every launch with the limits of a GPU:
-writes benchmarks/compilations.json, and the tables of registers and local memory in kernels/README.md.
+"""Compile every kernel of every rung for every architecture, without a GPU, and compare every
+launch with the limits of a GPU: writes benchmarks/compilations.json, and the tables of registers
+and local memory in kernels/README.md.
 
-    python benchmarks/compilations.py                 by the NVRTC that is installed, the builds that changed since
-    python benchmarks/compilations.py --nvrtc FOLDER  by the NVRTC in this folder, as COMPILERS has others:
-        pip install --target DIR --no-deps 'nvidia-cuda-nvrtc==13.0.*', and FOLDER is DIR/nvidia/cu13/lib
+    python benchmarks/compilations.py                 by the NVRTC that is installed, the builds
+                                                      that changed since
+    python benchmarks/compilations.py --nvrtc FOLDER  by the NVRTC in this folder, as COMPILERS has
+                                                      others:
+        pip install --target DIR --no-deps 'nvidia-cuda-nvrtc==13.0.*', and FOLDER is
+        DIR/nvidia/cu13/lib
     python benchmarks/compilations.py --architectures sm_90 sm_100   for these alone
-    python benchmarks/compilations.py --check         compiles nothing; ends with 1 where a row of the record is not of today's
-                                                      kernels and plans
+    python benchmarks/compilations.py --check         compiles nothing; ends with 1 where a row of
+                                                      the record is not of today's kernels and plans
 
-A build is a file with values of its macros. A rung's are those of all launches in tests/support/rung_plans.py; those of the
-rungs for float32 with products from tables too, which need most registers, and of the one with the largest tile with any
-multiplier. A row of the record is a build; only a build whose text, macros or launches changed is compiled again.
+A build is a file with values of its macros. A rung's are those of all launches in
+tests/support/rung_plans.py; those of the rungs for float32 with products from tables too, which
+need most registers, and of the one with the largest tile with any multiplier. A row of the record
+is a build; only a build whose text, macros or launches changed is compiled again.
 """
 
 import argparse
@@ -25,7 +30,10 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / folder) for folder in ("workflow/scripts", "tests/support", "tests/cuda_emulator")]
+sys.path[:0] = [
+    str(HERE.parent / folder)
+    for folder in ("workflow/scripts", "tests/support", "tests/cuda_emulator")
+]
 
 import plan_checks  # noqa: E402
 import rung_plans  # noqa: E402
@@ -39,37 +47,68 @@ from table import documented_rungs, markdown, with_table  # noqa: E402
 
 RECORD, PAGE = HERE / "compilations.json", HERE.parent / "kernels/README.md"
 # Part of the name of a build -> why it may have local memory.
-REASONS = {f" {kernel} MULTIPLIER={kind} ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
-           for kernel, kind in (("conv2d_forward", "table"), ("conv2d_input_grad", "table"), ("conv2d_forward", "integers"),
-                                ("conv2d_input_grad", "integers"), ("conv2d_weight_grad_split", "integers"))}
-# Kernel -> compiler and architecture -> bytes that are spilled there alone, for no reason: to be mended.
-NOT_MENDED = {"gpu_basic/maxpool2d.cu maxpool2d_forward": {"13.5 sm_80": 8},
-              "gpu_registers/conv2d.cu conv2d_input_grad": {"13.5 sm_120": 8}}
+REASONS = {
+    f" {kernel} MULTIPLIER={kind} ": "look-ups in a table beside a lesson's 4 x 4 sums, made for exact products"
+    for kernel, kind in (
+        ("conv2d_forward", "table"),
+        ("conv2d_input_grad", "table"),
+        ("conv2d_forward", "integers"),
+        ("conv2d_input_grad", "integers"),
+        ("conv2d_weight_grad_split", "integers"),
+    )
+}
+# Kernel -> compiler and architecture -> bytes that are spilled there alone, for no reason: to be
+# mended.
+NOT_MENDED = {
+    "gpu_basic/maxpool2d.cu maxpool2d_forward": {"13.5 sm_80": 8},
+    "gpu_registers/conv2d.cu conv2d_input_grad": {"13.5 sm_120": 8},
+}
 LARGEST_TILE = "gpu_gemm"
-SHOWN = 100   # builds after which the record is written on the way
-LONGEST = 40   # macro that the record shows: a table of products has thousands of numbers
+SHOWN = 100  # builds after which the record is written on the way
+LONGEST = 40  # macro that the record shows: a table of products has thousands of numbers
 BEGIN = "<!-- table: made by benchmarks/compilations.py -->"
-UNKNOWN = {"12.9": ("sm_88", "sm_110")}   # architectures that a compiler knows nothing of
+UNKNOWN = {"12.9": ("sm_88", "sm_110")}  # architectures that a compiler knows nothing of
 COMPILERS = {"12.9": "pinned for CUDA 12", "13.0": "pinned for gpu-prepare", "13.5": "the newest"}
-ARCHITECTURES = {"sm_75": "T4, RTX 20", "sm_80": "A100", "sm_86": "RTX 30", "sm_87": "Jetson Orin", "sm_88": "of CUDA 13",
-                 "sm_89": "RTX 40, L4", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_110": "Jetson Thor",
-                 "sm_120": "RTX 50", "sm_121": "GB10"}
+ARCHITECTURES = {
+    "sm_75": "T4, RTX 20",
+    "sm_80": "A100",
+    "sm_86": "RTX 30",
+    "sm_87": "Jetson Orin",
+    "sm_88": "of CUDA 13",
+    "sm_89": "RTX 40, L4",
+    "sm_90": "H100, H200",
+    "sm_100": "B200",
+    "sm_103": "B300",
+    "sm_110": "Jetson Thor",
+    "sm_120": "RTX 50",
+    "sm_121": "GB10",
+}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--nvrtc", type=pathlib.Path, metavar="FOLDER")
-    parser.add_argument("--architectures", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES), metavar="sm_90")
+    parser.add_argument(
+        "--architectures",
+        nargs="+",
+        choices=ARCHITECTURES,
+        default=list(ARCHITECTURES),
+        metavar="sm_90",
+    )
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     record = read()
     if arguments.check:
         if stale := outdated(record):
-            sys.exit(f"{', '.join(stale)} changed since it was compiled; run: python benchmarks/compilations.py, once by each "
-                     f"NVRTC of the record ({', '.join(record['compiled'])})")
+            sys.exit(
+                f"{', '.join(stale)} changed since it was compiled; run: python benchmarks/compilations.py, once by each "
+                f"NVRTC of the record ({', '.join(record['compiled'])})"
+            )
         return
     for library in sorted(arguments.nvrtc.glob("libnvrtc*.so.*")) if arguments.nvrtc else ():
-        ctypes.CDLL(str(library))   # whoever loads NVRTC later gets this one
+        ctypes.CDLL(str(library))  # whoever loads NVRTC later gets this one
     try:
         update(record, ".".join(map(str, nvrtc.version())), arguments.architectures)
     except UserError as error:
@@ -79,8 +118,10 @@ def main():
 
 # ---- the record
 
+
 def read():
-    """{"compiled": {"12.9": ["sm_75"]}, "rows": {build: row}}; a row's registers are {"12.9 sm_75": most of its kernels}.
+    """{"compiled": {"12.9": ["sm_75"]}, "rows": {build: row}}; a row's registers are {"12.9 sm_75":
+    most of its kernels}.
 
     Whole for what `compiled` names; empty without the record.
     """
@@ -88,28 +129,44 @@ def read():
         return {"compiled": {}, "rows": {}}
     record = json.loads(RECORD.read_text("utf-8"))
     architectures = record["architectures"]
-    rows = {build: row | {"registers": _unpacked(row["registers"], architectures)} for build, row in record["rows"].items()}
+    rows = {
+        build: row | {"registers": _unpacked(row["registers"], architectures)}
+        for build, row in record["rows"].items()
+    }
     return {"compiled": record["compiled"], "rows": rows}
 
 
 def _unpacked(registers, architectures):
-    return {f"{compiler} {architecture}": int(count) for compiler, counts in registers.items()
-            for architecture, count in zip(architectures, counts.split(), strict=True) if count != "-"}
+    return {
+        f"{compiler} {architecture}": int(count)
+        for compiler, counts in registers.items()
+        for architecture, count in zip(architectures, counts.split(), strict=True)
+        if count != "-"
+    }
 
 
 def _packed(registers):
     """{"12.9": "64 56 -"}, by architecture: what the record's lines have."""
-    packed = {compiler: " ".join(str(registers.get(f"{compiler} {architecture}", "-")) for architecture in ARCHITECTURES)
-              for compiler in COMPILERS}
+    packed = {
+        compiler: " ".join(
+            str(registers.get(f"{compiler} {architecture}", "-")) for architecture in ARCHITECTURES
+        )
+        for compiler in COMPILERS
+    }
     return {compiler: counts for compiler, counts in packed.items() if set(counts) != {"-", " "}}
 
 
 def write(record):
     """Only rows of builds that there are; whole or not at all."""
-    lines = ",\n".join(f"{json.dumps(build)}: {json.dumps(row | {'registers': _packed(row['registers'])})}"
-                       for build, row in sorted(record["rows"].items()) if build in builds())
-    compiled = {compiler: [name for name in ARCHITECTURES if name in record["compiled"].get(compiler, ())]
-                for compiler in COMPILERS}
+    lines = ",\n".join(
+        f"{json.dumps(build)}: {json.dumps(row | {'registers': _packed(row['registers'])})}"
+        for build, row in sorted(record["rows"].items())
+        if build in builds()
+    )
+    compiled = {
+        compiler: [name for name in ARCHITECTURES if name in record["compiled"].get(compiler, ())]
+        for compiler in COMPILERS
+    }
     head = json.dumps({"architectures": list(ARCHITECTURES), "compiled": compiled})
     text = f'{head[:-1]}, "rows": {{\n{lines}\n}}}}\n'
     temporary = RECORD.with_suffix(".tmp")
@@ -118,18 +175,28 @@ def write(record):
 
 
 def update(record, compiler, architectures):
-    """Compile by this NVRTC what the record has not of it; the record is written after each architecture, and on the way."""
+    """Compile by this NVRTC what the record has not of it; the record is written after each
+    architecture, and on the way.
+    """
     if compiler not in COMPILERS:
-        raise UserError(f"this is NVRTC {compiler}; the record is of {', '.join(COMPILERS)}: COMPILERS in {HERE.name}/"
-                        f"{pathlib.Path(__file__).name} says which")
+        raise UserError(
+            f"this is NVRTC {compiler}; the record is of {', '.join(COMPILERS)}: COMPILERS in {HERE.name}/"
+            f"{pathlib.Path(__file__).name} says which"
+        )
     known = nvrtc.architectures()
     for architecture in (name for name in architectures if name in known):
         place = f"{compiler} {architecture}"
         stale = missing(record, place)
         print(f"NVRTC {compiler}, {architecture}: {len(stale)} builds", flush=True)
-        for number, (build, compiled) in enumerate(zip(stale, compiled_all(stale, architecture), strict=True), 1):
+        for number, (build, compiled) in enumerate(
+            zip(stale, compiled_all(stale, architecture), strict=True), 1
+        ):
             if record["rows"].get(build, {}).get("digest") != digest(build):
-                record["rows"][build] = {"digest": digest(build), "kernels": len(compiled.kernels), "registers": {}}
+                record["rows"][build] = {
+                    "digest": digest(build),
+                    "kernels": len(compiled.kernels),
+                    "registers": {},
+                }
             add(record["rows"][build], build, compiled, place)
             if number % SHOWN == 0:
                 write(record)
@@ -139,21 +206,35 @@ def update(record, compiler, architectures):
 
 
 def missing(record, place):
-    """The builds that run on this architecture and of which the record has nothing by this compiler, as they are today."""
+    """The builds that run on this architecture and of which the record has nothing by this
+    compiler, as they are today.
+    """
     rows, architecture = record["rows"], place.split()[1]
-    return [build for build, rungs in builds().items() if any(runs(rung, architecture) for rung in rungs)
-            and (rows.get(build, {}).get("digest") != digest(build) or place not in rows[build]["registers"])]
+    return [
+        build
+        for build, rungs in builds().items()
+        if any(runs(rung, architecture) for rung in rungs)
+        and (
+            rows.get(build, {}).get("digest") != digest(build)
+            or place not in rows[build]["registers"]
+        )
+    ]
 
 
 def outdated(record):
     """The files of which a row is missing or not of today's kernels and plans."""
-    places = [f"{compiler} {architecture}" for compiler, names in record["compiled"].items() for architecture in names]
+    places = [
+        f"{compiler} {architecture}"
+        for compiler, names in record["compiled"].items()
+        for architecture in names
+    ]
     return sorted({build.split()[0] for place in places for build in missing(record, place)})
 
 
 def add(row, build, compiled, place):
-    """Add to a row what NVRTC says: most registers of a thread, bytes of local memory, spilled registers or others, of
-    kernels that have some, those that store nothing, and the launches that the GPU would refuse, with the reason.
+    """Add to a row what NVRTC says: most registers of a thread, bytes of local memory, spilled
+    registers or others, of kernels that have some, those that store nothing, and the launches that
+    the GPU would refuse, with the reason.
     """
     kernels, architecture = compiled.kernels, place.split()[1]
     row["registers"][place] = max(resources.registers for resources in kernels.values())
@@ -162,14 +243,19 @@ def add(row, build, compiled, place):
             row.setdefault("local", {}).setdefault(entry, {})[place] = local
         if not stores(compiled.ptx, entry):
             row.setdefault("idle", []).append(f"{entry}, {place}")
-    refused = {f"{launch.entry}, {place}: {reason}" for rung, launches in builds()[build].items() if runs(rung, architecture)
-               for launch, plan in launches.items()
-               for reason in plan_checks.refusals(launch, plan, kernels[launch.entry], architecture)}
+    refused = {
+        f"{launch.entry}, {place}: {reason}"
+        for rung, launches in builds()[build].items()
+        if runs(rung, architecture)
+        for launch, plan in launches.items()
+        for reason in plan_checks.refusals(launch, plan, kernels[launch.entry], architecture)
+    }
     if refused:
         row["refused"] = sorted({*row.get("refused", ()), *refused})
 
 
 # ---- builds
+
 
 def runs(rung, architecture):
     entry = catalog.RUNGS[rung]
@@ -180,12 +266,21 @@ def launches(rung):
     """{launch: its plan}, all that the rung may launch."""
     simulated = []
     if catalog.RUNGS[rung].precision == "float32":
-        simulated = [Table("random", random_table(7)), Integers("signed", random_integers()),
-                     Integers("unsigned", random_integers(False)),
-                     *(rung == LARGEST_TILE) * [*MULTIPLIERS.values(), *FORMATS.values()]]
-    plans = (*rung_plans.plans(rung), *(
-        rung_plans.trained_in(rung_plans.NETWORK, rung, 64, multipliers=ByDirection.everywhere(multiplier))
-        for multiplier in simulated))
+        simulated = [
+            Table("random", random_table(7)),
+            Integers("signed", random_integers()),
+            Integers("unsigned", random_integers(False)),
+            *(rung == LARGEST_TILE) * [*MULTIPLIERS.values(), *FORMATS.values()],
+        ]
+    plans = (
+        *rung_plans.plans(rung),
+        *(
+            rung_plans.trained_in(
+                rung_plans.NETWORK, rung, 64, multipliers=ByDirection.everywhere(multiplier)
+            )
+            for multiplier in simulated
+        ),
+    )
     return {launch: plan for plan in plans for launch in plan_checks.every_launch(plan)}
 
 
@@ -201,8 +296,17 @@ def builds():
 
 def named(launch):
     """The name of a launch's build; a macro that is too long to be shown is known by its digest."""
-    return " ".join((launch.source, *(define if len(define) <= LONGEST else f"{define.partition('=')[0]}=#{hashed(define)}"
-                                      for define in launch.defines)))
+    return " ".join(
+        (
+            launch.source,
+            *(
+                define
+                if len(define) <= LONGEST
+                else f"{define.partition('=')[0]}=#{hashed(define)}"
+                for define in launch.defines
+            ),
+        )
+    )
 
 
 def file_of(build):
@@ -215,9 +319,14 @@ def file_of(build):
 def digest(build):
     """12 hex digits of all that a build's row depends on but the compiler."""
     source, defines = file_of(build)
-    shapes = {f"{rung} {launch.entry} {launch.grid} {launch.block} {launch.shared_bytes}"
-              for rung, launches in builds()[build].items() for launch in launches}
-    return hashed([nvrtc.OPTIONS, nvrtc.SPECIFIC, step_kernels.text(source), defines, sorted(shapes)])
+    shapes = {
+        f"{rung} {launch.entry} {launch.grid} {launch.block} {launch.shared_bytes}"
+        for rung, launches in builds()[build].items()
+        for launch in launches
+    }
+    return hashed(
+        [nvrtc.OPTIONS, nvrtc.SPECIFIC, step_kernels.text(source), defines, sorted(shapes)]
+    )
 
 
 def hashed(described):
@@ -226,6 +335,7 @@ def hashed(described):
 
 def compiled_all(stale, architecture):
     """nvrtc.Compiled of each build, in order."""
+
     def compiled(build):
         source, defines = file_of(build)
         return nvrtc.compile_file(nvrtc.KERNELS / source, architecture, defines)
@@ -241,25 +351,49 @@ def stores(ptx, entry):
 
 # ---- the tables
 
+
 def tables(record):
     """The tables in Markdown, by rung and by architecture, and the kernels with local memory."""
     compilers = [f"NVRTC {compiler}" for compiler in COMPILERS]
-    rungs = [(rung, *counted_builds(record, rung), *(registers(record, rung, compiler) for compiler in COMPILERS))
-             for rung in documented_rungs()]
-    architectures = [(architecture, gpu, *(local_bytes(record, compiler, architecture) for compiler in COMPILERS))
-                     for architecture, gpu in ARCHITECTURES.items()]
-    named = {}   # reason -> kernels
+    rungs = [
+        (
+            rung,
+            *counted_builds(record, rung),
+            *(registers(record, rung, compiler) for compiler in COMPILERS),
+        )
+        for rung in documented_rungs()
+    ]
+    architectures = [
+        (
+            architecture,
+            gpu,
+            *(local_bytes(record, compiler, architecture) for compiler in COMPILERS),
+        )
+        for architecture, gpu in ARCHITECTURES.items()
+    ]
+    named = {}  # reason -> kernels
     for kernel in sorted(local(record)):
-        shown = " ".join(kernel.split()[:3]) if why(kernel) else kernel   # source, kernel and kind of multiplier
+        # source, kernel and kind of multiplier
+        shown = " ".join(kernel.split()[:3]) if why(kernel) else kernel
         named.setdefault(why(kernel) or "not explained", {})[shown] = None
     lines = [f"- {reason}: {', '.join(kernels)}" for reason, kernels in named.items()]
-    return "\n".join([
-        *ruled(("rung", "builds", "kernels", *compilers), rungs), "",
-        "A build is a file and values of its macros. The numbers are the most registers of a thread, where they are fewest and",
-        f"where most. The compilers are {', '.join(f'{name} ({what})' for name, what in COMPILERS.items())}.", "",
-        *ruled(("architecture", "GPU", *compilers), architectures), "",
-        "The bytes are local memory of a thread, spilled registers or others, summed over the kernels that have some:", "",
-        *(lines or ["none."])]) + "\n"
+    return (
+        "\n".join(
+            [
+                *ruled(("rung", "builds", "kernels", *compilers), rungs),
+                "",
+                "A build is a file and values of its macros. The numbers are the most registers of a thread, where they are fewest and",
+                f"where most. The compilers are {', '.join(f'{name} ({what})' for name, what in COMPILERS.items())}.",
+                "",
+                *ruled(("architecture", "GPU", *compilers), architectures),
+                "",
+                "The bytes are local memory of a thread, spilled registers or others, summed over the kernels that have some:",
+                "",
+                *(lines or ["none."]),
+            ]
+        )
+        + "\n"
+    )
 
 
 def ruled(head, rows):
@@ -267,7 +401,11 @@ def ruled(head, rows):
 
 
 def rows_of(record, rung):
-    return [record["rows"][build] for build, rungs in builds().items() if rung in rungs and build in record["rows"]]
+    return [
+        record["rows"][build]
+        for build, rungs in builds().items()
+        if rung in rungs and build in record["rows"]
+    ]
 
 
 def counted_builds(record, rung):
@@ -276,10 +414,15 @@ def counted_builds(record, rung):
 
 
 def registers(record, rung, compiler):
-    """'56 to 64': most registers of a thread of the rung's kernels, on the architecture with fewest and the one with most."""
+    """'56 to 64': most registers of a thread of the rung's kernels, on the architecture with fewest
+    and the one with most.
+    """
     rows = rows_of(record, rung)
-    most = [max(row["registers"].get(f"{compiler} {architecture}", 0) for row in rows)
-            for architecture in record["compiled"].get(compiler, ()) if runs(rung, architecture)]
+    most = [
+        max(row["registers"].get(f"{compiler} {architecture}", 0) for row in rows)
+        for architecture in record["compiled"].get(compiler, ())
+        if runs(rung, architecture)
+    ]
     return " to ".join(map(str, sorted({min(most), max(most)}))) if most else "not compiled"
 
 
@@ -293,15 +436,23 @@ def local_bytes(record, compiler, architecture):
 
 def local(record):
     """{kernel: {"12.9 sm_75": bytes of local memory}}, of those that have some."""
-    return {f"{source} {' '.join((entry, *macros))}": places for build, row in record["rows"].items()
-            for source, *macros in [build.split()] for entry, places in row.get("local", {}).items()}
+    return {
+        f"{source} {' '.join((entry, *macros))}": places
+        for build, row in record["rows"].items()
+        for source, *macros in [build.split()]
+        for entry, places in row.get("local", {}).items()
+    }
 
 
 def why(kernel):
     """Why a kernel may have local memory; None if it may not."""
     reason = next((reason for part, reason in REASONS.items() if part in f"{kernel} "), None)
     spilled = NOT_MENDED.get(kernel, {})
-    return reason or "; ".join(f"not mended, {count} bytes by {place}" for place, count in spilled.items()) or None
+    return (
+        reason
+        or "; ".join(f"not mended, {count} bytes by {place}" for place, count in spilled.items())
+        or None
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """What the launches of a rung's training step ask of a GPU, counted without one.
 
-The emulator runs some blocks of each launch at its real shapes and counts requests, sectors and wavefronts (counts.cpp there);
-NVRTC says how many registers a kernel takes, NVIDIA's disassembler which instructions its busiest loop has. The counts of a
-launch are kept in benchmarks/counts.json under a digest of all they depend on, so that only what changed is counted again.
+The emulator runs some blocks of each launch at its real shapes and counts requests, sectors and
+wavefronts (counts.cpp there); NVRTC says how many registers a kernel takes, NVIDIA's disassembler
+which instructions its busiest loop has. The counts of a launch are kept in benchmarks/counts.json
+under a digest of all they depend on, so that only what changed is counted again.
 """
 
 import collections
@@ -14,8 +15,11 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "tests/support"),
-                str(HERE.parent / "tests/cuda_emulator")]
+sys.path[:0] = [
+    str(HERE.parent / "workflow/scripts"),
+    str(HERE.parent / "tests/support"),
+    str(HERE.parent / "tests/cuda_emulator"),
+]
 
 import disassembly  # noqa: E402
 import emulator_executor  # noqa: E402
@@ -32,12 +36,19 @@ from ladder.rungs.patterns import Table  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 
-METHOD = 8   # goes up when the way of counting changes
-BLOCKS = 6   # at most, of a launch, drawn at random; of an update, one of each parameter
-# Accesses of single threads after which no more blocks run, with barriers and without, where a warp of a block can be enough.
+METHOD = 8  # goes up when the way of counting changes
+BLOCKS = 6  # at most, of a launch, drawn at random; of an update, one of each parameter
+# Accesses of single threads after which no more blocks run, with barriers and without, where a warp
+# of a block can be enough.
 ENOUGH, ENOUGH_WARPS = 200_000, 1_500_000
-PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "shared_loads", "shared_stores": "shared_stores",
-          "bulk_copies": "bulk_copies", "operands": "operands"}
+PLACES = {
+    "loads": "global_loads",
+    "stores": "global_stores",
+    "shared_loads": "shared_loads",
+    "shared_stores": "shared_stores",
+    "bulk_copies": "bulk_copies",
+    "operands": "operands",
+}
 
 
 def key(launch, plan):
@@ -46,12 +57,19 @@ def key(launch, plan):
 
 
 def count_plan(plan, known):
-    """{key: counts} of a plan's launches; those in `known`, {key: counts}, are not counted again."""
+    """{key: counts} of a plan's launches; those in `known`, {key: counts}, are not counted
+    again.
+    """
     launches = {key(launch, plan): launch for launch in plan_checks.launches(plan)}
     new = {digest: launch for digest, launch in launches.items() if digest not in known}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:   # compiles
-        list(pool.map(lambda launch: emulator_executor.function(launch).module.counted, new.values()))
-    return {digest: known[digest] if digest in known else counted(launches[digest], plan) for digest in launches}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # compiles
+        list(
+            pool.map(lambda launch: emulator_executor.function(launch).module.counted, new.values())
+        )
+    return {
+        digest: known[digest] if digest in known else counted(launches[digest], plan)
+        for digest in launches
+    }
 
 
 def counted(launch, plan):
@@ -59,22 +77,39 @@ def counted(launch, plan):
     threads, blocks = math.prod(launch.block), math.prod(launch.grid)
     resources = _compiled(launch.source, launch.defines).kernels[launch.entry]
     shared = resources.static_shared_bytes + launch.shared_bytes
-    resident = {gpu.name: prediction.resident_blocks(gpu, threads, resources.registers, shared) for gpu in prediction.GPUS}
+    resident = {
+        gpu.name: prediction.resident_blocks(gpu, threads, resources.registers, shared)
+        for gpu in prediction.GPUS
+    }
     lines = prediction.cache_lines(prediction.H200, resident[prediction.H200.name], shared)
     totals = _run(launch, plan, lines)
     warps = totals["warps"]
-    per_warp = {name: {what: count / warps for what, count in totals[place].items()} for place, name in PLACES.items()}
+    per_warp = {
+        name: {what: count / warps for what, count in totals[place].items()}
+        for place, name in PLACES.items()
+    }
     per_warp["missed"] = totals["missed"] / warps
     return {
-        "kernel": f"{launch.source} {launch.entry}", "blocks": blocks, "threads": threads, "bytes": launch_bytes(launch, plan),
-        "registers": resources.registers, "shared_bytes": shared, "resident": resident,
-        "body": vars(_bodies(launch.source, launch.defines)[launch.entry]), "per_warp": per_warp,
-        "chain": {"longest": totals["longest"], "mean": round(totals["chain"] / totals["blocks"], 2)},
+        "kernel": f"{launch.source} {launch.entry}",
+        "blocks": blocks,
+        "threads": threads,
+        "bytes": launch_bytes(launch, plan),
+        "registers": resources.registers,
+        "shared_bytes": shared,
+        "resident": resident,
+        "body": vars(_bodies(launch.source, launch.defines)[launch.entry]),
+        "per_warp": per_warp,
+        "chain": {
+            "longest": totals["longest"],
+            "mean": round(totals["chain"] / totals["blocks"], 2),
+        },
     }
 
 
 def launch_bytes(launch, plan):
-    """Bytes of the arrays that the launch reads or writes, each once: the least that comes from or goes to memory."""
+    """Bytes of the arrays that the launch reads or writes, each once: the least that comes from or
+    goes to memory.
+    """
     return sum(roofline.buffer_bytes(plan, name) for name in launch.buffers)
 
 
@@ -85,13 +120,16 @@ def _run(launch, plan, lines):
     code = _groups(launch.source, launch.defines)[launch.entry]
 
     def count(block, enough, alike=1):
-        counts = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, enough)
+        counts = function.count(
+            launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, enough
+        )
         longest = load_chains.longest(counts.pop("threads"), code)
         more = _times({**counts, "blocks": 1, "chain": longest}, alike)
         return {**_sum(total, more), "longest": max(longest, total.get("longest", 0))}
 
     if tables(launch):
-        first_words = tables(launch)[0].words[:launch.grid[0]]   # of each block's row: that of a parameter
+        # of each block's row: that of a parameter
+        first_words = tables(launch)[0].words[: launch.grid[0]]
         for word, number in collections.Counter(first_words).items():
             total = count(first_words.index(word), ENOUGH, number)
         return total
@@ -108,18 +146,27 @@ def tables(launch):
 
 
 def _times(counts, number):
-    return {name: _times(value, number) if isinstance(value, dict) else value * number for name, value in counts.items()}
+    return {
+        name: _times(value, number) if isinstance(value, dict) else value * number
+        for name, value in counts.items()
+    }
 
 
 def _sum(counts, more):
     """The counts of two runs together."""
-    return {name: _sum(counts.get(name, {}), value) if isinstance(value, dict) else counts.get(name, 0) + value
-            for name, value in more.items()}
+    return {
+        name: _sum(counts.get(name, {}), value)
+        if isinstance(value, dict)
+        else counts.get(name, 0) + value
+        for name, value in more.items()
+    }
 
 
 @functools.cache
 def _compiled(source, defines):
-    return nvrtc.compile_file(nvrtc.KERNELS / source, prediction.H200.architecture, defines, disassembly.WITH_LINES)
+    return nvrtc.compile_file(
+        nvrtc.KERNELS / source, prediction.H200.architecture, defines, disassembly.WITH_LINES
+    )
 
 
 @functools.cache
@@ -133,54 +180,96 @@ def _groups(source, defines):
 
 
 def summary(plan, counts):
-    """The numbers of a plan's row in the ladder's tables; counts: {key: counts} with at least those of its launches."""
+    """The numbers of a plan's row in the ladder's tables; counts: {key: counts} with at least those
+    of its launches.
+    """
     launches = [counts[key(launch, plan)] for launch in plan_checks.launches(plan)]
     gpu = prediction.H200
     middle, interval = prediction.between(gpu), prediction.interval(gpu, launches)
     times = [prediction.seconds_by_resource(gpu, launch, middle) for launch in launches]
-    bounds = {name: sum(max(spent.values()) for spent in times if max(spent, key=spent.get) == name) for name in times[0]}
+    bounds = {
+        name: sum(max(spent.values()) for spent in times if max(spent, key=spent.get) == name)
+        for name in times[0]
+    }
     issued = [prediction.warps(launch) * prediction.issued_per_warp(launch) for launch in launches]
     busiest = max(launches, key=lambda launch: prediction.seconds(gpu, launch, middle))
     # Copies by the engine are of whole sectors.
-    copied = sum(prediction.warps(launch) * prediction.bulk_bytes(launch, "bulk_copies") for launch in launches)
-    loads = {name: _total(launches, "global_loads", name) + _total(launches, "global_stores", name) + copied / each
-             for name, each in {"sectors": prediction.SECTOR, "bytes": 1}.items()}
-    shared = {name: _total(launches, "shared_loads", name) + _total(launches, "shared_stores", name)
-              for name in ("wavefronts", "least")}
+    copied = sum(
+        prediction.warps(launch) * prediction.bulk_bytes(launch, "bulk_copies")
+        for launch in launches
+    )
+    loads = {
+        name: _total(launches, "global_loads", name)
+        + _total(launches, "global_stores", name)
+        + copied / each
+        for name, each in {"sectors": prediction.SECTOR, "bytes": 1}.items()
+    }
+    shared = {
+        name: _total(launches, "shared_loads", name) + _total(launches, "shared_stores", name)
+        for name in ("wavefronts", "least")
+    }
     return {
-        "launches": len(launches), "megabytes": sum(launch["bytes"] for launch in launches) / 1e6,
-        "level_2_megabytes": sum(prediction.warps(launch) * prediction.level_2_bytes(launch) for launch in launches) / 1e6,
-        "sectors": loads["sectors"], "coalesced": loads["bytes"] / (32 * loads["sectors"]),
-        "wavefronts": shared["wavefronts"], "conflicts": shared["wavefronts"] - shared["least"],
-        "products_of_issued": sum(count * launch["body"]["products"] / launch["body"]["instructions"]
-                                  for count, launch in zip(issued, launches, strict=True)) / sum(issued),
-        "busiest": {"kernel": busiest["kernel"], "registers": busiest["registers"],
-                    "occupancy": prediction.occupancy(gpu, busiest),
-                    "waves": {str(card.multiprocessors): prediction.waves(card, busiest) for card in prediction.GPUS}},
-        "bound_by": max(bounds, key=bounds.get), "middle": _microseconds(interval.middle),
+        "launches": len(launches),
+        "megabytes": sum(launch["bytes"] for launch in launches) / 1e6,
+        "level_2_megabytes": sum(
+            prediction.warps(launch) * prediction.level_2_bytes(launch) for launch in launches
+        )
+        / 1e6,
+        "sectors": loads["sectors"],
+        "coalesced": loads["bytes"] / (32 * loads["sectors"]),
+        "wavefronts": shared["wavefronts"],
+        "conflicts": shared["wavefronts"] - shared["least"],
+        "products_of_issued": sum(
+            count * launch["body"]["products"] / launch["body"]["instructions"]
+            for count, launch in zip(issued, launches, strict=True)
+        )
+        / sum(issued),
+        "busiest": {
+            "kernel": busiest["kernel"],
+            "registers": busiest["registers"],
+            "occupancy": prediction.occupancy(gpu, busiest),
+            "waves": {
+                str(card.multiprocessors): prediction.waves(card, busiest)
+                for card in prediction.GPUS
+            },
+        },
+        "bound_by": max(bounds, key=bounds.get),
+        "middle": _microseconds(interval.middle),
         "swings": {name: _microseconds(*swing) for name, swing in interval.swings.items()},
-        "predicted": {card.name: _ends(prediction.interval(card, launches)) for card in prediction.GPUS
-                      if int(card.architecture.removeprefix("sm_")) >= catalog.RUNGS[plan.rung].oldest
-                      and all(prediction.runs(card, launch) for launch in launches)},
+        "predicted": {
+            card.name: _ends(prediction.interval(card, launches))
+            for card in prediction.GPUS
+            if int(card.architecture.removeprefix("sm_")) >= catalog.RUNGS[plan.rung].oldest
+            and all(prediction.runs(card, launch) for launch in launches)
+        },
         "floor": _microseconds(roofline.plan_seconds(plan, roofline.H200[products(plan.rung)])),
         "timeline": timeline(plan, counts),
     }
 
 
 def timeline(plan, counts):
-    """[[layer and pass, kernel, FLOP, bytes, microseconds, what bounds it]] of a plan's launches, one after another.
+    """[[layer and pass, kernel, FLOP, bytes, microseconds, what bounds it]] of a plan's launches,
+    one after another.
 
-    The FLOP of an operation are those of its longest launch: the others prepare for it, or add what it left in parts.
+    The FLOP of an operation are those of its longest launch: the others prepare for it, or add what
+    it left in parts.
     """
     gpu, rates = prediction.H200, prediction.between(prediction.H200)
     rows = []
     for step in plan.steps:
         launches = [counts[key(launch, plan)] for launch in step.launches]
         times = [prediction.seconds(gpu, launch, rates) for launch in launches]
-        rows += [[f"{step.layer} {step.pass_}" if step.layer else step.operation, launch["kernel"],
-                  step.flop if number == times.index(max(times)) else 0, launch["bytes"], round(1e6 * time, 2),
-                  _bound(prediction.seconds_by_resource(gpu, launch, rates), rates)]
-                 for number, (launch, time) in enumerate(zip(launches, times, strict=True))]
+        rows += [
+            [
+                f"{step.layer} {step.pass_}" if step.layer else step.operation,
+                launch["kernel"],
+                step.flop if number == times.index(max(times)) else 0,
+                launch["bytes"],
+                round(1e6 * time, 2),
+                _bound(prediction.seconds_by_resource(gpu, launch, rates), rates),
+            ]
+            for number, (launch, time) in enumerate(zip(launches, times, strict=True))
+        ]
     return rows
 
 

@@ -1,12 +1,14 @@
 """Milliseconds of a training step on the CPU: the cpu rung and PyTorch, side by side.
 
-    python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--networks lenet_5,...] [--threads 2] [--out FILE.json]
+    python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--networks lenet_5,...]
+    [--threads 2] [--out FILE.json]
 
-Both train the same networks, built from the same table of layers, with Adam on random images, float32, same batch, same
-threads; PyTorch as it is and compiled (torch.compile), and where the CPU multiplies bfloat16 numbers also with bfloat16
-activations (autocast), which the cpu rung does not have. They run in turns, each turn in a new process, so that a noisy
-machine affects both; a figure is the median step over all turns. A step of the cpu rung includes loading its batch, one of
-PyTorch does not.
+Both train the same networks, built from the same table of layers, with Adam on random images,
+float32, same batch, same threads; PyTorch as it is and compiled (torch.compile), and where the CPU
+multiplies bfloat16 numbers also with bfloat16 activations (autocast), which the cpu rung does not
+have. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure
+is the median step over all turns. A step of the cpu rung includes loading its batch, one of PyTorch
+does not.
 """
 
 import argparse
@@ -32,7 +34,8 @@ import numpy as np  # noqa: E402
 MNIST, CIFAR = (28, 28, 1), (32, 32, 3)
 WARM_UP = 3
 OURS = "Kernel Ladder, cpu"
-BFLOAT16 = {"avx512_bf16", "amx_bf16"}   # flags in /proc/cpuinfo of CPUs that multiply bfloat16 numbers
+# flags in /proc/cpuinfo of CPUs that multiply bfloat16 numbers
+BFLOAT16 = {"avx512_bf16", "amx_bf16"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,21 +66,29 @@ def main():
         return
     machine = {name: value for name, value in runtime.machine().items() if name != "host"}
     record = {"machine": machine, "threads": arguments.threads, "rows": []}
-    print(f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}")
-    print(f"{'network':<16}{'batch':>5}  {'what':<36}{'ms/step':>9}{'fastest to slowest':>22}{'ratio':>7}{'images/s':>10}")
+    print(
+        f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}"
+    )
+    print(
+        f"{'network':<16}{'batch':>5}  {'what':<36}{'ms/step':>9}{'fastest to slowest':>22}{'ratio':>7}{'images/s':>10}"
+    )
     for case in CASES:
         if not arguments.networks or case.network in arguments.networks.split(","):
             for row in rows(case, arguments):
                 record["rows"].append(row)
-                print(f"{case.network:<16}{case.batch:>5}  {row['name']:<36}{row['ms']:>9.2f}"
-                      f"{row['fastest_ms']:>12.2f}-{row['slowest_ms']:<9.2f}{row['ladder_is_faster_by']:>7.2f}"
-                      f"{row['images_per_second']:>10.0f}")
+                print(
+                    f"{case.network:<16}{case.batch:>5}  {row['name']:<36}{row['ms']:>9.2f}"
+                    f"{row['fastest_ms']:>12.2f}-{row['slowest_ms']:<9.2f}{row['ladder_is_faster_by']:>7.2f}"
+                    f"{row['images_per_second']:>10.0f}"
+                )
     if arguments.out:
         arguments.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 def rows(case, arguments):
-    """Measurements of a case, one row per contender; `ladder_is_faster_by` is the ratio of medians over all turns."""
+    """Measurements of a case, one row per contender; `ladder_is_faster_by` is the ratio of medians
+    over all turns.
+    """
     programs = commands(case, arguments)
     steps = {name: [] for name in programs}
     for _ in range(arguments.turns):
@@ -86,19 +97,40 @@ def rows(case, arguments):
     ours = statistics.median(steps[OURS])
     for name, seconds in steps.items():
         median = statistics.median(seconds)
-        yield {**dataclasses.asdict(case), "name": name, "ms": 1000 * median, "fastest_ms": 1000 * min(seconds),
-               "slowest_ms": 1000 * max(seconds), "images_per_second": case.batch / median,
-               "ladder_is_faster_by": median / ours}
+        yield {
+            **dataclasses.asdict(case),
+            "name": name,
+            "ms": 1000 * median,
+            "fastest_ms": 1000 * min(seconds),
+            "slowest_ms": 1000 * max(seconds),
+            "images_per_second": case.batch / median,
+            "ladder_is_faster_by": median / ours,
+        }
 
 
 def commands(case, arguments):
     """{name: command of a process that prints the seconds of its steps as JSON}."""
     described = dataclasses.asdict(case)
-    programs = {OURS: [sys.executable, __file__, "--worker", json.dumps(described), "--threads", str(arguments.threads)]}
+    programs = {
+        OURS: [
+            sys.executable,
+            __file__,
+            "--worker",
+            json.dumps(described),
+            "--threads",
+            str(arguments.threads),
+        ]
+    }
     if arguments.torch_python:
         for precision, layout, form in contenders():
-            spec = {**described, "precision": precision, "layout": layout, "form": form, "threads": arguments.threads,
-                    "warm_up": WARM_UP}
+            spec = {
+                **described,
+                "precision": precision,
+                "layout": layout,
+                "form": form,
+                "threads": arguments.threads,
+                "warm_up": WARM_UP,
+            }
             command = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
             programs[f"PyTorch {precision} {layout} {form}"] = command
     return programs
@@ -107,12 +139,20 @@ def commands(case, arguments):
 def contenders():
     """(precision, layout, form) of every row of PyTorch."""
     fast = BFLOAT16 & set(runtime.cpu_flags())
-    layouts = [("fp32", "channels_last"), ("fp32", "contiguous"), *([("bf16", "channels_last")] if fast else [])]
-    return [(precision, layout, form) for precision, layout in layouts for form in ("eager", "compiled")]
+    layouts = [
+        ("fp32", "channels_last"),
+        ("fp32", "contiguous"),
+        *([("bf16", "channels_last")] if fast else []),
+    ]
+    return [
+        (precision, layout, form) for precision, layout in layouts for form in ("eager", "compiled")
+    ]
 
 
 def measure(command):
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    return json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    )
 
 
 def case_of(described):
@@ -124,14 +164,28 @@ def time_steps(case, threads):
     network, count = networks.build(case.network, case.input_shape), WARM_UP + case.steps
     length, rows = plan.Length(count, count), case.batch * count
     random, channels = np.random.default_rng(0), case.input_shape[2]
-    settings = plan.Settings(network=network, variant="cpu", batch_size=case.batch, optimizer=optimizers.Optimizer("adam"))
+    settings = plan.Settings(
+        network=network,
+        variant="cpu",
+        batch_size=case.batch,
+        optimizer=optimizers.Optimizer("adam"),
+    )
     lowered = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
     executor = executors.create("cpu", threads)
-    arrays = executor.allocate(lowered, executor.upload({
-        **weights.initialize(network, 0), **{name: np.ones(shape, np.float32) for name, shape in network.state.items()},
-        "images": random.integers(0, 256, (rows, *case.input_shape), dtype=np.uint8),
-        "labels": random.integers(0, 10, rows, dtype=np.uint8), "permutation": np.arange(rows),
-        "scale": np.full(channels, 1 / 255, np.float32), "learning_rates": optimizers.learning_rates(1e-3, length)}))
+    arrays = executor.allocate(
+        lowered,
+        executor.upload(
+            {
+                **weights.initialize(network, 0),
+                **{name: np.ones(shape, np.float32) for name, shape in network.state.items()},
+                "images": random.integers(0, 256, (rows, *case.input_shape), dtype=np.uint8),
+                "labels": random.integers(0, 10, rows, dtype=np.uint8),
+                "permutation": np.arange(rows),
+                "scale": np.full(channels, 1 / 255, np.float32),
+                "learning_rates": optimizers.learning_rates(1e-3, length),
+            }
+        ),
+    )
     seconds = []
     for _ in range(count):
         started = time.perf_counter()
@@ -141,8 +195,13 @@ def time_steps(case, threads):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--torch-python", help="an interpreter that has PyTorch; without one only the cpu rung is timed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--torch-python",
+        help="an interpreter that has PyTorch; without one only the cpu rung is timed",
+    )
     parser.add_argument("--networks", help="names with commas between them; by default all")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=runtime.available_cores())

@@ -1,6 +1,6 @@
 """The page of `make gpu-check`, from its record; needs no GPU.
 
-    python benchmarks/gpu_page.py RECORD.json PAGE.html
+python benchmarks/gpu_page.py RECORD.json PAGE.html
 """
 
 import math
@@ -19,8 +19,18 @@ from ladder.rungs import counted
 from sections import launches_name, look_name, others_name, parity_name, race_name
 
 NO_TIME = "no time"
-PROFILED = ("ncu µs>", "pipe %>", "L2 %>", "DRAM %>", "shared %>", "issue %>", "occupancy %>", "conflicts %>", "MB from L2>")
-IN_GRAPHS = "as CUDA graphs"   # Launcher.described
+PROFILED = (
+    "ncu µs>",
+    "pipe %>",
+    "L2 %>",
+    "DRAM %>",
+    "shared %>",
+    "issue %>",
+    "occupancy %>",
+    "conflicts %>",
+    "MB from L2>",
+)
+IN_GRAPHS = "as CUDA graphs"  # Launcher.described
 
 
 def page(record):
@@ -37,18 +47,35 @@ def context(record):
     """All variables of the template."""
     checked = [name for name in record["sections"] if name.partition(": ")[0] in sanitizer.TOOLS]
     return {
-        "record": record, "machine": record["machine"], "verdict": verdict(record),
+        "record": record,
+        "machine": record["machine"],
+        "verdict": verdict(record),
         "comparisons": [comparison(pair) for pair in results.comparisons(record)],
-        "batch": HEADLINES[0].batch, "rungs": rung_rows(record),
+        "batch": HEADLINES[0].batch,
+        "rungs": rung_rows(record),
         "tools": sanitizer.TOOLS if checked else (),
-        "sanitized": [[rung, *(sanitized(record, tool, rung) for tool in sanitizer.TOOLS)]
-                      for rung in cases.gpu_rungs()],
-        "launches": launches(record), "profiled": PROFILED, "convolutions": convolutions(record), "tiles": candidates(record),
-        "chains": chains(record), "looks": looks(record), "races": races(record),
-        "svm": table.svm_note(record), "streaming": streaming(record),
-        "failed": {name: section["failed"] for name, section in record["sections"].items() if "failed" in section},
+        "sanitized": [
+            [rung, *(sanitized(record, tool, rung) for tool in sanitizer.TOOLS)]
+            for rung in cases.gpu_rungs()
+        ],
+        "launches": launches(record),
+        "profiled": PROFILED,
+        "convolutions": convolutions(record),
+        "tiles": candidates(record),
+        "chains": chains(record),
+        "looks": looks(record),
+        "races": races(record),
+        "svm": table.svm_note(record),
+        "streaming": streaming(record),
+        "failed": {
+            name: section["failed"]
+            for name, section in record["sections"].items()
+            if "failed" in section
+        },
         "left_out": left_out(record),
-        "states": [section["after"] for section in record["sections"].values() if section.get("after")],
+        "states": [
+            section["after"] for section in record["sections"].values() if section.get("after")
+        ],
     }
 
 
@@ -63,30 +90,51 @@ def left_out(record):
 
 def verdict(record):
     """The result in a few sentences."""
-    tried = [name for name in cases.gpu_rungs() if parity_name(HEADLINES[0], name) in record["sections"]]
-    parities = list(filter(None, (results.result(record, parity_name(HEADLINES[0], name)) for name in tried)))
-    reference = "NumPy" if any(parity.get("reference") == "NumPy" for parity in parities) else "the cpu rung"
+    tried = [
+        name for name in cases.gpu_rungs() if parity_name(HEADLINES[0], name) in record["sections"]
+    ]
+    parities = list(
+        filter(None, (results.result(record, parity_name(HEADLINES[0], name)) for name in tried))
+    )
+    reference = (
+        "NumPy"
+        if any(parity.get("reference") == "NumPy" for parity in parities)
+        else "the cpu rung"
+    )
     passed = sum(parity["passed"] for parity in parities)
     sentences = [f"{passed} of {len(tried)} rungs agree with {reference} within their tolerances."]
     if untried := [name for name in cases.gpu_rungs() if name not in tried]:
         sentences.append(f"{len(untried)} were not checked: {', '.join(untried)}.")
-    errors = sum((results.result(record, sanitizer.section_name(tool, rung)) or {"errors": 0})["errors"]
-                 for tool in sanitizer.TOOLS for rung in cases.gpu_rungs())
+    errors = sum(
+        (results.result(record, sanitizer.section_name(tool, rung)) or {"errors": 0})["errors"]
+        for tool in sanitizer.TOOLS
+        for rung in cases.gpu_rungs()
+    )
     if errors:
         sentences.append(f"compute-sanitizer reports {errors} errors.")
     for pair in results.comparisons(record):
         if pair["ratio"]:
             rung, taken = pair["rung"], pair["ratio"]["median"]
-            sentences.append(f"{rung['name']} trains a batch of {pair['batch']} in {rung['median_us']:.0f} µs; the fastest "
-                             f"PyTorch in {pair['precision']} takes {taken:.2f} times as long.")
+            sentences.append(
+                f"{rung['name']} trains a batch of {pair['batch']} in {rung['median_us']:.0f} µs; the fastest "
+                f"PyTorch in {pair['precision']} takes {taken:.2f} times as long."
+            )
     return " ".join(sentences)
 
 
 def comparison(pair):
     ratio = pair["ratio"]
-    rung, torch = ({"name": row["name"], "time": table.spread(row)} if row else None for row in (pair["rung"], pair["torch"]))
-    return {"batch": pair["batch"], "precision": pair["precision"], "rung": rung, "torch": torch,
-            "ratio": f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else ""}
+    rung, torch = (
+        {"name": row["name"], "time": table.spread(row)} if row else None
+        for row in (pair["rung"], pair["torch"])
+    )
+    return {
+        "batch": pair["batch"],
+        "precision": pair["precision"],
+        "rung": rung,
+        "torch": torch,
+        "ratio": f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else "",
+    }
 
 
 def rung_rows(record):
@@ -105,25 +153,43 @@ def rung_row(record, rung):
     case = HEADLINES[0]
     name, row = parity_name(case, rung), results.row(record, case, rung)
     checked = results.result(record, name)
-    lost = [raced["failed"] for raced in (results.result(record, race(case)) for race in (race_name, others_name)) if raced]
+    lost = [
+        raced["failed"]
+        for raced in (results.result(record, race(case)) for race in (race_name, others_name))
+        if raced
+    ]
     lost = next((reasons[rung] for reasons in lost if rung in reasons), None)
     failed = record["sections"].get(name, {}).get("failed") or lost
     failed = failed or (table.BEYOND if checked and not checked["passed"] else "")
-    of_today = not row or table.measured_row(record, rung)   # no prediction beside a measurement of other kernels
+    # no prediction beside a measurement of other kernels
+    of_today = not row or table.measured_row(record, rung)
     return {
         "name": rung,
-        "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
-        "deviations": table.deviations(record, case, rung) if checked else "", "failed": failed,
-        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"]) if of_today else "",
-        "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
+        "verdict": "passed"
+        if checked and checked["passed"]
+        else "failed"
+        if checked or failed
+        else NO_TIME,
+        "deviations": table.deviations(record, case, rung) if checked else "",
+        "failed": failed,
+        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"])
+        if of_today
+        else "",
+        "time": table.spread(row) if row else "",
+        "mhz": f"{row['mhz']:.0f}" if row else "",
         "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
-        "launching": row["launching"] if row and row.get("launching", IN_GRAPHS) != IN_GRAPHS else "",
-        "epoch": _seconds(record, "epoch", rung), "extraction": _seconds(record, "extraction", rung),
+        "launching": row["launching"]
+        if row and row.get("launching", IN_GRAPHS) != IN_GRAPHS
+        else "",
+        "epoch": _seconds(record, "epoch", rung),
+        "extraction": _seconds(record, "extraction", rung),
     }
 
 
 def sanitized(record, tool, rung):
-    """[what is shown, further lines]: '0' or '3: the first error', 'failed', or that there was no time."""
+    """[what is shown, further lines]: '0' or '3: the first error', 'failed', or that there was no
+    time.
+    """
     name = sanitizer.section_name(tool, rung)
     checked = results.result(record, name)
     if checked is None:
@@ -135,19 +201,38 @@ def sanitized(record, tool, rung):
 
 
 def launches(record):
-    """Of each rung whose launches were timed or profiled: {"rung", "step", "launching", "rows": launches, in their order}."""
+    """Of each rung whose launches were timed or profiled: {"rung", "step", "launching", "rows":
+    launches, in their order}.
+    """
     tables = []
     for rung in cases.gpu_rungs():
-        timed, seen = (results.result(record, name(rung)) for name in (launches_name, profile_rung.section_name))
+        timed, seen = (
+            results.result(record, name(rung))
+            for name in (launches_name, profile_rung.section_name)
+        )
         if not timed and not seen:
             continue
         rows = timed["launches"] if timed else seen["launches"]
-        profiled = seen["launches"][-len(rows):] if seen else [None] * len(rows)   # which begin with copies of weights
+        # which begin with copies of weights
+        profiled = seen["launches"][-len(rows) :] if seen else [None] * len(rows)
         predicted = _predicted(rung, rows)
-        tables.append({"rung": rung, "step": f"{timed['step_us']:.0f}" if timed else "",
-                       "launching": timed["launching"] if timed else "",
-                       "rows": [[row["place"], row["kernel"].partition(" ")[2], time, _time(row), *_profiled(counters)]
-                                for row, time, counters in zip(rows, predicted, profiled, strict=True)]})
+        tables.append(
+            {
+                "rung": rung,
+                "step": f"{timed['step_us']:.0f}" if timed else "",
+                "launching": timed["launching"] if timed else "",
+                "rows": [
+                    [
+                        row["place"],
+                        row["kernel"].partition(" ")[2],
+                        time,
+                        _time(row),
+                        *_profiled(counters),
+                    ]
+                    for row, time, counters in zip(rows, predicted, profiled, strict=True)
+                ],
+            }
+        )
     return tables
 
 
@@ -171,29 +256,60 @@ def _profiled(row):
         return [""] * len(PROFILED)
     pipe = max((name for name in ("tensor", "fma") if name in row), key=row.get, default=None)
     conflicts = 100 * row.get("conflicts", 0) / row["wavefronts"] if row.get("wavefronts") else 0
-    shares = [f"{row[name]:.0f}" if name in row else "?" for name in ("L2", "DRAM", "shared", "issue", "occupancy")]
+    shares = [
+        f"{row[name]:.0f}" if name in row else "?"
+        for name in ("L2", "DRAM", "shared", "issue", "occupancy")
+    ]
     moved = row.get("bytes from level 2")
-    return [f"{row['us']:.1f}", f"{pipe} {row[pipe]:.0f}" if pipe else "?", *shares, f"{conflicts:.0f}",
-            "?" if moved is None else f"{moved / 1e6:.1f}"]
+    return [
+        f"{row['us']:.1f}",
+        f"{pipe} {row[pipe]:.0f}" if pipe else "?",
+        *shares,
+        f"{conflicts:.0f}",
+        "?" if moved is None else f"{moved / 1e6:.1f}",
+    ]
 
 
 def convolutions(record):
-    """{"precisions", "rows": [[layer, operation, microseconds in each]]} of cuDNN; None where it was not measured."""
-    tables = {name.partition(": ")[2]: section["result"]["rows"] for name, section in record["sections"].items()
-             if name.startswith("cuDNN: ") and "result" in section}
+    """{"precisions", "rows": [[layer, operation, microseconds in each]]} of cuDNN; None where it
+    was not measured.
+    """
+    tables = {
+        name.partition(": ")[2]: section["result"]["rows"]
+        for name, section in record["sections"].items()
+        if name.startswith("cuDNN: ") and "result" in section
+    }
     if not tables:
         return None
-    return {"precisions": list(tables), "rows": [[rows[0]["layer"], rows[0]["operation"], *map(_time, rows)]
-                                                for rows in zip(*tables.values(), strict=True)]}
+    return {
+        "precisions": list(tables),
+        "rows": [
+            [rows[0]["layer"], rows[0]["operation"], *map(_time, rows)]
+            for rows in zip(*tables.values(), strict=True)
+        ],
+    }
 
 
 def candidates(record):
-    """[(rung, microseconds of its step, [[places, its tile, another, how much longer a step takes]], the quickest first)]."""
-    timings = {name.partition(": ")[2]: section["result"] for name, section in record["sections"].items()
-             if name.startswith("tiles: ") and "result" in section}
-    return [(rung, f"{timed['step_us']:.0f}", [[", ".join(row["places"]), row["own"], row["tile"], _time(row) or row["failed"]]
-                                               for row in sorted(timed["tiles"], key=_by_time)])
-            for rung, timed in timings.items()]
+    """[(rung, microseconds of its step, [[places, its tile, another, how much longer a step
+    takes]], the quickest first)].
+    """
+    timings = {
+        name.partition(": ")[2]: section["result"]
+        for name, section in record["sections"].items()
+        if name.startswith("tiles: ") and "result" in section
+    }
+    return [
+        (
+            rung,
+            f"{timed['step_us']:.0f}",
+            [
+                [", ".join(row["places"]), row["own"], row["tile"], _time(row) or row["failed"]]
+                for row in sorted(timed["tiles"], key=_by_time)
+            ],
+        )
+        for rung, timed in timings.items()
+    ]
 
 
 def _by_time(row):
@@ -201,42 +317,74 @@ def _by_time(row):
 
 
 def chains(record):
-    """[[run, rung, accuracy, images/s of the training, seconds of all stages, where]] of the chain on the GPU and the CPU."""
+    """[[run, rung, accuracy, images/s of the training, seconds of all stages, where]] of the chain
+    on the GPU and the CPU.
+    """
     rows = []
     for name in chain.RUNS:
         for place in ("gpu", "cpu"):
             result = results.result(record, chain.section_name(name, place))
             if result:
                 said = result["summary"]
-                rows.append([name, said["variant"], f"{100 * said['test_accuracy']:.1f} %", f"{said['images_per_second']:,.0f}",
-                             f"{sum(said['seconds'].values()):.1f}",
-                             said["device"] + (", on the machine that prepared" if result["carried"] else "")])
+                rows.append(
+                    [
+                        name,
+                        said["variant"],
+                        f"{100 * said['test_accuracy']:.1f} %",
+                        f"{said['images_per_second']:,.0f}",
+                        f"{sum(said['seconds'].values()):.1f}",
+                        said["device"]
+                        + (", on the machine that prepared" if result["carried"] else ""),
+                    ]
+                )
     return rows
 
 
 def looks(record):
     """[(contender of PyTorch, microseconds)] of the first looks, fastest first."""
     timings = {name: results.result(record, look_name(name)) for name in CONTENDERS}
-    times = {name: sorted(look["us"])[len(look["us"]) // 2] for name, look in timings.items() if look}
-    return [(name.removeprefix("PyTorch "), f"{times[name]:.0f}") for name in sorted(times, key=times.get)]
+    times = {
+        name: sorted(look["us"])[len(look["us"]) // 2] for name, look in timings.items() if look
+    }
+    return [
+        (name.removeprefix("PyTorch "), f"{times[name]:.0f}")
+        for name in sorted(times, key=times.get)
+    ]
 
 
 def races(record):
     """[(what raced, [(name, time)] fastest first, {name: why it failed})] of all races."""
-    raced_by_name = {name.removeprefix("race: "): section["result"] for name, section in record["sections"].items()
-                     if name.startswith("race: ") and "result" in section}
-    return [(name, [(row["name"], table.spread(row)) for row in sorted(raced["rows"], key=lambda row: row["median_us"])],
-             raced["failed"]) for name, raced in raced_by_name.items()]
+    raced_by_name = {
+        name.removeprefix("race: "): section["result"]
+        for name, section in record["sections"].items()
+        if name.startswith("race: ") and "result" in section
+    }
+    return [
+        (
+            name,
+            [
+                (row["name"], table.spread(row))
+                for row in sorted(raced["rows"], key=lambda row: row["median_us"])
+            ],
+            raced["failed"],
+        )
+        for name, raced in raced_by_name.items()
+    ]
 
 
 def streaming(record):
     """Sentences on the copies of streamed images."""
-    streams = {name.removeprefix("streaming: "): section["result"] for name, section in record["sections"].items()
-               if name.startswith("streaming: ") and "result" in section}
-    return [f"{name}: a step takes {timed['device_us']:.0f} µs with the images on the GPU and {timed['host_us']:.0f} µs with "
-            f"images copied batch by batch; a copy takes {timed['copy_us']:.0f} µs, of which the step waits for "
-            f"{timed['waited_us']:.0f} µs: {table.percent(timed['hidden_share'])} are hidden behind the computation."
-            for name, timed in streams.items()]
+    streams = {
+        name.removeprefix("streaming: "): section["result"]
+        for name, section in record["sections"].items()
+        if name.startswith("streaming: ") and "result" in section
+    }
+    return [
+        f"{name}: a step takes {timed['device_us']:.0f} µs with the images on the GPU and {timed['host_us']:.0f} µs with "
+        f"images copied batch by batch; a copy takes {timed['copy_us']:.0f} µs, of which the step waits for "
+        f"{timed['waited_us']:.0f} µs: {table.percent(timed['hidden_share'])} are hidden behind the computation."
+        for name, timed in streams.items()
+    ]
 
 
 def _seconds(record, work, name):

@@ -1,7 +1,9 @@
-"""The longest chain of dependent loads of a launch: how many times one after another a thread waits for global memory.
+"""The longest chain of dependent loads of a launch: how many times one after another a thread waits
+for global memory.
 
-The machine code decides which loads are under way together: a group ends where the first of its numbers is used. The emulator
-says how often the loads of a line of the source ran, and in runs of which loops. docs/prediction.md says what is approximate.
+The machine code decides which loads are under way together: a group ends where the first of its
+numbers is used. The emulator says how often the loads of a line of the source ran, and in runs of
+which loops. docs/prediction.md says what is approximate.
 """
 
 import collections
@@ -20,7 +22,8 @@ def groups(cubin):
 
 
 def _groups(lines):
-    """[Counter {stack: loads}] of one kernel's code with line information, a Counter for each place where a warp waits.
+    """[Counter {stack: loads}] of one kernel's code with line information, a Counter for each place
+    where a warp waits.
 
     stack: ((name of a file, line), ...) of a load, from the inside, as the emulator's.
     """
@@ -34,7 +37,9 @@ def _groups(lines):
             continue
         comments = False
         instruction = _instruction(line)
-        if waiting and (number in ends or registers & set(map(int, re.findall(r"\bR(\d+)", instruction)))):
+        if waiting and (
+            number in ends or registers & set(map(int, re.findall(r"\bR(\d+)", instruction)))
+        ):
             waits.append(waiting)
             waiting, registers = collections.Counter(), set()
         if load := _LOAD.match(instruction):
@@ -50,9 +55,17 @@ def _instruction(line):
 
 
 def _ends(lines):
-    """Numbers of lines at which no load is under way with one behind: the ends of a path, and those of a loop that loads."""
-    labels = {line[:-1]: number for number, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)}
-    ends = {number for number, line in enumerate(lines) if re.match(r"/\*\w+\*/\s+(EXIT|RET|BRA)\b", line)}
+    """Numbers of lines at which no load is under way with one behind: the ends of a path, and those
+    of a loop that loads.
+    """
+    labels = {
+        line[:-1]: number for number, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)
+    }
+    ends = {
+        number
+        for number, line in enumerate(lines)
+        if re.match(r"/\*\w+\*/\s+(EXIT|RET|BRA)\b", line)
+    }
     for number, line in enumerate(lines):
         for target in re.findall(r"BRA.*`\((\.L\w+)\)", line):
             first = labels.get(target, number)
@@ -62,52 +75,80 @@ def _ends(lines):
 
 
 def longest(threads, code):
-    """Loads one after another of the slowest thread; threads: as the emulator's count has them; code: groups of the kernel."""
+    """Loads one after another of the slowest thread; threads: as the emulator's count has them;
+    code: groups of the kernel.
+    """
     return max((_of_thread(thread, code) for thread in threads), default=0)
 
 
 def _of_thread(thread, code):
-    """A thread waits for loads as often as their groups need, and for those that are in one group together.
+    """A thread waits for loads as often as their groups need, and for those that are in one group
+    together.
 
     Lines that are in the same groups count as one: the compiler takes one for the other.
     """
-    runs = collections.defaultdict(list)   # numbers of groups -> runs of the lines in them
-    sizes = {}                             # and how many of these lines' loads each group has
+    runs = collections.defaultdict(list)  # numbers of groups -> runs of the lines in them
+    sizes = {}  # and how many of these lines' loads each group has
     for stack in {stack for stack, _, _ in thread}:
-        counts = {number: count for number, group in enumerate(code)
-                  if (count := sum(count for known, count in group.items() if _same(known, stack)))}
-        of_stack = [(loads, iterations, times) for (other, loads, iterations), times in thread.items() if other == stack]
+        counts = {
+            number: count
+            for number, group in enumerate(code)
+            if (count := sum(count for known, count in group.items() if _same(known, stack)))
+        }
+        of_stack = [
+            (loads, iterations, times)
+            for (other, loads, iterations), times in thread.items()
+            if other == stack
+        ]
         runs[frozenset(counts)] += of_stack
-        sizes[frozenset(counts)] = collections.Counter(counts) + sizes.get(frozenset(counts), collections.Counter())
-    unmet = {groups: _waits(of_groups, [sizes[groups][number] for number in sorted(groups)])
-             for groups, of_groups in runs.items() if groups}
+        sizes[frozenset(counts)] = collections.Counter(counts) + sizes.get(
+            frozenset(counts), collections.Counter()
+        )
+    unmet = {
+        groups: _waits(of_groups, [sizes[groups][number] for number in sorted(groups)])
+        for groups, of_groups in runs.items()
+        if groups
+    }
     chain = 0
     while unmet:
-        together = max(([groups for groups in unmet if number in groups] for number in range(len(code))), key=len)
+        together = max(
+            ([groups for groups in unmet if number in groups] for number in range(len(code))),
+            key=len,
+        )
         times = min(unmet[groups] for groups in together)
         chain += times
-        unmet = {groups: left for groups, waits in unmet.items() if (left := waits - times * (groups in together))}
+        unmet = {
+            groups: left
+            for groups, waits in unmet.items()
+            if (left := waits - times * (groups in together))
+        }
     return chain
 
 
 def _same(known, stack):
-    """Whether two stacks are of one line: either compiler may leave out the outer frames, of a function that is not inlined."""
+    """Whether two stacks are of one line: either compiler may leave out the outer frames, of a
+    function that is not inlined.
+    """
     return all(a == b for a, b in zip(known, stack, strict=False))
 
 
 def _waits(runs, sizes):
-    """How often a warp waits for the loads of one line that ran in these runs; sizes: of its groups, in the code's order.
+    """How often a warp waits for the loads of one line that ran in these runs; sizes: of its
+    groups, in the code's order.
 
-    Groups of one size: the compiler has unrolled all loops, or loads nothing where there is nothing. Of several: after the
-    largest groups come those for the remainder of each run of the loop.
+    Groups of one size: the compiler has unrolled all loops, or loads nothing where there is
+    nothing. Of several: after the largest groups come those for the remainder of each run of the
+    loop.
     """
     most = max(sizes)
     if most > 1 and len(set(sizes)) == 1:
         return -(-sum(iterations * times for _, iterations, times in runs) // most)
     first = sizes.index(most) + 1
-    after = [*sizes[first:], *sizes[:first - 1]]
-    remainder = after[:after.index(most)] if most in after else after
-    return sum((loads // most + _of_remainder(loads % most, remainder)) * times for loads, _, times in runs)
+    after = [*sizes[first:], *sizes[: first - 1]]
+    remainder = after[: after.index(most)] if most in after else after
+    return sum(
+        (loads // most + _of_remainder(loads % most, remainder)) * times for loads, _, times in runs
+    )
 
 
 def _of_remainder(loads, sizes):

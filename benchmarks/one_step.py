@@ -2,9 +2,10 @@
 
     python benchmarks/one_step.py RUNG [--batch 64] [--warm-up 3] [--out results/gpu-check]
 
-The last step runs launch by launch on one stream, between cuProfilerStart and cuProfilerStop, each of the plan's steps in the
-NVTX range "layer: operation" that every training has. It prints its launches as a JSON list of [place, kernel], as
-launch_times.py names them. Kernels that gpu_check.py has compiled are taken from the cache in DIR.
+The last step runs launch by launch on one stream, between cuProfilerStart and cuProfilerStop, each
+of the plan's steps in the NVTX range "layer: operation" that every training has. It prints its
+launches as a JSON list of [place, kernel], as launch_times.py names them. Kernels that gpu_check.py
+has compiled are taken from the cache in DIR.
 """
 
 import argparse
@@ -26,8 +27,15 @@ def main(arguments=None):
         tools.use_cache(arguments.out)
     executor, case = executors.create(arguments.rung, 1, "device"), HEADLINES[0]
     steps = arguments.warm_up + 1
-    lowered, arrays = timing.bind(executor, case.network, arguments.rung, arguments.batch, arguments.batch * steps, steps,
-                               multipliers=plan.made_for(arguments.rung))
+    lowered, arrays = timing.bind(
+        executor,
+        case.network,
+        arguments.rung,
+        arguments.batch,
+        arguments.batch * steps,
+        steps,
+        multipliers=plan.made_for(arguments.rung),
+    )
     for _ in range(arguments.warm_up):
         executor.run(lowered, arrays)
     executor.synchronize()
@@ -37,17 +45,32 @@ def main(arguments=None):
     executor.run(lowered, arrays)
     executor.synchronize()
     profiler.cuProfilerStop()
-    steps = (*lowered.prologue, *lowered.steps)   # a run begins with copies of the weights where the rung has such
-    print(json.dumps([[launch_times.place_of(step), f"{launch.source} {launch.entry}"]
-                      for step in steps for launch in step.launches]))
+    # a run begins with copies of the weights where the rung has such
+    steps = (*lowered.prologue, *lowered.steps)
+    print(
+        json.dumps(
+            [
+                [launch_times.place_of(step), f"{launch.source} {launch.entry}"]
+                for step in steps
+                for launch in step.launches
+            ]
+        )
+    )
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("rung", choices=gpu_rungs())
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--warm-up", type=int, default=3, help="steps before the one that counts")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="that of gpu_check.py, which has compiled kernels")
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="that of gpu_check.py, which has compiled kernels",
+    )
     return parser.parse_args(arguments)
 
 

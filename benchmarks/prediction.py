@@ -1,6 +1,8 @@
-"""The time of launches on a GPU as predicted from their counts (counting.py): docs/prediction.md has the model.
+"""The time of launches on a GPU as predicted from their counts (counting.py): docs/prediction.md
+has the model.
 
-What it assumes is in assumptions.py, and a dictionary of a value for each assumption is called `rates` here.
+What it assumes is in assumptions.py, and a dictionary of a value for each assumption is called
+`rates` here.
 """
 
 import dataclasses
@@ -9,18 +11,21 @@ import math
 from assumptions import ASSUMPTIONS
 
 WARP, WARPGROUP, LINE, SECTOR = 32, 128, 128, 32
-REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given whole units
-SCHEDULERS = 4                          # of a multiprocessor, each of which issues an instruction in a cycle
+REGISTERS, REGISTER_UNIT = 65536, 256  # of a multiprocessor; a warp is given whole units
+# of a multiprocessor, each of which issues an instruction in a cycle
+SCHEDULERS = 4
 OF_A_MULTIPROCESSOR = {"level 1", "issue", "tensor cores"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part of level 1.
+    """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part
+    of level 1.
 
-    multiply_adds: instructions of 32 of float32 in a cycle; matrices: products of 16x8x16 bfloat16 or 16x8x8 TF32
-    numbers (4,096 or 2,048 FLOP) in a cycle; both by NVIDIA's dense peaks (roofline.FLOP_PER_CYCLE). reserved_shared: bytes
-    that the system takes of each block; line_cycles: of 128 bytes of level 1.
+    multiply_adds: instructions of 32 of float32 in a cycle; matrices: products of 16x8x16 bfloat16
+    or 16x8x8 TF32 numbers (4,096 or 2,048 FLOP) in a cycle; both by NVIDIA's dense peaks
+    (roofline.FLOP_PER_CYCLE). reserved_shared: bytes that the system takes of each block;
+    line_cycles: of 128 bytes of level 1.
     """
 
     name: str
@@ -46,7 +51,9 @@ GPUS = (H200, A100, RTX_4090, RTX_3060, T4)
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Seconds. swings: {assumption: (seconds less than the middle at its optimistic end, seconds more at the other)}."""
+    """Seconds. swings: {assumption: (seconds less than the middle at its optimistic end, seconds
+    more at the other)}.
+    """
 
     middle: float
     swings: dict
@@ -61,21 +68,34 @@ class Interval:
 
 
 def between(gpu, optimism=0.5, **single):
-    """The rates with all assumptions at their pessimistic ends for 0 and at the others for 1; single: of single assumptions."""
+    """The rates with all assumptions at their pessimistic ends for 0 and at the others for 1;
+    single: of single assumptions.
+    """
     ends = {name: assumption.values[gpu.name] for name, assumption in ASSUMPTIONS.items()}
-    return {name: worst + single.get(name, optimism) * (best - worst) for name, (best, worst) in ends.items()}
+    return {
+        name: worst + single.get(name, optimism) * (best - worst)
+        for name, (best, worst) in ends.items()
+    }
 
 
 def interval(gpu, launches):
     """The Interval of launches one after another.
 
-    An assumption that errs does so for all launches alike, so that its errors add; two of them have nothing to do with each
-    other, so that theirs add as squares do.
+    An assumption that errs does so for all launches alike, so that its errors add; two of them have
+    nothing to do with each other, so that theirs add as squares do.
     """
     middle = total(gpu, launches, between(gpu))
-    best, worst = ([total(gpu, launches, between(gpu, **{name: optimism})) for name in ASSUMPTIONS] for optimism in (1, 0))
-    return Interval(middle, {name: (middle - least, most - middle)
-                             for name, least, most in zip(ASSUMPTIONS, best, worst, strict=True)})
+    best, worst = (
+        [total(gpu, launches, between(gpu, **{name: optimism})) for name in ASSUMPTIONS]
+        for optimism in (1, 0)
+    )
+    return Interval(
+        middle,
+        {
+            name: (middle - least, most - middle)
+            for name, least, most in zip(ASSUMPTIONS, best, worst, strict=True)
+        },
+    )
 
 
 def total(gpu, launches, rates):
@@ -87,11 +107,18 @@ def resident_blocks(gpu, threads, registers, shared_bytes):
     """Blocks of so many threads that a multiprocessor runs at once."""
     warps = _up(threads, WARP)
     by_registers = REGISTERS // (_up(registers * WARP, REGISTER_UNIT) * REGISTER_UNIT) // warps
-    return min(gpu.warps // warps, gpu.blocks, by_registers, gpu.shared_bytes // max(1, shared_bytes + gpu.reserved_shared))
+    return min(
+        gpu.warps // warps,
+        gpu.blocks,
+        by_registers,
+        gpu.shared_bytes // max(1, shared_bytes + gpu.reserved_shared),
+    )
 
 
 def cache_lines(gpu, resident, shared_bytes):
-    """Lines of level 1 that one of the resident blocks has, if they share what shared memory leaves."""
+    """Lines of level 1 that one of the resident blocks has, if they share what shared memory
+    leaves.
+    """
     return max(1, (gpu.level_1_bytes // resident - shared_bytes - gpu.reserved_shared) // LINE)
 
 
@@ -101,12 +128,18 @@ def warps(counts):
 
 
 def runs(gpu, counts):
-    """Whether there is room for a block on the GPU, and the copy engine of Hopper where the launch uses it."""
-    return counts["resident"][gpu.name] > 0 and (gpu.architecture == "sm_90" or not bulk_bytes(counts, "bulk_copies"))
+    """Whether there is room for a block on the GPU, and the copy engine of Hopper where the launch
+    uses it.
+    """
+    return counts["resident"][gpu.name] > 0 and (
+        gpu.architecture == "sm_90" or not bulk_bytes(counts, "bulk_copies")
+    )
 
 
 def occupancy(gpu, counts):
-    """The share of a multiprocessor's warps that can run at once; counts: of a launch (counting.counted)."""
+    """The share of a multiprocessor's warps that can run at once; counts: of a launch
+    (counting.counted).
+    """
     return counts["resident"][gpu.name] * _up(counts["threads"], WARP) / gpu.warps
 
 
@@ -117,41 +150,57 @@ def waves(gpu, counts):
 
 
 def issued_per_warp(counts):
-    """Instructions: those of the busiest loop as often as its loads were counted, or all of a kernel without a loop."""
+    """Instructions: those of the busiest loop as often as its loads were counted, or all of a
+    kernel without a loop.
+    """
     body, warp = counts["body"], counts["per_warp"]
     if body["is_loop"] and body["shared_words"]:
         return body["instructions"] * max(1, warp["shared_loads"]["least"] / body["shared_words"])
     if body["is_loop"] and body["global_loads"]:
-        return body["instructions"] * max(1, warp["global_loads"]["requests"] / body["global_loads"])
+        return body["instructions"] * max(
+            1, warp["global_loads"]["requests"] / body["global_loads"]
+        )
     return body["instructions"]
 
 
 def level_2_bytes(counts):
     """Of a warp: what level 1 misses, what the copy engine brings, or is stored."""
-    return (SECTOR * (counts["per_warp"]["missed"] + counts["per_warp"]["global_stores"]["sectors"])
-            + bulk_bytes(counts, "bulk_copies"))
+    return SECTOR * (
+        counts["per_warp"]["missed"] + counts["per_warp"]["global_stores"]["sectors"]
+    ) + bulk_bytes(counts, "bulk_copies")
 
 
 def bulk_bytes(counts, place):
-    """Of a warp: what is copied to shared memory for a thread ("bulk_copies"), or wgmma reads there ("operands")."""
+    """Of a warp: what is copied to shared memory for a thread ("bulk_copies"), or wgmma reads there
+    ("operands").
+    """
     return counts["per_warp"].get(place, {"bytes": 0})["bytes"]
 
 
 def seconds_by_resource(gpu, counts, rates):
     """{resource: seconds that a launch needs of it alone}."""
     warp, hertz = counts["per_warp"], rates["hertz"]
-    busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)   # warps of the fullest multiprocessor
+    # warps of the fullest multiprocessor
+    busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)
     of_scheduler = _up(busiest, SCHEDULERS)
     wavefronts = sum(warp[place]["wavefronts"] for place in ("shared_loads", "shared_stores"))
     wavefronts += sum(bulk_bytes(counts, place) for place in ("bulk_copies", "operands")) / LINE
     lines = sum(warp[place]["lines"] for place in ("global_loads", "global_stores"))
-    multiply_adds = 0 if counts["body"]["matrices"] else _repeats(counts) * counts["body"]["products"]
+    multiply_adds = (
+        0 if counts["body"]["matrices"] else _repeats(counts) * counts["body"]["products"]
+    )
     return {
         "memory": _from_memory(counts, rates) / rates["memory"],
         "level 2": warps(counts) * level_2_bytes(counts) / rates["level_2"],
         "level 1": busiest * (lines + wavefronts) * gpu.line_cycles / hertz,
-        "issue": of_scheduler * max(issued_per_warp(counts), SCHEDULERS * multiply_adds / gpu.multiply_adds) / hertz,
-        "tensor cores": of_scheduler * SCHEDULERS * _matrices(counts) / _matrix_rate(gpu, counts, rates) / hertz,
+        "issue": of_scheduler
+        * max(issued_per_warp(counts), SCHEDULERS * multiply_adds / gpu.multiply_adds)
+        / hertz,
+        "tensor cores": of_scheduler
+        * SCHEDULERS
+        * _matrices(counts)
+        / _matrix_rate(gpu, counts, rates)
+        / hertz,
         "latency": _latencies(gpu, counts) * rates["wait"],
     }
 
@@ -161,22 +210,30 @@ def seconds(gpu, counts, rates):
     times = seconds_by_resource(gpu, counts, rates)
     longest, *others = sorted((times[name] for name in OF_A_MULTIPROCESSOR), reverse=True)
     computes = longest + rates["apart"] * sum(others) / max(1, _warps_of_scheduler(gpu, counts))
-    busy = max(computes, times["memory"], times["level 2"], times["latency"]) + _exposed(counts, rates, times)
+    busy = max(computes, times["memory"], times["level 2"], times["latency"]) + _exposed(
+        counts, rates, times
+    )
     return rates["formula"] * (rates["launch"] + busy)
 
 
 def _warps_of_scheduler(gpu, counts):
-    """Warps that are on a scheduler at once and compute: where copies are bulk ones, a warpgroup does nothing else."""
+    """Warps that are on a scheduler at once and compute: where copies are bulk ones, a warpgroup
+    does nothing else.
+    """
     together = min(counts["resident"][gpu.name], _up(counts["blocks"], gpu.multiprocessors))
     threads = counts["threads"] - (WARPGROUP if bulk_bytes(counts, "bulk_copies") else 0)
     return together * _up(threads, WARP) / SCHEDULERS
 
 
 def _exposed(counts, rates, times):
-    """Seconds in which blocks with tiles in shared memory load the first, and store what they computed from the last."""
+    """Seconds in which blocks with tiles in shared memory load the first, and store what they
+    computed from the last.
+    """
     if not counts["shared_bytes"]:
         return 0
-    written = SECTOR * warps(counts) * counts["per_warp"]["global_stores"]["sectors"] / rates["level_2"]
+    written = (
+        SECTOR * warps(counts) * counts["per_warp"]["global_stores"]["sectors"] / rates["level_2"]
+    )
     return (max(times["memory"], times["level 2"]) - written) / _repeats(counts) + written
 
 
@@ -200,9 +257,11 @@ def _repeats(counts):
 
 
 def _matrices(counts):
-    """Products of matrices of a warp: as many as the loop's repetitions have, or as what wgmma read was for.
+    """Products of matrices of a warp: as many as the loop's repetitions have, or as what wgmma read
+    was for.
 
-    For a column that wgmma reads, 32 bytes, each of four warps makes an eighth of a product of 16x8x16: one for 64 bytes.
+    For a column that wgmma reads, 32 bytes, each of four warps makes an eighth of a product of
+    16x8x16: one for 64 bytes.
     """
     return bulk_bytes(counts, "operands") / 64 or _repeats(counts) * counts["body"]["matrices"]
 
@@ -210,14 +269,18 @@ def _matrices(counts):
 def _latencies(gpu, counts):
     """Latencies of loads that come one after another until the launch ends.
 
-    A multiprocessor's place for a block takes blocks of the mean chain, and the longest last. Of copies to shared memory, as
-    many are under way as a block has shared memory for.
+    A multiprocessor's place for a block takes blocks of the mean chain, and the longest last. Of
+    copies to shared memory, as many are under way as a block has shared memory for.
     """
     warp, chain = counts["per_warp"], counts["chain"]
     waves_before = max(0, waves(gpu, counts) - 1)
     missed = warp["missed"] / max(1, warp["global_loads"]["sectors"])
     loads = missed * (chain["longest"] + waves_before * chain["mean"])
-    copied = bulk_bytes(counts, "bulk_copies") * _up(counts["threads"], WARP) / max(1, counts["shared_bytes"])
+    copied = (
+        bulk_bytes(counts, "bulk_copies")
+        * _up(counts["threads"], WARP)
+        / max(1, counts["shared_bytes"])
+    )
     iterations = warp["global_loads"]["requests"] / max(1, counts["body"]["global_loads"])
     return max(loads, _rounds(gpu, counts) * max(copied, iterations * counts["body"]["waits"]))
 

@@ -2,10 +2,11 @@
 
     python benchmarks/preset_records.py cifar10_best [--only whole|seeds] [--config key=value ...]
 
-Two commands, each of which goes on where it was interrupted, like every run: the preset as it is, on all rows; and on the first
-10,000 training rows with three seeds, for intervals. Both classify all test images. --config is added to both; the record's
-commands keep it, but for addresses of data sets (*_urls). The record has both summaries, and for every classifier the number of
-test images that it alone named correctly, and that its control alone did.
+Two commands, each of which goes on where it was interrupted, like every run: the preset as it is,
+on all rows; and on the first 10,000 training rows with three seeds, for intervals. Both classify
+all test images. --config is added to both; the record's commands keep it, but for addresses of data
+sets (*_urls). The record has both summaries, and for every classifier the number of test images
+that it alone named correctly, and that its control alone did.
 """
 
 import argparse
@@ -33,33 +34,63 @@ MACHINE = ("system", "processor", "cores", "python")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("preset", choices=sorted(path.stem for path in (ROOT / "presets").glob("*.yaml")), metavar="PRESET")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "preset",
+        choices=sorted(path.stem for path in (ROOT / "presets").glob("*.yaml")),
+        metavar="PRESET",
+    )
     parser.add_argument("--only", choices=PARTS, help="make one part again and keep the other")
-    parser.add_argument("--config", nargs="+", default=[], metavar="key=value", help="settings added to both commands")
+    parser.add_argument(
+        "--config",
+        nargs="+",
+        default=[],
+        metavar="key=value",
+        help="settings added to both commands",
+    )
     arguments = parser.parse_args()
     for part in [arguments.only] if arguments.only else PARTS:
         keep(arguments.preset, part, run(arguments.preset, part, arguments.config))
-        print(f"wrote benchmarks/presets/{arguments.preset}.json: {part}; tables: python benchmarks/preset_table.py")
+        print(
+            f"wrote benchmarks/presets/{arguments.preset}.json: {part}; tables: python benchmarks/preset_table.py"
+        )
 
 
 def run(preset, part, config):
-    """The part of the record that a command makes; ends the program with the command's status where it fails."""
+    """The part of the record that a command makes; ends the program with the command's status where
+    it fails.
+    """
     started = state()
-    status = subprocess.run([sys.executable, "-m", *command(preset, part, config)], cwd=ROOT, check=False).returncode
+    status = subprocess.run(
+        [sys.executable, "-m", *command(preset, part, config)], cwd=ROOT, check=False
+    ).returncode
     if status:
         sys.exit(status)
     summary = json.loads((ROOT / "results/summary.json").read_text("utf-8"))
     unchanged = [setting for setting in config if not setting.split("=")[0].endswith("_urls")]
-    return {"command": command(preset, part, unchanged), "made": time.strftime("%Y-%m-%d", time.gmtime()), **started,
-            "machine": {key: value for key, value in runtime.machine().items() if key in MACHINE},
-            "paired": paired(summary, ROOT / "results"), "summary": summary}
+    return {
+        "command": command(preset, part, unchanged),
+        "made": time.strftime("%Y-%m-%d", time.gmtime()),
+        **started,
+        "machine": {key: value for key, value in runtime.machine().items() if key in MACHINE},
+        "paired": paired(summary, ROOT / "results"),
+        "summary": summary,
+    }
 
 
 def command(preset, part, config):
     settings = [*PARTS[part], *config]
-    return ["snakemake", "--cores", str(runtime.available_cores()), "report", "--configfile", f"presets/{preset}.yaml",
-            *(["--config", *settings] if settings else [])]
+    return [
+        "snakemake",
+        "--cores",
+        str(runtime.available_cores()),
+        "report",
+        "--configfile",
+        f"presets/{preset}.yaml",
+        *(["--config", *settings] if settings else []),
+    ]
 
 
 def keep(preset, part, content):
@@ -72,13 +103,24 @@ def keep(preset, part, content):
 
 
 def paired(summary, results):
-    """{classifier: {control: [images that only the run named correctly, that only the control did]}}, from kept predictions."""
+    """{classifier: {control: [images that only the run named correctly, that only the control
+    did]}}, from kept predictions.
+    """
     versions = summary["versions"]
     labels = np.load(results / "data" / versions["data"] / "test_labels.npy", allow_pickle=False)
-    return {stage: {control: metrics.won_and_lost(labels, predictions(results, versions, stage, stage),
-                                                  predictions(results, versions, stage, f"{stage}_{control}"))
-                    for control in CONTROLS if f"{stage}_{control}" in versions}
-            for stage in summary["evaluations"] if stage in versions and not stage.endswith(CONTROLS)}
+    return {
+        stage: {
+            control: metrics.won_and_lost(
+                labels,
+                predictions(results, versions, stage, stage),
+                predictions(results, versions, stage, f"{stage}_{control}"),
+            )
+            for control in CONTROLS
+            if f"{stage}_{control}" in versions
+        }
+        for stage in summary["evaluations"]
+        if stage in versions and not stage.endswith(CONTROLS)
+    }
 
 
 def predictions(results, versions, stage, role):
@@ -86,10 +128,20 @@ def predictions(results, versions, stage, role):
 
 
 def state():
-    """{"commit": of the tree, "clean": whether what a run is made from had no changes}; None for both outside a repository."""
-    commit, changes = (subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-                       for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", *MADE_FROM]))
-    return {"commit": commit.stdout.strip() or None, "clean": not changes.stdout if commit.stdout else None}
+    """{"commit": of the tree, "clean": whether what a run is made from had no changes}; None for
+    both outside a repository.
+    """
+    commit, changes = (
+        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        for words in (
+            ["rev-parse", "--short=12", "HEAD"],
+            ["status", "--porcelain", "--", *MADE_FROM],
+        )
+    )
+    return {
+        "commit": commit.stdout.strip() or None,
+        "clean": not changes.stdout if commit.stdout else None,
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Write the tables of README.md and docs/results.md on what the presets reach, between their markers, from benchmarks/presets/.
+"""Write the tables of README.md and docs/results.md on what the presets reach, between their
+markers, from benchmarks/presets/.
 
     python benchmarks/preset_table.py [--check]
 
@@ -21,28 +22,64 @@ from ladder.store import lineage  # noqa: E402
 from ladder.workflow.settings import Settings  # noqa: E402
 
 BEGIN = "<!-- table: made by benchmarks/preset_table.py -->"
-CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "logistic regression", "knn": "nearest neighbours",
-               "evaluate": "network"}
-WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time",
-         "its controls", "memory")
+CLASSIFIERS = {
+    "svm": "SVM",
+    "ridge": "kernel ridge",
+    "linear": "logistic regression",
+    "knn": "nearest neighbours",
+    "evaluate": "network",
+}
+WHOLE = (
+    "preset",
+    "classifier",
+    "test accuracy",
+    "untrained",
+    "difference",
+    "raw pixels",
+    "time",
+    "its controls",
+    "memory",
+)
 SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
-ABLATION = ("preset", "without, or instead", "training images", "classifier", "test accuracy", "difference")
+ABLATION = (
+    "preset",
+    "without, or instead",
+    "training images",
+    "classifier",
+    "test accuracy",
+    "difference",
+)
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
-IN_README = ("cifar10_best", "cifar10_normalised_encoder", "cifar10_wta", "cifar10_resnet18", "cifar10_autoencoder",
-             "mnist_lenet_5", "mnist_autoencoder")
+IN_README = (
+    "cifar10_best",
+    "cifar10_normalised_encoder",
+    "cifar10_wta",
+    "cifar10_resnet18",
+    "cifar10_autoencoder",
+    "mnist_lenet_5",
+    "mnist_autoencoder",
+)
 CONTROLS = ("random", "pixels")
-OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")   # settings in which the parts of a record differ
-WITHOUT_EFFECT = ("cifar10_sha256", "monitor")   # on the result: of a copy of the archive, and of how often a run reports
-NORMAL = 1.96   # standard deviations to each side of a 95 % interval
+# settings in which the parts of a record differ
+OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")
+# on the result: of a copy of the archive, and of how often a run reports
+WITHOUT_EFFECT = ("cifar10_sha256", "monitor")
+NORMAL = 1.96  # standard deviations to each side of a 95 % interval
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only say whether the tables are up to date")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only say whether the tables are up to date"
+    )
     check = parser.parse_args().check
     for path, wanted in wanted_texts(records()).items():
         if check and path.read_text("utf-8") != wanted:
-            sys.exit(f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/preset_table.py")
+            sys.exit(
+                f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/preset_table.py"
+            )
         if not check:
             path.write_text(wanted, "utf-8")
 
@@ -50,29 +87,56 @@ def main():
 def records(folder=HERE / "presets"):
     """The records, by data set and from the most accurate to the least."""
     records = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")]
-    return sorted(records, key=lambda record: (record["whole"]["summary"]["dataset"], -answer(record["whole"])[1],
-                                               record["preset"]))
+    return sorted(
+        records,
+        key=lambda record: (
+            record["whole"]["summary"]["dataset"],
+            -answer(record["whole"])[1],
+            record["preset"],
+        ),
+    )
 
 
 def wanted_texts(records):
     """{document: its text with the tables of these records}."""
-    rows = {head: [row for record in records for row in make(record)] for head, make in LONG.items()}
-    tables = {"README.md": [(SHORT, *(short_row(record) for record in records if record["preset"] in IN_README))],
-              "docs/results.md": [(head, *lines) for head, lines in rows.items() if lines]}
-    return {HERE.parent / name: table.with_table((HERE.parent / name).read_text("utf-8"), markdown(lines), BEGIN)
-            for name, lines in tables.items()}
+    rows = {
+        head: [row for record in records for row in make(record)] for head, make in LONG.items()
+    }
+    tables = {
+        "README.md": [
+            (SHORT, *(short_row(record) for record in records if record["preset"] in IN_README))
+        ],
+        "docs/results.md": [(head, *lines) for head, lines in rows.items() if lines],
+    }
+    return {
+        HERE.parent / name: table.with_table(
+            (HERE.parent / name).read_text("utf-8"), markdown(lines), BEGIN
+        )
+        for name, lines in tables.items()
+    }
 
 
 def markdown(tables):
-    return "\n\n".join("\n".join(table.markdown([head, tuple("---" for _ in head), *rows])) for head, *rows in tables) + "\n"
+    return (
+        "\n\n".join(
+            "\n".join(table.markdown([head, tuple("---" for _ in head), *rows]))
+            for head, *rows in tables
+        )
+        + "\n"
+    )
 
 
 def short_row(record):
     """The row of README.md: the classifier that answers for a preset, with its control."""
     whole = record["whole"]
     classifier, accuracy = answer(whole)
-    return (named(record), f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
-            percent(control(whole, classifier, "random")), difference(whole, classifier, "random"), times(whole)[0])
+    return (
+        named(record),
+        f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
+        percent(control(whole, classifier, "random")),
+        difference(whole, classifier, "random"),
+        times(whole)[0],
+    )
 
 
 def whole_rows(record):
@@ -80,13 +144,21 @@ def whole_rows(record):
     whole = record["whole"]
     for classifier, accuracy in classifiers(whole).items():
         first = classifier == next(iter(classifiers(whole)))
-        yield (named(record) if first else "", CLASSIFIERS[classifier], percent(accuracy),
-               percent(control(whole, classifier, "random")), difference(whole, classifier, "random"),
-               percent(control(whole, classifier, "pixels")), *((*times(whole), memory(whole)) if first else ("", "", "")))
+        yield (
+            named(record) if first else "",
+            CLASSIFIERS[classifier],
+            percent(accuracy),
+            percent(control(whole, classifier, "random")),
+            difference(whole, classifier, "random"),
+            percent(control(whole, classifier, "pixels")),
+            *((*times(whole), memory(whole)) if first else ("", "", "")),
+        )
 
 
 def seed_rows(record):
-    """A row for each classifier that was fitted with several seeds: mean and 95 % interval (Student's t)."""
+    """A row for each classifier that was fitted with several seeds: mean and 95 % interval
+    (Student's t).
+    """
     seeds = record["seeds"]["summary"]["seeds"] if record["seeds"] else {"scores": {}}
     other_settings = changed(record) if record["seeds"] else ""
     name = f"`{record['preset']}`" + (f" with `{other_settings}`" if other_settings else "")
@@ -96,32 +168,49 @@ def seed_rows(record):
         own = seeds["scores"][classifier]["each"]
         other = seeds["scores"].get(f"{classifier}_random", {"each": []})["each"]
         paired = [trained - untrained for trained, untrained in zip(own, other, strict=False)]
-        yield (name, shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
-               over_seeds(paired, spread.DIFFERENCES, "+"))
+        yield (
+            name,
+            shown,
+            str(len(own)),
+            over_seeds(own, spread.SHARES),
+            over_seeds(other, spread.SHARES),
+            over_seeds(paired, spread.DIFFERENCES, "+"),
+        )
 
 
 def ablation_rows(record):
-    """A row for each entry of the preset's ablation list that could run, of both parts of the record."""
+    """A row for each entry of the preset's ablation list that could run, of both parts of the
+    record.
+    """
     for part in (scored for scored in (record["whole"], record["seeds"]) if scored):
         summary, images = part["summary"], str(settings_of(part).get("train_limit", ""))
         for entry in summary.get("ablation") or ():
             if entry["accuracy"] is not None:
-                yield (f"`{record['preset']}`", f"`{json.dumps(shortened(entry['overrides']))}`", images,
-                       CLASSIFIERS[summary.get("answered_by", "svm")], percent(entry["accuracy"]),
-                       matched(entry["lost"], entry["won"], sum(map(sum, summary["confusion"]))))
+                yield (
+                    f"`{record['preset']}`",
+                    f"`{json.dumps(shortened(entry['overrides']))}`",
+                    images,
+                    CLASSIFIERS[summary.get("answered_by", "svm")],
+                    percent(entry["accuracy"]),
+                    matched(entry["lost"], entry["won"], sum(map(sum, summary["confusion"]))),
+                )
 
 
 def shortened(overrides):
     """The settings, with the networks alone of further parts of the features."""
-    return {key: [part["network"] for part in value] if key == "features_concatenate" else value
-            for key, value in overrides.items()}
+    return {
+        key: [part["network"] for part in value] if key == "features_concatenate" else value
+        for key, value in overrides.items()
+    }
 
 
 def named(record):
     """The preset, and the settings that its whole run had instead of the preset's."""
     command = record["whole"].get("command", [])
-    added = command[command.index("--config") + 1:] if "--config" in command else []
-    others = [setting for setting in added if setting.split("=")[0] not in (*OF_A_PART, *WITHOUT_EFFECT)]
+    added = command[command.index("--config") + 1 :] if "--config" in command else []
+    others = [
+        setting for setting in added if setting.split("=")[0] not in (*OF_A_PART, *WITHOUT_EFFECT)
+    ]
     return f"`{record['preset']}`" + (f" with `{' '.join(others)}`" if others else "")
 
 
@@ -131,22 +220,30 @@ def settings_of(part):
 
 
 def changed(record):
-    """The settings that the preset had when its seeds were run and does not have in the whole run, as 'key value, ...'."""
+    """The settings that the preset had when its seeds were run and does not have in the whole run,
+    as 'key value, ...'.
+    """
     whole, seeds = settings_of(record["whole"]), settings_of(record["seeds"])
     if not whole or not seeds:
         return ""
     keys = sorted({*whole, *seeds}.difference(OF_A_PART, WITHOUT_EFFECT))
-    default = Settings().by_key()   # of a key that is younger than a record
+    default = Settings().by_key()  # of a key that is younger than a record
     then = {key: seeds.get(key, default.get(key)) for key in keys}
-    changes = [f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key))]
-    now, before = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))   # no setting tells the parts
+    changes = [
+        f"{key} {json.dumps(then[key])}"
+        for key in keys
+        if then[key] != whole.get(key, default.get(key))
+    ]
+    # no setting tells the parts
+    now, before = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))
     return ", ".join(changes + ([f"{before} of {now} parts of features"] if before != now else []))
 
 
 def classifiers(part):
     """{classifier: accuracy} of the run itself, without those of its controls."""
     summary = part["summary"]
-    evaluations = summary.get("evaluations") or {"svm": summary["test_accuracy"]}   # the oldest record has one classifier
+    # the oldest record has one classifier
+    evaluations = summary.get("evaluations") or {"svm": summary["test_accuracy"]}
     return {name: accuracy for name, accuracy in evaluations.items() if name in CLASSIFIERS}
 
 
@@ -160,15 +257,17 @@ def answer(part):
 def control(part, classifier, name):
     """The accuracy of a classifier's control; None without one."""
     summary = part["summary"]
-    if "evaluations" not in summary:   # the oldest record, which has one classifier
+    if "evaluations" not in summary:  # the oldest record, which has one classifier
         return summary[{"random": "control_accuracy", "pixels": "raw_pixel_accuracy"}[name]]
-    if (classifier, name) == ("evaluate", "pixels"):   # a network's control is logistic regression
+    if (classifier, name) == ("evaluate", "pixels"):  # a network's control is logistic regression
         return summary["evaluations"].get("linear_pixels")
     return summary["evaluations"].get(f"{classifier}_{name}")
 
 
 def difference(part, classifier, name):
-    """Accuracy minus the control's in points; with its 95 % interval where the record has the matched pairs."""
+    """Accuracy minus the control's in points; with its 95 % interval where the record has the
+    matched pairs.
+    """
     other = control(part, classifier, name)
     if other is None:
         return ""
@@ -181,8 +280,9 @@ def difference(part, classifier, name):
 def matched(won, lost, rows):
     """Points between two classifications of the same images, with the reach of the 95 % interval.
 
-    won images only the first names correctly, lost only the second: (won - lost) / n, whose variance is estimated by
-    (won + lost - (won - lost)^2 / n) / n^2 (A. Agresti, "Categorical Data Analysis", section 10.1, on matched pairs).
+    won images only the first names correctly, lost only the second: (won - lost) / n, whose
+    variance is estimated by (won + lost - (won - lost)^2 / n) / n^2 (A. Agresti, "Categorical Data
+    Analysis", section 10.1, on matched pairs).
     """
     reach = NORMAL * math.sqrt(won + lost - (won - lost) ** 2 / rows)
     return f"{100 * (won - lost) / rows:+.1f} ± {100 * reach / rows:.1f}"
@@ -193,7 +293,9 @@ def over_seeds(values, within, sign=""):
     over = spread.spread(values, within)
     if over is None:
         return ""
-    return f"{100 * over.mean:{sign}.1f}" + (f" ± {50 * (over.interval[1] - over.interval[0]):.1f}" if over.interval else "")
+    return f"{100 * over.mean:{sign}.1f}" + (
+        f" ± {50 * (over.interval[1] - over.interval[0]):.1f}" if over.interval else ""
+    )
 
 
 def percent(share):
@@ -201,10 +303,18 @@ def percent(share):
 
 
 def times(part):
-    """(time of the run's own stages, time of its controls' stages or ""): the latter have a control's name in theirs."""
+    """(time of the run's own stages, time of its controls' stages or ""): the latter have a
+    control's name in theirs.
+    """
     seconds = part["summary"]["seconds"]
-    own = {stage: taken for stage, taken in seconds.items() if not set(stage.split("_")) & set(CONTROLS)}
-    return minutes(sum(own.values())), minutes(sum(seconds.values()) - sum(own.values())) if len(own) < len(seconds) else ""
+    own = {
+        stage: taken
+        for stage, taken in seconds.items()
+        if not set(stage.split("_")) & set(CONTROLS)
+    }
+    return minutes(sum(own.values())), minutes(sum(seconds.values()) - sum(own.values())) if len(
+        own
+    ) < len(seconds) else ""
 
 
 def minutes(seconds):
@@ -215,7 +325,8 @@ def memory(part):
     return f"{max(part['summary']['peak_memory_bytes'].values()) / 1e9:.1f} GB"
 
 
-LONG = {WHOLE: whole_rows, SEEDS: seed_rows, ABLATION: ablation_rows}   # the tables of docs/results.md
+# the tables of docs/results.md
+LONG = {WHOLE: whole_rows, SEEDS: seed_rows, ABLATION: ablation_rows}
 
 
 if __name__ == "__main__":

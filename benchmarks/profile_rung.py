@@ -1,8 +1,9 @@
 """Sections of Nsight Compute: what each kernel of a rung's training step spends its time on.
 
-Of a kernel: microseconds; the shares of their peaks of the tensor pipe, the FMA pipe, level 2, DRAM and shared memory;
-wavefronts of shared memory, and how many are bank conflicts; bytes that level 2 moves, and that it sends to multiprocessors;
-instructions of wgmma; cycles in which an instruction is issued; achieved occupancy. Clock rates and caches stay as they are.
+Of a kernel: microseconds; the shares of their peaks of the tensor pipe, the FMA pipe, level 2, DRAM
+and shared memory; wavefronts of shared memory, and how many are bank conflicts; bytes that level 2
+moves, and that it sends to multiprocessors; instructions of wgmma; cycles in which an instruction
+is issued; achieved occupancy. Clock rates and caches stay as they are.
 """
 
 import csv
@@ -20,13 +21,23 @@ HERE = pathlib.Path(__file__).resolve().parent
 # Quantity -> metrics, the first that this GPU has: their names differ between architectures.
 METRICS = {
     "us": ("gpu__time_duration.sum",),
-    "tensor": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-               "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
-               "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active"),
-    "fma": ("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
-            "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active"),
-    "L2": ("lts__throughput.avg.pct_of_peak_sustained_elapsed", "lts__t_sectors.avg.pct_of_peak_sustained_elapsed"),
-    "DRAM": ("dram__throughput.avg.pct_of_peak_sustained_elapsed", "dram__bytes.avg.pct_of_peak_sustained_elapsed"),
+    "tensor": (
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+    ),
+    "fma": (
+        "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
+    ),
+    "L2": (
+        "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+        "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    ),
+    "DRAM": (
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+        "dram__bytes.avg.pct_of_peak_sustained_elapsed",
+    ),
     "shared": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",),
     "wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",),
     "conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",),
@@ -36,8 +47,17 @@ METRICS = {
     "issue": ("smsp__issue_active.avg.pct_of_peak_sustained_active",),
     "occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active",),
 }
-MICROSECONDS = {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1, "us": 1, "msecond": 1e3, "ms": 1e3, "second": 1e6, "s": 1e6}
-SECONDS = 60   # time limit of a rung
+MICROSECONDS = {
+    "nsecond": 1e-3,
+    "ns": 1e-3,
+    "usecond": 1,
+    "us": 1,
+    "msecond": 1e3,
+    "ms": 1e3,
+    "second": 1e6,
+    "s": 1e6,
+}
+SECONDS = 60  # time limit of a rung
 REFUSED = "ERR_NVGPUCTRPERM"
 
 
@@ -45,7 +65,11 @@ def sections(rungs):
     """A Section for each rung that this GPU runs; none where ncu is not installed."""
     program = tools.find("ncu")
     for rung in runnable(rungs) if program else ():
-        yield Section(section_name(rung), lambda session, seconds, rung=rung: profile(program, rung, seconds), SECONDS)
+        yield Section(
+            section_name(rung),
+            lambda session, seconds, rung=rung: profile(program, rung, seconds),
+            SECONDS,
+        )
 
 
 def section_name(rung):
@@ -53,12 +77,33 @@ def section_name(rung):
 
 
 def profile(ncu, rung, seconds):
-    """{"launches": [{"place", "kernel", quantity of METRICS: value}]} of a step's launches; raises Failed, why in one line."""
+    """{"launches": [{"place", "kernel", quantity of METRICS: value}]} of a step's launches; raises
+    Failed, why in one line.
+    """
     metrics, step = chosen(known_metrics(ncu)), [sys.executable, str(HERE / "one_step.py"), rung]
     with tempfile.NamedTemporaryFile(suffix=".csv") as log:
-        status, output = tools.run([ncu, "--csv", "--page", "raw", "--profile-from-start", "off", "--clock-control", "none",
-                                    "--cache-control", "none", "--print-units", "base",
-                                    "--metrics", ",".join(metrics.values()), "--log-file", log.name, *step], seconds)
+        status, output = tools.run(
+            [
+                ncu,
+                "--csv",
+                "--page",
+                "raw",
+                "--profile-from-start",
+                "off",
+                "--clock-control",
+                "none",
+                "--cache-control",
+                "none",
+                "--print-units",
+                "base",
+                "--metrics",
+                ",".join(metrics.values()),
+                "--log-file",
+                log.name,
+                *step,
+            ],
+            seconds,
+        )
         text = pathlib.Path(log.name).read_text("utf-8", "replace")
     if status != 0:
         raise fault(status, [*output, *text.splitlines()], seconds)
@@ -66,8 +111,12 @@ def profile(ncu, rung, seconds):
     launched = json.loads(next(line for line in reversed(output) if line.startswith("[[")))
     if len(rows) != len(launched):
         raise Failed(f"ncu saw {len(rows)} kernels of {len(launched)} launches")
-    return {"launches": [{"place": place, "kernel": kernel, **row}
-                         for (place, kernel), row in zip(launched, rows, strict=True)]}
+    return {
+        "launches": [
+            {"place": place, "kernel": kernel, **row}
+            for (place, kernel), row in zip(launched, rows, strict=True)
+        ]
+    }
 
 
 @functools.cache
@@ -80,9 +129,15 @@ def known_metrics(ncu):
 
 
 def chosen(known):
-    """{quantity: metric} of those that the GPU has; the first of each where ncu's list was not understood."""
-    metrics = {quantity: next((name for name in names if not known or name.partition(".")[0] in known), None)
-               for quantity, names in METRICS.items()}
+    """{quantity: metric} of those that the GPU has; the first of each where ncu's list was not
+    understood.
+    """
+    metrics = {
+        quantity: next(
+            (name for name in names if not known or name.partition(".")[0] in known), None
+        )
+        for quantity, names in METRICS.items()
+    }
     return {quantity: name for quantity, name in metrics.items() if name}
 
 
@@ -110,9 +165,14 @@ def number(text):
 def fault(status, output, seconds):
     """Why ncu failed."""
     if REFUSED in "\n".join(output):
-        return Failed(f"ncu may not read this GPU's counters ({REFUSED}): run it as root, or let an administrator allow it as "
-                      f"https://developer.nvidia.com/{REFUSED} says")
+        return Failed(
+            f"ncu may not read this GPU's counters ({REFUSED}): run it as root, or let an administrator allow it as "
+            f"https://developer.nvidia.com/{REFUSED} says"
+        )
     if status is None:
         return Failed(f"was ended after {seconds:.0f} s", timed_out=True)
-    said = next((line for line in reversed(output) if "ERROR" in line or "Error" in line), output[-1] if output else "")
+    said = next(
+        (line for line in reversed(output) if "ERROR" in line or "Error" in line),
+        output[-1] if output else "",
+    )
     return Failed(f"ncu ended with status {status}: {said.strip()[:200]}")

@@ -1,4 +1,6 @@
-"""What the records of gpu_check.py say: used by the tables (table.py) and by the page (gpu_check.py)."""
+"""What the records of gpu_check.py say: used by the tables (table.py) and by the page
+(gpu_check.py).
+"""
 
 import functools
 import json
@@ -15,25 +17,38 @@ from sections import counts, look_name, others_name, parity_name, race_name  # n
 
 HERE = pathlib.Path(__file__).resolve().parent
 RECORDS = HERE / "gpu"
-# Of the H200's record of 2026-11-26, which does not say it: its kernels, their counts, and what was predicted of them first.
+# Of the H200's record of 2026-11-26, which does not say it: its kernels, their counts, and what was
+# predicted of them first.
 THEN = HERE / "measured_kernels.json"
 
 
 def records(folder=RECORDS):
-    """The records in `folder`, newest first. Raises UserError, naming the file, for one that is none."""
-    return sorted((read(path) for path in folder.glob("*.json")), key=lambda record: record["made"], reverse=True)
+    """The records in `folder`, newest first. Raises UserError, naming the file, for one that is
+    none.
+    """
+    return sorted(
+        (read(path) for path in folder.glob("*.json")),
+        key=lambda record: record["made"],
+        reverse=True,
+    )
 
 
 def read(path):
     """The record at `path`; see `records`."""
     try:
         record = json.loads(path.read_text("utf-8"))
-        known = record["kind"] == "gpu" and isinstance(record["made"], str) and isinstance(record["sections"], dict)
+        known = (
+            record["kind"] == "gpu"
+            and isinstance(record["made"], str)
+            and isinstance(record["sections"], dict)
+        )
         known = known and isinstance(record["machine"]["gpu"], str)
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
-        raise UserError(f"{path.name} in {path.parent.name} is no record of benchmarks/gpu_check.py")
+        raise UserError(
+            f"{path.name} in {path.parent.name} is no record of benchmarks/gpu_check.py"
+        )
     return record
 
 
@@ -52,14 +67,21 @@ def result(record, name):
 
 def row(record, case, name):
     """The row of a contestant in the races of a case; None where it is not measured."""
-    races = (result(record, raced) or {"rows": ()} for raced in (race_name(case), others_name(case)))
+    races = (
+        result(record, raced) or {"rows": ()} for raced in (race_name(case), others_name(case))
+    )
     return next((row for raced in races for row in raced["rows"] if row["name"] == name), None)
 
 
 def kernels(record, measured):
-    """The digest of the kernels that a row of a race is of (step_kernels.py); None where nobody knows."""
-    return measured.get("kernels") or (then()["rungs"].get(measured["name"], {}).get("kernels")
-                                       if record["made"] == then()["made"] else None)
+    """The digest of the kernels that a row of a race is of (step_kernels.py); None where nobody
+    knows.
+    """
+    return measured.get("kernels") or (
+        then()["rungs"].get(measured["name"], {}).get("kernels")
+        if record["made"] == then()["made"]
+        else None
+    )
 
 
 @functools.cache
@@ -75,27 +97,64 @@ def measured_then(records):
 def launch_times(text):
     """{rung: microseconds of its step's launches in their order} of a log of profile_rung.py."""
     parts = re.split(r"^== (\w+)$", text, flags=re.M)[1:]
-    return {rung: [float(time) for time in re.findall(r"^(?!the step).{13} \S+\s+([\d.]+)\s+(?:fma|tensor) ", part, flags=re.M)]
-            for rung, part in zip(parts[::2], parts[1::2], strict=True)}
+    return {
+        rung: [
+            float(time)
+            for time in re.findall(
+                r"^(?!the step).{13} \S+\s+([\d.]+)\s+(?:fma|tensor) ", part, flags=re.M
+            )
+        ]
+        for rung, part in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def torch_times(record, log=""):
-    """{precision: [microseconds]}: the fastest compiled PyTorch in a CUDA graph of the record's first looks, and of a log."""
-    looks = [(CONTENDERS[name], sorted(look["us"])[len(look["us"]) // 2]) for name in CONTENDERS
-             if (look := result(record, look_name(name)))]
-    looks = [[(contender.precision, us) for contender, us in looks if contender.form == "compiled" and contender.graph],
-             [(precision, float(us)) for line in log.splitlines() if line.startswith(("first look: ", race_name(HEADLINES[0])))
-              for precision, us in re.findall(r"PyTorch (\w+) compiled \w+ graph(?: \(\d+ s\):)? ([\d.]+) us", line)]]
-    return {precision: times for precision in PRECISIONS
-            if (times := [min(us for name, us in call if name == precision) for call in looks
-                          if any(name == precision for name, _ in call)])}
+    """{precision: [microseconds]}: the fastest compiled PyTorch in a CUDA graph of the record's
+    first looks, and of a log.
+    """
+    looks = [
+        (CONTENDERS[name], sorted(look["us"])[len(look["us"]) // 2])
+        for name in CONTENDERS
+        if (look := result(record, look_name(name)))
+    ]
+    looks = [
+        [
+            (contender.precision, us)
+            for contender, us in looks
+            if contender.form == "compiled" and contender.graph
+        ],
+        [
+            (precision, float(us))
+            for line in log.splitlines()
+            if line.startswith(("first look: ", race_name(HEADLINES[0])))
+            for precision, us in re.findall(
+                r"PyTorch (\w+) compiled \w+ graph(?: \(\d+ s\):)? ([\d.]+) us", line
+            )
+        ],
+    ]
+    return {
+        precision: times
+        for precision in PRECISIONS
+        if (
+            times := [
+                min(us for name, us in call if name == precision)
+                for call in looks
+                if any(name == precision for name, _ in call)
+            ]
+        )
+    }
 
 
 def fastest(record, case, precision, torch):
-    """The fastest row of a precision in the race of a case, of PyTorch or of the rungs that count; None without one."""
+    """The fastest row of a precision in the race of a case, of PyTorch or of the rungs that count;
+    None without one.
+    """
     raced = result(record, race_name(case))
-    rows = [row for row in (raced["rows"] if raced else ())
-            if (row["name"] in CONTENDERS) == torch and row["precision"] == precision and counts(row)]
+    rows = [
+        row
+        for row in (raced["rows"] if raced else ())
+        if (row["name"] in CONTENDERS) == torch and row["precision"] == precision and counts(row)
+    ]
     return min(rows, key=lambda row: row["median_us"], default=None)
 
 
@@ -106,17 +165,26 @@ def deviations(record, case, rung):
 
 
 def comparisons(record):
-    """The fastest rung and the fastest PyTorch of each precision: a dict for each batch of the headline and each precision."""
+    """The fastest rung and the fastest PyTorch of each precision: a dict for each batch of the
+    headline and each precision.
+    """
     for case in HEADLINES:
         for precision in PRECISIONS:
             rung, torch = (fastest(record, case, precision, which) for which in (False, True))
             if rung or torch:
-                yield {"batch": case.batch, "precision": precision, "rung": rung, "torch": torch,
-                       "ratio": spread.ratio(torch, rung) if rung and torch else None}
+                yield {
+                    "batch": case.batch,
+                    "precision": precision,
+                    "rung": rung,
+                    "torch": torch,
+                    "ratio": spread.ratio(torch, rung) if rung and torch else None,
+                }
 
 
 def wholes(record, work):
     """{name of a rung or a contender: seconds} of an epoch or an extraction."""
-    return {name.removeprefix(f"{work}: "): section["result"]["seconds"] for name, section in record.get("sections", {}).items()
-            if name.startswith(f"{work}: ") and "result" in section}
-
+    return {
+        name.removeprefix(f"{work}: "): section["result"]["seconds"]
+        for name, section in record.get("sections", {}).items()
+        if name.startswith(f"{work}: ") and "result" in section
+    }

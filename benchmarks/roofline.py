@@ -1,7 +1,9 @@
-"""The roofline model: the least arithmetic and memory traffic of a plan, and the time both take on a GPU.
+"""The roofline model: the least arithmetic and memory traffic of a plan, and the time both take on
+a GPU.
 
-A step reads each of its inputs once and writes each output once; of the images and the permutation, only the batch's rows.
-Repeated reads and caches are not modelled: these numbers are lower bounds and predictions, not measurements.
+A step reads each of its inputs once and writes each output once; of the images and the permutation,
+only the batch's rows. Repeated reads and caches are not modelled: these numbers are lower bounds
+and predictions, not measurements.
 """
 
 import dataclasses
@@ -12,59 +14,77 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Ceilings:
-    """flop: operations per second, of one precision; bytes: bytes per second read from and written to memory, together."""
+    """flop: operations per second, of one precision; bytes: bytes per second read from and written
+    to memory, together.
+    """
 
     name: str
     flop: float
     bytes: float
 
 
-THREE_PRODUCTS = "3xtf32"   # of TF32 for one of float32
+THREE_PRODUCTS = "3xtf32"  # of TF32 for one of float32
 # By what products are made of: NVIDIA's numbers, without sparsity.
-H200 = {name: Ceilings(f"H200, {name}", flop, 4.3e12)
-        for name, flop in {"fp32": 67e12, THREE_PRODUCTS: 494e12 / 3, "tf32": 494e12, "bf16": 989e12, "fp16": 989e12}.items()}
-MARGIN = 1.1   # factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
+H200 = {
+    name: Ceilings(f"H200, {name}", flop, 4.3e12)
+    for name, flop in {
+        "fp32": 67e12,
+        THREE_PRODUCTS: 494e12 / 3,
+        "tf32": 494e12,
+        "bf16": 989e12,
+        "fp16": 989e12,
+    }.items()
+}
+# factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
+MARGIN = 1.1
 
-# FLOP of a multiprocessor in a cycle, with float32 sums and without sparsity; of chips of one architecture the fastest.
-# NVIDIA's peaks by its multiprocessors and clock, from: sm_75 Turing's white paper (T4); sm_80 A100's; sm_86 GA102's (A40);
-# sm_87 Jetson AGX Orin's technical brief (170 sparse TOPS in int8 of 16 at 1.3 GHz, four times those of fp16 without sparsity);
-# sm_89 Ada's (L40); sm_90 H100's; sm_100, sm_103 HGX B200's and B300's data sheet; sm_110 Jetson T5000's data sheet (2,070
-# sparse TFLOP/s in FP4 of 20 at 1.57 GHz, eight times fp16's); sm_120 RTX Blackwell PRO's white paper; sm_121 DGX Spark's data
-# sheet (one sparse PFLOP/s in FP4 of 48 at 2.4 GHz). No GPU of sm_88 is published; it is given the most of its generation, so
-# that no possible time is refused.
+# FLOP of a multiprocessor in a cycle, with float32 sums and without sparsity; of chips of one
+# architecture the fastest. NVIDIA's peaks by its multiprocessors and clock, from: sm_75 Turing's
+# white paper (T4); sm_80 A100's; sm_86 GA102's (A40); sm_87 Jetson AGX Orin's technical brief (170
+# sparse TOPS in int8 of 16 at 1.3 GHz, four times those of fp16 without sparsity); sm_89 Ada's
+# (L40); sm_90 H100's; sm_100, sm_103 HGX B200's and B300's data sheet; sm_110 Jetson T5000's data
+# sheet (2,070 sparse TFLOP/s in FP4 of 20 at 1.57 GHz, eight times fp16's); sm_120 RTX Blackwell
+# PRO's white paper; sm_121 DGX Spark's data sheet (one sparse PFLOP/s in FP4 of 48 at 2.4 GHz). No
+# GPU of sm_88 is published; it is given the most of its generation, so that no possible time is
+# refused.
 FLOP_PER_CYCLE = {
-    "sm_75": {"fp32": 128, "fp16": 1024},   # GeForce has half as many in fp16
+    "sm_75": {"fp32": 128, "fp16": 1024},  # GeForce has half as many in fp16
     "sm_80": {"fp32": 128, "tf32": 1024, "bf16": 2048, "fp16": 2048},
-    "sm_86": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},    # GeForce has half as many of these
+    # GeForce has half as many of these
+    "sm_86": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},
     "sm_87": {"fp32": 256, "tf32": 1024, "bf16": 2048, "fp16": 2048},
     "sm_88": {"fp32": 256, "tf32": 1024, "bf16": 2048, "fp16": 2048},
-    "sm_89": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},    # likewise
+    "sm_89": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},  # likewise
     "sm_90": {"fp32": 256, "tf32": 2048, "bf16": 4096, "fp16": 4096},
     "sm_100": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
     "sm_103": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
     "sm_110": {"fp32": 256, "tf32": 4096, "bf16": 8192, "fp16": 8192},
-    "sm_120": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},   # likewise
+    "sm_120": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},  # likewise
     "sm_121": {"fp32": 256, "tf32": 512, "bf16": 1024, "fp16": 1024},
 }
 
 
 def peak(architecture, size, products):
-    """The Ceilings that the clock rates and the number of multiprocessors of a GPU (driver.Size) allow, which nothing can beat.
+    """The Ceilings that the clock rates and the number of multiprocessors of a GPU (driver.Size)
+    allow, which nothing can beat.
 
-    products: key of H200. None for an architecture or products that FLOP_PER_CYCLE does not know, or where the driver does not
-    tell the clock.
+    products: key of H200. None for an architecture or products that FLOP_PER_CYCLE does not know,
+    or where the driver does not tell the clock.
     """
     per_cycle = rate(FLOP_PER_CYCLE.get(architecture, {}), products)
     if per_cycle is None or not size.hertz:
         return None
-    moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf   # two transfers in a cycle
-    return Ceilings(f"{architecture}, {products}", per_cycle * size.multiprocessors * size.hertz, moved)
+    moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf  # two transfers in a cycle
+    return Ceilings(
+        f"{architecture}, {products}", per_cycle * size.multiprocessors * size.hertz, moved
+    )
 
 
 def rate(known, products):
     """The rate of products, a key of H200, None if it is not known; known: rates by precision.
 
-    Three products of TF32 have a third of its rate, or float32's, which layers too narrow for tensor cores have.
+    Three products of TF32 have a third of its rate, or float32's, which layers too narrow for
+    tensor cores have.
     """
     if products != THREE_PRODUCTS:
         return known.get(products)
@@ -74,14 +94,19 @@ def rate(known, products):
 def in_words():
     """The ceilings of an H200, for people."""
     flop = {products: f"{ceilings.flop / 1e12:.0f}" for products, ceilings in H200.items()}
-    return (f"{H200['fp32'].bytes / 1e12} TB/s; {flop['fp32']} TFLOP/s in float32, {flop['tf32']} in TF32, "
-            f"{flop[THREE_PRODUCTS]} in three products of TF32, {flop['bf16']} in bfloat16")
+    return (
+        f"{H200['fp32'].bytes / 1e12} TB/s; {flop['fp32']} TFLOP/s in float32, {flop['tf32']} in TF32, "
+        f"{flop[THREE_PRODUCTS]} in three products of TF32, {flop['bf16']} in bfloat16"
+    )
 
 
 def step_bytes(plan, step):
     """Bytes that a step must read and write."""
-    return sum(buffer_bytes(plan, name) for name in {*step.reads.values(), *step.writes.values()}) + sum(
-        buffer_bytes(plan, name) for name in set(step.reads.values()) & set(step.writes.values()))
+    return sum(
+        buffer_bytes(plan, name) for name in {*step.reads.values(), *step.writes.values()}
+    ) + sum(
+        buffer_bytes(plan, name) for name in set(step.reads.values()) & set(step.writes.values())
+    )
 
 
 def buffer_bytes(plan, name):
@@ -107,7 +132,9 @@ def plan_seconds(plan, ceilings):
 
 
 def floor(flop, cold_bytes, ceilings):
-    """Seconds below which a measured time is impossible; cold_bytes: bytes that cannot come from a cache."""
+    """Seconds below which a measured time is impossible; cold_bytes: bytes that cannot come from a
+    cache.
+    """
     return max(flop / ceilings.flop, cold_bytes / ceilings.bytes) / MARGIN
 
 
@@ -116,5 +143,7 @@ def impossible(seconds, flop, cold_bytes, ceilings):
     least = floor(flop, cold_bytes, ceilings)
     if seconds >= least:
         return None
-    return (f"{seconds * 1e6:.1f} us is impossible: {flop / 1e9:.3g} GFLOP and {cold_bytes / 1e6:.3g} MB take at least "
-            f"{least * 1e6:.1f} us; the kernel did not run, or the clock is wrong")
+    return (
+        f"{seconds * 1e6:.1f} us is impossible: {flop / 1e9:.3g} GFLOP and {cold_bytes / 1e6:.3g} MB take at least "
+        f"{least * 1e6:.1f} us; the kernel did not run, or the clock is wrong"
+    )

@@ -1,9 +1,12 @@
-"""Which kernels a training step has, as a digest: a measurement is of today's kernels if it has the digest of today's."""
+"""Which kernels a training step has, as a digest: a measurement is of today's kernels if it has the
+digest of today's.
+"""
 
 import functools
 import hashlib
 import json
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -21,14 +24,24 @@ def digest(plan):
 
 
 def described(launch, plan):
-    """What the work of a launch depends on: its kernel's text, its shape, and last its arguments' shapes."""
+    """What the work of a launch depends on: its kernel's text, its shape, and last its arguments'
+    shapes.
+    """
+
     def shown(argument):
         if isinstance(argument, str):
             return str(plan.buffers[argument].shape)
         return str(argument if isinstance(argument, np.generic) else len(argument.words))
 
-    return [text(launch.source), launch.entry, launch.defines, launch.grid, launch.block, launch.shared_bytes,
-            [shown(argument) for argument in launch.arguments]]
+    return [
+        text(launch.source),
+        launch.entry,
+        launch.defines,
+        launch.grid,
+        launch.block,
+        launch.shared_bytes,
+        [shown(argument) for argument in launch.arguments],
+    ]
 
 
 def hashed(value):
@@ -37,6 +50,11 @@ def hashed(value):
 
 @functools.cache
 def text(source):
-    """The text of a file and its headers, without comments, which change nothing."""
+    """The tokens of a file and its headers: neither comments nor how lines are broken count."""
     files = sorted(cuda_emulator.with_headers(nvrtc.KERNELS / source, (nvrtc.KERNELS,)))
-    return "\0".join(" ".join(cuda_emulator.without_comments(path.read_text("utf-8")).split()) for path in files)
+    return "\0".join(tokens(path.read_text("utf-8")) for path in files)
+
+
+def tokens(text):
+    without = cuda_emulator.without_comments(text).replace("\\\n", " ")
+    return " ".join(re.findall(r'"(?:[^"\\]|\\.)*"|\w+|[^\w\s]', without))

@@ -1,4 +1,6 @@
-"""Timing on a GPU: events around work on the executor's stream, sampled clock rates, and the GPU's measured ceilings."""
+"""Timing on a GPU: events around work on the executor's stream, sampled clock rates, and the GPU's
+measured ceilings.
+"""
 
 import itertools
 import pathlib
@@ -19,26 +21,41 @@ from ladder.network import optimizers, weights  # noqa: E402
 from ladder.training import parity, plan  # noqa: E402
 from spread import percentiles  # noqa: E402
 
-LAP = RECORDED                     # steps
-FLUSH_BYTES = 256 << 20            # more than any level-2 cache
+LAP = RECORDED  # steps
+FLUSH_BYTES = 256 << 20  # more than any level-2 cache
 COPY_BYTES, COPIES = 512 << 20, 20
-ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: 1.13 TFLOP per launch
+ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10  # of the multiply-add kernel: 1.13 TFLOP per launch
 
 
 def bind(executor, network, rung, batch, rows, steps, optimizer="adam", seed=0, **settings):
-    """(plan, arrays) of `steps` training steps on random images: at least `rows`, and enough for a new batch in every step.
+    """(plan, arrays) of `steps` training steps on random images: at least `rows`, and enough for a
+    new batch in every step.
 
     settings: further fields of plan.Settings.
     """
     rows = max(rows, batch * steps)
     length = plan.Length(steps, steps)
-    settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=optimizers.Optimizer(optimizer),
-                             **settings)
+    settings = plan.Settings(
+        network=network,
+        variant=rung,
+        batch_size=batch,
+        optimizer=optimizers.Optimizer(optimizer),
+        **settings,
+    )
     lowered = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
-    return lowered, executor.allocate(lowered, executor.upload({
-        **parity.random_images(network, rows), "permutation": np.random.default_rng(seed).permutation(rows),
-        "counters": np.zeros(3, np.int64), "learning_rates": optimizers.learning_rates(1e-3, length),
-        **weights.initialize(network, seed), **weights.initial_state(network)}))
+    return lowered, executor.allocate(
+        lowered,
+        executor.upload(
+            {
+                **parity.random_images(network, rows),
+                "permutation": np.random.default_rng(seed).permutation(rows),
+                "counters": np.zeros(3, np.int64),
+                "learning_rates": optimizers.learning_rates(1e-3, length),
+                **weights.initialize(network, seed),
+                **weights.initial_state(network),
+            }
+        ),
+    )
 
 
 class Clock:
@@ -59,22 +76,29 @@ class Clock:
     def microseconds(self):
         """Durations in order; waits for the last."""
         self._executor.synchronize()
-        return [1000 * self._executor.cupy.cuda.get_elapsed_time(begin, end) for begin, end in self._marks]
+        return [
+            1000 * self._executor.cupy.cuda.get_elapsed_time(begin, end)
+            for begin, end in self._marks
+        ]
 
 
 def laps(executor, plan, arrays, count):
-    """(microseconds of a step in each lap, MHz of the multiprocessors meanwhile or 0) of about `count` runs of a plan.
+    """(microseconds of a step in each lap, MHz of the multiprocessors meanwhile or 0) of about
+    `count` runs of a plan.
 
-    A lap is of LAP runs, recorded and replayed as in a training, or of all where there are fewer; it begins where the one
-    before ended: what the GPU waits for in between counts too.
+    A lap is of LAP runs, recorded and replayed as in a training, or of all where there are fewer;
+    it begins where the one before ended: what the GPU waits for in between counts too.
     """
     size, marks = min(LAP, count), [executor.stream.record(executor.cupy.cuda.Event())]
     for _ in range(count // size):
         executor.run_many(plan, arrays, size)
         marks.append(executor.stream.record(executor.cupy.cuda.Event()))
-    mhz = driver.sm_clock() or 0   # before the GPU is idle
+    mhz = driver.sm_clock() or 0  # before the GPU is idle
     executor.synchronize()
-    return [1000 * executor.cupy.cuda.get_elapsed_time(begin, end) / size for begin, end in itertools.pairwise(marks)], mhz
+    return [
+        1000 * executor.cupy.cuda.get_elapsed_time(begin, end) / size
+        for begin, end in itertools.pairwise(marks)
+    ], mhz
 
 
 def spread(microseconds, mhz):
@@ -101,12 +125,23 @@ def ceilings(executor):
 
 def copied_bytes(executor):
     """Bytes per second read and written by a copy within GPU memory."""
-    source, target, clock = block(executor, COPY_BYTES), block(executor, COPY_BYTES), Clock(executor)
+    source, target, clock = (
+        block(executor, COPY_BYTES),
+        block(executor, COPY_BYTES),
+        Clock(executor),
+    )
     runtime = executor.cupy.cuda.runtime
     source.memset_async(1, COPY_BYTES, executor.stream)
     for _ in range(COPIES):
-        clock.time(lambda: runtime.memcpyAsync(target.ptr, source.ptr, COPY_BYTES, runtime.memcpyDeviceToDevice,
-                                               executor.stream.ptr))
+        clock.time(
+            lambda: runtime.memcpyAsync(
+                target.ptr,
+                source.ptr,
+                COPY_BYTES,
+                runtime.memcpyDeviceToDevice,
+                executor.stream.ptr,
+            )
+        )
     return 2 * COPY_BYTES / statistics.median(clock.microseconds()) * 1e6
 
 

@@ -1,4 +1,6 @@
-"""Other programs, such as NVIDIA's tools beside the driver: where they are, and a run of one. Standard library only."""
+"""Other programs, such as NVIDIA's tools beside the driver: where they are, and a run of one.
+Standard library only.
+"""
 
 import os
 import pathlib
@@ -7,7 +9,8 @@ import signal
 import subprocess
 
 PLACES = "/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/nsight-compute/*"
-CACHES = {"XDG_CACHE_HOME": "", "TORCHINDUCTOR_CACHE_DIR": "torch", "TRITON_CACHE_DIR": "triton"}   # folders in DIR/cache
+# folders in DIR/cache
+CACHES = {"XDG_CACHE_HOME": "", "TORCHINDUCTOR_CACHE_DIR": "torch", "TRITON_CACHE_DIR": "triton"}
 
 
 def use_cache(out):
@@ -20,20 +23,33 @@ def find(name):
     path = shutil.which(name)
     if path:
         return path
-    candidates = [path for place in PLACES for path in sorted(pathlib.Path("/").glob(f"{place.lstrip('/')}/{name}"))]
+    candidates = [
+        path
+        for place in PLACES
+        for path in sorted(pathlib.Path("/").glob(f"{place.lstrip('/')}/{name}"))
+    ]
     return next((str(path) for path in reversed(candidates) if path.is_file()), None)
 
 
 def run(command, seconds, **options):
-    """(status, output lines) of a command that is ended after `seconds`, with what it has started; status None then.
+    """(status, output lines) of a command that is ended after `seconds`, with what it has started;
+    status None then.
 
     options: of subprocess.Popen.
     """
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               errors="replace", start_new_session=True, **options)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        **options,
+    )
     try:
         output = process.communicate(timeout=seconds)[0]
-    except BaseException as error:   # Ctrl-C too
+    except BaseException as error:  # Ctrl-C too
         os.killpg(process.pid, signal.SIGKILL)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise

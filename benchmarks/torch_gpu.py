@@ -1,7 +1,9 @@
-"""The same work in PyTorch, for comparison: what gpu.py measures of it, in a process of its own (ladder/machine/worker.py).
+"""The same work in PyTorch, for comparison: what gpu.py measures of it, in a process of its own
+(ladder/machine/worker.py).
 
-PyTorch gets what makes it fast: cuDNN chooses its algorithms by timing them, Adam is fused, and the images lie on the GPU as
-float32 in the layout of the network. The rungs load and convert bytes in each step.
+PyTorch gets what makes it fast: cuDNN chooses its algorithms by timing them, Adam is fused, and the
+images lie on the GPU as float32 in the layout of the network. The rungs load and convert bytes in
+each step.
 """
 
 import gc
@@ -18,25 +20,31 @@ from spread import percentiles
 from torch_step import Module
 
 DEVICE = "cuda"
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}   # precision -> type of products and activations
-BATCHES = 8          # of different images, used in turn
-WARM_UP = 10         # steps before a time counts, and before a graph is captured
-LAP = 10             # steps between two looks at the clock
-SCREENED = 50        # steps of a first look at a contender
-ROWS, ROWS_AT_A_TIME = 60_000, 1_000   # images of an extraction
-PRODUCT = 8192       # rows and columns of the matrices that measure a ceiling
-LOOK_EVERY = 50      # steps of an epoch between looks at the loss, as in the rungs' training
+# precision -> type of products and activations
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+BATCHES = 8  # of different images, used in turn
+WARM_UP = 10  # steps before a time counts, and before a graph is captured
+LAP = 10  # steps between two looks at the clock
+SCREENED = 50  # steps of a first look at a contender
+ROWS, ROWS_AT_A_TIME = 60_000, 1_000  # images of an extraction
+PRODUCT = 8192  # rows and columns of the matrices that measure a ceiling
+LOOK_EVERY = 50  # steps of an epoch between looks at the loss, as in the rungs' training
 CONVOLUTIONS = "conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad"
-CALLS, GRAPHS = 20, 20   # of one of these in a graph; replays
+CALLS, GRAPHS = 20, 20  # of one of these in a graph; replays
 
-_prepared = {}       # name of a contender -> Training
+_prepared = {}  # name of a contender -> Training
 
 
 def machine():
     """Versions, and whether PyTorch can use the GPU: an exception says why it cannot."""
     torch.zeros(1, device=DEVICE)
     cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
-    return {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": cudnn, "python": sys.version.split()[0]}
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": cudnn,
+        "python": sys.version.split()[0],
+    }
 
 
 def ceilings():
@@ -47,7 +55,7 @@ def ceilings():
         dtype = AUTOCAST.get(precision, torch.float32)
         left, right = (torch.randn(PRODUCT, PRODUCT, device=DEVICE, dtype=dtype) for _ in range(2))
         microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10)
-        ceilings[precision] = 2 * PRODUCT ** 3 / statistics.median(microseconds) * 1e6
+        ceilings[precision] = 2 * PRODUCT**3 / statistics.median(microseconds) * 1e6
     return ceilings
 
 
@@ -59,12 +67,19 @@ class Training:
         _set_precision(contender.precision)
         layout = torch.channels_last if contender.channels_last else torch.contiguous_format
         self.module = Module(self.network).to(DEVICE, memory_format=layout)
-        self.optimizer = torch.optim.Adam(self.module.parameters(), 1e-3, fused=True, capturable=contender.graph)
-        # The scale of the loss and the look for infinite gradients stay on the GPU, because Adam is fused.
-        self.scaler = torch.amp.GradScaler(DEVICE, init_scale=LOSS_SCALE, enabled=contender.precision == "fp16")
+        self.optimizer = torch.optim.Adam(
+            self.module.parameters(), 1e-3, fused=True, capturable=contender.graph
+        )
+        # The scale of the loss and the look for infinite gradients stay on the GPU, because Adam is
+        # fused.
+        self.scaler = torch.amp.GradScaler(
+            DEVICE, init_scale=LOSS_SCALE, enabled=contender.precision == "fp16"
+        )
         self.forward = _compiled(self.module, FORMS[contender.form])
         height, width, channels = self.network.input_shape
-        self.images = torch.rand(self.batch * BATCHES, channels, height, width, device=DEVICE).to(memory_format=layout)
+        self.images = torch.rand(self.batch * BATCHES, channels, height, width, device=DEVICE).to(
+            memory_format=layout
+        )
         self.labels = torch.randint(0, 10, (self.batch * BATCHES,), device=DEVICE)
         self.number, self.graph = 0, None
         if contender.graph:
@@ -78,10 +93,14 @@ class Training:
         """The next step, queued; its loss, which a graph's next step overwrites."""
         first = self.number % BATCHES * self.batch
         self.number += 1
-        return self.step_with(self.images[first:first + self.batch], self.labels[first:first + self.batch])
+        return self.step_with(
+            self.images[first : first + self.batch], self.labels[first : first + self.batch]
+        )
 
     def step_with(self, images, labels):
-        """A step with these images, queued. A batch of another size than the graph's is made without it."""
+        """A step with these images, queued. A batch of another size than the graph's is made
+        without it.
+        """
         if self.graph is None or len(images) != self.batch:
             return self._step(images, labels)
         self.input.copy_(images)
@@ -93,14 +112,25 @@ class Training:
     def require_learning(self):
         """Raise RuntimeError if the steps so far did not train: their times would mean nothing."""
         last = float(self.step())
-        if last != last or abs(last) == float("inf") or (not self.network.classifies and last >= self.first_loss):
-            raise RuntimeError(f"does not learn: the loss was {self.first_loss:.3g} and is {last:.3g}")   # labels are random
+        if (
+            last != last
+            or abs(last) == float("inf")
+            or (not self.network.classifies and last >= self.first_loss)
+        ):
+            # labels are random
+            raise RuntimeError(
+                f"does not learn: the loss was {self.first_loss:.3g} and is {last:.3g}"
+            )
 
     def _step(self, images, labels):
         self.optimizer.zero_grad(set_to_none=True)
         with _autocast(self.contender.precision):
             out = self.forward(images)
-            loss = nn.functional.cross_entropy(out, labels) if self.network.classifies else nn.functional.mse_loss(out, images)
+            loss = (
+                nn.functional.cross_entropy(out, labels)
+                if self.network.classifies
+                else nn.functional.mse_loss(out, images)
+            )
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -109,9 +139,13 @@ class Training:
     def _capture(self):
         """Record a whole step as one CUDA graph; the loss of the first step.
 
-        As torch.cuda.graph asks for, the steps before, which compile and choose algorithms, are on a stream of their own.
+        As torch.cuda.graph asks for, the steps before, which compile and choose algorithms, are on
+        a stream of their own.
         """
-        self.input, self.input_labels = self.images[:self.batch].clone(), self.labels[:self.batch].clone()
+        self.input, self.input_labels = (
+            self.images[: self.batch].clone(),
+            self.labels[: self.batch].clone(),
+        )
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -134,11 +168,17 @@ def prepare(case, name):
     _prepared[name] = Training(case, CONTENDERS[name])
     turn(name, WARM_UP)
     timed = turn(name, WARM_UP)
-    return {"batch": case.batch, "precision": CONTENDERS[name].precision, "step_us": statistics.median(timed["us"])}
+    return {
+        "batch": case.batch,
+        "precision": CONTENDERS[name].precision,
+        "step_us": statistics.median(timed["us"]),
+    }
 
 
 def turn(name, steps):
-    """{"us": microseconds of a step in each lap of `steps` steps}; a lap begins where the one before ended."""
+    """{"us": microseconds of a step in each lap of `steps` steps}; a lap begins where the one
+    before ended.
+    """
     run = _prepared[name]
     _set_precision(run.contender.precision)
     microseconds = _laps(run.step, steps)
@@ -157,7 +197,9 @@ def screen(case, name):
 
 
 def epoch(case, name):
-    """Seconds of the second epoch on random images, shuffled on the GPU, with its last partial batch."""
+    """Seconds of the second epoch on random images, shuffled on the GPU, with its last partial
+    batch.
+    """
     case = Case.of(case)
     run = Training(case, CONTENDERS[name])
     height, width, channels = case.input_shape
@@ -180,12 +222,19 @@ def epoch(case, name):
     started = time.perf_counter()
     loss = step()
     _synchronize()
-    return {"batch": case.batch, "images": case.images, "steps": -(-case.images // case.batch),
-            "seconds": time.perf_counter() - started, "loss": loss}
+    return {
+        "batch": case.batch,
+        "images": case.images,
+        "steps": -(-case.images // case.batch),
+        "seconds": time.perf_counter() - started,
+        "loss": loss,
+    }
 
 
 def extraction(case, name):
-    """Seconds to compute the features of ROWS images in memory and to fetch them as float32, without gradients."""
+    """Seconds to compute the features of ROWS images in memory and to fetch them as float32,
+    without gradients.
+    """
     case, contender = Case.of(case), CONTENDERS[name]
     _set_precision(contender.precision)
     layout = torch.channels_last if contender.channels_last else torch.contiguous_format
@@ -195,17 +244,21 @@ def extraction(case, name):
     height, width, channels = network.input_shape
     images = torch.randint(0, 256, (ROWS, channels, height, width), dtype=torch.uint8)
     count = min(ROWS_AT_A_TIME, ROWS)
-    staged = torch.empty(count, channels, height, width, dtype=torch.uint8, pin_memory=DEVICE == "cuda")
+    staged = torch.empty(
+        count, channels, height, width, dtype=torch.uint8, pin_memory=DEVICE == "cuda"
+    )
     fetched = None
 
     def batch(first):
         nonlocal fetched
-        staged.copy_(images[first:first + count])
+        staged.copy_(images[first : first + count])
         x = staged.to(DEVICE, non_blocking=True).to(memory_format=layout).float() / 255
         with _autocast(contender.precision):
             features = forward(x)
         if fetched is None:
-            fetched = torch.empty_like(features, dtype=torch.float32, device="cpu", pin_memory=DEVICE == "cuda")
+            fetched = torch.empty_like(
+                features, dtype=torch.float32, device="cpu", pin_memory=DEVICE == "cuda"
+            )
         fetched.copy_(features)
         return len(features)
 
@@ -232,15 +285,21 @@ def forget():
 
 
 def convolutions(case, precision):
-    """{"rows": [{"layer", "operation", "median_us", ...}]} of each pass of each convolution by cuDNN, channels last.
+    """{"rows": [{"layer", "operation", "median_us", ...}]} of each pass of each convolution by
+    cuDNN, channels last.
 
-    Without the layers around it, and from caches that the calls before have warmed: a CUDA graph of CALLS calls, GRAPHS times.
+    Without the layers around it, and from caches that the calls before have warmed: a CUDA graph of
+    CALLS calls, GRAPHS times.
     """
     _set_precision(precision)
     case, rows = Case.of(case), []
     for layer in (layer for layer in case.network.layers if layer.kind == "conv2d"):
         take = layer.attributes
-        shape = (case.batch, *layer.input_shapes[0], *(take[name] for name in ("filters", "kernel", "padding", "stride")))
+        shape = (
+            case.batch,
+            *layer.input_shapes[0],
+            *(take[name] for name in ("filters", "kernel", "padding", "stride")),
+        )
         for name in CONVOLUTIONS:
             work = _counterpart(name, shape, precision)
             rows.append({"layer": layer.name, "operation": name, **percentiles(_in_a_graph(work))})
@@ -248,7 +307,9 @@ def convolutions(case, precision):
 
 
 def _in_a_graph(work):
-    """Microseconds of a call, in each replay of a graph of CALLS calls; the calls before choose an algorithm."""
+    """Microseconds of a call, in each replay of a graph of CALLS calls; the calls before choose an
+    algorithm.
+    """
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -262,23 +323,33 @@ def _in_a_graph(work):
 
 
 def operation(name, shape, repetitions, precision="fp32"):
-    """Median microseconds of cuDNN's (or PyTorch's own) kernel for an operation, channels last, each time with an empty cache.
+    """Median microseconds of cuDNN's (or PyTorch's own) kernel for an operation, channels last,
+    each time with an empty cache.
 
-    shape: batch, height, width, channels and for a convolution filters, kernel, padding, stride. None where there is no
-    counterpart.
+    shape: batch, height, width, channels and for a convolution filters, kernel, padding, stride.
+    None where there is no counterpart.
     """
     _set_precision(precision)
     work = _counterpart(name, shape, precision)
     if work is None:
         return None
     flush = torch.empty(256 << 20 if DEVICE == "cuda" else 1, dtype=torch.uint8, device=DEVICE)
-    return statistics.median(_times(lambda number: work(), 5, repetitions, before=lambda: flush.zero_()))
+    return statistics.median(
+        _times(lambda number: work(), 5, repetitions, before=lambda: flush.zero_())
+    )
 
 
 def _counterpart(name, shape, precision):
     """A function that makes an operation; None without one."""
-    functional, gradients, (batch, height, width, channels, *convolution) = nn.functional, nn.grad, shape
-    of_type, layout = {"device": DEVICE, "dtype": AUTOCAST.get(precision, torch.float32)}, torch.channels_last
+    functional, gradients, (batch, height, width, channels, *convolution) = (
+        nn.functional,
+        nn.grad,
+        shape,
+    )
+    of_type, layout = (
+        {"device": DEVICE, "dtype": AUTOCAST.get(precision, torch.float32)},
+        torch.channels_last,
+    )
     x = torch.rand(batch, channels, height, width, **of_type).to(memory_format=layout)
     if name in CONVOLUTIONS:
         filters, kernel, padding, stride = convolution
@@ -291,16 +362,24 @@ def _counterpart(name, shape, precision):
             "conv2d_weight_grad": lambda: gradients.conv2d_weight(x, weight.shape, dy, **window),
         }[name]
     mean, var = torch.zeros(channels, device=DEVICE), torch.ones(channels, device=DEVICE)
-    return {"relu_forward": lambda: functional.relu(x), "maxpool2d_forward": lambda: functional.max_pool2d(x, 2),
-            "avgpool2d_forward": lambda: functional.avg_pool2d(x, 2), "dropout_forward": lambda: functional.dropout(x, 0.5),
-            "global_avgpool_forward": lambda: functional.adaptive_avg_pool2d(x, 1), "add_forward": lambda: x + x,
-            "batchnorm_forward": lambda: functional.batch_norm(x, mean, var, mean, var, training=True),
-            "lrn_forward": lambda: functional.local_response_norm(x, 5), "pad_forward": lambda: functional.pad(x, [1] * 4),
-            "upsample2d_forward": lambda: functional.interpolate(x, scale_factor=2)}.get(name)
+    return {
+        "relu_forward": lambda: functional.relu(x),
+        "maxpool2d_forward": lambda: functional.max_pool2d(x, 2),
+        "avgpool2d_forward": lambda: functional.avg_pool2d(x, 2),
+        "dropout_forward": lambda: functional.dropout(x, 0.5),
+        "global_avgpool_forward": lambda: functional.adaptive_avg_pool2d(x, 1),
+        "add_forward": lambda: x + x,
+        "batchnorm_forward": lambda: functional.batch_norm(x, mean, var, mean, var, training=True),
+        "lrn_forward": lambda: functional.local_response_norm(x, 5),
+        "pad_forward": lambda: functional.pad(x, [1] * 4),
+        "upsample2d_forward": lambda: functional.interpolate(x, scale_factor=2),
+    }.get(name)
 
 
 def _set_precision(precision):
-    """Set for the steps that follow whether float32 products may be TF32, which PyTorch allows convolutions by default."""
+    """Set for the steps that follow whether float32 products may be TF32, which PyTorch allows
+    convolutions by default.
+    """
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
@@ -311,10 +390,13 @@ def _autocast(precision):
 
 
 def _compiled(module, mode):
-    """The module compiled for its shapes, itself without a mode; an error, not eager execution, where that does not work."""
+    """The module compiled for its shapes, itself without a mode; an error, not eager execution,
+    where that does not work.
+    """
     if mode is None:
         return module
-    for name in ("recompile_limit", "cache_size_limit"):   # one process compiles many networks with one `forward`
+    # one process compiles many networks with one `forward`
+    for name in ("recompile_limit", "cache_size_limit"):
         if hasattr(torch._dynamo.config, name):
             setattr(torch._dynamo.config, name, 1000)
             break
@@ -323,7 +405,9 @@ def _compiled(module, mode):
 
 
 def _laps(step, count):
-    """Microseconds of a step in each of the laps of LAP steps that `count` steps make; as the rungs are timed (timing.laps)."""
+    """Microseconds of a step in each of the laps of LAP steps that `count` steps make; as the rungs
+    are timed (timing.laps).
+    """
     size = min(LAP, count)
     if DEVICE != "cuda":
         marks = [time.perf_counter()]

@@ -1,9 +1,9 @@
 """Seconds of each training step of a network in PyTorch on the CPU; called by cpu.py.
 
-arguments: a JSON object with network (a name of ladder/network/networks.py), input_shape, batch, precision (fp32, or bf16:
-float32 weights, bfloat16 products and activations), layout (channels_last or contiguous), form (eager or compiled), threads,
-warm_up and steps; the first of warm_up compiles. Prints a JSON list. The module is built from the same table of layers that
-the plan is made from.
+arguments: a JSON object with network (a name of ladder/network/networks.py), input_shape, batch,
+precision (fp32, or bf16: float32 weights, bfloat16 products and activations), layout (channels_last
+or contiguous), form (eager or compiled), threads, warm_up and steps; the first of warm_up compiles.
+Prints a JSON list. The module is built from the same table of layers that the plan is made from.
 """
 
 import json
@@ -23,12 +23,14 @@ MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.cont
 
 
 class Module(nn.Module):
-    """A network's table of layers as PyTorch runs it, up to the layer `until` (default: the last)."""
+    """A network's table of layers as PyTorch runs it, up to the layer `until` (default: the
+    last).
+    """
 
     def __init__(self, network, until=None):
         super().__init__()
         names = [layer.name for layer in network.layers]
-        self.layers = network.layers[:names.index(until) + 1 if until else None]
+        self.layers = network.layers[: names.index(until) + 1 if until else None]
         self.made = nn.ModuleDict({layer.name: MODULES[layer.kind](layer) for layer in self.layers})
 
     def forward(self, x):
@@ -51,8 +53,14 @@ class Calls(nn.Module):
 
 def conv2d(layer):
     take = layer.attributes
-    return nn.Conv2d(layer.input_shapes[0][2], take["filters"], take["kernel"], take["stride"], take["padding"],
-                     bias=take["bias"])
+    return nn.Conv2d(
+        layer.input_shapes[0][2],
+        take["filters"],
+        take["kernel"],
+        take["stride"],
+        take["padding"],
+        bias=take["bias"],
+    )
 
 
 def window(layer):
@@ -66,8 +74,9 @@ def pad(layer):
 MODULES = {
     "conv2d": conv2d,
     "dense": lambda layer: nn.Linear(layer.input_shapes[0][2], layer.attributes["filters"]),
-    "batchnorm": lambda layer: nn.BatchNorm2d(layer.input_shapes[0][2], layer.attributes["epsilon"],
-                                              1 - layer.attributes["decay"]),
+    "batchnorm": lambda layer: nn.BatchNorm2d(
+        layer.input_shapes[0][2], layer.attributes["epsilon"], 1 - layer.attributes["decay"]
+    ),
     "relu": lambda layer: nn.ReLU(),
     "maxpool2d": lambda layer: nn.MaxPool2d(*window(layer)),
     "avgpool2d": lambda layer: nn.AvgPool2d(*window(layer)),
@@ -77,8 +86,12 @@ MODULES = {
     "add": lambda layer: Calls(torch.add),
     "flatten": lambda layer: nn.Flatten(),
     "dropout": lambda layer: nn.Dropout(layer.attributes["rate"]),
-    "lrn": lambda layer: nn.LocalResponseNorm(layer.attributes["size"], layer.attributes["alpha"], layer.attributes["beta"],
-                                              layer.attributes["k"]),
+    "lrn": lambda layer: nn.LocalResponseNorm(
+        layer.attributes["size"],
+        layer.attributes["alpha"],
+        layer.attributes["beta"],
+        layer.attributes["k"],
+    ),
 }
 
 
@@ -86,7 +99,8 @@ def time_steps(network, input_shape, batch, steps, precision, layout, form, thre
     torch.set_num_threads(threads)
     network = networks.build(network, tuple(input_shape))
     module = Module(network).to(memory_format=MEMORY_FORMATS[layout])
-    optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=True)   # all parameters in one pass: its fastest form
+    # all parameters in one pass: its fastest form
+    optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=True)
     forward = torch.compile(module) if form == "compiled" else module
     height, width, channels = input_shape
     seconds = []
@@ -98,7 +112,11 @@ def time_steps(network, input_shape, batch, steps, precision, layout, form, thre
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             out = forward(images)
         out = out.float()
-        loss = functional.cross_entropy(out, labels) if network.classifies else functional.mse_loss(out, images)
+        loss = (
+            functional.cross_entropy(out, labels)
+            if network.classifies
+            else functional.mse_loss(out, images)
+        )
         loss.backward()
         optimizer.step()
         seconds.append(time.perf_counter() - started)

@@ -1,11 +1,11 @@
-"""Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from ladder/workflow/settings.py, the
-table of docs/networks.md from ladder/network/layers.py, and docs/summary.schema.json with the first table of docs/summary.md
-from ladder/pages/summary_keys.py.
+"""Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from
+ladder/workflow/settings.py, the table of docs/networks.md from ladder/network/layers.py, and
+docs/summary.schema.json with the first table of docs/summary.md from ladder/pages/summary_keys.py.
 
     python docs/generate.py
 
-The page has every key's default, what it may be, and its description; the schema is for editors. With --check nothing is
-written; it ends with 1 where a file is not up to date.
+The page has every key's default, what it may be, and its description; the schema is for editors.
+With --check nothing is written; it ends with 1 where a file is not up to date.
 """
 
 import argparse
@@ -24,11 +24,15 @@ from ladder.pages import summary_keys  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
 from ladder.workflow import settings, values  # noqa: E402
 
-PAGE, SCHEMA, CONFIG = ROOT / "docs/configuration.md", ROOT / "docs/config.schema.json", ROOT / "config.yaml"
+PAGE, SCHEMA, CONFIG = (
+    ROOT / "docs/configuration.md",
+    ROOT / "docs/config.schema.json",
+    ROOT / "config.yaml",
+)
 NETWORKS = ROOT / "docs/networks.md"
 SUMMARY, SUMMARY_SCHEMA = ROOT / "docs/summary.md", ROOT / "docs/summary.schema.json"
 COLUMNS = 100
-MOST_CHOICES = 8   # that a comment lists
+MOST_CHOICES = 8  # that a comment lists
 OPENING = """\
 <!-- Made by docs/generate.py (make docs) from ladder/workflow/settings.py; do not edit. -->
 
@@ -53,8 +57,12 @@ that names it and the nearest right one.
 def rules():
     """The JSON schema of every key, without rungs of a person's own."""
     own = {name for name, entry in catalog.RUNGS.items() if entry.role == "own"}
-    return {key: {**rule, "enum": [name for name in rule["enum"] if name not in own]} if "enum" in rule else rule
-            for key, rule in settings.rules().items()}
+    return {
+        key: {**rule, "enum": [name for name in rule["enum"] if name not in own]}
+        if "enum" in rule
+        else rule
+        for key, rule in settings.rules().items()
+    }
 
 
 def page():
@@ -76,13 +84,17 @@ def sections(rules):
 
 def schema():
     """The text of docs/config.schema.json, a line for each key."""
-    return ('{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, '
-            f'"properties": {{\n{lines(rules())}\n}}}}\n')
+    return (
+        '{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, '
+        f'"properties": {{\n{lines(rules())}\n}}}}\n'
+    )
 
 
 def lines(parts):
     """The inside of a JSON object, a line for each key."""
-    return ",\n".join(f" {json.dumps(key)}: {json.dumps(part, ensure_ascii=False)}" for key, part in parts.items())
+    return ",\n".join(
+        f" {json.dumps(key)}: {json.dumps(part, ensure_ascii=False)}" for key, part in parts.items()
+    )
 
 
 def config(text):
@@ -113,33 +125,57 @@ def entry(key, default, rule):
 
 
 def facts(default, rule):
-    shown = default if isinstance(default, str) and default else re.sub(r"\.0\b", "", json.dumps(default))
+    shown = (
+        default
+        if isinstance(default, str) and default
+        else re.sub(r"\.0\b", "", json.dumps(default))
+    )
     first = f"Default: `{shown}`."
     if isinstance(default, list) and len(first) > COLUMNS:
-        first = "Default:\n" + "\n".join(f"`{item}`" + ("," if item != default[-1] else ".") for item in default)
+        first = "Default:\n" + "\n".join(
+            f"`{item}`" + ("," if item != default[-1] else ".") for item in default
+        )
     return first + "\n" + paragraph(f"Allowed: {values.describe(rule)}.")
 
 
 def paragraph(text, indent="", first=0):
-    return textwrap.fill(text, COLUMNS, initial_indent=" " * first, subsequent_indent=indent, break_long_words=False,
-                         break_on_hyphens=False).lstrip()
+    return textwrap.fill(
+        text,
+        COLUMNS,
+        initial_indent=" " * first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).lstrip()
 
 
 def kinds(text):
     """docs/networks.md's text with the keys of each kind of layer."""
-    return with_rows(text, {kind: ", ".join(f"`{key}`" for key in keys(kind)) or "none" for kind in layers.KINDS})
+    return with_rows(
+        text, {kind: ", ".join(f"`{key}`" for key in keys(kind)) or "none" for kind in layers.KINDS}
+    )
 
 
 def with_rows(text, rows):
     """A page whose first table has these rows, name -> text, in place of its own."""
     head, rule, rest = text.partition("|---|---|\n")
-    return "".join([head, rule, *(f"| `{name}` | {row} |\n" for name, row in rows.items()), "\n", rest.partition("\n\n")[2]])
+    return "".join(
+        [
+            head,
+            rule,
+            *(f"| `{name}` | {row} |\n" for name, row in rows.items()),
+            "\n",
+            rest.partition("\n\n")[2],
+        ]
+    )
 
 
 def keys(kind):
     """The keys of a kind of layer, each with its default if it has one."""
-    return [name if default is inspect.Parameter.empty else f"{name}: {json.dumps(default)}"
-            for name, default in layers.arguments(kind).items()]
+    return [
+        name if default is inspect.Parameter.empty else f"{name}: {json.dumps(default)}"
+        for name, default in layers.arguments(kind).items()
+    ]
 
 
 def summary(text):
@@ -151,12 +187,20 @@ def summary_schema():
     """The text of docs/summary.schema.json."""
     parts = summary_keys.schema()
     inner = {name: lines(parts.pop(name)) for name in ("$defs", "properties")}
-    return json.dumps(parts)[:-1] + "".join(f', "{name}": {{\n{text}\n}}' for name, text in inner.items()) + "}\n"
+    return (
+        json.dumps(parts)[:-1]
+        + "".join(f', "{name}": {{\n{text}\n}}' for name, text in inner.items())
+        + "}\n"
+    )
 
 
 def write(made, description):
-    """The command line of a program that writes texts, path -> text; with --check nothing is written."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line of a program that writes texts, path -> text; with --check nothing is
+    written.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     for path, text in made.items():

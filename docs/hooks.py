@@ -1,4 +1,6 @@
-"""What mkdocs does otherwise here: a page's place in the site is its place in the repository, so that a link holds in both."""
+"""What mkdocs does otherwise here: a page's place in the site is its place in the repository, so
+that a link holds in both.
+"""
 
 import pathlib
 import posixpath
@@ -17,22 +19,38 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """The theme's files, the pages of the navigation, and the pictures, styles and scripts of docs/."""
+    """The theme's files, the pages of the navigation, and the pictures, styles and scripts of
+    docs/.
+    """
     theme = [file for file in files if file.src_dir != config.docs_dir]
-    assets = [f"docs/{path.name}" for path in ROOT.glob("docs/*") if path.suffix in (".png", ".css", ".js")]
-    return Files([*theme, *(File(path, str(ROOT), config.site_dir, config.use_directory_urls)
-                            for path in [*pages(config.nav), *sorted(assets)])])
+    assets = [
+        f"docs/{path.name}"
+        for path in ROOT.glob("docs/*")
+        if path.suffix in (".png", ".css", ".js")
+    ]
+    return Files(
+        [
+            *theme,
+            *(
+                File(path, str(ROOT), config.site_dir, config.use_directory_urls)
+                for path in [*pages(config.nav), *sorted(assets)]
+            ),
+        ]
+    )
 
 
 def pages(nav):
     """The paths that the navigation, or a part of it, names."""
     if isinstance(nav, str):
         return [nav]
-    return [path for part in (nav.values() if isinstance(nav, dict) else nav) for path in pages(part)]
+    return [
+        path for part in (nav.values() if isinstance(nav, dict) else nav) for path in pages(part)
+    ]
 
 
 def on_page_markdown(markdown, page, files, **_):
     """A link to a file that the site does not have, such as a kernel, becomes its text."""
+
     def text(link):
         path = posixpath.normpath(f"{page.file.src_uri}/../{link[2]}")
         return link[1] if path not in files.src_uris and (ROOT / path).is_file() else link[0]

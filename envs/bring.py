@@ -1,7 +1,9 @@
 """Bring the packages of this Python's environment to the versions that envs/NAME.txt pins, for each NAME given.
 
-Usage: .venv/bin/python envs/bring.py NAME...   pip refuses a file that has none of the pinned hashes. The exit status is 1 if a
-set cannot be installed. It needs pip alone, as nothing else is there at first.
+Usage: .venv/bin/python envs/bring.py NAME...
+
+pip refuses a file that has none of the pinned hashes. The exit status is 1 if a set cannot be
+installed. It needs pip alone, as nothing else is there at first.
 """
 
 import os
@@ -14,8 +16,11 @@ import sysconfig
 from pip._vendor.packaging.requirements import Requirement
 
 ENVS = pathlib.Path(__file__).parent
-LARGE = {"gpu": " (several GB; make report DEVICE=cpu leaves them out)", "benchmark": " (several GB on Linux)"}
-NAMED = 3   # packages in a message
+LARGE = {
+    "gpu": " (several GB; make report DEVICE=cpu leaves them out)",
+    "benchmark": " (several GB on Linux)",
+}
+NAMED = 3  # packages in a message
 
 
 def main(names):
@@ -23,29 +28,49 @@ def main(names):
         if changes := differences(pins(name), installed()):
             what = ", ".join(changes) if len(changes) <= NAMED else f"{len(changes)} packages"
             print(f"installing envs/{name}.txt: {what}{LARGE.get(name, '')}", flush=True)
-            command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--require-hashes",
+            ]
             if subprocess.run([*command, "-r", ENVS / f"{name}.txt"]).returncode:
                 return f"installing envs/{name}.txt failed; pip's messages above give the reason"
     return 0
 
 
 def pins(name):
-    """The requirements of envs/NAME.txt that hold for this Python and machine, without their hashes."""
+    """The requirements of envs/NAME.txt that hold for this Python and machine, without their
+    hashes.
+    """
     lines = (ENVS / f"{name}.txt").read_text("utf-8").splitlines()
     requirements = [Requirement(line.removesuffix("\\")) for line in lines if re.match(r"\w", line)]
     return [pin for pin in requirements if pin.marker is None or pin.marker.evaluate()]
 
 
 def installed():
-    """Name -> version of the packages that are there, by the names of their folders, which takes a millisecond."""
+    """Name -> version of the packages that are there, by the names of their folders, which takes a
+    millisecond.
+    """
     folders = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
-    entries = [entry.removesuffix(".dist-info") for folder in folders for entry in os.listdir(folder)
-               if entry.endswith(".dist-info")]
-    return {plain(name): version for name, _, version in (entry.rpartition("-") for entry in entries)}
+    entries = [
+        entry.removesuffix(".dist-info")
+        for folder in folders
+        for entry in os.listdir(folder)
+        if entry.endswith(".dist-info")
+    ]
+    return {
+        plain(name): version for name, _, version in (entry.rpartition("-") for entry in entries)
+    }
 
 
 def differences(requirements, there):
-    """A text for each requirement that is missing or there with another version; there: as `installed`."""
+    """A text for each requirement that is missing or there with another version; there: as
+    `installed`.
+    """
     changes = []
     for pin in requirements:
         version, wanted = there.get(plain(pin.name)), str(pin.specifier)[2:]

@@ -1,4 +1,6 @@
-"""`import ladder` where Kernel Ladder is installed: the library lies beside the scripts that rules call, in kernel_ladder/."""
+"""`import ladder` where Kernel Ladder is installed: the library lies beside the scripts that rules
+call, in kernel_ladder/.
+"""
 
 import importlib.util
 import pathlib

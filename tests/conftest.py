@@ -1,4 +1,5 @@
-"""One browser for all tests of a worker, which tests the short run has, and how long each group of tests took.
+"""One browser for all tests of a worker, which tests the short run has, and how long each group of
+tests took.
 
 Where NO_SKIPS is set, a skipped test fails the run.
 """
@@ -19,7 +20,8 @@ import browser
 import one_compiler
 import short
 
-MEMORY = pathlib.Path("/dev/shm")   # a file system on Linux; files in it are made ten times as fast as on a disk
+# a file system on Linux; files in it are made ten times as fast as on a disk
+MEMORY = pathlib.Path("/dev/shm")
 ENOUGH = 4 << 30
 
 
@@ -38,18 +40,25 @@ def pytest_configure():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--short", action="store_true", help="leave out what short.py leaves to the night, as `make test` does")
+    parser.addoption(
+        "--short",
+        action="store_true",
+        help="leave out what short.py leaves to the night, as `make test` does",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--short"):
         chosen = short.chosen([item.nodeid for item in items])
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
-        items[:] = sorted((item for item in items if item.nodeid in chosen), key=lambda item: short.place(item.nodeid))
+        items[:] = sorted(
+            (item for item in items if item.nodeid in chosen),
+            key=lambda item: short.place(item.nodeid),
+        )
 
 
 def pytest_collection_finish():
-    gc.freeze()   # or every garbage collection would look through all modules and tests
+    gc.freeze()  # or every garbage collection would look through all modules and tests
     gc.set_threshold(20_000, 20, 50)
 
 
@@ -62,7 +71,9 @@ def pytest_terminal_summary(terminalreporter):
             if isinstance(report, pytest.TestReport):
                 seconds["/".join(report.nodeid.split("::")[0].split("/")[:2])] += report.duration
     if len(seconds) > 1:
-        terminalreporter.write_line("seconds: " + ", ".join(f"{name} {spent:.0f}" for name, spent in seconds.most_common()))
+        terminalreporter.write_line(
+            "seconds: " + ", ".join(f"{name} {spent:.0f}" for name, spent in seconds.most_common())
+        )
 
 
 def pytest_sessionfinish(session):

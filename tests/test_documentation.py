@@ -16,10 +16,22 @@ from ladder.training import plan
 from ladder.workflow import config, settings
 from ladder.workflow.stages import STAGES
 
-PAGES = [*(ROOT / page for page in (
-    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/README.md", "config/README.md")),
-         *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)"   # names of files that need not be there
+PAGES = [
+    *(
+        ROOT / page
+        for page in (
+            "README.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+            "SECURITY.md",
+            "tests/README.md",
+            "config/README.md",
+        )
+    ),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+# names of files that need not be there
+EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)"
 
 
 def test_the_description_of_the_configuration_is_up_to_date():
@@ -32,22 +44,33 @@ def test_the_description_of_the_configuration_is_up_to_date():
 
 
 def test_the_description_of_the_summary_is_up_to_date():
-    generate, text = runpy.run_path(str(ROOT / "docs/generate.py")), (ROOT / "docs/summary.md").read_text()
+    generate, text = (
+        runpy.run_path(str(ROOT / "docs/generate.py")),
+        (ROOT / "docs/summary.md").read_text(),
+    )
     assert text == generate["summary"](text), "run `make docs`"
-    assert (ROOT / "docs/summary.schema.json").read_text() == generate["summary_schema"](), "run `make docs`"
+    assert (ROOT / "docs/summary.schema.json").read_text() == generate["summary_schema"](), (
+        "run `make docs`"
+    )
 
 
 def test_the_table_of_the_kinds_of_layers_is_up_to_date():
     text = (ROOT / "docs/networks.md").read_text()
     assert text == runpy.run_path(str(ROOT / "docs/generate.py"))["kinds"](text), "run `make docs`"
-    assert "\n| `dense` | `units` |\n" in text and "\n| `relu` | none |\n" in text and "`padding: 1`" in text
+    assert (
+        "\n| `dense` | `units` |\n" in text
+        and "\n| `relu` | none |\n" in text
+        and "`padding: 1`" in text
+    )
 
 
 def test_what_a_person_edits_first_comes_first_and_has_its_default():
     text = (ROOT / "config.yaml").read_text()
     keys = re.findall(r"^(\w+):", text, re.M)
     assert keys[:2] == ["variant", "batch_size"] and len(text.splitlines()) <= 40
-    assert config.load(yaml.safe_load(text)) == settings.Settings(), "a key that is taken out of the file changes nothing"
+    assert config.load(yaml.safe_load(text)) == settings.Settings(), (
+        "a key that is taken out of the file changes nothing"
+    )
 
 
 def test_the_lines_and_counts_of_the_course_are_those_of_the_source():
@@ -61,9 +84,15 @@ def test_the_lines_and_counts_of_the_course_are_those_of_the_source():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_lines_of_a_page_are_at_most_100_columns_wide(path):
-    """Except rows of tables in docs/, which Markdown cannot fold, and the source in docs/climb.md."""
+    """Except rows of tables in docs/, which Markdown cannot fold, and the source in
+    docs/climb.md.
+    """
     lines = re.sub(r"<!-- lines: .*?<!-- end -->", "", path.read_text(), flags=re.S).splitlines()
-    assert [line for line in lines if len(line) > 100 and not (path.parent.name == "docs" and line.startswith("|"))] == []
+    assert [
+        line
+        for line in lines
+        if len(line) > 100 and not (path.parent.name == "docs" and line.startswith("|"))
+    ] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -80,61 +109,94 @@ def test_link_targets_exist(path):
 
 
 def test_the_site_has_every_page_of_the_documentation_once():
-    pages = re.findall(r"[\w/]\S*\.md$", (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1], re.M)
+    pages = re.findall(
+        r"[\w/]\S*\.md$", (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1], re.M
+    )
     assert sorted(page for page in pages if page.startswith("docs/")) == [
-        path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
-    assert len(set(pages)) == len(pages) and [page for page in pages if not (ROOT / page).is_file()] == []
+        path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))
+    ]
+    assert (
+        len(set(pages)) == len(pages)
+        and [page for page in pages if not (ROOT / page).is_file()] == []
+    )
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_files_named_by_a_page_exist(path):
-    """Paths in the project's own folders, except placeholders and the files that are examples in CONTRIBUTING.md."""
-    named = re.findall(r"(?<![\w./-])((?:workflow|kernels|tests|presets|benchmarks|profiles|envs|docs)/[\w./-]+)",
-                       path.read_text())
-    missing = {name for name in named if not (ROOT / name.rstrip(".")).exists() and not name.endswith(("/", "_"))}
+    """Paths in the project's own folders, except placeholders and the files that are examples in
+    CONTRIBUTING.md.
+    """
+    named = re.findall(
+        r"(?<![\w./-])((?:workflow|kernels|tests|presets|benchmarks|profiles|envs|docs)/[\w./-]+)",
+        path.read_text(),
+    )
+    missing = {
+        name
+        for name in named
+        if not (ROOT / name.rstrip(".")).exists() and not name.endswith(("/", "_"))
+    }
     assert {name for name in missing if not re.search(EXAMPLES, name)} == set()
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_keys_that_a_page_sets_are_keys(path):
-    keys = {"key", "map_perplexity", *settings.KEYS}   # and two examples
+    keys = {"key", "map_perplexity", *settings.KEYS}  # and two examples
     for command in re.findall(r"--config (.*)", path.read_text().replace("\\\n", " ")):
         named = re.findall(r"(?:^|[\s'\"])([a-z_]\w+)=", command.split("#")[0].split("`")[0])
         assert set(named) <= keys, command
 
 
 def test_the_workflow_catalog_finds_what_it_asks_for():
-    """What https://snakemake.github.io/snakemake-workflow-catalog reads: words of README.md, and the ways of deployment."""
+    """What https://snakemake.github.io/snakemake-workflow-catalog reads: words of README.md, and
+    the ways of deployment.
+    """
     words = (ROOT / "README.md").read_text().lower()
     assert "snakemake" in words and "workflow" in words and (ROOT / "config/README.md").exists()
     settings = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
-    assert settings["software-stack-deployment"].keys() == {"conda", "apptainer", "apptainer+conda", "report"}
+    assert settings["software-stack-deployment"].keys() == {
+        "conda",
+        "apptainer",
+        "apptainer+conda",
+        "report",
+    }
 
 
 def test_packages_import_in_the_order_that_the_architecture_lists():
     library = ROOT / "workflow/scripts/ladder"
-    section = (ROOT / "docs/architecture.md").read_text().split("\n## Packages\n")[1].split("\n## ")[0]
+    section = (
+        (ROOT / "docs/architecture.md").read_text().split("\n## Packages\n")[1].split("\n## ")[0]
+    )
     order = re.findall(r"^\| `(\w+)` \|", section, re.M)
     assert sorted(order) == sorted(path.parent.name for path in library.glob("*/__init__.py"))
     for path in library.glob("*/**/*.py"):
         own = path.relative_to(library).parts[0]
         for package in re.findall(r"(?:from|import) ladder\.(\w+)", path.read_text()):
-            assert package not in order or order.index(package) <= order.index(own), f"{path.name} imports {package}"
+            assert package not in order or order.index(package) <= order.index(own), (
+                f"{path.name} imports {package}"
+            )
 
 
 def test_the_rules_that_the_architecture_names_are_those_of_the_stages():
     text = (ROOT / "docs/architecture.md").read_text() + (ROOT / "README.md").read_text()
-    for target, rule in re.findall(r"snakemake (\w+) -R (\w+)", text) + re.findall(r"\.\.\. (\w+) -R (\w+)", text):
+    for target, rule in re.findall(r"snakemake (\w+) -R (\w+)", text) + re.findall(
+        r"\.\.\. (\w+) -R (\w+)", text
+    ):
         assert STAGES[target].rule == rule
 
 
 def test_images_per_second_of_the_cpu_rung_are_those_of_the_record():
     rows = json.loads((ROOT / "benchmarks/cpu.json").read_text())["rows"]
-    found = {row["name"]: row["images_per_second"] for row in rows if (row["network"], row["batch"]) == ("autoencoder", 64)}
+    found = {
+        row["name"]: row["images_per_second"]
+        for row in rows
+        if (row["network"], row["batch"]) == ("autoencoder", 64)
+    }
     torch = max(speed for name, speed in found.items() if name.startswith("PyTorch fp32"))
     text = (ROOT / "README.md").read_text()
-    assert (f"the `cpu` rung trains {found['Kernel Ladder, cpu']:.0f} images/s, where PyTorch reaches {torch:.0f} images/s"
-            in text.replace("\n", " "))
+    assert (
+        f"the `cpu` rung trains {found['Kernel Ladder, cpu']:.0f} images/s, where PyTorch reaches {torch:.0f} images/s"
+        in text.replace("\n", " ")
+    )
 
 
 def anchors(text):
@@ -144,7 +206,9 @@ def anchors(text):
 
 # ---- how a step runs
 
-STEP = (ROOT / "docs/architecture.md").read_text().split("## How a step runs\n")[1].split("\n## ")[0]
+STEP = (
+    (ROOT / "docs/architecture.md").read_text().split("## How a step runs\n")[1].split("\n## ")[0]
+)
 ROWS = re.findall(r"^\| `([\w.]+)` \| `([\w/.]+)` \|", STEP, re.M)
 
 
@@ -156,9 +220,16 @@ def test_what_the_page_on_a_step_names_is_where_it_says(name, file):
 
 
 def test_the_kernels_of_the_page_on_a_step_run_in_its_order():
-    settings = plan.Settings(network=networks.build("autoencoder"), variant="gpu_opt_v2", batch_size=64,
-                             optimizer=Optimizer("adam"))
-    launches = plan.training_plan(settings, plan.Dataset(50_000, "uint8"), plan.Length(782, 782)).launches
+    settings = plan.Settings(
+        network=networks.build("autoencoder"),
+        variant="gpu_opt_v2",
+        batch_size=64,
+        optimizer=Optimizer("adam"),
+    )
+    launches = plan.training_plan(
+        settings, plan.Dataset(50_000, "uint8"), plan.Length(782, 782)
+    ).launches
     run = iter((launch.entry, f"kernels/{launch.source}") for launch in launches)
-    assert all(row in run for row in ROWS if row[1].startswith("kernels/"))   # `in` goes on from the row before
+    # `in` goes on from the row before
+    assert all(row in run for row in ROWS if row[1].startswith("kernels/"))
     assert len(ROWS) == 27 + 16

@@ -1,4 +1,6 @@
-"""The environments: every package has one version and the hashes of its files, and what differs is installed again."""
+"""The environments: every package has one version and the hashes of its files, and what differs is
+installed again.
+"""
 
 import os
 import re
@@ -13,7 +15,7 @@ import yaml
 from ladder.sources import ROOT
 
 SETS = sorted((ROOT / "envs").glob("*.txt"))
-APART = {"benchmark", "nvrtc13", "pins"}   # installed into environments of their own
+APART = {"benchmark", "nvrtc13", "pins"}  # installed into environments of their own
 PIN = r"(?P<pin>(?P<name>[a-z0-9-]+)==(?P<version>[^ ;]+)(?: ; [^\n]+?)?)(?P<hashes>(?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
 
 
@@ -49,22 +51,33 @@ def test_sets_that_share_an_environment_pin_the_same_versions():
 def test_the_conda_environment_has_the_same_packages():
     text = (ROOT / "envs/cpu.yaml").read_text("utf-8")
     *_, packages = yaml.load(text, yaml.CSafeLoader)["dependencies"]
-    assert packages["pip"] == [match["pin"] for match in pins(ROOT / "envs/cpu.txt")] and len(text) < 10_000
+    assert (
+        packages["pip"] == [match["pin"] for match in pins(ROOT / "envs/cpu.txt")]
+        and len(text) < 10_000
+    )
 
 
 def test_actions_are_named_by_digest():
     for path in (ROOT / ".github/workflows").glob("*.yml"):
         used = re.findall(r"uses: *(.*)", path.read_text("utf-8"))
-        assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in used), used
+        assert used and all(
+            re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in used
+        ), used
 
 
 @pytest.mark.parametrize("name, sets", [("cpu", ["cpu"]), ("gpu", ["cpu", "gpu"])])
 def test_an_image_has_the_pinned_sets_and_a_user_who_is_not_root(name, sets):
     text = (ROOT / f"envs/Dockerfile.{name}").read_text("utf-8").replace("\\\n", "")
     steps = re.findall(r"^([A-Z]+) +(.*)$", text, re.M)
-    bases, copied, users = ([rest for step, rest in steps if step == kind] for kind in ("FROM", "COPY", "USER"))
+    bases, copied, users = (
+        [rest for step, rest in steps if step == kind] for kind in ("FROM", "COPY", "USER")
+    )
     assert len(bases) == 1 and re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+-[a-z0-9.-]+", bases[0])
-    assert copied[0].split()[:-1] == ["envs/install", "envs/bring.py", *(f"envs/{one}.txt" for one in ["pip", *sets])]
+    assert copied[0].split()[:-1] == [
+        "envs/install",
+        "envs/bring.py",
+        *(f"envs/{one}.txt" for one in ["pip", *sets]),
+    ]
     installs = [rest for step, rest in steps if step == "RUN" and "envs/" in rest]
     assert installs == [f"PIP_NO_CACHE_DIR=1 /opt/kernel-ladder/envs/install {' '.join(sets)}"]
     assert "pip install" not in text and users == ["10001"]
@@ -81,8 +94,8 @@ def test_the_images_get_files_that_are_there_and_nothing_else():
 
 @pytest.fixture
 def bring(tmp_path, monkeypatch):
-    """bring(text) brings this environment to the pins of a text, with a pip that does nothing; returns the status and the
-    arguments of each call of pip."""
+    """bring(text) brings this environment to the pins of a text, with a pip that does nothing;
+    returns the status and the arguments of each call of pip."""
     script = runpy.run_path(str(ROOT / "envs/bring.py"))
     calls = []
 
@@ -100,13 +113,20 @@ def bring(tmp_path, monkeypatch):
 
 
 def pinned(*lines):
-    return "# A comment.\n" + "".join(f"{line} \\\n    --hash=sha256:{'0' * 64}\n" for line in lines)
+    return "# A comment.\n" + "".join(
+        f"{line} \\\n    --hash=sha256:{'0' * 64}\n" for line in lines
+    )
 
 
-def test_a_package_of_another_version_is_named_and_installed_again_by_its_hashes(bring, capsys, tmp_path):
+def test_a_package_of_another_version_is_named_and_installed_again_by_its_hashes(
+    bring, capsys, tmp_path
+):
     status, calls = bring(pinned("numpy==9.9.9", f"pyyaml=={yaml.__version__}", "not-there==1.0"))
     assert status == 0
-    assert capsys.readouterr().out == f"installing envs/some.txt: numpy 9.9.9 in place of {np.__version__}, not-there 1.0\n"
+    assert (
+        capsys.readouterr().out
+        == f"installing envs/some.txt: numpy 9.9.9 in place of {np.__version__}, not-there 1.0\n"
+    )
     assert [call[:3] for call in calls] == [["-m", "pip", "install"]]
     assert "--require-hashes" in calls[0] and calls[0][-2:] == ["-r", str(tmp_path / "some.txt")]
 
@@ -117,7 +137,10 @@ def test_many_packages_are_counted(bring, capsys):
 
 
 def test_nothing_is_installed_where_all_is_as_pinned(bring, capsys):
-    there = [f"{name}=={version}" for name, version in (("numpy", np.__version__), ("pyyaml", yaml.__version__))]
+    there = [
+        f"{name}=={version}"
+        for name, version in (("numpy", np.__version__), ("pyyaml", yaml.__version__))
+    ]
     assert bring(pinned(*there, "windows-only==1.0 ; sys_platform == 'win32'")) == (0, [])
     assert capsys.readouterr().out == ""
 
@@ -126,29 +149,58 @@ def test_without_ensurepip_the_pip_that_is_there_brings_the_pinned_one(tmp_path)
     (tmp_path / "envs").mkdir()
     shutil.copy(ROOT / "envs/install", tmp_path / "envs")
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; -m*) echo "$*" >> calls;; esac\n', "utf-8")
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; -m*) echo "$*" >> calls;; esac\n', "utf-8"
+    )
     python.chmod(0o755)
-    command = [tmp_path / "envs/install", "cpu"]   # it ends where .venv/bin/python would begin, which nothing makes here
-    output = subprocess.run(command, env={**os.environ, "PYTHON": python}, capture_output=True, text=True).stdout
-    assert "ensurepip is missing; " in output and (tmp_path / "calls").read_text("utf-8").splitlines() == [
+    # it ends where .venv/bin/python would begin, which nothing makes here
+    command = [tmp_path / "envs/install", "cpu"]
+    output = subprocess.run(
+        command, env={**os.environ, "PYTHON": python}, capture_output=True, text=True
+    ).stdout
+    assert "ensurepip is missing; " in output and (tmp_path / "calls").read_text(
+        "utf-8"
+    ).splitlines() == [
         "-m venv --clear --without-pip .venv",
-        "-m pip --python .venv/bin/python install --quiet --disable-pip-version-check --require-hashes -r envs/pip.txt"]
+        "-m pip --python .venv/bin/python install --quiet --disable-pip-version-check --require-hashes -r envs/pip.txt",
+    ]
 
 
-@pytest.mark.parametrize("answer, line", [
-    ("echo 6.1", "the GPU here has compute capability 6.1 and the kernels need 7.5: no GPU packages, the CPU computes\n"),
-    ("echo 7.0", "the GPU here has compute capability 7.0 and the kernels need 7.5: no GPU packages, the CPU computes\n"),
-    ("echo 7.5", ""), ("echo 12.1", ""), ("echo 6.1; echo 8.9", ""),
-    ("echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2", ""), ("exit 9", "")])
+@pytest.mark.parametrize(
+    "answer, line",
+    [
+        (
+            "echo 6.1",
+            "the GPU here has compute capability 6.1 and the kernels need 7.5: no GPU packages, the CPU computes\n",
+        ),
+        (
+            "echo 7.0",
+            "the GPU here has compute capability 7.0 and the kernels need 7.5: no GPU packages, the CPU computes\n",
+        ),
+        ("echo 7.5", ""),
+        ("echo 12.1", ""),
+        ("echo 6.1; echo 8.9", ""),
+        ("echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2", ""),
+        ("exit 9", ""),
+    ],
+)
 def test_the_packages_of_the_gpu_are_for_a_card_that_a_rung_runs_on(tmp_path, answer, line):
     for folder in ("envs", ".venv/bin", "path"):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(ROOT / "envs/install", tmp_path / "envs")
-    for name, text in {".venv/bin/python": 'case "$1" in envs*) echo "$*";; esac', "path/nvidia-smi": answer}.items():
+    for name, text in {
+        ".venv/bin/python": 'case "$1" in envs*) echo "$*";; esac',
+        "path/nvidia-smi": answer,
+    }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n", "utf-8")
         (tmp_path / name).chmod(0o755)
-    ended = subprocess.run([tmp_path / "envs/install", "cpu", "gpu"], capture_output=True, text=True, check=True,
-                           env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"})
+    ended = subprocess.run(
+        [tmp_path / "envs/install", "cpu", "gpu"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"},
+    )
     assert ended.stdout == f"{line}envs/bring.py pip cpu{'' if line else ' gpu'}\n"
 
 

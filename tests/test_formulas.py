@@ -1,4 +1,6 @@
-"""docs/math.md: the matrices that it prints are those that make the formulas true, and those of the cpu rung."""
+"""docs/math.md: the matrices that it prints are those that make the formulas true, and those of the
+cpu rung.
+"""
 
 import re
 
@@ -23,8 +25,12 @@ def printed(heading):
         lines = [line for line in block.splitlines() if re.match(r" {4}.*\|.*\|", line)]
         rows = [[part.split() for part in re.findall(r"\|([^|=]*)\|", line)] for line in lines]
         names = re.findall(r"(\w'?) =  ? ?\|", "\n".join(lines))
-        matrices |= {name: np.array([[number(text) for text in row[place]] for row in rows if place < len(row)])
-                     for place, name in enumerate(names)}
+        matrices |= {
+            name: np.array(
+                [[number(text) for text in row[place]] for row in rows if place < len(row)]
+            )
+            for place, name in enumerate(names)
+        }
     return matrices
 
 
@@ -43,11 +49,21 @@ def test_winograd(draw):
     def forward():
         return a_ @ ((g_ @ filters @ g_.T) * (b_ @ tile @ b_.T)) @ a_.T
 
-    direct = references.conv2d(tile[None, ..., None], filters[None, ..., None], np.zeros(1), 0)[0, ..., 0]
+    direct = references.conv2d(tile[None, ..., None], filters[None, ..., None], np.zeros(1), 0)[
+        0, ..., 0
+    ]
     np.testing.assert_allclose(forward(), direct, atol=1e-12)
     spread = a_.T @ dy @ a_
-    np.testing.assert_allclose(g_.T @ (spread * (b_ @ tile @ b_.T)) @ g_, references.gradient(forward, filters, dy), atol=1e-8)
-    np.testing.assert_allclose(b_.T @ ((g_ @ filters @ g_.T) * spread) @ b_, references.gradient(forward, tile, dy), atol=1e-8)
+    np.testing.assert_allclose(
+        g_.T @ (spread * (b_ @ tile @ b_.T)) @ g_,
+        references.gradient(forward, filters, dy),
+        atol=1e-8,
+    )
+    np.testing.assert_allclose(
+        b_.T @ ((g_ @ filters @ g_.T) * spread) @ b_,
+        references.gradient(forward, tile, dy),
+        atol=1e-8,
+    )
     transformed = np.empty((36, 1, 1))
     winograd.transform_filters(filters[None, ..., None], 0, 1, transformed, np.empty((6, 3, 1)))
     np.testing.assert_allclose(transformed.reshape(6, 6), g_ @ filters @ g_.T, atol=1e-12)
@@ -57,10 +73,12 @@ def test_the_phase_decomposition(draw):
     taps = printed("Upsampling and a 3x3 convolution: phase decomposition")["T"]
     np.testing.assert_array_equal(taps, convolution._taps(np.float64)[0])
     x, weight = draw((5, 6)), draw((3, 3))
-    direct = references.conv2d(references.upsample2d(x[None, ..., None]), weight[None, ..., None], np.zeros(1), 1)[0, ..., 0]
+    direct = references.conv2d(
+        references.upsample2d(x[None, ..., None]), weight[None, ..., None], np.zeros(1), 1
+    )[0, ..., 0]
     out, phase_weights = np.zeros((2 * 5 + 2, 2 * 6 + 2)), taps @ weight @ taps.T
     for r, q in np.ndindex(x.shape):
-        out[2 * r:2 * r + 4, 2 * q:2 * q + 4] += x[r, q] * phase_weights
+        out[2 * r : 2 * r + 4, 2 * q : 2 * q + 4] += x[r, q] * phase_weights
     np.testing.assert_allclose(out[1:-1, 1:-1], direct, atol=1e-12)
 
 
@@ -70,15 +88,31 @@ def test_the_gradient_of_batch_normalisation_and_of_lrn(draw):
     _, mean, inverse = references.batchnorm(x, weight, bias, 1e-5)
     z = (x - mean) * inverse
     db, dw = dy.sum(axis=(0, 1, 2)), (dy * z).sum(axis=(0, 1, 2))
-    np.testing.assert_allclose(weight * inverse * (dy - db / n - z * dw / n), references.gradient(
-        lambda: references.batchnorm(x, weight, bias, 1e-5)[0], x, dy), atol=1e-7)
+    np.testing.assert_allclose(
+        weight * inverse * (dy - db / n - z * dw / n),
+        references.gradient(lambda: references.batchnorm(x, weight, bias, 1e-5)[0], x, dy),
+        atol=1e-7,
+    )
     size, alpha, beta, k = 3, 0.5, 0.75, 2.0
     _, s = references.lrn(x, size, alpha, beta, k)
-    dx = dy * s ** -beta
+    dx = dy * s**-beta
     for c, d in np.ndindex(4, 4):
         if d - size // 2 <= c <= d + (size - 1) // 2:
-            dx[..., c] -= 2 * alpha * beta / size * x[..., c] * dy[..., d] * x[..., d] * s[..., d] ** (-beta - 1)
-    np.testing.assert_allclose(dx, references.gradient(lambda: references.lrn(x, size, alpha, beta, k)[0], x, dy), atol=1e-7)
+            dx[..., c] -= (
+                2
+                * alpha
+                * beta
+                / size
+                * x[..., c]
+                * dy[..., d]
+                * x[..., d]
+                * s[..., d] ** (-beta - 1)
+            )
+    np.testing.assert_allclose(
+        dx,
+        references.gradient(lambda: references.lrn(x, size, alpha, beta, k)[0], x, dy),
+        atol=1e-7,
+    )
 
 
 def test_attention_and_its_gradient(draw):
@@ -89,13 +123,19 @@ def test_attention_and_its_gradient(draw):
     np.testing.assert_allclose((a @ v).reshape(dy.shape), references.attention(x)[0], atol=1e-12)
     da = passed @ v.T
     ds = a * (da - (a * da).sum(axis=1, keepdims=True))
-    dx = np.concatenate((ds @ k / np.sqrt(4), ds.T @ q / np.sqrt(4), a.T @ passed), axis=1).reshape(x.shape)
-    np.testing.assert_allclose(dx, references.gradient(lambda: references.attention(x)[0], x, dy), atol=1e-7)
+    dx = np.concatenate((ds @ k / np.sqrt(4), ds.T @ q / np.sqrt(4), a.T @ passed), axis=1).reshape(
+        x.shape
+    )
+    np.testing.assert_allclose(
+        dx, references.gradient(lambda: references.attention(x)[0], x, dy), atol=1e-7
+    )
 
 
 def test_the_sections_are_the_kinds_of_layers():
     from ladder.network.layers import KINDS
 
     layers = (ROOT / "docs/math.md").read_text().split("\n## Layers\n")[1].split("\n## ")[0]
-    named = [name for heading in re.findall(r"^### (.*)$", layers, re.M) for name in heading.split(", ")]
+    named = [
+        name for heading in re.findall(r"^### (.*)$", layers, re.M) for name in heading.split(", ")
+    ]
     assert sorted(named) == sorted(KINDS)

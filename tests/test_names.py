@@ -2,11 +2,14 @@ import ast
 
 from ladder.sources import ROOT, SCRIPTS
 
-EMPTY = {"found", "kept", "made", "of", "one", "some", "told"}   # they say nothing of what they hold
+# they say nothing of what they hold
+EMPTY = {"found", "kept", "made", "of", "one", "some", "told"}
 
 
 def bound(node, owner):
-    """The variable that a node in `owner` binds, or None; a field of a class is none, a function in a function is one."""
+    """The variable that a node in `owner` binds, or None; a field of a class is none, a function in
+    a function is one.
+    """
     match node:
         case ast.Name(ctx=ast.Store()) if not isinstance(owner, ast.ClassDef):
             return node.id
@@ -37,8 +40,11 @@ def badly_named(text):
 def test_variables_are_named_for_what_they_hold():
     programs = [*SCRIPTS.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
     assert len(programs) > 200
-    assert [f"{path.relative_to(ROOT)}:{line} {name}" for path in programs
-            for line, name in badly_named(path.read_text("utf-8"))] == []
+    assert [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in programs
+        for line, name in badly_named(path.read_text("utf-8"))
+    ] == []
 
 
 def test_every_kind_of_variable_is_seen_and_what_users_name_is_not():
@@ -60,5 +66,18 @@ def found(rows):
         return {one: 1 for one in rows}
     except ValueError as told:
         raise
-""") == [(2, "told"), (5, "some"), (6, "kept"), (6, "of"), (7, "one"), (7, "some"), (8, "found"), (8, "told"), (10, "made"),
-         (12, "kept"), (13, "of"), (16, "one"), (17, "told")]
+""") == [
+        (2, "told"),
+        (5, "some"),
+        (6, "kept"),
+        (6, "of"),
+        (7, "one"),
+        (7, "some"),
+        (8, "found"),
+        (8, "told"),
+        (10, "made"),
+        (12, "kept"),
+        (13, "of"),
+        (16, "one"),
+        (17, "told"),
+    ]

@@ -1,4 +1,6 @@
-"""The notebook for Google Colab: it is stripped, names what there is, and runs from top to bottom without a GPU, twice."""
+"""The notebook for Google Colab: it is stripped, names what there is, and runs from top to bottom
+without a GPU, twice.
+"""
 
 import json
 import re
@@ -16,7 +18,17 @@ from ladder.workflow.stages import COPIES
 
 NOTEBOOK = ROOT / "docs/colab.ipynb"
 TEXT = "\n".join(cell["source"] for cell in nbformat.read(NOTEBOOK, as_version=4).cells)
-LEFT_OUT = (".git", ".venv*", "results", "logs", ".snakemake", "__pycache__", ".*_cache", "mine", "mine.py")
+LEFT_OUT = (
+    ".git",
+    ".venv*",
+    "results",
+    "logs",
+    ".snakemake",
+    "__pycache__",
+    ".*_cache",
+    "mine",
+    "mine.py",
+)
 
 
 def test_it_is_a_valid_notebook_without_outputs():
@@ -28,18 +40,30 @@ def test_it_is_a_valid_notebook_without_outputs():
 
 def test_the_files_targets_keys_and_rungs_that_it_names_exist():
     paths = re.findall(r"\b(?:workflow|kernels|docs|benchmarks|envs)/[\w./-]*\w|\b[A-Z]+\.md", TEXT)
-    assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists() and "/mine" not in path] == []
+    assert (
+        len(paths) > 5
+        and [path for path in paths if not (ROOT / path).exists() and "/mine" not in path] == []
+    )
     targets = re.search(r"^TARGETS = (.*)", (ROOT / "Makefile").read_text("utf-8"), re.M)[1].split()
-    assert set(re.findall(r"[`\"]make (\w+)", TEXT)) == {"report", "rung", "check", "clean"} <= {*targets}
+    assert (
+        set(re.findall(r"[`\"]make (\w+)", TEXT))
+        == {"report", "rung", "check", "clean"}
+        <= {*targets}
+    )
     pages = {name for names in COPIES.values() for name in names}
     assert set(re.findall(r"results/\w+\.\w+", TEXT)) <= pages
     assert set(re.findall(r" (\w+)=", re.search(r"--config ([^\"]*)", TEXT)[0])) <= {*settings.KEYS}
     assert set(re.findall(r"\b(?:gpu_(?!check)|cpu_)\w+", TEXT)) <= {*catalog.RUNGS}
 
 
-@pytest.mark.skipif(shutil.which("g++") is None or shutil.which("make") is None, reason="no g++ or make (Debian packages)")
+@pytest.mark.skipif(
+    shutil.which("g++") is None or shutil.which("make") is None,
+    reason="no g++ or make (Debian packages)",
+)
 def test_it_runs_from_top_to_bottom_and_again(tmp_path):
-    checkout = shutil.copytree(ROOT, tmp_path / "checkout", ignore=shutil.ignore_patterns(*LEFT_OUT))
+    checkout = shutil.copytree(
+        ROOT, tmp_path / "checkout", ignore=shutil.ignore_patterns(*LEFT_OUT)
+    )
     (checkout / ".venv").symlink_to(sys.prefix)
     before = {*checkout.iterdir()}
     first, second = run(checkout), run(checkout)
@@ -47,14 +71,24 @@ def test_it_runs_from_top_to_bottom_and_again(tmp_path):
         assert "Chosen: the rung " in texts["numbers"] and "An SVM on features" in texts["numbers"]
         assert "image/png" in texts["race"] and "results/parity.html" in texts["race"]
         assert "mine: out of bounds: conv2d_forward: thread" in texts["wrong"]
-        assert re.search(r"mine: faster by counts: .* 1\.\d+ times as fast as gpu_basic", texts["right"])
-    assert "wrote kernels/mine/conv2d.cu" in first["rung"] and "The rung mine is there already." in second["rung"]
+        assert re.search(
+            r"mine: faster by counts: .* 1\.\d+ times as fast as gpu_basic", texts["right"]
+        )
+    assert (
+        "wrote kernels/mine/conv2d.cu" in first["rung"]
+        and "The rung mine is there already." in second["rung"]
+    )
     assert [*tmp_path.iterdir()] == [checkout] and {*checkout.iterdir()} - before == {
-        checkout / name for name in ("results", "logs", ".snakemake")}
+        checkout / name for name in ("results", "logs", ".snakemake")
+    }
 
 
 def run(checkout):
     """Cell -> the text of its outputs, as JSON."""
     notebook = nbformat.read(checkout / "docs/colab.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=900, resources={"metadata": {"path": checkout / "docs"}}).execute()
-    return {cell.id: json.dumps(cell.outputs) for cell in notebook.cells if cell.cell_type == "code"}
+    NotebookClient(
+        notebook, timeout=900, resources={"metadata": {"path": checkout / "docs"}}
+    ).execute()
+    return {
+        cell.id: json.dumps(cell.outputs) for cell in notebook.cells if cell.cell_type == "code"
+    }

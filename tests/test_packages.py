@@ -1,4 +1,6 @@
-"""The contracts of import-linter in pyproject.toml are effective: a forbidden import breaks its contract."""
+"""The contracts of import-linter in pyproject.toml are effective: a forbidden import breaks its
+contract.
+"""
 
 import pathlib
 import shutil
@@ -16,24 +18,45 @@ LINTER = pathlib.Path(sys.executable).parent / "lint-imports"
 def project(tmp_path):
     """A copy of the library with its contracts."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copytree(SCRIPTS / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        SCRIPTS / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__")
+    )
     return tmp_path
 
 
 def broken(project):
     """The names of the contracts that the copy breaks."""
-    lines = subprocess.run([LINTER, "--no-cache"], cwd=project, capture_output=True, text=True,
-                           env={"PYTHONPATH": str(project), "COLUMNS": "200"}).stdout.splitlines()
+    lines = subprocess.run(
+        [LINTER, "--no-cache"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(project), "COLUMNS": "200"},
+    ).stdout.splitlines()
     assert any(line.startswith("Contracts: ") for line in lines), lines
-    return {name for name, is_broken, _ in (line.partition(" BROKEN") for line in lines) if is_broken}
+    return {
+        name for name, is_broken, _ in (line.partition(" BROKEN") for line in lines) if is_broken
+    }
 
 
-FORBIDDEN = {   # contract: (module, an import that breaks it)
+FORBIDDEN = {  # contract: (module, an import that breaks it)
     "Imports go downwards": ("store/artifacts.py", "from ladder.pages import figures"),
-    "A plan does not know what runs it": ("training/planning/builder.py", "from ladder.executors import create"),
-    "An executor does not know the network": ("executors/sequential.py", "from ladder.network import networks"),
-    "The rungs of the CPU do not depend on those of the GPU": ("rungs/cpu.py", "from ladder.rungs import gpu_basic"),
-    "Only the CUDA executor, the SVM and the array libraries speak to a GPU": ("features/patches.py", "import cupy"),
+    "A plan does not know what runs it": (
+        "training/planning/builder.py",
+        "from ladder.executors import create",
+    ),
+    "An executor does not know the network": (
+        "executors/sequential.py",
+        "from ladder.network import networks",
+    ),
+    "The rungs of the CPU do not depend on those of the GPU": (
+        "rungs/cpu.py",
+        "from ladder.rungs import gpu_basic",
+    ),
+    "Only the CUDA executor, the SVM and the array libraries speak to a GPU": (
+        "features/patches.py",
+        "import cupy",
+    ),
 }
 
 

@@ -32,7 +32,14 @@ def names(project, script):
     return {path.removeprefix("workflow/scripts/") for path in sources.closure(project / script)}
 
 
-EVERYTHING = {"lib/__init__.py", "lib/first.py", "lib/second.py", "lib/third.py", "lib/inner/__init__.py", "lib/inner/deep.py"}
+EVERYTHING = {
+    "lib/__init__.py",
+    "lib/first.py",
+    "lib/second.py",
+    "lib/third.py",
+    "lib/inner/__init__.py",
+    "lib/inner/deep.py",
+}
 
 
 def test_modules_imported_by_modules_count_also_in_circles(project):
@@ -47,7 +54,9 @@ def test_a_module_that_nothing_imports_does_not_count(project):
     assert "lib/unused.py" not in names(project, "plain.py")
 
 
-def test_the_libraries_are_the_modules_outside_the_project_that_the_files_themselves_import(project):
+def test_the_libraries_are_the_modules_outside_the_project_that_the_files_themselves_import(
+    project,
+):
     paths = [f"workflow/scripts/{name}" for name in ("lazy.py", "lib/second.py", "lib/first.py")]
     assert sources.libraries([*paths, "kernels/a.cu"]) == {"lib", "numpy"}
     assert sources.libraries(paths[:1]) == {"lib"}
@@ -62,7 +71,11 @@ def test_the_import_statements_are_those_that_the_parser_finds():
     assert len(programs) > 200
     for program in programs:
         text = program.read_text()
-        parsed = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        parsed = [
+            node
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
         found = {ast.dump(node) for node in sources.import_statements(text)}
         assert found >= {ast.dump(node) for node in parsed}, program
         if program.is_relative_to(sources.SCRIPTS):

@@ -1,4 +1,6 @@
-"""docs/use.md: its Python runs, and its table of files has every file that a stage can write, as it is written."""
+"""docs/use.md: its Python runs, and its table of files has every file that a stage can write, as it
+is written.
+"""
 
 import ast
 import fnmatch
@@ -22,30 +24,56 @@ from ladder.workflow.stages import STAGES
 PAGE = (ROOT / "docs/use.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
 # PyTorch is in no set of the tests; tests/model_elsewhere.sh has it.
-RUN = [number for number in range(1, len(BLOCKS)) if "import torch" not in BLOCKS[number] or importlib.util.find_spec("torch")]
+RUN = [
+    number
+    for number in range(1, len(BLOCKS))
+    if "import torch" not in BLOCKS[number] or importlib.util.find_spec("torch")
+]
 # [(stages, names or patterns of files, types, shape as text)]
-FILES = [(*(re.findall(r"`([^`]+)`", cell) for cell in cells[:2]), cells[2].split(", "), cells[3])
-         for cells in (row.split(" | ") for row in re.findall(r"^\| (`.*) \|$", PAGE.split("\n## Every file\n")[1], re.M))]
+FILES = [
+    (*(re.findall(r"`([^`]+)`", cell) for cell in cells[:2]), cells[2].split(", "), cells[3])
+    for cells in (
+        row.split(" | ")
+        for row in re.findall(r"^\| (`.*) \|$", PAGE.split("\n## Every file\n")[1], re.M)
+    )
+]
 WRITTEN = re.compile(r"[\w*]+\.(npy|json|safetensors|bin|csv|html|yaml|zip|parquet)")
-RUNS = {"autoencoder": {"normalization": "zca", "features_flip": "apart", "joined": "enc1_pool"},
-        "ridge": {"primary_classifier": "ridge", "features_flip": "apart", "shifted": 1}, "classifier": {"network": "lenet_5"}}
+RUNS = {
+    "autoencoder": {"normalization": "zca", "features_flip": "apart", "joined": "enc1_pool"},
+    "ridge": {"primary_classifier": "ridge", "features_flip": "apart", "shifted": 1},
+    "classifier": {"network": "lenet_5"},
+}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The artifacts by role of each of RUNS, with the model and the table of the first in its results/."""
+    """The artifacts by role of each of RUNS, with the model and the table of the first in its
+    results/.
+    """
     folders = {name: tmp_path_factory.mktemp(name) for name in RUNS}
-    made = {name: answering_run.make(folder / "results", side=16, **RUNS[name]) for name, folder in folders.items()
-            if name != "autoencoder"}
+    made = {
+        name: answering_run.make(folder / "results", side=16, **RUNS[name])
+        for name, folder in folders.items()
+        if name != "autoencoder"
+    }
     home = folders["autoencoder"]
     inputs, model = exported_run.make(home, side=16, **RUNS["autoencoder"])
     exported_run.unpacked(model, home)
-    with artifacts.making(home / "results/table/t0123456789a", manifest_files.spec("table")) as work:
-        export_table.make(work, {"data": inputs["data"], "features": inputs["joined"], "predictions": inputs["svm"]}, {})
+    with artifacts.making(
+        home / "results/table/t0123456789a", manifest_files.spec("table")
+    ) as work:
+        export_table.make(
+            work,
+            {"data": inputs["data"], "features": inputs["joined"], "predictions": inputs["svm"]},
+            {},
+        )
     copies.publish(work.folder, home / "results/features.parquet")
     versions = {role: artifact.version for role, artifact in inputs.items()}
     (home / "results/summary.json").write_text(json.dumps({"versions": versions}))
-    return {**made, "autoencoder": {**inputs, "model": model, "table": artifacts.Artifact(work.folder)}}, home
+    return {
+        **made,
+        "autoencoder": {**inputs, "model": model, "table": artifacts.Artifact(work.folder)},
+    }, home
 
 
 @pytest.mark.parametrize("number", RUN, ids=lambda number: BLOCKS[number].split()[1])
@@ -62,8 +90,11 @@ def test_a_block_of_python_runs_after_the_first_one(runs, number, monkeypatch):
 
 def rows_of(stage, file):
     """The rows of the page's table for a file of a stage."""
-    return [(types, shape) for stages, patterns, types, shape in FILES
-            if stage in stages and any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns)]
+    return [
+        (types, shape)
+        for stages, patterns, types, shape in FILES
+        if stage in stages and any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns)
+    ]
 
 
 def check(artifact):
@@ -74,7 +105,11 @@ def check(artifact):
             assert facts["dtype"] in types
             sizes = shape.strip("()").split(", ")
             assert len(sizes) == len(facts["shape"]), name
-            assert all(length == int(size) for size, length in zip(sizes, facts["shape"], strict=True) if size.isdigit())
+            assert all(
+                length == int(size)
+                for size, length in zip(sizes, facts["shape"], strict=True)
+                if size.isdigit()
+            )
         if name.endswith(".safetensors"):
             tensors = safetensors.numpy.load_file(artifact.path(name))
             assert {values.dtype.name for values in tensors.values()} <= {*types}, name
@@ -85,15 +120,34 @@ def test_the_files_of_a_run_are_those_of_the_table_in_their_types_and_shapes(run
     for artifact in every:
         check(artifact)
     assert {artifact.manifest["spec"]["stage"] for artifact in every} >= {
-        "data", "normalized", "train", "evaluate", "features", "joined", "shifted", "svm", "ridge", "report", "model", "table"}
+        "data",
+        "normalized",
+        "train",
+        "evaluate",
+        "features",
+        "joined",
+        "shifted",
+        "svm",
+        "ridge",
+        "report",
+        "model",
+        "table",
+    }
 
 
 def names_in(tree):
     """The names of files in a script, with * for what an f-string fills in."""
     filled = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     parts = {id(part) for node in filled for part in node.values}
-    texts = ["".join(part.value if isinstance(part, ast.Constant) else "*" for part in node.values) for node in filled]
-    texts += [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in parts]
+    texts = [
+        "".join(part.value if isinstance(part, ast.Constant) else "*" for part in node.values)
+        for node in filled
+    ]
+    texts += [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in parts
+    ]
     return {text for text in texts if isinstance(text, str) and WRITTEN.fullmatch(text)}
 
 
@@ -101,13 +155,24 @@ def names_in(tree):
 def test_every_file_that_a_stages_script_names_is_in_the_table_and_so_are_its_pages(stage):
     known = [pattern for _, patterns, _, _ in FILES for pattern in patterns]
     files = names_in(ast.parse((ROOT / STAGES[stage].script).read_text("utf-8")))
-    of_no_artifact = {"train": {"checkpoint*.safetensors"}, "model": {"encoder.json", "encoder.safetensors"}}
-    assert {name for name in files if not any(fnmatch.fnmatchcase(pattern, name) or fnmatch.fnmatchcase(name, pattern)
-                                              for pattern in known)} == of_no_artifact.get(stage, set())
+    of_no_artifact = {
+        "train": {"checkpoint*.safetensors"},
+        "model": {"encoder.json", "encoder.safetensors"},
+    }
+    assert {
+        name
+        for name in files
+        if not any(
+            fnmatch.fnmatchcase(pattern, name) or fnmatch.fnmatchcase(name, pattern)
+            for pattern in known
+        )
+    } == of_no_artifact.get(stage, set())
     assert all(rows_of(stage, page) for page in STAGES[stage].pages)
     assert (stage == "labels") != any(stage in stages for stages, *_ in FILES)
 
 
 def test_the_newest_scikit_learn_of_the_page_is_the_pinned_one():
     pinned = re.search(r"^scikit-learn==(\S+)", (ROOT / "envs/cpu.txt").read_text("utf-8"), re.M)[1]
-    assert re.search(r"scikit-learn [\d.]+ to ([\d.]+\d)", PAGE)[1] == pinned, "what else tests/model_elsewhere.sh tries"
+    assert re.search(r"scikit-learn [\d.]+ to ([\d.]+\d)", PAGE)[1] == pinned, (
+        "what else tests/model_elsewhere.sh tries"
+    )

@@ -1,17 +1,19 @@
-// The product of two float32 numbers by an approximate multiplier, bit-exact. It is chosen when a kernel is compiled (default:
-// exact, which compiles to a * b):
+// The product of two float32 numbers by an approximate multiplier, bit-exact. It is chosen when a
+// kernel is compiled (default: exact, which compiles to a * b):
 //     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16, fp16, tf32, bfloat16 or float16
-//     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from 1 to 7
-//     -DMULTIPLIER=integers -DMULTIPLIER_SIGNED=1 or 0 -DMULTIPLIER_TABLE=...,...   65,536 products of integers
-// workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals, infinities, NaN, overflow and
-// underflow; its kernel_defines() makes these options.
+//     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from
+//     1 to 7 -DMULTIPLIER=integers -DMULTIPLIER_SIGNED=1 or 0 -DMULTIPLIER_TABLE=...,...   65,536
+//     products of integers
+// workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals,
+// infinities, NaN, overflow and underflow; its kernel_defines() makes these options.
 //
 //     multiply(a, b)               one product
 //
-// Most of the work depends on one operand only: Left and Right hold its result, so that 8 x 8 products do it 16 times instead
-// of 64. A product has two forms: for `any` operands, or for finite operands without overflow, which add_products (gemm_tile.cuh)
-// detects from the largest magnitudes. A simulated product is rounded before it is added: where float products take part in it,
-// they are __fmul_rn, which no compiler fuses with the addition.
+// Most of the work depends on one operand only: Left and Right hold its result, so that 8 x 8
+// products do it 16 times instead of 64. A product has two forms: for `any` operands, or for finite
+// operands without overflow, which add_products (gemm_tile.cuh) detects from the largest
+// magnitudes. A simulated product is rounded before it is added: where float products take part in
+// it, they are __fmul_rn, which no compiler fuses with the addition.
 #pragma once
 
 #ifndef MULTIPLIER
@@ -20,13 +22,15 @@
 
 namespace multipliers {
 
-constexpr unsigned MANTISSA = 0x007fffffu, EXPONENT = 0x7f800000u, MAGNITUDE = 0x7fffffffu, SIGN = 0x80000000u;
-constexpr unsigned ONE = 0x3f800000u, LEAST_NORMAL = 0x00800000u, CARRY = 0x00800000u, UPPER = 0xffff0000u;
+constexpr unsigned MANTISSA = 0x007fffffu, EXPONENT = 0x7f800000u, MAGNITUDE = 0x7fffffffu,
+                   SIGN = 0x80000000u;
+constexpr unsigned ONE = 0x3f800000u, LEAST_NORMAL = 0x00800000u, CARRY = 0x00800000u,
+                   UPPER = 0xffff0000u;
 constexpr unsigned NOT_A_NUMBER = 0x7fc00000u;
 
 struct exact {
-    static constexpr bool SPECIAL_CASES = false;   // true if the two forms differ
-    static constexpr bool ONE_NAN = false;         // false: the NaN of a * b
+    static constexpr bool SPECIAL_CASES = false;  // true if the two forms differ
+    static constexpr bool ONE_NAN = false;        // false: the NaN of a * b
     struct Left {
         float value;
         __device__ __forceinline__ explicit Left(float a) : value(a) {}
@@ -41,15 +45,17 @@ struct exact {
 // IEEE half(half(a) * half(b)).
 struct fp16 {
     static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;
-    // Rounded to the nearest half, ties to even. Adding 1.5 times 2^13 the power of two below `value`, 2^e, leaves no bits
-    // below 2^(e - 10), nor below the last of a subnormal half, 2^-24; both sums round as float32 does. Powers beyond a half's
-    // do not matter: the result is infinite.
+    // Rounded to the nearest half, ties to even. Adding 1.5 times 2^13 the power of two below
+    // `value`, 2^e, leaves no bits below 2^(e - 10), nor below the last of a subnormal half, 2^-24;
+    // both sums round as float32 does. Powers beyond a half's do not matter: the result is
+    // infinite.
     static __device__ __forceinline__ float half(float value) {
         unsigned bits = __float_as_uint(value);
-        float shift = __uint_as_float(min(max(bits & EXPONENT, 113u << 23), 143u << 23) + (13u << 23) + 0x00400000u);
+        float shift = __uint_as_float(min(max(bits & EXPONENT, 113u << 23), 143u << 23) +
+                                      (13u << 23) + 0x00400000u);
         float rounded = (value + shift) - shift;
         if (rounded >= 65536.0f || rounded <= -65536.0f) rounded = __uint_as_float(EXPONENT);
-        return __uint_as_float(__float_as_uint(rounded) | (bits & SIGN));   // the sign of a zero too
+        return __uint_as_float(__float_as_uint(rounded) | (bits & SIGN));  // the sign of a zero too
     }
     struct Left {
         float value;
@@ -58,12 +64,13 @@ struct fp16 {
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        return half(__fmul_rn(a.value, b.value));   // of two halves: at most 22 bits, exact before it is rounded
+        // of two halves: at most 22 bits, exact before it is rounded
+        return half(__fmul_rn(a.value, b.value));
     }
 };
 
-// The float32 product of operands rounded to nearest: added to the bits of a finite number is half of the last bit kept, or a
-// little less for an even one.
+// The float32 product of operands rounded to nearest: added to the bits of a finite number is half
+// of the last bit kept, or a little less for an even one.
 template <class Format>
 struct Rounded {
     static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;
@@ -79,7 +86,9 @@ struct Rounded {
     }
 };
 struct TiesAway10 {
-    static __device__ __forceinline__ unsigned rounded(unsigned bits) { return (bits + 0x1000u) & 0xffffe000u; }
+    static __device__ __forceinline__ unsigned rounded(unsigned bits) {
+        return (bits + 0x1000u) & 0xffffe000u;
+    }
 };
 struct TiesEven7 {
     static __device__ __forceinline__ unsigned rounded(unsigned bits) {
@@ -102,90 +111,107 @@ struct acc16 {
     struct Left {
         float given, value;
         unsigned magnitude;
-        __device__ __forceinline__ explicit Left(float a) : given(a), magnitude(__float_as_uint(a) & MAGNITUDE) {
+        __device__ __forceinline__ explicit Left(float a)
+            : given(a), magnitude(__float_as_uint(a) & MAGNITUDE) {
             value = magnitude >= LEAST_NORMAL ? __uint_as_float(__float_as_uint(a) & UPPER) : 0.0f;
         }
     };
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        unsigned bits = __float_as_uint(__fmul_rn(a.value, b.value)) & UPPER;   // of at most 16 bits: exact, or infinite
+        // of at most 16 bits: exact, or infinite
+        unsigned bits = __float_as_uint(__fmul_rn(a.value, b.value)) & UPPER;
         float result = bits & EXPONENT ? __uint_as_float(bits) : 0.0f;
-        return any && max(a.magnitude, b.magnitude) >= EXPONENT ? __fmul_rn(a.given, b.given) : result;
+        return any && max(a.magnitude, b.magnitude) >= EXPONENT ? __fmul_rn(a.given, b.given)
+                                                                : result;
     }
 };
 
-// Mitchell's multiplier and MBM. Operands are cut to the bits `kept` and get those of `set`; correction is 2^23 c. Results of
-// narrow operands need no cut: with `set` both mantissas are odd, their sum is even, and half the correction has no bit more.
+// Mitchell's multiplier and MBM. Operands are cut to the bits `kept` and get those of `set`;
+// correction is 2^23 c. Results of narrow operands need no cut: with `set` both mantissas are odd,
+// their sum is even, and half the correction has no bit more.
 template <int correction, unsigned kept, unsigned set>
 struct Logarithmic {
     static constexpr bool SPECIAL_CASES = true, ONE_NAN = true;
     struct Right {
         float given;
         unsigned bits;
-        __device__ __forceinline__ explicit Right(float b) : given(b), bits((__float_as_uint(b) & kept) | set) {}
+        __device__ __forceinline__ explicit Right(float b)
+            : given(b), bits((__float_as_uint(b) & kept) | set) {}
     };
     struct Left {
-        unsigned shifted;       // the bits less one bias
-        int room;               // 2^23 (1 - x)
-        unsigned least, most;   // magnitudes of b: the product is 0 below the one; from the other on it is not finite
-        float huge;             // what makes of such a b the exact product or infinity
+        unsigned shifted;  // the bits less one bias
+        int room;          // 2^23 (1 - x)
+        // magnitudes of b: the product is 0 below the one; from the other on it is not finite
+        unsigned least, most;
+        float huge;  // what makes of such a b the exact product or infinity
         __device__ __forceinline__ explicit Left(float a) {
             unsigned bits = (__float_as_uint(a) & kept) | set, magnitude = bits & MAGNITUDE;
             shifted = bits - ONE;
             room = static_cast<int>(CARRY - (bits & MANTISSA));
-            // The product's exponent is the operands' sum, plus one if x + y + c >= 1 (never plus two). So b needs an exponent
-            // that makes the sum one too small, and a mantissa that makes up for it.
+            // The product's exponent is the operands' sum, plus one if x + y + c >= 1 (never plus
+            // two). So b needs an exponent that makes the sum one too small, and a mantissa that
+            // makes up for it.
             int exponent = static_cast<int>(ONE - (magnitude & EXPONENT));
             int mantissa = static_cast<int>(ONE + CARRY - magnitude) - correction;
             int first = max(exponent, mantissa);
             least = static_cast<unsigned>(max(first, static_cast<int>(LEAST_NORMAL)));
-            most = min(static_cast<unsigned>(first) + (254u << 23), EXPONENT);   // `first` may be negative, not the sum
-            if (magnitude < LEAST_NORMAL) least = SIGN;   // which no magnitude reaches
+            // `first` may be negative, not the sum
+            most = min(static_cast<unsigned>(first) + (254u << 23), EXPONENT);
+            if (magnitude < LEAST_NORMAL) least = SIGN;  // which no magnitude reaches
             if (magnitude >= EXPONENT) most = 0;
             huge = a * 0x1p127f;
         }
     };
-    // What MBM adds to Mitchell's bits where x + y = 1 - below / 2^23: 2^23 c as long as that does not carry; then the
-    // mantissa becomes (x + y + c - 1) / 2, which grows half as fast; c / 2 from x + y = 1 on; nothing where that would carry.
+    // What MBM adds to Mitchell's bits where x + y = 1 - below / 2^23: 2^23 c as long as that does
+    // not carry; then the mantissa becomes (x + y + c - 1) / 2, which grows half as fast; c / 2
+    // from x + y = 1 on; nothing where that would carry.
     static __device__ __forceinline__ unsigned corrected(int below) {
         int added = (min(max(below, 0), correction) + correction) >> 1;
-        return below <= correction / 2 - static_cast<int>(CARRY) ? 0u : static_cast<unsigned>(added);
+        return below <= correction / 2 - static_cast<int>(CARRY) ? 0u
+                                                                 : static_cast<unsigned>(added);
     }
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        // One addition: the mantissas carry into the exponents, and the signs add up to their exclusive or.
+        // One addition: the mantissas carry into the exponents, and the signs add up to their
+        // exclusive or.
         unsigned bits = a.shifted + b.bits, magnitude = b.bits & MAGNITUDE;
-        if constexpr (correction != 0) bits += corrected(a.room - static_cast<int>(b.bits & MANTISSA));
+        if constexpr (correction != 0)
+            bits += corrected(a.room - static_cast<int>(b.bits & MANTISSA));
         float result = magnitude >= a.least ? __uint_as_float(bits) : 0.0f;
         return any && magnitude >= a.most ? __fmul_rn(a.huge, b.given) : result;
     }
 };
 using mit32 = Logarithmic<0, ~0u, 0u>;
 using mit16 = Logarithmic<0, UPPER, 0u>;
-using am32 = Logarithmic<655360, ~0u, 0u>;   // c = 5/64
+using am32 = Logarithmic<655360, ~0u, 0u>;  // c = 5/64
 using am16 = Logarithmic<655360, UPPER, 0x00010000u>;
 
-// Tables are in global memory: threads look up different entries, which constant memory would serialize.
+// Tables are in global memory: threads look up different entries, which constant memory would
+// serialize.
 #ifdef MULTIPLIER_TABLE_BITS
 static __device__ const unsigned char ENTRIES[1 << 2 * MULTIPLIER_TABLE_BITS] = {MULTIPLIER_TABLE};
 
 struct table {
-    static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;   // the table lookup dominates the time
+    // the table lookup dominates the time
+    static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;
     static constexpr int BITS = MULTIPLIER_TABLE_BITS, SHIFT = 23 - BITS;
     struct Left {
         float given;
         unsigned bits, exponent, magnitude;
         int index;
         __device__ __forceinline__ explicit Left(float a) : given(a), bits(__float_as_uint(a)) {
-            exponent = bits & EXPONENT, magnitude = bits & MAGNITUDE, index = static_cast<int>((bits & MANTISSA) >> SHIFT);
+            exponent = bits & EXPONENT, magnitude = bits & MAGNITUDE,
+            index = static_cast<int>((bits & MANTISSA) >> SHIFT);
         }
     };
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
         unsigned entry = ENTRIES[(a.index << BITS) | b.index], sign = (a.bits ^ b.bits) & SIGN;
-        unsigned doubled = a.exponent + b.exponent + ((entry >> 7) << 23) + ((entry & 0x7fu) << SHIFT);   // of two biases
+        // of two biases
+        unsigned doubled =
+            a.exponent + b.exponent + ((entry >> 7) << 23) + ((entry & 0x7fu) << SHIFT);
         bool zero = min(a.exponent, b.exponent) == 0 || doubled < ONE + LEAST_NORMAL;
         float result = zero ? 0.0f : __uint_as_float((doubled - ONE) | sign);
         if (!zero && doubled >= ONE + EXPONENT) result = __uint_as_float(EXPONENT | sign);
@@ -195,7 +221,8 @@ struct table {
 #endif
 
 #ifdef MULTIPLIER_SIGNED
-// Of operands that are integers: from -127 to 127, or up to 255 with a sign of their own. The table has 0 for products with 0.
+// Of operands that are integers: from -127 to 127, or up to 255 with a sign of their own. The table
+// has 0 for products with 0.
 struct integers {
     static constexpr bool SPECIAL_CASES = false, ONE_NAN = false;
 #if MULTIPLIER_SIGNED
@@ -203,13 +230,15 @@ struct integers {
 #else
     using Product = unsigned short;
 #endif
-    // The row of the table, or the column, and an unsigned operand's sign: the sum of two is the product's place and sign.
+    // The row of the table, or the column, and an unsigned operand's sign: the sum of two is the
+    // product's place and sign.
     template <int shift>
     struct Operand {
         unsigned place;
         __device__ __forceinline__ explicit Operand(float a) {
             int integer = static_cast<int>(a);
-            place = static_cast<unsigned>(MULTIPLIER_SIGNED ? integer + 128 : abs(integer)) << shift;
+            place = static_cast<unsigned>(MULTIPLIER_SIGNED ? integer + 128 : abs(integer))
+                    << shift;
             if (!MULTIPLIER_SIGNED) place |= __float_as_uint(a) & SIGN;
         }
     };
@@ -234,10 +263,13 @@ constexpr bool IS_EXACT<exact> = true;
 
 template <class Multiplier>
 __device__ __forceinline__ float multiply(float a, float b) {
-    float product = Multiplier::template product<true>(typename Multiplier::Left(a), typename Multiplier::Right(b));
+    float product = Multiplier::template product<true>(typename Multiplier::Left(a),
+                                                       typename Multiplier::Right(b));
     return Multiplier::ONE_NAN && product != product ? __uint_as_float(NOT_A_NUMBER) : product;
 }
 
-}   // namespace multipliers
+}  // namespace multipliers
 
-__device__ __forceinline__ float multiply(float a, float b) { return multipliers::multiply<multipliers::Chosen>(a, b); }
+__device__ __forceinline__ float multiply(float a, float b) {
+    return multipliers::multiply<multipliers::Chosen>(a, b);
+}

@@ -1,11 +1,13 @@
-// An update of all parameters in one launch: the optimizers' update of one element, and which element of which parameter a
-// thread has.
+// An update of all parameters in one launch: the optimizers' update of one element, and which
+// element of which parameter a thread has.
 //
-// table: int64 words. The first ones, one per block: where the row of the block's parameter begins. A row: the addresses of the
-// parameter and of its running averages in the order of optimizers.AVERAGES (0 where there are fewer), the address of its
-// gradient, its number of elements, and its first block; behind these a rung may have more.
+// table: int64 words. The first ones, one per block: where the row of the block's parameter begins.
+// A row: the addresses of the parameter and of its running averages in the order of
+// optimizers.AVERAGES (0 where there are fewer), the address of its gradient, its number of
+// elements, and its first block; behind these a rung may have more.
 //
-// Macro GRADIENT_FACTOR: what gradients are multiplied by before all else, the inverse of the loss scale; default: nothing.
+// Macro GRADIENT_FACTOR: what gradients are multiplied by before all else, the inverse of the loss
+// scale; default: nothing.
 #pragma once
 
 enum Rule { SGD, MOMENTUM, RMSPROP, ADAM };
@@ -13,10 +15,11 @@ enum Word { VALUES, FIRST, SECOND, GRADIENT, COUNT, FIRST_BLOCK, MORE };
 
 struct Settings {
     double rate;
-    float step, weight_decay, clip, momentum;   // step: 1 for the first
+    float step, weight_decay, clip, momentum;  // step: 1 for the first
 };
 
-// Tells the compiler that the address is in global memory, which it cannot know of one out of memory.
+// Tells the compiler that the address is in global memory, which it cannot know of one out of
+// memory.
 __device__ __forceinline__ float* address(long long word) {
 #ifdef CUDA_EMULATOR
     return reinterpret_cast<float*>(word);
@@ -25,19 +28,24 @@ __device__ __forceinline__ float* address(long long word) {
 #endif
 }
 
-__device__ __forceinline__ const long long* row_of(const long long* table) { return table + table[blockIdx.x]; }
+__device__ __forceinline__ const long long* row_of(const long long* table) {
+    return table + table[blockIdx.x];
+}
 
 __device__ __forceinline__ int element_of(const long long* row) {
     return (blockIdx.x - static_cast<int>(row[FIRST_BLOCK])) * blockDim.x + threadIdx.x;
 }
 
-__device__ __forceinline__ Settings settings_of(const double* learning_rates, const long long* counters, float weight_decay,
+__device__ __forceinline__ Settings settings_of(const double* learning_rates,
+                                                const long long* counters, float weight_decay,
                                                 float clip, float momentum = 0.0f) {
-    return {learning_rates[counters[0]], static_cast<float>(counters[0] + 1), weight_decay, clip, momentum};
+    return {learning_rates[counters[0]], static_cast<float>(counters[0] + 1), weight_decay, clip,
+            momentum};
 }
 
 // Comparisons, not fminf and fmaxf: those would hide a NaN.
-__device__ __forceinline__ float clipped_and_decayed(float gradient, float parameter, const Settings& settings) {
+__device__ __forceinline__ float clipped_and_decayed(float gradient, float parameter,
+                                                     const Settings& settings) {
 #ifdef GRADIENT_FACTOR
     gradient *= static_cast<float>(GRADIENT_FACTOR);
 #endif
@@ -51,7 +59,8 @@ struct Before {
     float value, first, second;
 };
 
-// Of element i. Whoever updates several elements asks for all before the first: a load waits for a store that may be to its place.
+// Of element i. Whoever updates several elements asks for all before the first: a load waits for a
+// store that may be to its place.
 template <Rule rule>
 __device__ __forceinline__ Before before(const long long* row, int i) {
     Before read = {address(row[VALUES])[i]};
@@ -60,11 +69,12 @@ __device__ __forceinline__ Before before(const long long* row, int i) {
     return read;
 }
 
-// Element i, as optimizers.py states it. As in gpu_basic/update.cu, weight decay, velocity and weight are rounded after every
-// operation, the last product and the subtraction in float64. Returns the new value.
+// Element i, as optimizers.py states it. As in gpu_basic/update.cu, weight decay, velocity and
+// weight are rounded after every operation, the last product and the subtraction in float64.
+// Returns the new value.
 template <Rule rule>
-__device__ __forceinline__ float update(const long long* row, int i, const Before& read, float gradient,
-                                        const Settings& settings) {
+__device__ __forceinline__ float update(const long long* row, int i, const Before& read,
+                                        float gradient, const Settings& settings) {
     float g = clipped_and_decayed(gradient, read.value, settings), direction = g;
     if constexpr (rule == MOMENTUM)
         direction = address(row[FIRST])[i] = __fadd_rn(__fmul_rn(settings.momentum, read.first), g);
@@ -75,8 +85,9 @@ __device__ __forceinline__ float update(const long long* row, int i, const Befor
     if constexpr (rule == ADAM) {
         float m = address(row[FIRST])[i] = 0.9f * read.first + 0.1f * g;
         float s = address(row[SECOND])[i] = 0.999f * read.second + 0.001f * g * g;
-        float m_corrected = m / -expm1f(settings.step * -0.105360516f);     // log(0.9); exact where 1 - 0.9^t is small
-        float s_corrected = s / -expm1f(settings.step * -0.00100050034f);   // log(0.999)
+        // log(0.9); exact where 1 - 0.9^t is small
+        float m_corrected = m / -expm1f(settings.step * -0.105360516f);
+        float s_corrected = s / -expm1f(settings.step * -0.00100050034f);  // log(0.999)
         direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);
     }
     return address(row[VALUES])[i] = __dadd_rn(read.value, -__dmul_rn(settings.rate, direction));
@@ -96,8 +107,10 @@ extern "C" __global__ void __launch_bounds__(256, 3)
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     momentum_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                    const long long* __restrict__ counters, float weight_decay, float clip, float momentum) {
-    update_all<MOMENTUM>(table, settings_of(learning_rates, counters, weight_decay, clip, momentum));
+                    const long long* __restrict__ counters, float weight_decay, float clip,
+                    float momentum) {
+    update_all<MOMENTUM>(table,
+                         settings_of(learning_rates, counters, weight_decay, clip, momentum));
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)

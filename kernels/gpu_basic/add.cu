@@ -6,8 +6,9 @@
 // Bound: memory, 12 bytes per element.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 
-extern "C" __global__ void __launch_bounds__(256) add_forward(const float* __restrict__ a, const float* __restrict__ b,
-                                                              float* __restrict__ y, int count) {
+extern "C" __global__ void __launch_bounds__(256)
+    add_forward(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ y,
+                int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) y[i] = a[i] + b[i];
 }

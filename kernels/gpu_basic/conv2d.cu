@@ -1,37 +1,47 @@
-// 2-D convolution (cross-correlation, zero padding) and its three gradients, directly by definition.
+// 2-D convolution (cross-correlation, zero padding) and its three gradients, directly by
+// definition.
 //
-// Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every element is one sum in
-// a fixed order, so that two runs give the same bytes. Only the bias gradient, a sum over all pixels, is split.
+// Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every
+// element is one sum in a fixed order, so that two runs give the same bytes. Only the bias
+// gradient, a sum over all pixels, is split.
 //
-// Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, out_height, out_width, filters) with
-// out_height = (height + 2 padding - kernel) / stride + 1; weight, dweight (filters, kernel, kernel, channels); bias, dbias
-// (filters); partials (parts, filters). Every array has fewer than 2^31 elements.
+// Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, out_height, out_width,
+// filters) with out_height = (height + 2 padding - kernel) / stride + 1; weight, dweight (filters,
+// kernel, kernel, channels); bias, dbias (filters); partials (parts, filters). Every array has
+// fewer than 2^31 elements.
 //
 // Launches:
-//   conv2d_forward        block (8, 32): 8 filters by 32 pixels of y; grid (ceil(pixels / 32), ceil(filters / 8))
-//   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256)); neighbouring threads, neighbouring channels
+//   conv2d_forward        block (8, 32): 8 filters by 32 pixels of y; grid (ceil(pixels / 32),
+//                         ceil(filters / 8))
+//   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256)); neighbouring threads,
+//                         neighbouring channels
 //   conv2d_weight_grad    block (256), grid (ceil(elements of dweight / 256)); likewise
 //   conv2d_bias_partials  block (256), grid (ceil(parts filters / 256)); likewise
 //   conv2d_bias_grad      block (32), grid (ceil(filters / 32))
 //
-// Bound: the level-1 cache. Each multiply-add takes two loads. In the gradients a warp's load touches one cache
-// line, in the forward pass the 8 + 4 lines of a warp's 8 filters and 4 pixels (32 filters by 1 pixel would be 33).
-// Loops are as they are written: how many loads of a sum are under way at once is left to the compiler.
+// Bound: the level-1 cache. Each multiply-add takes two loads. In the gradients a warp's load
+// touches one cache line, in the forward pass the 8 + 4 lines of a warp's 8 filters and 4 pixels
+// (32 filters by 1 pixel would be 33). Loops are as they are written: how many loads of a sum are
+// under way at once is left to the compiler.
 //
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "channel_sums.cuh"
 #include "common/multiplier.cuh"
 #include "windows.cuh"
 
-// Output element (image, row, column, filter): the bias and all products of its window, by row, column, channel.
-extern "C" __global__ void __launch_bounds__(256) conv2d_forward(
-    const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride) {
-    int out_height = windows(height, kernel, stride, padding), out_width = windows(width, kernel, stride, padding);
+// Output element (image, row, column, filter): the bias and all products of its window, by row,
+// column, channel.
+extern "C" __global__ void __launch_bounds__(256)
+    conv2d_forward(const float* __restrict__ x, const float* __restrict__ weight,
+                   const float* __restrict__ bias, float* __restrict__ y, int batch, int height,
+                   int width, int channels, int filters, int kernel, int padding, int stride) {
+    int out_height = windows(height, kernel, stride, padding),
+        out_width = windows(width, kernel, stride, padding);
     int filter = blockIdx.y * blockDim.x + threadIdx.x;
     int pixel = blockIdx.x * blockDim.y + threadIdx.y;
     if (filter >= filters || pixel >= batch * out_height * out_width) return;
-    int column = pixel % out_width, row = pixel / out_width % out_height, image = pixel / (out_width * out_height);
+    int column = pixel % out_width, row = pixel / out_width % out_height,
+        image = pixel / (out_width * out_height);
 
     float sum = 0.0f;
     for (int i = 0; i < kernel; i++) {
@@ -48,42 +58,54 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_forward(
     y[pixel * filters + filter] = sum + bias[filter];
 }
 
-// Input element (image, row, column, channel): the outputs whose windows hold it, by row, column, filter.
-extern "C" __global__ void __launch_bounds__(256) conv2d_input_grad(
-    const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride) {
-    int out_height = windows(height, kernel, stride, padding), out_width = windows(width, kernel, stride, padding);
+// Input element (image, row, column, channel): the outputs whose windows hold it, by row, column,
+// filter.
+extern "C" __global__ void __launch_bounds__(256)
+    conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ weight,
+                      float* __restrict__ dx, int batch, int height, int width, int channels,
+                      int filters, int kernel, int padding, int stride) {
+    int out_height = windows(height, kernel, stride, padding),
+        out_width = windows(width, kernel, stride, padding);
     int element = blockIdx.x * blockDim.x + threadIdx.x;
     if (element >= batch * height * width * channels) return;
     int channel = element % channels, pixel = element / channels;
-    int row = pixel / width % height + padding, column = pixel % width + padding, image = pixel / (width * height);
+    int row = pixel / width % height + padding, column = pixel % width + padding,
+        image = pixel / (width * height);
     int last_row = min(out_height, first_window(row + 1, stride));
     int last_column = min(out_width, first_window(column + 1, stride));
 
     float sum = 0.0f;
     for (int out_row = first_window(row - kernel + 1, stride); out_row < last_row; out_row++)
-        for (int out_column = first_window(column - kernel + 1, stride); out_column < last_column; out_column++) {
-            const float* gradients = dy + ((image * out_height + out_row) * out_width + out_column) * filters;
+        for (int out_column = first_window(column - kernel + 1, stride); out_column < last_column;
+             out_column++) {
+            const float* gradients =
+                dy + ((image * out_height + out_row) * out_width + out_column) * filters;
             int i = row - out_row * stride, j = column - out_column * stride;
             const float* taps = weight + (i * kernel + j) * channels + channel;
-            int apart = kernel * kernel * channels;   // filters of the weight
-            for (const float* end = gradients + filters; gradients < end; gradients++, taps += apart)   // indices would spill
+            int apart = kernel * kernel * channels;  // filters of the weight
+            // indices would spill
+            for (const float* end = gradients + filters; gradients < end;
+                 gradients++, taps += apart)
                 sum += multiply(*gradients, *taps);
         }
     dx[element] = sum;
 }
 
-// Weight (filter, i, j, channel): its products at every pixel of every image, by image, row, column.
-extern "C" __global__ void __launch_bounds__(256) conv2d_weight_grad(
-    const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ dweight,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride) {
-    int out_height = windows(height, kernel, stride, padding), out_width = windows(width, kernel, stride, padding);
+// Weight (filter, i, j, channel): its products at every pixel of every image, by image, row,
+// column.
+extern "C" __global__ void __launch_bounds__(256)
+    conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy,
+                       float* __restrict__ dweight, int batch, int height, int width, int channels,
+                       int filters, int kernel, int padding, int stride) {
+    int out_height = windows(height, kernel, stride, padding),
+        out_width = windows(width, kernel, stride, padding);
     int element = blockIdx.x * blockDim.x + threadIdx.x;
     if (element >= filters * kernel * kernel * channels) return;
     int channel = element % channels, tap = element / channels;
     int j = tap % kernel, i = tap / kernel % kernel, filter = tap / (kernel * kernel);
     // The outputs for which this tap lies inside the image.
-    int first_row = first_window(padding - i, stride), first_column = first_window(padding - j, stride);
+    int first_row = first_window(padding - i, stride),
+        first_column = first_window(padding - j, stride);
     int last_row = min(out_height, first_window(height + padding - i, stride));
     int last_column = min(out_width, first_window(width + padding - j, stride));
 
@@ -92,7 +114,8 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_weight_grad(
         for (int row = first_row; row < last_row; row++) {
             const float* gradients = dy + (image * out_height + row) * out_width * filters + filter;
             int in_row = row * stride + i - padding;
-            const float* pixels = x + ((image * height + in_row) * width + j - padding) * channels + channel;
+            const float* pixels =
+                x + ((image * height + in_row) * width + j - padding) * channels + channel;
             for (int column = first_column; column < last_column; column++)
                 sum += multiply(gradients[column * filters], pixels[column * stride * channels]);
         }
@@ -100,9 +123,9 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_weight_grad(
 }
 
 // Partial bias gradient of a filter.
-extern "C" __global__ void __launch_bounds__(256) conv2d_bias_partials(const float* __restrict__ dy,
-                                                                       float* __restrict__ partials, int pixels, int filters,
-                                                                       int parts) {
+extern "C" __global__ void __launch_bounds__(256)
+    conv2d_bias_partials(const float* __restrict__ dy, float* __restrict__ partials, int pixels,
+                         int filters, int parts) {
     int element = blockIdx.x * blockDim.x + threadIdx.x;
     if (element >= parts * filters) return;
     int filter = element % filters, part = element / filters;
@@ -111,8 +134,9 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_bias_partials(const flo
     partials[element] = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(32) conv2d_bias_grad(const float* __restrict__ partials, float* __restrict__ dbias,
-                                                                  int filters, int parts) {
+extern "C" __global__ void __launch_bounds__(32)
+    conv2d_bias_grad(const float* __restrict__ partials, float* __restrict__ dbias, int filters,
+                     int parts) {
     int filter = blockIdx.x * blockDim.x + threadIdx.x;
     if (filter < filters) dbias[filter] = add_parts(partials, filter, filters, parts);
 }

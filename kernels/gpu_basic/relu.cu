@@ -7,14 +7,16 @@
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 
 // Not fmaxf, which would turn a NaN into 0 and hide a diverged training.
-extern "C" __global__ void __launch_bounds__(256) relu_forward(const float* __restrict__ x, float* __restrict__ y, int count) {
+extern "C" __global__ void __launch_bounds__(256)
+    relu_forward(const float* __restrict__ x, float* __restrict__ y, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) y[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
 // y: the forward pass's output, positive exactly where x was.
-extern "C" __global__ void __launch_bounds__(256) relu_backward(const float* __restrict__ y, const float* __restrict__ dy,
-                                                                float* __restrict__ dx, int count) {
+extern "C" __global__ void __launch_bounds__(256)
+    relu_backward(const float* __restrict__ y, const float* __restrict__ dy, float* __restrict__ dx,
+                  int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
 }

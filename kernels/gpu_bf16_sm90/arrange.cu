@@ -1,15 +1,18 @@
-// Rounds to bfloat16 the operands of convolutions that no convolution before has written so, and arranges them as the kernels
-// want them in shared memory, in the rows of common/tensor_cores.cuh, so that the copy engine brings whole tiles.
+// Rounds to bfloat16 the operands of convolutions that no convolution before has written so, and
+// arranges them as the kernels want them in shared memory, in the rows of common/tensor_cores.cuh,
+// so that the copy engine brings whole tiles.
 //
 // Rung: gpu_bf16_sm90, as gpu_tf32/round.cu, whose copies keep the order of the arrays.
 //
-// Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (ceil(channels / 64), batch, height + 2
-// padding, width + 2 padding, 64), blocks of 64 channels, zero outside the image and in further channels. steps bfloat16
-// (ceil(channels / 64), pixels up to a multiple of 64, 64): the gradient without a border; with the macro STEPS_BY_PHASE=1
-// (ceil(channels / 64), 4, pixels of a phase up to a multiple of 64, 64), as weight_grad.cu wants it. bias_partials (splits,
-// channels): sums of the gradient, not rounded, over the pixels of a split of the padded image: each thread adds its own in
-// order, then the threads' sums are added. Channels of x are a multiple of 8; arrays start at multiples of 16 bytes.
-// Launches: arrange_image         block (256), grid (ceil(chunks of rounded / 256))
+// Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (ceil(channels /
+// 64), batch, height + 2 padding, width + 2 padding, 64), blocks of 64 channels, zero outside the
+// image and in further channels. steps bfloat16 (ceil(channels / 64), pixels up to a multiple of
+// 64, 64): the gradient without a border; with the macro STEPS_BY_PHASE=1 (ceil(channels / 64), 4,
+// pixels of a phase up to a multiple of 64, 64), as weight_grad.cu wants it. bias_partials (splits,
+// channels): sums of the gradient, not rounded, over the pixels of a split of the padded image:
+// each thread adds its own in order, then the threads' sums are added. Channels of x are a multiple
+// of 8; arrays start at multiples of 16 bytes. Launches: arrange_image         block (256), grid
+// (ceil(chunks of rounded / 256))
 //           arrange_gradient      block (256), grid (splits, ceil(channels / 64))
 //
 // Bound: memory.
@@ -20,11 +23,13 @@
 #define STEPS_BY_PHASE 0
 #endif
 
-constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;   // number of images in `steps`
+constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;  // number of images in `steps`
 
 // At `place`, 0 to 7, of a row in memory are the numbers of chunk place ^ row % 8.
-__device__ __forceinline__ void store_rounded(Packed* rounded, int row, int place, const float (&x)[CHUNK]) {
-    *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * CHANNEL_BLOCK + place * CHUNK) = rounded_chunk(x);
+__device__ __forceinline__ void store_rounded(Packed* rounded, int row, int place,
+                                              const float (&x)[CHUNK]) {
+    *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * CHANNEL_BLOCK +
+                              place * CHUNK) = rounded_chunk(x);
 }
 
 __device__ __forceinline__ int chunk_at(int row, int place) { return place ^ row % CHUNKS; }
@@ -32,7 +37,8 @@ __device__ __forceinline__ int chunk_at(int row, int place) { return place ^ row
 // A padded image's pixel: the pixel of x there, or -1 in the border.
 __device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int width, int padding) {
     int padded_width = width + 2 * padding, padded_height = height + 2 * padding;
-    int row = padded_pixel / padded_width, i = row % padded_height - padding, j = padded_pixel % padded_width - padding;
+    int row = padded_pixel / padded_width, i = row % padded_height - padding,
+        j = padded_pixel % padded_width - padding;
     bool inside = i >= 0 && i < height && j >= 0 && j < width;
     return inside ? (row / padded_height * height + i) * width + j : -1;
 }
@@ -40,28 +46,35 @@ __device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int widt
 // The row of `steps` for a pixel of x; step_pixels: of a phase there.
 __device__ __forceinline__ int step_of(int pixel, int width, int step_pixels) {
     int row = pixel / width, column = pixel % width;
-    return STEPS_BY_PHASE ? (row % 2 * 2 + column % 2) * step_pixels + row / 2 * (width / 2) + column / 2 : pixel;
+    return STEPS_BY_PHASE
+               ? (row % 2 * 2 + column % 2) * step_pixels + row / 2 * (width / 2) + column / 2
+               : pixel;
 }
 
 // pixels: of the padded image.
-extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __restrict__ x, Packed* __restrict__ rounded,
-                                                                int pixels, int height, int width, int channels, int padding) {
-    int number = blockIdx.x * blockDim.x + threadIdx.x, row = number / CHUNKS, place = number % CHUNKS;
+extern "C" __global__ void __launch_bounds__(256)
+    arrange_image(const float* __restrict__ x, Packed* __restrict__ rounded, int pixels, int height,
+                  int width, int channels, int padding) {
+    int number = blockIdx.x * blockDim.x + threadIdx.x, row = number / CHUNKS,
+        place = number % CHUNKS;
     int channel_block = row / pixels, pixel = row % pixels;
     if (channel_block * CHANNEL_BLOCK >= channels) return;
     int channel = channel_block * CHANNEL_BLOCK + chunk_at(pixel, place) * CHUNK;
     int from = pixel_of_x(pixel, height, width, padding);
     float chunk[CHUNK] = {};
     if (from >= 0) load_chunk(chunk, x + from * channels + channel, channel, channels);
-    store_rounded(rounded + static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK, pixel, place, chunk);
+    store_rounded(rounded + static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK, pixel,
+                  place, chunk);
 }
 
-// A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the padded image; without padding
-// `rounded` is not written. step_pixels: of steps, or of a phase there.
-extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
-    const float* __restrict__ gradient, Packed* __restrict__ rounded, Packed* __restrict__ steps,
-    float* __restrict__ bias_partials, int pixels, int height, int width, int channels, int padding, int pixels_per_split,
-    int step_pixels) {
+// A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the
+// padded image; without padding `rounded` is not written. step_pixels: of steps, or of a phase
+// there.
+extern "C" __global__ void __launch_bounds__(256)
+    arrange_gradient(const float* __restrict__ gradient, Packed* __restrict__ rounded,
+                     Packed* __restrict__ steps, float* __restrict__ bias_partials, int pixels,
+                     int height, int width, int channels, int padding, int pixels_per_split,
+                     int step_pixels) {
     constexpr int ROWS = 256 / CHUNKS;
     __shared__ __align__(16) float held[ROWS][CHANNEL_BLOCK];
     int channel_block = blockIdx.y, chunk_number = threadIdx.x % CHUNKS;
@@ -70,7 +83,8 @@ extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
     rounded += static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK;
     steps += static_cast<long long>(channel_block) * PHASES_APART * step_pixels * CHANNEL_BLOCK;
     float total[2][4] = {};
-    for (int pixel = blockIdx.x * pixels_per_split + threadIdx.x / CHUNKS; pixel < last_pixel; pixel += ROWS) {
+    for (int pixel = blockIdx.x * pixels_per_split + threadIdx.x / CHUNKS; pixel < last_pixel;
+         pixel += ROWS) {
         int from = pixel_of_x(pixel, height, width, padding);
         float chunk[CHUNK] = {};
         if (from >= 0) load_chunk(chunk, gradient + from * channels + channel, channel, channels);
@@ -80,12 +94,15 @@ extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
     }
-    int there = pixels / ((height + 2 * padding) * (width + 2 * padding)) * height * width / PHASES_APART;
-    if (blockIdx.x == 0)   // the rest of the last step, or of that of every phase
-        for (int number = threadIdx.x / CHUNKS; number < (step_pixels - there) * PHASES_APART; number += ROWS) {
+    int there =
+        pixels / ((height + 2 * padding) * (width + 2 * padding)) * height * width / PHASES_APART;
+    if (blockIdx.x == 0)  // the rest of the last step, or of that of every phase
+        for (int number = threadIdx.x / CHUNKS; number < (step_pixels - there) * PHASES_APART;
+             number += ROWS) {
             float zeros[CHUNK] = {};
             int phase = number % PHASES_APART;
-            store_rounded(steps, phase * step_pixels + there + number / PHASES_APART, chunk_number, zeros);
+            store_rounded(steps, phase * step_pixels + there + number / PHASES_APART, chunk_number,
+                          zeros);
         }
     store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK], total[0]);
     store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK + 4], total[1]);

@@ -1,8 +1,10 @@
-// 2-D convolution with bias, optionally ReLU, and 2x2 max-pool, whose result is the next convolution's copy in bfloat16.
+// 2-D convolution with bias, optionally ReLU, and 2x2 max-pool, whose result is the next
+// convolution's copy in bfloat16.
 //
 // Rung: gpu_bf16_sm90. Changed from conv2d_copy.cu: a block has whole rows of windows.
 //
-// Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as gpu_tf32/conv2d_pool.cu's.
+// Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as
+// gpu_tf32/conv2d_pool.cu's.
 //
 // Macros: those of conv2d_copy.cu, and WINDOWS=1: results are of windows of 2 x 2 pixels.
 // Launches: as conv2d_copy.cu, with a multiple of 2 out_width as `together`.
@@ -12,12 +14,14 @@
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 
-extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_pool(
-    const Packed* __restrict__ x, const Packed* __restrict__ weight, const float* __restrict__ bias,
-    Packed* __restrict__ copy, unsigned char* __restrict__ index,
-    int height, int width, int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
-    int image_pixels, int rows, int together, int relu, int padding) {
+extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1)
+    conv2d_pool(const Packed* __restrict__ x, const Packed* __restrict__ weight,
+                const float* __restrict__ bias, Packed* __restrict__ copy,
+                unsigned char* __restrict__ index, int height, int width, int channel_blocks,
+                int filters, int padded_filters, int kernel, int stride, int pixels,
+                int image_pixels, int rows, int together, int relu, int padding) {
     convolve(x, weight,
-             {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
+             {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels,
+              image_pixels, rows, together},
              ToPooledCopy{bias, copy, index, pixels, relu, padding});
 }

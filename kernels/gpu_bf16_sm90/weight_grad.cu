@@ -1,29 +1,37 @@
-// Gradient of a 2-D convolution with respect to its filters, in parts: the sums over splits of the pixels.
+// Gradient of a 2-D convolution with respect to its filters, in parts: the sums over splits of the
+// pixels.
 //
-// Rung: gpu_bf16_sm90, over gpu_bf16. As in conv2d.cu one thread copies and warpgroups multiply, one for each column of taps,
-// which share the pixels of x and the gradients. The sums are over pixels, of which both operands have a row each: ldmatrix.trans
-// turns x, the product's first operand, and wgmma itself the gradients, its second.
+// Rung: gpu_bf16_sm90, over gpu_bf16. As in conv2d.cu one thread copies and warpgroups multiply,
+// one for each column of taps, which share the pixels of x and the gradients. The sums are over
+// pixels, of which both operands have a row each: ldmatrix.trans turns x, the product's first
+// operand, and wgmma itself the gradients, its second.
 //
-// Layouts: x bfloat16 (channel blocks, image pixels, 64), as conv2d.cu reads it; dy bfloat16 (ceil(filters / 64), pixels up to
-// a multiple of 64, 64), zero in further pixels and filters: `steps` of conv2d_gradient.cu and arrange.cu. partials float32
-// (splits, filters, kernel, kernel, channels), behind an upsampling (splits, channels, 4, 4, filters). A split sums
-// steps_per_split steps of 64 pixels of y, in order, 16 products at a time. The number of splits depends on the shape alone: it
-// changes the result's bytes.
+// Layouts: x bfloat16 (channel blocks, image pixels, 64), as conv2d.cu reads it; dy bfloat16
+// (ceil(filters / 64), pixels up to a multiple of 64, 64), zero in further pixels and filters:
+// `steps` of conv2d_gradient.cu and arrange.cu. partials float32 (splits, filters, kernel, kernel,
+// channels), behind an upsampling (splits, channels, 4, 4, filters). A split sums steps_per_split
+// steps of 64 pixels of y, in order, 16 products at a time. The number of splits depends on the
+// shape alone: it changes the result's bytes.
 //
 // Macros:
 //   TILE_N       filters of a block: 64 or 128
 //   KERNEL       rows and columns of a filter: 1 to 4
-//   WHOLE_ROWS   1: out_width divides 64, so that all steps begin in the same column of y; 0: it does not
-//   PHASES       1: behind an upsampling, with KERNEL 2: dy has the four phases one after the other in a channel block, each with
-//                a multiple of 64 pixels, and partials the 4x4 phase weights (weight_update.cu); 0, the default: not so
-// Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first thread copies), grid (KERNEL, for
-//           the rows of taps, times the channel blocks; ceil(filters / TILE_N); splits, times the phases), STAGES (128 TILE_N /
-//           64 * 64 + 128 rows) + 16 STAGES bytes of dynamic shared memory; rows: image pixels, a multiple of 8, that the
-//           windows of a step's pixels span at most in one row of taps, counted from a multiple of 8 on
+//   WHOLE_ROWS   1: out_width divides 64, so that all steps begin in the same column of y; 0: it
+//                does not
+//   PHASES       1: behind an upsampling, with KERNEL 2: dy has the four phases one after the other
+//                in a channel block, each with a multiple of 64 pixels, and partials the 4x4 phase
+//                weights (weight_update.cu); 0, the default: not so
+// Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first
+// thread copies), grid (KERNEL, for
+//           the rows of taps, times the channel blocks; ceil(filters / TILE_N); splits, times the
+//           phases), STAGES (128 TILE_N / 64 * 64 + 128 rows) + 16 STAGES bytes of dynamic shared
+//           memory; rows: image pixels, a multiple of 8, that the windows of a step's pixels span
+//           at most in one row of taps, counted from a multiple of 8 on
 //
-// Bound: tensor cores and shared memory. A step with KERNEL 3 and TILE_N 128 takes 768 cycles at the tensor cores' peak, and
-// shared memory 776: 200 for what the copies write, 384 for the gradients, which each warpgroup reads, 192 for the pixels of x.
-// Times: kernels/README.md has those of whole steps, predicted and measured.
+// Bound: tensor cores and shared memory. A step with KERNEL 3 and TILE_N 128 takes 768 cycles at
+// the tensor cores' peak, and shared memory 776: 200 for what the copies write, 384 for the
+// gradients, which each warpgroup reads, 192 for the pixels of x. Times: kernels/README.md has
+// those of whole steps, predicted and measured.
 #ifndef TILE_N
 #define TILE_N 128
 #define KERNEL 3
@@ -31,24 +39,28 @@
 #endif
 #include "gpu_bf16_sm90/loop.cuh"
 
-constexpr int STAGES = 4, STEP = 64;                     // stages in shared memory, pixels of each
-constexpr int MULTIPLIERS = 4 * KERNEL;                  // warps that multiply
-constexpr int STEP_BYTES = STEP * ROW;                   // of 64 filters' gradients
+constexpr int STAGES = 4, STEP = 64;     // stages in shared memory, pixels of each
+constexpr int MULTIPLIERS = 4 * KERNEL;  // warps that multiply
+constexpr int STEP_BYTES = STEP * ROW;   // of 64 filters' gradients
 constexpr int DY_BYTES = TILE_N / CHANNEL_BLOCK * STEP_BYTES;
-constexpr int SUMS = TILE_N / 2;                         // of a thread, for its two channels
-// Registers of a thread: at the launch, as many as the block's threads can have; kept by the warpgroup that copies; taken by the
-// others. Who takes more than there are waits for ever.
-constexpr int AT_LAUNCH = 65536 / (128 * (KERNEL + 1)) / 8 * 8, KEPT = 24, TAKEN = KERNEL == 3 ? 160 : 112;
+constexpr int SUMS = TILE_N / 2;  // of a thread, for its two channels
+// Registers of a thread: at the launch, as many as the block's threads can have; kept by the
+// warpgroup that copies; taken by the others. Who takes more than there are waits for ever.
+constexpr int AT_LAUNCH = 65536 / (128 * (KERNEL + 1)) / 8 * 8, KEPT = 24,
+              TAKEN = KERNEL == 3 ? 160 : 112;
 static_assert(KEPT + KERNEL * TAKEN <= (KERNEL + 1) * AT_LAUNCH);
 
 // By how much a step of pixels changes the place in y, and that of the window in x.
 struct Stride {
-    int columns, rows, start, at_row_end, at_image_end;   // the latter: more after the last column, after the last row
+    // the latter: more after the last column, after the last row
+    int columns, rows, start, at_row_end, at_image_end;
 
     __device__ __forceinline__ Stride(const Windows& in)
         : columns(WHOLE_ROWS ? 0 : STEP % in.out_width), rows(STEP / in.out_width % in.out_height),
-          start((STEP / in.out_width / in.out_height * in.height + rows * in.stride) * in.width + columns * in.stride),
-          at_row_end((in.width - in.out_width) * in.stride), at_image_end((in.height - in.out_height * in.stride) * in.width) {}
+          start((STEP / in.out_width / in.out_height * in.height + rows * in.stride) * in.width +
+                columns * in.stride),
+          at_row_end((in.width - in.out_width) * in.stride),
+          at_image_end((in.height - in.out_height * in.stride) * in.width) {}
 };
 
 // A pixel of y in every step, and where its window begins.
@@ -64,25 +76,30 @@ struct Place {
         if (!WHOLE_ROWS) {
             column += by.columns;
             bool row_ends = column >= in.out_width;
-            column -= row_ends ? in.out_width : 0, row += row_ends, start += row_ends ? by.at_row_end : 0;
+            column -= row_ends ? in.out_width : 0, row += row_ends,
+                start += row_ends ? by.at_row_end : 0;
         }
         bool image_ends = row >= in.out_height;
         row -= image_ends ? in.out_height : 0, start += image_ends ? by.at_image_end : 0;
     }
 };
 
-// The copies of a block, by one thread. x, dy: the first rows of the channel blocks; below: rows of x from a window's start to
-// the taps.
-__device__ __forceinline__ void copy_all(Ring<STAGES, 1> ring, const Packed* x, const Packed* dy, const Windows& windows,
-                                         int below, int first_pixel, int steps, int pixels, int step_pixels) {
+// The copies of a block, by one thread. x, dy: the first rows of the channel blocks; below: rows of
+// x from a window's start to the taps.
+__device__ __forceinline__ void copy_all(Ring<STAGES, 1> ring, const Packed* x, const Packed* dy,
+                                         const Windows& windows, int below, int first_pixel,
+                                         int steps, int pixels, int step_pixels) {
     for (int step = 0; step < steps; step++, first_pixel += STEP) {
         int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
-        int last = windows.start(min(first_pixel + STEP, pixels) - 1) + below + KERNEL - 1, x_bytes = (last - first + 1) * ROW;
+        int last = windows.start(min(first_pixel + STEP, pixels) - 1) + below + KERNEL - 1,
+            x_bytes = (last - first + 1) * ROW;
         ring.begin(DY_BYTES + x_bytes);
 #pragma unroll
         for (int block = 0; block < TILE_N / CHANNEL_BLOCK; block++)
             ring.copy(block * STEP_BYTES,
-                      dy + (block * static_cast<long long>(FORMS * step_pixels) + first_pixel) * CHANNEL_BLOCK, STEP_BYTES);
+                      dy + (block * static_cast<long long>(FORMS * step_pixels) + first_pixel) *
+                               CHANNEL_BLOCK,
+                      STEP_BYTES);
         ring.copy(DY_BYTES, x + static_cast<long long>(first) * CHANNEL_BLOCK, x_bytes);
         ring.next();
     }
@@ -93,12 +110,15 @@ struct Multiplier {
     Ring<STAGES, 1> ring;
     Windows windows;
     Stride by;
-    int below, column, chunk;   // rows of x from a window's start to the taps; column of taps; chunk of x, which this lane names
-    int left;                   // pixels from the first that this lane names in the next step on
-    Place first, named[4];      // the step's first pixel; of each 16 the one that this lane names
-    int multiplied = -1;        // the stage of the step before, of which products may be under way
+    // rows of x from a window's start to the taps; column of taps; chunk of x, which this lane
+    // names
+    int below, column, chunk;
+    int left;               // pixels from the first that this lane names in the next step on
+    Place first, named[4];  // the step's first pixel; of each 16 the one that this lane names
+    int multiplied = -1;    // the stage of the step before, of which products may be under way
 
-    // Fragments of the next step: 16 channels, 4 times 16 pixels. Past the last pixel dy is 0, x the first one's.
+    // Fragments of the next step: 16 channels, 4 times 16 pixels. Past the last pixel dy is 0, x
+    // the first one's.
     __device__ __forceinline__ void load(unsigned (&a)[4][4]) {
         ring.wait();
         int under_tap = below + column - (first.start + below) / CHUNKS * CHUNKS;
@@ -108,7 +128,8 @@ struct Multiplier {
             ldmatrix_trans(a[i], ring.now() + DY_BYTES + swizzled(row, chunk));
             named[i].next(windows, by);
         }
-        async_proxy_fence();   // ldmatrix has read before the copy engine writes: the end of its products orders nothing
+        // ldmatrix has read before the copy engine writes: the end of its products orders nothing
+        async_proxy_fence();
         first.next(windows, by);
         left -= STEP;
     }
@@ -127,24 +148,30 @@ struct Multiplier {
     }
 };
 
-// A thread has two channels eight apart, of two neighbours of every eight filters. partials: of the tap and the split;
-// filters_apart, channels_apart: numbers from one to the next.
-__device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restrict__ partials, int first_channel,
-                                      int first_filter, int channels, int filters, int filters_apart, int channels_apart) {
+// A thread has two channels eight apart, of two neighbours of every eight filters. partials: of the
+// tap and the split; filters_apart, channels_apart: numbers from one to the next.
+__device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restrict__ partials,
+                                      int first_channel, int first_filter, int channels,
+                                      int filters, int filters_apart, int channels_apart) {
 #pragma unroll
     for (int j = 0; j < SUMS; j++) {
-        int filter = first_filter + j / 4 * 8 + threadIdx.x % 4 * 2 + j % 2, channel = first_channel + j % 4 / 2 * 8;
-        if (filter < filters && channel < channels) partials[filter * filters_apart + channel * channels_apart] = sum[j];
+        int filter = first_filter + j / 4 * 8 + threadIdx.x % 4 * 2 + j % 2,
+            channel = first_channel + j % 4 / 2 * 8;
+        if (filter < filters && channel < channels)
+            partials[filter * filters_apart + channel * channels_apart] = sum[j];
     }
 }
 
 // image_pixels, rows: as conv2d's; pixels, step_pixels: of y or of a phase, and stored ones of dy.
-extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_weight_grad(
-    const Packed* __restrict__ x, const Packed* __restrict__ dy, float* __restrict__ partials, int height, int width,
-    int channels, int filters, int stride, int pixels, int image_pixels, int step_pixels, int steps_per_split, int rows) {
+extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1)
+    conv2d_weight_grad(const Packed* __restrict__ x, const Packed* __restrict__ dy,
+                       float* __restrict__ partials, int height, int width, int channels,
+                       int filters, int stride, int pixels, int image_pixels, int step_pixels,
+                       int steps_per_split, int rows) {
     SWIZZLED_SHARED(shared);
     int stage_bytes = DY_BYTES + rows * ROW;
-    Ring<STAGES, 1> ring(shared, stage_bytes, reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
+    Ring<STAGES, 1> ring(shared, stage_bytes,
+                         reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
     if (threadIdx.x == 0) {
         ring.init(MULTIPLIERS);
         barriers_visible();
@@ -159,24 +186,39 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_w
         if (KERNEL > 2) give_registers<KEPT>();
         if (threadIdx.x == 32 * MULTIPLIERS)
             copy_all(ring, x + static_cast<long long>(channel_block) * image_pixels * CHANNEL_BLOCK,
-                     dy + (first_filter / CHANNEL_BLOCK * FORMS + phase) * static_cast<long long>(step_pixels) * CHANNEL_BLOCK,
+                     dy + (first_filter / CHANNEL_BLOCK * FORMS + phase) *
+                              static_cast<long long>(step_pixels) * CHANNEL_BLOCK,
                      windows, below, first_pixel, steps, pixels, step_pixels);
         return;
     }
     if (KERNEL > 2) take_registers<TAKEN>();
-    int in_matrix = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;   // of the pixels that this lane names
+    // of the pixels that this lane names
+    int in_matrix = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;
     int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8;
     auto named = [&](int i) { return Place(windows, first_pixel + 16 * i + in_matrix); };
     float sum[SUMS] = {};
-    multiply(Multiplier{ring, windows, Stride(windows), below, column, chunk, pixels - first_pixel - in_matrix,
-                        Place(windows, first_pixel), {named(0), named(1), named(2), named(3)}}, steps, sum);
+    multiply(
+        Multiplier{
+            ring,
+            windows,
+            Stride(windows),
+            below,
+            column,
+            chunk,
+            pixels - first_pixel - in_matrix,
+            Place(windows, first_pixel),
+            {named(0), named(1), named(2), named(3)}
+    },
+        steps, sum);
     int first_channel = channel_block * CHANNEL_BLOCK + warp % 4 * 16 + threadIdx.x % 32 / 4;
     partials += static_cast<long long>(split) * filters * FORMS * KERNEL * KERNEL * channels;
     if (PHASES) {
-        int tap = (3 - phase / 2 - 2 * tap_row) * 4 + 3 - phase % 2 - 2 * column;   // of the phase weights
-        write(sum, partials + tap * filters, first_channel, first_filter, channels, filters, 1, 16 * filters);
+        // of the phase weights
+        int tap = (3 - phase / 2 - 2 * tap_row) * 4 + 3 - phase % 2 - 2 * column;
+        write(sum, partials + tap * filters, first_channel, first_filter, channels, filters, 1,
+              16 * filters);
     } else {
-        write(sum, partials + (tap_row * KERNEL + column) * channels, first_channel, first_filter, channels, filters,
-              KERNEL * KERNEL * channels, 1);
+        write(sum, partials + (tap_row * KERNEL + column) * channels, first_channel, first_filter,
+              channels, filters, KERNEL * KERNEL * channels, 1);
     }
 }

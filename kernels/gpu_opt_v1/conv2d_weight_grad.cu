@@ -1,34 +1,39 @@
-// Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used.
+// Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no
+// atomics are used.
 //
-// Rung: over gpu_basic, implicit GEMM (filters times (tap, channel) as a matrix product, common/conv2d_gemm.cuh) with tiles in
-// shared memory and in registers, 16-byte accesses, unrolled loops; the pixels, along which the sums run, are split over blocks
-// (split-K), so that a small weight still fills the GPU; the bias gradient is summed from the tiles of dy already loaded.
+// Rung: over gpu_basic, implicit GEMM (filters times (tap, channel) as a matrix product,
+// common/conv2d_gemm.cuh) with tiles in shared memory and in registers, 16-byte accesses, unrolled
+// loops; the pixels, along which the sums run, are split over blocks (split-K), so that a small
+// weight still fills the GPU; the bias gradient is summed from the tiles of dy already loaded.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
-// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores, three times for a float32 product; gpu_tf32 once, where TF32 is
-// asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes.
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores, three times for a float32 product;
+// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes.
 //
-// Layouts, float32: x (batch, height, width, channels); dy (batch, out_height, out_width, filters) with out_height =
-// (height + 2 padding - kernel) / stride + 1; dweight (filters, kernel, kernel, channels); dbias (filters); partials (splits,
-// weights + filters, rounded up to a multiple of 4): the sums over one split's pixels. Arrays start at multiples of 16 bytes.
-// A split sums pixels_per_split pixels in order; the splits are added in order. The number of splits depends on the shape
-// alone: it changes the result's bytes.
+// Layouts, float32: x (batch, height, width, channels); dy (batch, out_height, out_width, filters)
+// with out_height = (height + 2 padding - kernel) / stride + 1; dweight (filters, kernel, kernel,
+// channels); dbias (filters); partials (splits, weights + filters, rounded up to a multiple of 4):
+// the sums over one split's pixels. Arrays start at multiples of 16 bytes. A split sums
+// pixels_per_split pixels in order; the splits are added in order. The number of splits depends on
+// the shape alone: it changes the result's bytes.
 //
-// Macros: TILE_M x TILE_N, the filters and (tap, channel) columns of a block, THREAD_M x THREAD_N, those of a thread, or WARP_M x
-// WARP_N, those of a warp (common/conv2d_gemm.cuh); WIDE_DY, WIDE_X: 1: dy, x are read 16 bytes at a time, for filters, channels
-// that are a multiple of 4.
+// Macros: TILE_M x TILE_N, the filters and (tap, channel) columns of a block, THREAD_M x THREAD_N,
+// those of a thread, or WARP_M x WARP_N, those of a warp (common/conv2d_gemm.cuh); WIDE_DY, WIDE_X:
+// 1: dy, x are read 16 bytes at a time, for filters, channels that are a multiple of 4.
 // Launches:
-//   conv2d_weight_grad  block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits)
+//   conv2d_weight_grad  block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters /
+//                       TILE_M), splits)
 //     64 x 64, 8 x 4 a thread     128 threads, the default
 //     64 x 32, 8 x 4 a thread     64 threads, for at most 32 columns
 //     4 x 256, 4 x 4 a thread     64 threads, for at most 4 filters
-//     128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 filters and 128 columns with WIDE_DY and WIDE_X
-//     on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 columns, 128 threads; 128 x 128,
-//     64 x 64 a warp, 128 threads, where gpu_gemm has it; up to 8 filters as gpu_gemm, or, where operands are rounded,
-//     16 x 128, 16 x 32 a warp, 128 threads
+//     128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 filters and 128 columns
+//                                 with WIDE_DY and WIDE_X
+//     on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32
+//     columns, 128 threads; 128 x 128, 64 x 64 a warp, 128 threads, where gpu_gemm has it; up to 8
+//     filters as gpu_gemm, or, where operands are rounded, 16 x 128, 16 x 32 a warp, 128 threads
 //   conv2d_add_splits   block (128), grid (ceil((weights + filters) / 512))
 //
-// Bound: arithmetic, as forward; conv2d_add_splits and 4 x 256: memory; conv2d_add_splits of few weights: latency, with 16
-// splits under way at once.
+// Bound: arithmetic, as forward; conv2d_add_splits and 4 x 256: memory; conv2d_add_splits of few
+// weights: latency, with 16 splits under way at once.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef TILE_M
 #define TILE_M 64
@@ -41,15 +46,16 @@
 #include "common/conv2d_gemm.cuh"
 #include "common/ordered_sum.cuh"
 
-// A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its elements, for the bias gradient.
+// A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its
+// elements, for the bias gradient.
 template <class Tile, bool wide>
 struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
     using Share = AlongLines<Tile, Tile::M>;
     int filters, filter, pixel, last_pixel;
     float total[4] = {};
 
-    __device__ __forceinline__ Gradients(const float* dy, const Convolution& conv, int first_filter, int first_pixel,
-                                         int last_pixel)
+    __device__ __forceinline__ Gradients(const float* dy, const Convolution& conv, int first_filter,
+                                         int first_pixel, int last_pixel)
         : Operand<Share, wide>(dy), filters(conv.filters), filter(first_filter + Share::line()),
           pixel(first_pixel + Share::k()), last_pixel(last_pixel) {}
     template <class Fetch>
@@ -84,12 +90,14 @@ struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
             use(quad);
         }
     }
-    // The threads' sums of each filter of the tile, added in order. Every thread of the block must call it.
+    // The threads' sums of each filter of the tile, added in order. Every thread of the block must
+    // call it.
     __device__ __forceinline__ void store_totals(float* dbias, int first_filter) const {
         __shared__ __align__(16) float totals[Share::K_PER_PASS][Tile::M];
         if (Share::active()) ::store(&totals[Share::k()][Share::line()], total);
         __syncthreads();
-        for (int line = threadIdx.x; line < Tile::M && first_filter + line < filters; line += Tile::THREADS) {
+        for (int line = threadIdx.x; line < Tile::M && first_filter + line < filters;
+             line += Tile::THREADS) {
             float sum = 0.0f;
             for (int k = 0; k < Share::K_PER_PASS; k++) sum += totals[k][line];
             dbias[first_filter + line] = sum;
@@ -101,15 +109,16 @@ struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
 template <class Tile, bool wide>
 struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
     using Share = AlongLines<Tile, Tile::N>;
-    static constexpr int PLACES = wide ? 1 : 4;   // four neighbours share one tap, or have one each
+    static constexpr int PLACES = wide ? 1 : 4;  // four neighbours share one tap, or have one each
     int height, width, channels, out_height, out_width, stride;
     int row[PLACES], column[PLACES], channel[PLACES];   // under output row and column 0
     int image, out_row, out_column, pixel, last_pixel;  // of this thread's first k
 
-    __device__ __forceinline__ Patches(const float* x, const Convolution& conv, int first, int first_pixel, int last_pixel)
+    __device__ __forceinline__ Patches(const float* x, const Convolution& conv, int first,
+                                       int first_pixel, int last_pixel)
         : Operand<Share, wide>(x), height(conv.height), width(conv.width), channels(conv.channels),
-          out_height(conv.out_height()), out_width(conv.out_width()), stride(conv.stride), pixel(first_pixel + Share::k()),
-          last_pixel(last_pixel) {
+          out_height(conv.out_height()), out_width(conv.out_width()), stride(conv.stride),
+          pixel(first_pixel + Share::k()), last_pixel(last_pixel) {
 #pragma unroll
         for (int e = 0; e < PLACES; e++) {
             int n = first + Share::line() + e, tap = n / channels;
@@ -118,7 +127,8 @@ struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
             column[e] = tap % conv.kernel - conv.padding;
             channel[e] = n % channels;
         }
-        out_column = pixel % out_width, out_row = pixel / out_width % out_height, image = pixel / out_width / out_height;
+        out_column = pixel % out_width, out_row = pixel / out_width % out_height,
+        image = pixel / out_width / out_height;
     }
     template <class Fetch>
     __device__ __forceinline__ void next(Fetch fetch) {
@@ -127,8 +137,11 @@ struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
 #pragma unroll
             for (int e = 0; e < PLACES; e++) {
                 int at_row = out_row * stride + row[e], at_column = out_column * stride + column[e];
-                bool there = pixel < last_pixel && within(at_row, height) && within(at_column, width);
-                fetch(pass, e, ((image * height + at_row) * width + at_column) * channels + channel[e], there);
+                bool there =
+                    pixel < last_pixel && within(at_row, height) && within(at_column, width);
+                fetch(pass, e,
+                      ((image * height + at_row) * width + at_column) * channels + channel[e],
+                      there);
             }
             pixel += Share::K_PER_PASS;
             for (out_column += Share::K_PER_PASS; out_column >= out_width; out_column -= out_width)
@@ -137,18 +150,24 @@ struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
     }
 };
 
-// Floats between two splits' partial sums: a weight gradient and a bias gradient, up to the next 16 bytes.
-__device__ __forceinline__ int partials_per_split(int weights, int filters) { return (weights + filters + 3) / 4 * 4; }
+// Floats between two splits' partial sums: a weight gradient and a bias gradient, up to the next 16
+// bytes.
+__device__ __forceinline__ int partials_per_split(int weights, int filters) {
+    return (weights + filters + 3) / 4 * 4;
+}
 
 // Split s sums the pixels of y from s * pixels_per_split on.
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_weight_grad(
-    const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ partials, int batch, int height, int width,
-    int channels, int filters, int kernel, int padding, int stride, int pixels_per_split) {
-    static_assert(FITS_REGISTERS<Tile, WIDE_DY && WIDE_X>, "the large tile would spill registers");
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
+    conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy,
+                       float* __restrict__ partials, int batch, int height, int width, int channels,
+                       int filters, int kernel, int padding, int stride, int pixels_per_split) {
+    static_assert(FITS_REGISTERS < Tile, WIDE_DY && WIDE_X >,
+                  "the large tile would spill registers");
     Convolution conv = {batch, height, width, channels, filters, kernel, padding, stride};
     int columns = conv.kernel * conv.kernel * conv.channels, weights = conv.filters * columns;
     int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
-    int first_pixel = blockIdx.z * pixels_per_split, last_pixel = min(first_pixel + pixels_per_split, conv.out_pixels());
+    int first_pixel = blockIdx.z * pixels_per_split,
+        last_pixel = min(first_pixel + pixels_per_split, conv.out_pixels());
     Loaded<Gradients<Tile, WIDE_DY>> a(dy, conv, first_filter, first_pixel, last_pixel);
     Loaded<Patches<Tile, WIDE_X>> b(x, conv, first_column, first_pixel, last_pixel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
@@ -160,13 +179,16 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d
 }
 
 // dweight and dbias: the splits' partial sums, added in order. Four neighbours per thread.
-extern "C" __global__ void __launch_bounds__(128) conv2d_add_splits(const float* __restrict__ partials,
-                                                                    float* __restrict__ dweight, float* __restrict__ dbias,
-                                                                    int weights, int filters, int splits) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, apart = partials_per_split(weights, filters);
+extern "C" __global__ void __launch_bounds__(128)
+    conv2d_add_splits(const float* __restrict__ partials, float* __restrict__ dweight,
+                      float* __restrict__ dbias, int weights, int filters, int splits) {
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4,
+        apart = partials_per_split(weights, filters);
     if (first >= apart) return;
     float sum[4] = {};
-    add_in_order<16>(sum, splits, [=](float (&to)[4], int split) { ::load(to, partials + split * apart + first); });
+    add_in_order<16>(sum, splits, [=](float (&to)[4], int split) {
+        ::load(to, partials + split * apart + first);
+    });
     if (first + 4 <= weights) {
         store(dweight + first, sum);
         return;

@@ -1,31 +1,36 @@
-// Factors of convolutions as matrix products, fetched from their source tensors (operand interface: common/gemm_tile.cuh). A
-// factor's rows are pixels, filters or channels; k is the summation index.
+// Factors of convolutions as matrix products, fetched from their source tensors (operand interface:
+// common/gemm_tile.cuh). A factor's rows are pixels, filters or channels; k is the summation index.
 //
-//   WindowRows      a row is a pixel of the output, k runs over its window: tap row, tap column, channel
+//   WindowRows      a row is a pixel of the output, k runs over its window: tap row, tap column,
+//                   channel
 //   FilterRows      a row is a filter, k as above
 //   FilterColumns   a row is a channel, k runs over tap row, tap column, filter
 //
-// Four neighbours in memory are fetched in one access of 16 bytes where the innermost size of the tensor is a multiple of 4
-// (`wide`, fixed when a kernel is compiled), one by one elsewhere; the results are the same. A gradient may lie behind a ReLU,
-// or behind a ReLU and a 2x2 max-pool; it is then fetched with y or index of the forward pass, and propagated back through
-// them on its way into shared memory.
+// Four neighbours in memory are fetched in one access of 16 bytes where the innermost size of the
+// tensor is a multiple of 4 (`wide`, fixed when a kernel is compiled), one by one elsewhere; the
+// results are the same. A gradient may lie behind a ReLU, or behind a ReLU and a 2x2 max-pool; it
+// is then fetched with y or index of the forward pass, and propagated back through them on its way
+// into shared memory.
 #pragma once
 #include "common/gemm_tile.cuh"
 
-constexpr int OUTSIDE = -(1 << 30);   // a row outside of every image, whatever tap is added
+constexpr int OUTSIDE = -(1 << 30);  // a row outside of every image, whatever tap is added
 
-__device__ __forceinline__ bool within(int i, int size) { return static_cast<unsigned>(i) < static_cast<unsigned>(size); }
+__device__ __forceinline__ bool within(int i, int size) {
+    return static_cast<unsigned>(i) < static_cast<unsigned>(size);
+}
 
 // ---- places
 
-// Pixel number n of images of height x width pixels, row by row, or `by_window` of height x width windows of 2x2 pixels, four
-// consecutive pixels each.
+// Pixel number n of images of height x width pixels, row by row, or `by_window` of height x width
+// windows of 2x2 pixels, four consecutive pixels each.
 struct Pixel {
     int image, row, column;
 };
 template <bool by_window>
 __device__ __forceinline__ Pixel pixel_of(int n, int height, int width) {
-    int place = by_window ? n / 4 : n, image = place / width / height, row = place / width % height, column = place % width;
+    int place = by_window ? n / 4 : n, image = place / width / height, row = place / width % height,
+        column = place % width;
     if (!by_window) return {image, row, column};
     return {image, row * 2 + n % 4 / 2, column * 2 + n % 2};
 }
@@ -48,32 +53,35 @@ struct Window {
 
 enum Kind { PLAIN, BEHIND_RELU, BEHIND_POOL };
 
-// Four neighbouring channels as fetched, on their way to shared memory: nothing may wait for them before the previous step's
-// products are done. y only behind ReLU, index and place only behind a max-pool.
+// Four neighbouring channels as fetched, on their way to shared memory: nothing may wait for them
+// before the previous step's products are done. y only behind ReLU, index and place only behind a
+// max-pool.
 template <Kind kind>
 struct Quad {
     float value[4], y[4];
-    unsigned index;   // a byte for each
+    unsigned index;  // a byte for each
     int place;
 
-    __device__ __forceinline__ void set(const float (&values)[4]) {   // nothing is left to do for these
+    // nothing is left to do for these
+    __device__ __forceinline__ void set(const float (&values)[4]) {
 #pragma unroll
         for (int e = 0; e < 4; e++) value[e] = values[e], y[e] = 1.0f;
         index = 0, place = 0;
     }
     __device__ __forceinline__ void finish(float (&to)[4]) const {
-        unsigned differs = index ^ place * 0x01010101u;   // its bytes: 0 where a gradient passes
+        unsigned differs = index ^ place * 0x01010101u;  // its bytes: 0 where a gradient passes
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            bool kept = kind == PLAIN || (kind == BEHIND_RELU ? y[e] > 0.0f : (differs & 0xffu << 8 * e) == 0);
+            bool kept = kind == PLAIN ||
+                        (kind == BEHIND_RELU ? y[e] > 0.0f : (differs & 0xffu << 8 * e) == 0);
             to[e] = kept ? value[e] : 0.0f;
         }
     }
 };
 
-// Images (batch, height, width, channels), or their gradients. BEHIND_RELU: y is its output. BEHIND_POOL: values and index have
-// this layout, the pooled images' gradient and the places of their maxima (4: no gradient passes); the images themselves have
-// twice the rows and columns.
+// Images (batch, height, width, channels), or their gradients. BEHIND_RELU: y is its output.
+// BEHIND_POOL: values and index have this layout, the pooled images' gradient and the places of
+// their maxima (4: no gradient passes); the images themselves have twice the rows and columns.
 template <Kind kind, bool wide>
 struct Images {
     const float *values, *y;
@@ -82,24 +90,33 @@ struct Images {
 
     static constexpr unsigned SCALE = kind == BEHIND_POOL ? 2 : 1;
     __device__ __forceinline__ bool hold(int row, int column) const {
-        return within(static_cast<unsigned>(row) / SCALE, height) && within(static_cast<unsigned>(column) / SCALE, width);
+        return within(static_cast<unsigned>(row) / SCALE, height) &&
+               within(static_cast<unsigned>(column) / SCALE, width);
     }
-    // The same for all taps of the window that begins at (top, left): the place of its first, or the number of an image row.
-    __device__ __forceinline__ int origin(unsigned image, int top, int left) const {   // of no use where top is OUTSIDE
-        return kind == BEHIND_POOL ? image * height : ((image * height + top) * width + left) * channels;
+    // The same for all taps of the window that begins at (top, left): the place of its first, or
+    // the number of an image row.
+    // of no use where top is OUTSIDE
+    __device__ __forceinline__ int origin(unsigned image, int top, int left) const {
+        return kind == BEHIND_POOL ? image * height
+                                   : ((image * height + top) * width + left) * channels;
     }
     // Where the channels of its tap at (row, column), or of that one's 2x2 window, begin.
-    __device__ __forceinline__ int start(int origin, const Tap& tap, unsigned row, unsigned column) const {
-        if (kind == BEHIND_POOL) return ((origin + row / SCALE) * width + column / SCALE) * channels;
+    __device__ __forceinline__ int start(int origin, const Tap& tap, unsigned row,
+                                         unsigned column) const {
+        if (kind == BEHIND_POOL)
+            return ((origin + row / SCALE) * width + column / SCALE) * channels;
         return origin + (tap.row * width + tap.column) * channels;
     }
-    static __device__ __forceinline__ int place(int row, int column) { return row % 2 * 2 + column % 2; }
+    static __device__ __forceinline__ int place(int row, int column) {
+        return row % 2 * 2 + column % 2;
+    }
 
     // Four neighbours, 16 bytes.
     __device__ __forceinline__ void fetch(Quad<kind>& quad, int from, int place) const {
         ::load(quad.value, values + from);
         if constexpr (kind == BEHIND_RELU) ::load(quad.y, y + from);
-        if constexpr (kind == BEHIND_POOL) quad.index = *reinterpret_cast<const unsigned*>(index + from), quad.place = place;
+        if constexpr (kind == BEHIND_POOL)
+            quad.index = *reinterpret_cast<const unsigned*>(index + from), quad.place = place;
     }
     __device__ __forceinline__ float one(int from, int place) const {
         bool kept = true;
@@ -107,8 +124,10 @@ struct Images {
         if constexpr (kind == BEHIND_POOL) kept = index[from] == place;
         return kept ? values[from] : 0.0f;
     }
-    // Four neighbours from `tap` on in the window of size x size taps that begins at (top, left); zeros outside.
-    __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int origin, int top, int left) const {
+    // Four neighbours from `tap` on in the window of size x size taps that begins at (top, left);
+    // zeros outside.
+    __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int origin, int top,
+                                          int left) const {
         float values[4] = {};
         if constexpr (wide) {
             int row = top + tap.row, column = left + tap.column;
@@ -121,7 +140,8 @@ struct Images {
             for (int e = 0; e < 4; e++) {
                 int row = top + tap.row, column = left + tap.column;
                 if (tap.row < size && hold(row, column))
-                    values[e] = one(start(origin, tap, row, column) + tap.channel, place(row, column));
+                    values[e] =
+                        one(start(origin, tap, row, column) + tap.channel, place(row, column));
                 tap.advance(1, size, channels);
             }
             quad.set(values);
@@ -135,25 +155,28 @@ struct WindowRows {
     using Share = AlongK<Tile, lines>;
     const Images<kind, wide> images;
     const int size;
-    int origin[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // of each window
-    Tap tap = {0, 0, 0};                                                  // of this thread's first k
+    int origin[Share::PASSES], top[Share::PASSES], left[Share::PASSES];  // of each window
+    Tap tap = {0, 0, 0};                                                 // of this thread's first k
     Quad<kind> held[Share::PASSES];
-    // Whether a quad's place is found when the quad is stored, not when it is fetched: what is kept while the previous step's
-    // products are made, the tap or the place, decides whether a compiler spills registers.
+    // Whether a quad's place is found when the quad is stored, not when it is fetched: what is kept
+    // while the previous step's products are made, the tap or the place, decides whether a compiler
+    // spills registers.
 #if NVRTC_FROM_13_1
     static constexpr bool LATE = kind == BEHIND_POOL;
 #else
     static constexpr bool LATE = false;
 #endif
 
-    __device__ __forceinline__ WindowRows(const Images<kind, wide>& images, const Window& window, int height, int width,
-                                          int first, int pixels)
+    __device__ __forceinline__ WindowRows(const Images<kind, wide>& images, const Window& window,
+                                          int height, int width, int first, int pixels)
         : images(images), size(window.size) {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++) {
             int m = first + Share::line(pass);
             Pixel pixel = pixel_of<by_window>(m, height, width);
-            top[pass] = Share::active(pass) && m < pixels ? pixel.row * window.stride - window.row_padding : OUTSIDE;
+            top[pass] = Share::active(pass) && m < pixels
+                            ? pixel.row * window.stride - window.row_padding
+                            : OUTSIDE;
             left[pass] = pixel.column * window.stride - window.column_padding;
             origin[pass] = images.origin(pixel.image, top[pass], left[pass]);
         }
@@ -180,7 +203,8 @@ struct WindowRows {
 
 // ---- filters
 
-// Filter f's tap (row, column) of size x size begins at first + f * apart + row * row_step + column * column_step.
+// Filter f's tap (row, column) of size x size begins at first + f * apart + row * row_step + column
+// * column_step.
 template <bool wide>
 struct Filters {
     const float* first;
@@ -195,7 +219,8 @@ struct FilterRows {
     Tap tap = {0, 0, 0};
     float held[Share::PASSES][4];
 
-    __device__ __forceinline__ FilterRows(const Filters<wide>& filters, int first) : filters(filters), first(first) {
+    __device__ __forceinline__ FilterRows(const Filters<wide>& filters, int first)
+        : filters(filters), first(first) {
         tap.advance(Share::k(), filters.size, filters.channels);
     }
     __device__ __forceinline__ int start(const Tap& tap) const {
@@ -234,13 +259,14 @@ struct FilterColumns {
     using Share = AlongLines<Tile, lines>;
     const Filters<wide> filters;
     const int channel;
-    int taps, filter, start;   // of this thread's first k: taps left from it on
+    int taps, filter, start;  // of this thread's first k: taps left from it on
     float held[Share::PASSES][4];
 
     __device__ __forceinline__ FilterColumns(const Filters<wide>& filters, int first)
         : filters(filters), channel(first + Share::line()), filter(Share::k() % filters.count) {
         int tap = Share::k() / filters.count;
-        taps = Share::active() && channel < filters.channels ? filters.size * filters.size - tap : 0;
+        taps =
+            Share::active() && channel < filters.channels ? filters.size * filters.size - tap : 0;
         start = filters.offset + filter * filters.apart + tap * filters.column_step + channel;
     }
     __device__ __forceinline__ void load() {
@@ -271,13 +297,16 @@ struct FilterColumns {
 // ---- results
 
 // Keeps NaN, so that a diverged training shows in the loss; fmaxf would hide it.
-__device__ __forceinline__ float at_least(float value, float floor) { return value < floor ? floor : value; }
+__device__ __forceinline__ float at_least(float value, float floor) {
+    return value < floor ? floor : value;
+}
 
 // Add each column's bias, then ReLU where `relu`.
 template <class Tile>
-__device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const float* bias, int first_filter,
-                                         int filters, bool relu) {
-    float floor = relu ? 0.0f : __int_as_float(0xff800000);   // minus infinity
+__device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_THREAD],
+                                         const float* bias, int first_filter, int filters,
+                                         bool relu) {
+    float floor = relu ? 0.0f : __int_as_float(0xff800000);  // minus infinity
 #pragma unroll
     for (int j = 0; j < Tile::N_THREAD; j++) {
         int filter = first_filter + Tile::n_of(j);
@@ -293,7 +322,8 @@ __device__ __forceinline__ void store(unsigned char* to, const int (&from)[4]) {
 
 // Four neighbours of a row that is `columns` long; those past its end are dropped.
 template <class To, class From>
-__device__ __forceinline__ void store_line(To* row, const From (&quad)[4], int column, int columns) {
+__device__ __forceinline__ void store_line(To* row, const From (&quad)[4], int column,
+                                           int columns) {
     if (columns % 4 == 0) {
         if (column < columns) store(row + column, quad);
     } else {
@@ -305,8 +335,9 @@ __device__ __forceinline__ void store_line(To* row, const From (&quad)[4], int c
 
 // This thread's piece of a product into the rows x columns matrix `to`.
 template <class Tile>
-__device__ __forceinline__ void store_rows(float* to, const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], int first_row,
-                                           int rows, int first_column, int columns) {
+__device__ __forceinline__ void store_rows(float* to,
+                                           const float (&sum)[Tile::M_THREAD][Tile::N_THREAD],
+                                           int first_row, int rows, int first_column, int columns) {
 #pragma unroll
     for (int i = 0; i < Tile::M_THREAD; i++) {
         int row = first_row + Tile::m_of(i);

@@ -1,7 +1,8 @@
-// A block's tile of a matrix product, SIDE x SIDE elements of C, EACH x EACH of them for each of its THREADS x THREADS threads.
+// A block's tile of a matrix product, SIDE x SIDE elements of C, EACH x EACH of them for each of
+// its THREADS x THREADS threads.
 //
-// The block advances along k in steps of STEP. A thread reads EACH elements of A and EACH of B from shared memory for EACH x
-// EACH products, which it adds up in registers.
+// The block advances along k in steps of STEP. A thread reads EACH elements of A and EACH of B from
+// shared memory for EACH x EACH products, which it adds up in registers.
 #pragma once
 #include "common/multiplier.cuh"
 
@@ -11,7 +12,8 @@ __device__ __forceinline__ float element(const float* from) { return from ? *fro
 
 template <class Product>
 __device__ __forceinline__ void multiply_tile(const Product& product) {
-    __shared__ float a_tile[SIDE][STEP + 1], b_tile[SIDE][STEP + 1];   // a padding column: no two lanes in one bank
+    // a padding column: no two lanes in one bank
+    __shared__ float a_tile[SIDE][STEP + 1], b_tile[SIDE][STEP + 1];
     int first_m = blockIdx.x * SIDE, first_n = blockIdx.y * SIDE, x = threadIdx.x, y = threadIdx.y;
     float sum[EACH][EACH] = {};
     for (int tap = product.first_tap(); tap < product.last_tap(); tap++)
@@ -32,7 +34,8 @@ __device__ __forceinline__ void multiply_tile(const Product& product) {
             for (int i = 0; i < STEP; i++) {
                 float a[EACH], b[EACH];
 #pragma unroll
-                for (int r = 0; r < EACH; r++) a[r] = a_tile[r * THREADS + y][i], b[r] = b_tile[r * THREADS + x][i];
+                for (int r = 0; r < EACH; r++)
+                    a[r] = a_tile[r * THREADS + y][i], b[r] = b_tile[r * THREADS + x][i];
 #pragma unroll
                 for (int r = 0; r < EACH; r++)
 #pragma unroll
@@ -43,5 +46,6 @@ __device__ __forceinline__ void multiply_tile(const Product& product) {
 #pragma unroll
     for (int r = 0; r < EACH; r++)
 #pragma unroll
-        for (int s = 0; s < EACH; s++) product.write(first_m + r * THREADS + y, first_n + s * THREADS + x, sum[r][s]);
+        for (int s = 0; s < EACH; s++)
+            product.write(first_m + r * THREADS + y, first_n + s * THREADS + x, sum[r][s]);
 }

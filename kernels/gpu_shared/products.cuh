@@ -1,42 +1,56 @@
-// The kernels of a convolution for the tile.cuh included before it, and what they multiply, also for a weight gradient of another
-// kind (gpu_split_k/weight_grad.cu). Block: (THREADS, THREADS).
+// The kernels of a convolution for the tile.cuh included before it, and what they multiply, also
+// for a weight gradient of another kind (gpu_split_k/weight_grad.cu). Block: (THREADS, THREADS).
 //
-//   conv2d_forward      grid (ceil(pixels of y / SIDE), ceil(filters / SIDE)); y = convolution + bias, then ReLU if `relu`
+//   conv2d_forward      grid (ceil(pixels of y / SIDE), ceil(filters / SIDE)); y = convolution +
+//                       bias, then ReLU if `relu`
 //   conv2d_input_grad   grid (ceil(pixels of dx / SIDE), ceil(channels / SIDE))
 //   conv2d_weight_grad  grid (ceil(filters / SIDE), ceil(channels / SIDE), kernel kernel)
 //
-// Layouts: see gpu_basic/conv2d.cu. Sums are in its order: tap row, tap column, channel or filter; weight gradients by pixel.
+// Layouts: see gpu_basic/conv2d.cu. Sums are in its order: tap row, tap column, channel or filter;
+// weight gradients by pixel.
 //
-// A convolution and its gradients as matrix products C(m, n) = sum over taps and k of A(m, k) B(n, k):
+// A convolution and its gradients as matrix products C(m, n) = sum over taps and k of A(m, k) B(n,
+// k):
 //
-//   direction          C(m, n)                      taps             k                A(m, k)                   B(n, k)
-//   forward            y: pixel of y, filter        kernel x kernel  channel          x under the tap           weight
-//   input gradient     dx: pixel of dx, channel     kernel x kernel  filter           dy that saw x through it  weight
-//   weight gradient    dweight: filter, channel     one, the block's pixel of y       dy                        x under the tap
+//   direction          C(m, n)                      taps             k                A(m, k)
+//                      B(n, k)
+//   forward            y: pixel of y, filter        kernel x kernel  channel          x under the
+//                      tap           weight
+//   input gradient     dx: pixel of dx, channel     kernel x kernel  filter           dy that saw x
+//                      through it  weight
+//   weight gradient    dweight: filter, channel     one, the block's pixel of y       dy
+//                      x under the tap
 //
-// a(m, k, tap) and b(n, k, tap) are the addresses of the elements, or null outside the matrix or the image, where they are 0.
-// A_ALONG_K: neighbours along k are neighbours in memory, otherwise neighbours along m; B_ALONG_K likewise.
+// a(m, k, tap) and b(n, k, tap) are the addresses of the elements, or null outside the matrix or
+// the image, where they are 0. A_ALONG_K: neighbours along k are neighbours in memory, otherwise
+// neighbours along m; B_ALONG_K likewise.
 #pragma once
 
 struct Convolution {
     int batch, height, width, channels, filters, kernel, padding, stride;
-    __device__ __forceinline__ int out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
-    __device__ __forceinline__ int out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+    __device__ __forceinline__ int out_height() const {
+        return (height + 2 * padding - kernel) / stride + 1;
+    }
+    __device__ __forceinline__ int out_width() const {
+        return (width + 2 * padding - kernel) / stride + 1;
+    }
     __device__ __forceinline__ int taps() const { return kernel * kernel; }
     // The pixel of x under a tap of the window of `pixel` of y, -1 outside the image.
     __device__ __forceinline__ int under(int pixel, int tap) const {
         int out_width = this->out_width(), out_height = this->out_height();
         int row = pixel / out_width % out_height * stride + tap / kernel - padding;
-        int column = pixel % out_width * stride + tap % kernel - padding, image = pixel / (out_width * out_height);
+        int column = pixel % out_width * stride + tap % kernel - padding,
+            image = pixel / (out_width * out_height);
         bool inside = row >= 0 && row < height && column >= 0 && column < width && image < batch;
         return inside ? (image * height + row) * width + column : -1;
     }
     // The pixel of y whose window has `pixel` of x under the tap, -1 if there is none.
     __device__ __forceinline__ int above(int pixel, int tap) const {
-        int row = pixel / width % height + padding - tap / kernel, column = pixel % width + padding - tap % kernel;
+        int row = pixel / width % height + padding - tap / kernel,
+            column = pixel % width + padding - tap % kernel;
         int image = pixel / (width * height), out_row = row / stride, out_column = column / stride;
-        bool inside = row >= 0 && row % stride == 0 && out_row < out_height() && column >= 0 && column % stride == 0 &&
-                      out_column < out_width() && image < batch;
+        bool inside = row >= 0 && row % stride == 0 && out_row < out_height() && column >= 0 &&
+                      column % stride == 0 && out_column < out_width() && image < batch;
         return inside ? (image * out_height() + out_row) * out_width() + out_column : -1;
     }
 };
@@ -62,7 +76,8 @@ struct Forward {
     __device__ __forceinline__ void write(int m, int n, float sum) const {
         if (m >= conv.batch * conv.out_height() * conv.out_width() || n >= conv.filters) return;
         float value = sum + bias[n];
-        y[m * conv.filters + n] = relu && value < 0.0f ? 0.0f : value;   // not fmaxf, which would hide a NaN
+        // not fmaxf, which would hide a NaN
+        y[m * conv.filters + n] = relu && value < 0.0f ? 0.0f : value;
     }
 };
 
@@ -84,7 +99,8 @@ struct InputGrad {
         return inside ? weight + (k * conv.taps() + tap) * conv.channels + n : nullptr;
     }
     __device__ __forceinline__ void write(int m, int n, float sum) const {
-        if (m < conv.batch * conv.height * conv.width && n < conv.channels) dx[m * conv.channels + n] = sum;
+        if (m < conv.batch * conv.height * conv.width && n < conv.channels)
+            dx[m * conv.channels + n] = sum;
     }
 };
 
@@ -107,25 +123,40 @@ struct WeightGrad {
         return pixel >= 0 && n < conv.channels ? x + pixel * conv.channels + n : nullptr;
     }
     __device__ __forceinline__ void write(int m, int n, float sum) const {
-        if (m < conv.filters && n < conv.channels) dweight[(m * conv.taps() + tap) * conv.channels + n] = sum;
+        if (m < conv.filters && n < conv.channels)
+            dweight[(m * conv.taps() + tap) * conv.channels + n] = sum;
     }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS * THREADS) conv2d_forward(
-    const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride, int relu) {
-    multiply_tile(Forward{x, weight, bias, y, {batch, height, width, channels, filters, kernel, padding, stride}, relu});
+extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
+    conv2d_forward(const float* __restrict__ x, const float* __restrict__ weight,
+                   const float* __restrict__ bias, float* __restrict__ y, int batch, int height,
+                   int width, int channels, int filters, int kernel, int padding, int stride,
+                   int relu) {
+    multiply_tile(Forward{
+        x,
+        weight,
+        bias,
+        y,
+        {batch, height, width, channels, filters, kernel, padding, stride},
+        relu
+    });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS * THREADS) conv2d_input_grad(
-    const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,
-    int channels, int filters, int kernel, int padding, int stride) {
-    multiply_tile(InputGrad{dy, weight, dx, {batch, height, width, channels, filters, kernel, padding, stride}});
+extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
+    conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ weight,
+                      float* __restrict__ dx, int batch, int height, int width, int channels,
+                      int filters, int kernel, int padding, int stride) {
+    multiply_tile(InputGrad{
+        dy, weight, dx, {batch, height, width, channels, filters, kernel, padding, stride}
+    });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS * THREADS) conv2d_weight_grad(
-    const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ dweight, int batch, int height, int width,
-    int channels, int filters, int kernel, int padding, int stride) {
+extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
+    conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy,
+                       float* __restrict__ dweight, int batch, int height, int width, int channels,
+                       int filters, int kernel, int padding, int stride) {
     Convolution conv = {batch, height, width, channels, filters, kernel, padding, stride};
-    multiply_tile(WeightGrad{x, dy, dweight, conv, int(blockIdx.z), 0, batch * conv.out_height() * conv.out_width()});
+    multiply_tile(WeightGrad{x, dy, dweight, conv, int(blockIdx.z), 0,
+                             batch * conv.out_height() * conv.out_width()});
 }

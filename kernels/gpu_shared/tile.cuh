@@ -1,7 +1,9 @@
-// A block's tile of a matrix product, SIDE x SIDE elements of C, one for each of its SIDE x SIDE threads.
+// A block's tile of a matrix product, SIDE x SIDE elements of C, one for each of its SIDE x SIDE
+// threads.
 //
-// The block advances along k in steps of SIDE: its threads load one element of A and one of B each, and all read them from
-// shared memory, each element SIDE times. Two barriers a step: all have loaded, all have read.
+// The block advances along k in steps of SIDE: its threads load one element of A and one of B each,
+// and all read them from shared memory, each element SIDE times. Two barriers a step: all have
+// loaded, all have read.
 #pragma once
 #include "common/multiplier.cuh"
 
@@ -11,7 +13,8 @@ __device__ __forceinline__ float element(const float* from) { return from ? *fro
 
 template <class Product>
 __device__ __forceinline__ void multiply_tile(const Product& product) {
-    __shared__ float a_tile[SIDE][STEP + 1], b_tile[SIDE][STEP + 1];   // a padding column: no two lanes in one bank
+    // a padding column: no two lanes in one bank
+    __shared__ float a_tile[SIDE][STEP + 1], b_tile[SIDE][STEP + 1];
     int first_m = blockIdx.x * SIDE, first_n = blockIdx.y * SIDE, x = threadIdx.x, y = threadIdx.y;
     float sum = 0.0f;
     for (int tap = product.first_tap(); tap < product.last_tap(); tap++)

@@ -1,14 +1,19 @@
-// The windows of images of few channels as packed columns (im2col), and the launch that loads a batch and gathers them too.
+// The windows of images of few channels as packed columns (im2col), and the launch that loads a
+// batch and gathers them too.
 //
-// Rung: gpu_tf32, over gpu_3xtf32. A window of 3 x 3 pixels of 3 channels has 27 numbers; with channels filled up to 16 bytes it
-// would have 72. The convolution that reads columns has windows of one pixel.
+// Rung: gpu_tf32, over gpu_3xtf32. A window of 3 x 3 pixels of 3 channels has 27 numbers; with
+// channels filled up to 16 bytes it would have 72. The convolution that reads columns has windows
+// of one pixel.
 //
-// Layouts: x float32 (batch, height, width, CHANNELS); images, permutation, counters, scale, offset: as gpu_basic/load_batch.cu;
-// columns Packed (batch, out_height, out_width, numbers), with numbers KERNEL^2 CHANNELS in the order of a filter, up to the next
-// multiple of 8, zero beyond the edges and in further numbers. Arrays start at multiples of 16 bytes.
+// Layouts: x float32 (batch, height, width, CHANNELS); images, permutation, counters, scale,
+// offset: as gpu_basic/load_batch.cu; columns Packed (batch, out_height, out_width, numbers), with
+// numbers KERNEL^2 CHANNELS in the order of a filter, up to the next multiple of 8, zero beyond the
+// edges and in further numbers. Arrays start at multiples of 16 bytes.
 //
-// Macros: KERNEL: rows and columns of a window; CHANNELS: of the images; MULTIPLIER: as in loop.cuh.
-// Launches: block (256), grid (ceil(threads / 256)), a thread a column; load_columns: or a pixel of x, if these are more.
+// Macros: KERNEL: rows and columns of a window; CHANNELS: of the images; MULTIPLIER: as in
+// loop.cuh.
+// Launches: block (256), grid (ceil(threads / 256)), a thread a column; load_columns: or a pixel of
+// x, if these are more.
 //
 // Bound: the launch.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
@@ -25,24 +30,30 @@ constexpr int LENGTH = KERNEL * KERNEL * CHANNELS, CHUNKS_OF_COLUMN = (LENGTH + 
 struct Sizes {
     int batch, height, width, stride, padding;
 
-    // Store column `number`; images(image): an object whose value(row, column, channel) is the image's.
+    // Store column `number`; images(image): an object whose value(row, column, channel) is the
+    // image's.
     template <class Images>
     __device__ __forceinline__ void gather(Packed* columns, int number, Images images) const {
-        int down = (height + 2 * padding - KERNEL) / stride + 1, across = (width + 2 * padding - KERNEL) / stride + 1;
+        int down = (height + 2 * padding - KERNEL) / stride + 1,
+            across = (width + 2 * padding - KERNEL) / stride + 1;
         int image = number / across / down;
         if (image >= batch) return;
-        int first_row = number / across % down * stride - padding, first_column = number % across * stride - padding;
+        int first_row = number / across % down * stride - padding,
+            first_column = number % across * stride - padding;
         auto of_image = images(image);
 #pragma unroll
         for (int place = 0; place < CHUNKS_OF_COLUMN; place++) {
             float chunk[CHUNK];
 #pragma unroll
             for (int e = 0; e < CHUNK; e++) {
-                int n = place * CHUNK + e, tap = n / CHANNELS, row = first_row + tap / KERNEL, column = first_column + tap % KERNEL;
-                bool there = n < LENGTH && row >= 0 && row < height && column >= 0 && column < width;
+                int n = place * CHUNK + e, tap = n / CHANNELS, row = first_row + tap / KERNEL,
+                    column = first_column + tap % KERNEL;
+                bool there =
+                    n < LENGTH && row >= 0 && row < height && column >= 0 && column < width;
                 chunk[e] = there ? of_image.value(row, column, n % CHANNELS) : 0.0f;
             }
-            *reinterpret_cast<uint4*>(columns + (number * CHUNKS_OF_COLUMN + place) * CHUNK) = rounded_chunk(chunk);
+            *reinterpret_cast<uint4*>(columns + (number * CHUNKS_OF_COLUMN + place) * CHUNK) =
+                rounded_chunk(chunk);
         }
     }
 };
@@ -50,7 +61,7 @@ struct Sizes {
 __device__ __forceinline__ int this_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 struct OfBatch {
-    const float* x;   // of the image
+    const float* x;  // of the image
     int width;
 
     __device__ __forceinline__ float value(int row, int column, int channel) const {
@@ -58,34 +69,41 @@ struct OfBatch {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(256, 1) gather_columns(const float* __restrict__ x, Packed* __restrict__ columns,
-                                                                    int batch, int height, int width, int stride, int padding) {
-    Sizes{batch, height, width, stride, padding}.gather(
-        columns, this_thread(), [=](int image) { return OfBatch{x + image * height * width * CHANNELS, width}; });
+extern "C" __global__ void __launch_bounds__(256, 1)
+    gather_columns(const float* __restrict__ x, Packed* __restrict__ columns, int batch, int height,
+                   int width, int stride, int padding) {
+    Sizes{batch, height, width, stride, padding}.gather(columns, this_thread(), [=](int image) {
+        return OfBatch{x + image * height * width * CHANNELS, width};
+    });
 }
 
 template <class Pixel>
 struct OfDataset {
-    const Pixel* pixels;   // of the image
+    const Pixel* pixels;  // of the image
     const float *scale, *offset;
     int width, flip;
 
     // Two roundings, as on the CPU.
     __device__ __forceinline__ float value(int row, int column, int channel) const {
         if (flip) column = width - 1 - column;
-        return __fadd_rn(__fmul_rn(pixels[(row * width + column) * CHANNELS + channel], scale[channel]), offset[channel]);
+        return __fadd_rn(
+            __fmul_rn(pixels[(row * width + column) * CHANNELS + channel], scale[channel]),
+            offset[channel]);
     }
 };
 
 // x: gpu_basic's load_batch, a pixel for each of the last threads.
 template <class Pixel>
-__device__ __forceinline__ void load_columns(const Pixel* images, const long long* permutation, const long long* counters,
-                                             const float* scale, const float* offset, float* x, Packed* columns,
+__device__ __forceinline__ void load_columns(const Pixel* images, const long long* permutation,
+                                             const long long* counters, const float* scale,
+                                             const float* offset, float* x, Packed* columns,
                                              const Sizes& sizes, int flip) {
-    int of_image = sizes.height * sizes.width, pixel = this_thread() - (gridDim.x * blockDim.x - sizes.batch * of_image);
+    int of_image = sizes.height * sizes.width,
+        pixel = this_thread() - (gridDim.x * blockDim.x - sizes.batch * of_image);
     int row = pixel % of_image / sizes.width, column = pixel % sizes.width;
     auto from = [=](int image) {
-        return OfDataset<Pixel>{images + permutation[counters[1] + image] * of_image * CHANNELS, scale, offset, sizes.width, flip};
+        return OfDataset<Pixel>{images + permutation[counters[1] + image] * of_image * CHANNELS,
+                                scale, offset, sizes.width, flip};
     };
     if (pixel >= 0) {
         auto its_image = from(pixel / of_image);
@@ -97,17 +115,23 @@ __device__ __forceinline__ void load_columns(const Pixel* images, const long lon
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-    load_columns_uint8(const unsigned char* __restrict__ images, const long long* __restrict__ permutation,
-                       const long long* __restrict__ counters, const float* __restrict__ scale, const float* __restrict__ offset,
-                       float* __restrict__ x, Packed* __restrict__ columns, int batch, int height, int width, int stride,
+    load_columns_uint8(const unsigned char* __restrict__ images,
+                       const long long* __restrict__ permutation,
+                       const long long* __restrict__ counters, const float* __restrict__ scale,
+                       const float* __restrict__ offset, float* __restrict__ x,
+                       Packed* __restrict__ columns, int batch, int height, int width, int stride,
                        int padding, int flip) {
-    load_columns(images, permutation, counters, scale, offset, x, columns, Sizes{batch, height, width, stride, padding}, flip);
+    load_columns(images, permutation, counters, scale, offset, x, columns,
+                 Sizes{batch, height, width, stride, padding}, flip);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-    load_columns_float32(const float* __restrict__ images, const long long* __restrict__ permutation,
+    load_columns_float32(const float* __restrict__ images,
+                         const long long* __restrict__ permutation,
                          const long long* __restrict__ counters, const float* __restrict__ scale,
-                         const float* __restrict__ offset, float* __restrict__ x, Packed* __restrict__ columns, int batch,
-                         int height, int width, int stride, int padding, int flip) {
-    load_columns(images, permutation, counters, scale, offset, x, columns, Sizes{batch, height, width, stride, padding}, flip);
+                         const float* __restrict__ offset, float* __restrict__ x,
+                         Packed* __restrict__ columns, int batch, int height, int width, int stride,
+                         int padding, int flip) {
+    load_columns(images, permutation, counters, scale, offset, x, columns,
+                 Sizes{batch, height, width, stride, padding}, flip);
 }

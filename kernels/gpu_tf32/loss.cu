@@ -1,11 +1,13 @@
-// Mean squared error and its gradient, rounded to a packed copy, in one pass; mse_total of gpu_opt_v1/mse.cu adds the blocks' sums.
+// Mean squared error and its gradient, rounded to a packed copy, in one pass; mse_total of
+// gpu_opt_v1/mse.cu adds the blocks' sums.
 //
-// Rung: gpu_tf32, over gpu_3xtf32. The gradient of the last convolution's output reaches memory as it is read (round.cu), not in
-// float32 before.
+// Rung: gpu_tf32, over gpu_3xtf32. The gradient of the last convolution's output reaches memory as
+// it is read (round.cu), not in float32 before.
 //
-// Layouts: prediction, target float32 (batch, height, width, channels); rounded, bias_partials as round.cu, with 256 pixels of the
-// padded image in a split: a split's sums are trees over warps, then over a warp's eight in order; partials float64, one per split:
-// its sum of squared differences.
+// Layouts: prediction, target float32 (batch, height, width, channels); rounded, bias_partials as
+// round.cu, with 256 pixels of the padded image in a split: a split's sums are trees over warps,
+// then over a warp's eight in order; partials float64, one per split: its sum of squared
+// differences.
 // Launches: block (256), grid (splits), a thread a pixel of the padded image.
 //
 // Bound: memory.
@@ -17,30 +19,36 @@ constexpr int WARPS = 8;
 
 // gradient = factor (scale (prediction - target)); scale is 2 / divisor, factor the loss scale.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    mse_rounded(const float* __restrict__ prediction, const float* __restrict__ target, Packed* __restrict__ rounded,
-                float* __restrict__ bias_partials, double* __restrict__ partials, int pixels, int height, int width, int channels,
+    mse_rounded(const float* __restrict__ prediction, const float* __restrict__ target,
+                Packed* __restrict__ rounded, float* __restrict__ bias_partials,
+                double* __restrict__ partials, int pixels, int height, int width, int channels,
                 int padding, float scale, float factor) {
     __shared__ float of_warps[WARPS][CHUNK];
-    int number = blockIdx.x * blockDim.x + threadIdx.x, padded_width = width + 2 * padding, padded_height = height + 2 * padding;
+    int number = blockIdx.x * blockDim.x + threadIdx.x, padded_width = width + 2 * padding,
+        padded_height = height + 2 * padding;
     int row = number / padded_width, image = row / padded_height, i = row % padded_height - padding;
     int j = number % padded_width - padding, first = ((image * height + i) * width + j) * channels;
     bool there = number < pixels && i >= 0 && i < height && j >= 0 && j < width;
     float squares = 0.0f;
-    for (int channel = 0, whole = (channels + CHUNK - 1) / CHUNK * CHUNK; channel < channels; channel += CHUNK) {
+    for (int channel = 0, whole = (channels + CHUNK - 1) / CHUNK * CHUNK; channel < channels;
+         channel += CHUNK) {
         float gradient[CHUNK];
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) {
             bool here = there && channel + e < channels;
-            float difference = here ? prediction[first + channel + e] - target[first + channel + e] : 0.0f;
+            float difference =
+                here ? prediction[first + channel + e] - target[first + channel + e] : 0.0f;
             gradient[e] = __fmul_rn(factor, __fmul_rn(scale, difference));
             squares += difference * difference;
         }
-        if (number < pixels) *reinterpret_cast<uint4*>(rounded + number * whole + channel) = rounded_chunk(gradient);
+        if (number < pixels)
+            *reinterpret_cast<uint4*>(rounded + number * whole + channel) = rounded_chunk(gradient);
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) {
             if (channel + e >= channels) continue;
 #pragma unroll
-            for (int half = 16; half > 0; half /= 2) gradient[e] += __shfl_down_sync(0xffffffffu, gradient[e], half);
+            for (int half = 16; half > 0; half /= 2)
+                gradient[e] += __shfl_down_sync(0xffffffffu, gradient[e], half);
             if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32][e] = gradient[e];
         }
         __syncthreads();

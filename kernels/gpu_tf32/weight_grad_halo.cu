@@ -1,27 +1,33 @@
-// Gradient of a 2-D convolution with stride 1 with respect to its weight, in parts as weight_grad.cu leaves them: a block keeps
-// squares of dy, and of x with what the window reaches beyond them, in shared memory once for all taps.
+// Gradient of a 2-D convolution with stride 1 with respect to its weight, in parts as
+// weight_grad.cu leaves them: a block keeps squares of dy, and of x with what the window reaches
+// beyond them, in shared memory once for all taps.
 //
-// Rung: gpu_tf32, over gpu_3xtf32. A step has two squares of 8 x 8 pixels of y, of any images; the 16 pixels of a product are a row
-// of each. A warp has all taps of WARP_M filters and WARP_N channels and goes down the squares: a row of x is loaded for each
-// column of the window, which is a shift of the addresses from which ldmatrix reads, and multiplied by the rows of dy that see
-// it through the window's rows; these stay in registers until the last one has.
+// Rung: gpu_tf32, over gpu_3xtf32. A step has two squares of 8 x 8 pixels of y, of any images; the
+// 16 pixels of a product are a row of each. A warp has all taps of WARP_M filters and WARP_N
+// channels and goes down the squares: a row of x is loaded for each column of the window, which is
+// a shift of the addresses from which ldmatrix reads, and multiplied by the rows of dy that see it
+// through the window's rows; these stay in registers until the last one has.
 //
-// Layouts: x, dy, partials: as weight_grad.cu; channels are a multiple of TILE_N. A split sums squares_per_split, an even number,
-// of the squares that cover the images' parts of y, row by row, in order, a row of two squares at a time; beyond y dy is 0. The
-// number of splits depends on the shape alone.
+// Layouts: x, dy, partials: as weight_grad.cu; channels are a multiple of TILE_N. A split sums
+// squares_per_split, an even number, of the squares that cover the images' parts of y, row by row,
+// in order, a row of two squares at a time; beyond y dy is 0. The number of splits depends on the
+// shape alone.
 //
-// Macros (loop.cuh has MULTIPLIER; of 32 bits a step has one square, and a pixel two rows of shared memory):
-//   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that takes the fewest cycles of
-//                    64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
+// Macros (loop.cuh has MULTIPLIER; of 32 bits a step has one square, and a pixel two rows of shared
+// memory):
+//   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that
+//                    takes the fewest cycles of 64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16
+//                    x 16, 128 threads
 //   KERNEL           rows and columns of a filter: 2 or 3
 //   WHOLE            1: squares end with the images and come in twos; 0: not all do
-// Launches: block (threads of the tile), grid (channels / TILE_N, ceil(filters / TILE_M), splits), 512 ((KERNEL + 7)^2 + 64)
-// bytes of dynamic shared memory, two steps.
+// Launches: block (threads of the tile), grid (channels / TILE_N, ceil(filters / TILE_M), splits),
+// 512 ((KERNEL + 7)^2 + 64) bytes of dynamic shared memory, two steps.
 //
-// Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take 2,304 cycles; 184 KB are read
-// as fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152.
-// In the loop of two steps on sm_90 576 of 1,045 instructions are products, 92 load fragments and 24 copy; in that of the small
-// tile 288 of 762 are products.
+// Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take
+// 2,304 cycles; 184 KB are read as fragments and 41 KB copied, which takes 2,128. For 128 pixels
+// level 2 gives 200 of x, where weight_grad.cu asks for 1,152. In the loop of two steps on sm_90
+// 576 of 1,045 instructions are products, 92 load fragments and 24 copy; in that of the small tile
+// 288 of 762 are products.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/tensor_cores.cuh"
 
@@ -34,42 +40,52 @@
 #define WHOLE 1
 #endif
 
-constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = DEPTH / SIDE;   // of a square of y, and of x under it; in a step
-constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M), M_FRAGMENTS = WARP_M / 16;
-constexpr int STAGES = FLOAT16 ? 1 : 2;   // in 64 KB of shared memory, all of sm_75, or 99
-static_assert(TILE_N == 64 && WARP_N == 16, "a row of shared memory, or two, is a block's channels, an ldmatrix those of a warp");
+// of a square of y, and of x under it; in a step
+constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = DEPTH / SIDE;
+constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M),
+              M_FRAGMENTS = WARP_M / 16;
+constexpr int STAGES = FLOAT16 ? 1 : 2;  // in 64 KB of shared memory, all of sm_75, or 99
+static_assert(TILE_N == 64 && WARP_N == 16,
+              "a row of shared memory, or two, is a block's channels, an ldmatrix those of a warp");
 
-// The copies of squares of pixels: a pixel has a row of shared memory in each slice of 128 bytes of so many channels. A thread
-// copies one chunk of one column of every slice.
+// The copies of squares of pixels: a pixel has a row of shared memory in each slice of 128 bytes of
+// so many channels. A thread copies one chunk of one column of every slice.
 template <int side, int channels_read>
 struct Square {
-    static constexpr int SLICES = (channels_read + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK, SLICE_BYTES = side * side * ROW;
-    static constexpr int BYTES = SLICES * SLICE_BYTES, ACROSS = channels_read / CHUNK / SLICES;   // chunks of a slice
-    static constexpr int AT_ONCE = THREADS / ACROSS / side, PASSES = (side + AT_ONCE - 1) / AT_ONCE;   // rows
-    const Packed *array, *from;       // from: of the array's first square
-    int row, column, to, pitch;         // row: of the first pass; to: byte; pitch: numbers from a row of the array to the next
-    int in_slice[SLICES];               // numbers from the first slice's to this one's
+    static constexpr int SLICES = (channels_read + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK,
+                         SLICE_BYTES = side * side * ROW;
+    // chunks of a slice
+    static constexpr int BYTES = SLICES * SLICE_BYTES, ACROSS = channels_read / CHUNK / SLICES;
+    // rows
+    static constexpr int AT_ONCE = THREADS / ACROSS / side, PASSES = (side + AT_ONCE - 1) / AT_ONCE;
+    const Packed *array, *from;  // from: of the array's first square
+    // row: of the first pass; to: byte; pitch: numbers from a row of the array to the next
+    int row, column, to, pitch;
+    int in_slice[SLICES];  // numbers from the first slice's to this one's
 
-    // Byte of a chunk. Eight neighbours in a row have it in eight groups of banks, where four have two chunks read in all.
+    // Byte of a chunk. Eight neighbours in a row have it in eight groups of banks, where four have
+    // two chunks read in all.
     static __device__ __forceinline__ int place(int row, int column, int chunk) {
         return (SLICES > 1 ? chunk / CHUNKS * SLICE_BYTES : 0) + (row * side + column) * ROW +
                16 * (chunk % CHUNKS ^ (IN_WORDS ? column % 4 * 2 : column % CHUNKS));
     }
     static __device__ __forceinline__ int channel() { return threadIdx.x % ACROSS * CHUNK; }
-    // width, channels: of the array; first: the first of the channels that this thread copies. Of a slice beyond the last
-    // channel it copies those of the first slice, which no one reads.
+    // width, channels: of the array; first: the first of the channels that this thread copies. Of a
+    // slice beyond the last channel it copies those of the first slice, which no one reads.
     __device__ __forceinline__ Square(const Packed* array, int width, int channels, int first)
-        : array(array), row(threadIdx.x / ACROSS / side), column(threadIdx.x / ACROSS % side), pitch(width * channels) {
+        : array(array), row(threadIdx.x / ACROSS / side), column(threadIdx.x / ACROSS % side),
+          pitch(width * channels) {
         from = array + (row * width + column) * channels + first;
         to = place(row, column, threadIdx.x % ACROSS);
-        if (row >= AT_ONCE) row = side;   // not this thread
+        if (row >= AT_ONCE) row = side;  // not this thread
 #pragma unroll
         for (int slice = 0; slice < SLICES; slice++)
             in_slice[slice] = first + slice * CHANNEL_BLOCK < channels ? slice * CHANNEL_BLOCK : 0;
         keep(row), keep(to);
     }
     // first: number where the square begins, which has so many rows and columns of the image.
-    __device__ __forceinline__ void copy(unsigned char* square, int first, int rows, int columns) const {
+    __device__ __forceinline__ void copy(unsigned char* square, int first, int rows,
+                                         int columns) const {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             int further = pass * AT_ONCE;
@@ -86,19 +102,22 @@ using OfX = Square<REACH, TILE_N>;
 using OfDy = Square<SIDE, TILE_M>;
 constexpr int DY = SQUARES * OfX::BYTES, STAGE_BYTES = DY + SQUARES * OfDy::BYTES;
 
-// Where this lane's rows of a fragment begin in a stage: 16 filters or channels from `first` on, by the DEPTH pixels from a
-// column on of a row of each square. Two squares have 8 pixels each, for ldmatrix to transpose. The 8 of one square are read one
-// by one (loop.cuh has such fragments).
+// Where this lane's rows of a fragment begin in a stage: 16 filters or channels from `first` on, by
+// the DEPTH pixels from a column on of a row of each square. Two squares have 8 pixels each, for
+// ldmatrix to transpose. The 8 of one square are read one by one (loop.cuh has such fragments).
 template <class Square, bool a>
 struct RowOfPixels {
     int at[IN_WORDS ? 2 : 1];
 
     __device__ __forceinline__ void start(int square, int first, int column) {
-        int odd = threadIdx.x % 16 / 8, late = threadIdx.x % 32 / 16, line = first + threadIdx.x % 32 / 4;
+        int odd = threadIdx.x % 16 / 8, late = threadIdx.x % 32 / 16,
+            line = first + threadIdx.x % 32 / 4;
         if (IN_WORDS)
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                at[i] = square + Square::place(0, column + threadIdx.x % 4, (line + 8 * i) / CHUNK) + line % CHUNK * PACKED_BYTES;
+                at[i] = square +
+                        Square::place(0, column + threadIdx.x % 4, (line + 8 * i) / CHUNK) +
+                        line % CHUNK * PACKED_BYTES;
         else
             at[0] = square + (a ? late : odd) * Square::BYTES +
                     Square::place(0, column + threadIdx.x % 8, first / CHUNK + (a ? odd : late));
@@ -119,7 +138,7 @@ struct RowOfPixels {
 
 // The sums of a warp.
 struct Sums {
-    int m, n;   // first filter and channel in the block
+    int m, n;  // first filter and channel in the block
     RowOfPixels<OfDy, true> of_dy[M_FRAGMENTS];
     RowOfPixels<OfX, false> of_x[KERNEL];
     float sum[KERNEL][KERNEL][M_FRAGMENTS][2][4];
@@ -135,33 +154,38 @@ struct Sums {
     __device__ __forceinline__ void add(const unsigned char* stage) {
         unsigned dy[SIDE][M_FRAGMENTS][4];
 #pragma unroll
-        for (int row = 0; row < REACH; row++) {   // of x
+        for (int row = 0; row < REACH; row++) {  // of x
             if (row < SIDE)
 #pragma unroll
-                for (int i = 0; i < M_FRAGMENTS; i++) of_dy[i].load(dy[row][i], stage + row * SIDE * ROW);
+                for (int i = 0; i < M_FRAGMENTS; i++)
+                    of_dy[i].load(dy[row][i], stage + row * SIDE * ROW);
 #pragma unroll
             for (int across = 0; across < KERNEL; across++) {
                 unsigned both[4];
-#if __CUDA_ARCH__ >= 1000   // where more loads at once spill registers
+#if __CUDA_ARCH__ >= 1000  // where more loads at once spill registers
                 __syncwarp();
 #endif
                 of_x[across].load(both, stage + row * REACH * ROW);
-                PackedFragment<2> x[2] = {PackedFragment<2>(both[0], both[1]), PackedFragment<2>(both[2], both[3])};
+                PackedFragment<2> x[2] = {PackedFragment<2>(both[0], both[1]),
+                                          PackedFragment<2>(both[2], both[3])};
 #pragma unroll
                 for (int down = 0; down < KERNEL; down++)
                     if (row - down >= 0 && row - down < SIDE)
 #pragma unroll
                         for (int i = 0; i < M_FRAGMENTS; i++) {
-                            const unsigned(&a)[4] = dy[row - down][i];
+                            const unsigned (&a)[4] = dy[row - down][i];
                             PackedFragment<4> of_dy(a[0], a[1], a[2], a[3]);
 #pragma unroll
-                            for (int j = 0; j < 2; j++) mma_packed(sum[down][across][i][j], of_dy, x[j]);
+                            for (int j = 0; j < 2; j++)
+                                mma_packed(sum[down][across][i][j], of_dy, x[j]);
                         }
             }
         }
     }
-    // part: the split's, from the block's first channel on. Lanes swap sums with their neighbours to store 16 bytes.
-    __device__ __forceinline__ void write(float* part, int channels, int first_filter, int filters) const {
+    // part: the split's, from the block's first channel on. Lanes swap sums with their neighbours
+    // to store 16 bytes.
+    __device__ __forceinline__ void write(float* part, int channels, int first_filter,
+                                          int filters) const {
         int odd = threadIdx.x % 2, channel = n + 8 * odd + threadIdx.x % 4 / 2 * 4;
 #pragma unroll
         for (int i = 0; i < 2 * M_FRAGMENTS; i++) {
@@ -176,21 +200,25 @@ struct Sums {
                     float other = __shfl_xor_sync(0xffffffff, odd ? low : high, 1);
                     quad[e] = odd ? other : low, quad[2 + e] = odd ? high : other;
                 }
-                if (filter < filters) store(part + (filter * KERNEL * KERNEL + tap) * channels + channel, quad);
+                if (filter < filters)
+                    store(part + (filter * KERNEL * KERNEL + tap) * channels + channel, quad);
             }
         }
     }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_weight_grad_halo(
-    const Packed* __restrict__ x, const Packed* __restrict__ dy, float* __restrict__ partials, int height, int width,
-    int channels, int filters, int dy_channels, int dy_padding, int squares, int squares_per_split) {
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS)
+    conv2d_weight_grad_halo(const Packed* __restrict__ x, const Packed* __restrict__ dy,
+                            float* __restrict__ partials, int height, int width, int channels,
+                            int filters, int dy_channels, int dy_padding, int squares,
+                            int squares_per_split) {
     int out_height = height - KERNEL + 1, out_width = width - KERNEL + 1;
     int dy_height = out_height + 2 * dy_padding, dy_width = out_width + 2 * dy_padding;
     int down = (out_height + SIDE - 1) / SIDE, across = (out_width + SIDE - 1) / SIDE;
     int first_channel = blockIdx.x * TILE_N, first_filter = blockIdx.y * TILE_M;
     int first = blockIdx.z * squares_per_split, last = min(first + squares_per_split, squares);
-    int square = first, image = first / across / down, row = first / across % down * SIDE, column = first % across * SIDE;
+    int square = first, image = first / across / down, row = first / across % down * SIDE,
+        column = first % across * SIDE;
     int filter = first_filter + OfDy::channel();
     OfX of_x(x, width, channels, first_channel + OfX::channel());
     OfDy of_dy(dy, dy_width, dy_channels, filter < dy_channels ? filter : 0);
@@ -198,10 +226,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_weig
 #pragma unroll
         for (int i = 0; i < SQUARES; i++) {
             int there = WHOLE || square < last;
-            of_x.copy(stage + i * OfX::BYTES, ((image * height + row) * width + column) * channels, there * (height - row),
-                      width - column);
+            of_x.copy(stage + i * OfX::BYTES, ((image * height + row) * width + column) * channels,
+                      there * (height - row), width - column);
             of_dy.copy(stage + DY + i * OfDy::BYTES,
-                       ((image * dy_height + row + dy_padding) * dy_width + column + dy_padding) * dy_channels,
+                       ((image * dy_height + row + dy_padding) * dy_width + column + dy_padding) *
+                           dy_channels,
                        there * (out_height - row), out_width - column);
             square++, column += SIDE;
             if (column >= out_width) column = 0, row += SIDE;

@@ -1,13 +1,15 @@
-// Gradient of a convolution of 1x1 windows with respect to its weight, in parts as weight_grad.cu leaves them, where its output is
-// pooled: dy is what comes back to the pooled image, a quarter of the pixels, and zero where a window had a larger value.
+// Gradient of a convolution of 1x1 windows with respect to its weight, in parts as weight_grad.cu
+// leaves them, where its output is pooled: dy is what comes back to the pooled image, a quarter of
+// the pixels, and zero where a window had a larger value.
 //
-// Rung: gpu_tf32. Changed from weight_grad.cu: dy is not stored at its full size, which is read here alone. A thread loads a chunk
-// of a window's gradient while the step before is multiplied, and stores it to four rows of shared memory, each without what
-// belongs to the other three.
+// Rung: gpu_tf32. Changed from weight_grad.cu: dy is not stored at its full size, which is read
+// here alone. A thread loads a chunk of a window's gradient while the step before is multiplied,
+// and stores it to four rows of shared memory, each without what belongs to the other three.
 //
-// Layouts: x Packed (batch, height, width, channels), columns (gather.cu); dy Packed, index uint8 (batch, height / 2, width / 2,
-// filters), as conv2d_pool.cu has them; partials as weight_grad.cu's with a kernel of 1. Filters are multiples of 8, height and
-// width of 2. Of the sums the k are windows, with their four pixels each. A split sums pixels_per_split pixels, a multiple of 64.
+// Layouts: x Packed (batch, height, width, channels), columns (gather.cu); dy Packed, index uint8
+// (batch, height / 2, width / 2, filters), as conv2d_pool.cu has them; partials as weight_grad.cu's
+// with a kernel of 1. Filters are multiples of 8, height and width of 2. Of the sums the k are
+// windows, with their four pixels each. A split sums pixels_per_split pixels, a multiple of 64.
 //
 // Macros: as weight_grad.cu; WHOLE_ROWS: 1: width / 2 divides 16.
 // Launches: as weight_grad.cu, with a kernel of 1.
@@ -22,19 +24,23 @@ constexpr int WINDOWS_OF_STEP = K / 4;
 struct Operands {
     using APanel = RowsOfK<Tile::M>;
     using BPanel = RowsOfK<Tile::N>;
-    static constexpr int PASSES = K / Tile::ROWS, M_SLICES = APanel::SLICES, N_SLICES = BPanel::SLICES;
-    static_assert(WINDOWS_OF_STEP <= Tile::ROWS && Tile::ROWS % 4 == 0, "a thread has a window of dy, and one place in all of x");
+    static constexpr int PASSES = K / Tile::ROWS, M_SLICES = APanel::SLICES,
+                         N_SLICES = BPanel::SLICES;
+    static_assert(WINDOWS_OF_STEP <= Tile::ROWS && Tile::ROWS % 4 == 0,
+                  "a thread has a window of dy, and one place in all of x");
     static_assert(Tile::M % SLICE == 0, "a thread has filters in every slice");
     const Packed *dy, *x;
     const unsigned char* index;
     Steps<WINDOWS_OF_STEP> steps;
-    int across, filters, left;                      // left: windows from the step's first one on
-    int column[PASSES], x_at[PASSES];               // of the next pixel's window; where the pixel begins
-    int under[N_SLICES], filter[M_SLICES], dy_at;   // to this thread's numbers; its next window of dy
-    uint4 words[M_SLICES];                          // of that
+    int across, filters, left;         // left: windows from the step's first one on
+    int column[PASSES], x_at[PASSES];  // of the next pixel's window; where the pixel begins
+    // to this thread's numbers; its next window of dy
+    int under[N_SLICES], filter[M_SLICES], dy_at;
+    uint4 words[M_SLICES];  // of that
     Places places[M_SLICES];
 
-    static __device__ __forceinline__ int window() { return threadIdx.x / CHUNKS; }   // of dy, in a step
+    // of dy, in a step
+    static __device__ __forceinline__ int window() { return threadIdx.x / CHUNKS; }
     static __device__ __forceinline__ bool has_dy() { return window() < WINDOWS_OF_STEP; }
 
     __device__ __forceinline__ void load_dy() {
@@ -55,34 +61,47 @@ struct Operands {
 #pragma unroll
             for (int place = 0; place < 4; place++)
                 if (has_dy())
-                    *reinterpret_cast<uint4*>(to_a + slice * K * ROW + APanel::chunk_at(4 * window() + place, Tile::chunk())) =
+                    *reinterpret_cast<uint4*>(
+                        to_a + slice * K * ROW +
+                        APanel::chunk_at(4 * window() + place, Tile::chunk())) =
                         only(words[slice], places[slice], place);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             bool there = WHOLE || left > Tile::row(pass) / 4;
 #pragma unroll
             for (int slice = 0; slice < N_SLICES; slice++)
-                cp_async(16, to_b + slice * K * ROW + pass * Tile::ROWS * ROW, there ? x + (x_at[pass] + under[slice]) : x, there);
+                cp_async(16, to_b + slice * K * ROW + pass * Tile::ROWS * ROW,
+                         there ? x + (x_at[pass] + under[slice]) : x, there);
             x_at[pass] += steps.by, column[pass] += steps.columns;
-            if (!WHOLE_ROWS && column[pass] >= across) column[pass] -= across, x_at[pass] += steps.at_row_end;
+            if (!WHOLE_ROWS && column[pass] >= across)
+                column[pass] -= across, x_at[pass] += steps.at_row_end;
         }
         left -= WINDOWS_OF_STEP;
         load_dy();
     }
 };
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_grad_pooled(
-    const Packed* __restrict__ x, const Packed* __restrict__ dy, const unsigned char* __restrict__ index,
-    float* __restrict__ partials, int batch, int height, int width, int channels, int filters, int pixels_per_split) {
-    int down = height / 2, across = width / 2, first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
-    int first = blockIdx.z * pixels_per_split / 4, last = min(first + pixels_per_split / 4, batch * down * across);
-    Operands operands{dy, x, index, Steps<WINDOWS_OF_STEP>(height, width, channels, 2, down, across), across, filters,
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
+    conv2d_weight_grad_pooled(const Packed* __restrict__ x, const Packed* __restrict__ dy,
+                              const unsigned char* __restrict__ index, float* __restrict__ partials,
+                              int batch, int height, int width, int channels, int filters,
+                              int pixels_per_split) {
+    int down = height / 2, across = width / 2, first_column = blockIdx.x * Tile::N,
+        first_filter = blockIdx.y * Tile::M;
+    int first = blockIdx.z * pixels_per_split / 4,
+        last = min(first + pixels_per_split / 4, batch * down * across);
+    Operands operands{dy,          x,
+                      index,       Steps<WINDOWS_OF_STEP>(height, width, channels, 2, down, across),
+                      across,      filters,
                       last - first};
 #pragma unroll
     for (int pass = 0; pass < Operands::PASSES; pass++) {
         int window = first + Tile::row(pass) / 4, place = Tile::row(pass) % 4;
-        operands.column[pass] = window % across;   // images have whole windows: all rows of them follow one another
-        operands.x_at[pass] = ((2 * (window / across) + place / 2) * width + 2 * (window % across) + place % 2) * channels;
+        // images have whole windows: all rows of them follow one another
+        operands.column[pass] = window % across;
+        operands.x_at[pass] =
+            ((2 * (window / across) + place / 2) * width + 2 * (window % across) + place % 2) *
+            channels;
     }
 #pragma unroll
     for (int slice = 0; slice < Operands::N_SLICES; slice++) {
@@ -98,5 +117,6 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     operands.load_dy();
     float sum[Tile::M_THREAD][Tile::N_THREAD];
     multiply_staged<Tile>(operands, (4 * (last - first) + K - 1) / K, sum);
-    write<Tile>(sum, partials + blockIdx.z * filters * channels, filters, channels, first_filter, first_column);
+    write<Tile>(sum, partials + blockIdx.z * filters * channels, filters, channels, first_filter,
+                first_column);
 }

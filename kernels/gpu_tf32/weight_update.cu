@@ -1,72 +1,98 @@
-// The optimizers' updates of all parameters in one launch, which also writes the weights' packed copies; copy_weights
-// writes the copies alone.
+// The optimizers' updates of all parameters in one launch, which also writes the weights' packed
+// copies; copy_weights writes the copies alone.
 //
-// Rung: gpu_tf32. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
+// Rung: gpu_tf32. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it
+// is updated, not read again.
 //
-// Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in Packed, with channels up to the next
-// multiple of 8, zeros; flipped Packed (channels, kernel, kernel, filters up to the next multiple of 8), zero for further
-// filters, with rows and columns of taps in reverse order: the input gradient is the convolution of the gradient with these
-// filters. In channel blocks the copy is (ceil(channels / 64), kernel, kernel, rows, 64) with filters and zeros as rows, and
-// flipped (ceil(filters / 64), kernel, kernel, rows, 64) with channels and zeros as rows; chunks of eight are swapped by the
-// row's number (common/tensor_cores.cuh); rows are a multiple of 64.
+// Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in Packed, with
+// channels up to the next multiple of 8, zeros; flipped Packed (channels, kernel, kernel, filters
+// up to the next multiple of 8), zero for further filters, with rows and columns of taps in reverse
+// order: the input gradient is the convolution of the gradient with these filters. In channel
+// blocks the copy is (ceil(channels / 64), kernel, kernel, rows, 64) with filters and zeros as
+// rows, and flipped (ceil(filters / 64), kernel, kernel, rows, 64) with channels and zeros as rows;
+// chunks of eight are swapped by the row's number (common/tensor_cores.cuh); rows are a multiple of
+// 64.
 // table int64, as common/update.cuh has it, and in each row, by the names in MoreWords:
 //   COPY, FLIPPED               addresses of the copy and of the flipped one; 0 where there is none
 //   FILTERS, TAPS, CHANNELS     of a parameter with copies
-//   COPY_ROWS, FLIPPED_ROWS     rows of a tap, or of one of its phases, if the copy is in channel blocks, else 0
-//   PARTS, APART                number of the gradient's parts and elements from one to the next: weight_grad.cu's, or of a bias
-//                               the rows of bias_partials; 0 where the gradient is whole
-//   FORM                        a PhaseForm, of a 3x3 weight behind an upsampling: the copy has the phases, the flipped one has
-//                               the phase weights (channels, 4, 4, filters), as the gradient's parts have them
+//   COPY_ROWS, FLIPPED_ROWS     rows of a tap, or of one of its phases, if the copy is in channel
+//                               blocks, else 0
+//   PARTS, APART                number of the gradient's parts and elements from one to the next:
+//                               weight_grad.cu's, or of a bias the rows of bias_partials; 0 where
+//                               the gradient is whole
+//   FORM                        a PhaseForm, of a 3x3 weight behind an upsampling: the copy has the
+//                               phases, the flipped one has the phase weights (channels, 4, 4,
+//                               filters), as the gradient's parts have them
 // learning_rates, counters, clip and weight_decay: as gpu_opt_v1/update.cu.
 //
 // Launches: block (256), grid: the sum over the parameters of
 //   ceil(elements / 256)                            without copies, a thread an element in order
-//   ceil(filters / 16) taps ceil(channels / 16)     with copies, in channel blocks with rows for filters and channels: a block
-//                                                   has 16 x 16 weights of a tap, so that it writes 32 bytes in a row of a
-//                                                   flipped copy too
-//   ceil(filters / 16) ceil(channels / 16)          behind an upsampling, where a block has the weights of all taps; these blocks
-//                                                   take longest and have the lowest numbers
-//   ceil(elements / 16)                             of a bias with a gradient in parts: 16 threads add the rows of one element
-// Bound: memory. Of a weight with both copies 4 bytes more than without. 8 parts of a sum are under way at once; of phase weights
-// one part of a thread's 16 sums or, where filters are few, 4 parts of its 4 sums.
+//   ceil(filters / 16) taps ceil(channels / 16)     with copies, in channel blocks with rows for
+//                                                   filters and channels: a block has 16 x 16
+//                                                   weights of a tap, so that it writes 32 bytes in
+//                                                   a row of a flipped copy too
+//   ceil(filters / 16) ceil(channels / 16)          behind an upsampling, where a block has the
+//                                                   weights of all taps; these blocks take longest
+//                                                   and have the lowest numbers
+//   ceil(elements / 16)                             of a bias with a gradient in parts: 16 threads
+//                                                   add the rows of one element
+// Bound: memory. Of a weight with both copies 4 bytes more than without. 8 parts of a sum are under
+// way at once; of phase weights one part of a thread's 16 sums or, where filters are few, 4 parts
+// of its 4 sums.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/ordered_sum.cuh"
 #include "common/tensor_cores.cuh"
 #include "common/update.cuh"
 #include "gpu_tf32/bias_partials.cuh"
 
-enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS, COPY_ROWS, FLIPPED_ROWS, PARTS, APART, FORM };
+enum MoreWords {
+    COPY = MORE,
+    FLIPPED,
+    FILTERS,
+    TAPS,
+    CHANNELS,
+    COPY_ROWS,
+    FLIPPED_ROWS,
+    PARTS,
+    APART,
+    FORM
+};
 constexpr int SIDE = 16;
 
 // ---- copies
 
-// A copy of so many lines, filters or channels, with `taps` times `numbers` numbers each; rows: of a tap in channel blocks, 0
-// if the copy has none.
+// A copy of so many lines, filters or channels, with `taps` times `numbers` numbers each; rows: of
+// a tap in channel blocks, 0 if the copy has none.
 struct Copy {
     Packed* at;
     int rows, lines, taps, numbers;
 
     // Nothing where it has no such number.
     __device__ __forceinline__ void put(int line, int tap, int number, Packed value) const {
-        int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_block = taps * rows;   // numbers of a line, rows of a channel block
-        if (rows == 0 && line < lines && number < whole) at[(line * taps + tap) * whole + number] = value;
+        // numbers of a line, rows of a channel block
+        int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_block = taps * rows;
+        if (rows == 0 && line < lines && number < whole)
+            at[(line * taps + tap) * whole + number] = value;
         if (line < rows && number < (numbers + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK)
             at[place_in_channel_blocks(of_block, tap * rows + line, number)] = value;
     }
 };
 
-// This block's part of a weight and of its copies; renew(i, in_copy): the weight's element i as it is from now on; in_copy: its
-// place in a copy without channel blocks.
+// This block's part of a weight and of its copies; renew(i, in_copy): the weight's element i as it
+// is from now on; in_copy: its place in a copy without channel blocks.
 template <class Renew>
 __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     __shared__ Packed held[SIDE][SIDE];
     int filters = row[FILTERS], taps = row[TAPS], channels = row[CHANNELS];
-    Copy copy{reinterpret_cast<Packed*>(address(row[COPY])), static_cast<int>(row[COPY_ROWS]), filters, taps, channels};
-    Copy flipped{reinterpret_cast<Packed*>(address(row[FLIPPED])), static_cast<int>(row[FLIPPED_ROWS]), channels, taps, filters};
+    Copy copy{reinterpret_cast<Packed*>(address(row[COPY])), static_cast<int>(row[COPY_ROWS]),
+              filters, taps, channels};
+    Copy flipped{reinterpret_cast<Packed*>(address(row[FLIPPED])),
+                 static_cast<int>(row[FLIPPED_ROWS]), channels, taps, filters};
     int across = (max(channels, flipped.rows) + SIDE - 1) / SIDE;
     int block = blockIdx.x - static_cast<int>(row[FIRST_BLOCK]), tap = block / across % taps;
     int first_filter = block / across / taps * SIDE, first_channel = block % across * SIDE;
-    int slow = threadIdx.x / SIDE, fast = threadIdx.x % SIDE, filter = first_filter + slow, channel = first_channel + fast;
+    int slow = threadIdx.x / SIDE, fast = threadIdx.x % SIDE, filter = first_filter + slow,
+        channel = first_channel + fast;
     int place = filter * taps + tap, wide = (channels + CHUNK - 1) / CHUNK * CHUNK;
     bool there = filter < filters && channel < channels;
     Packed value = there ? rounded(renew(place * channels + channel, place * wide + channel)) : 0;
@@ -77,12 +103,13 @@ __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     flipped.put(first_channel + slow, taps - 1 - tap, first_filter + fast, held[fast][slow]);
 }
 
-// ---- a 3x3 weight behind an upsampling: its gradient of parts, its update, and the copies of its phase weights, each rounded
-// once
+// ---- a 3x3 weight behind an upsampling: its gradient of parts, its update, and the copies of its
+// phase weights, each rounded once
 //
 // Phase weights are sums of the 3x3 taps: the 4x4 taps of a transposed convolution with stride 2
-// (kernels/gpu_basic/phase_conv2d.cu). That is four convolutions of 2x2 taps, one for each phase of the upsampled image: pixel
-// (2 r + p, 2 c + q) of y is of phase (p, q), and its tap (a, b) is at pixel (r + p - 1 + a, c + q - 1 + b) of x.
+// (kernels/gpu_basic/phase_conv2d.cu). That is four convolutions of 2x2 taps, one for each phase of
+// the upsampled image: pixel (2 r + p, 2 c + q) of y is of phase (p, q), and its tap (a, b) is at
+// pixel (r + p - 1 + a, c + q - 1 + b) of x.
 
 enum PhaseForm { NO_PHASES, PHASES_APART, PHASES_IN_COLUMNS };
 
@@ -90,26 +117,32 @@ template <int side>
 struct PhaseBlock {
     static constexpr int TAPS_HELD = 9;
     const long long* row;
-    int filters, channels, first_filter, first_channel;   // all of the weight's; of this block's `side` x `side`
+    // all of the weight's; of this block's `side` x `side`
+    int filters, channels, first_filter, first_channel;
 
     __device__ __forceinline__ explicit PhaseBlock(const long long* row)
         : row(row), filters(row[FILTERS]), channels(row[CHANNELS]) {
-        int across = (max(channels, static_cast<int>(row[FLIPPED_ROWS])) + side - 1) / side, block = blockIdx.x - row[FIRST_BLOCK];
+        int across = (max(channels, static_cast<int>(row[FLIPPED_ROWS])) + side - 1) / side,
+            block = blockIdx.x - row[FIRST_BLOCK];
         first_filter = block / across * side, first_channel = block % across * side;
     }
 
     static __device__ __forceinline__ int slow() { return threadIdx.x / side; }
     static __device__ __forceinline__ int fast() { return threadIdx.x % side; }
-    static __device__ __forceinline__ int whole(int count) { return (count + CHUNK - 1) / CHUNK * CHUNK; }
+    static __device__ __forceinline__ int whole(int count) {
+        return (count + CHUNK - 1) / CHUNK * CHUNK;
+    }
     // Numbers of a line of a copy; rows: of a tap, where it is in channel blocks.
     static __device__ __forceinline__ int stored(int count, int rows) {
         return rows ? (count + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK : whole(count);
     }
 
-    using Gradients = float[TAPS_HELD][side][side + 1];   // by 3x3 tap, filter and channel
+    using Gradients = float[TAPS_HELD][side][side + 1];  // by 3x3 tap, filter and channel
 
-    // The gradients of the 3x3 taps from parts of those of the phase weights, (channels, 4, 4, whole filters).
-    __device__ __forceinline__ void add_gradients(Gradients& held, const float* parts_of_phases, int parts, int apart) const {
+    // The gradients of the 3x3 taps from parts of those of the phase weights, (channels, 4, 4,
+    // whole filters).
+    __device__ __forceinline__ void add_gradients(Gradients& held, const float* parts_of_phases,
+                                                  int parts, int apart) const {
         if (filters - first_filter > side / 4)
             add_rows<4>(held, parts_of_phases, parts, apart);
         else
@@ -117,15 +150,17 @@ struct PhaseBlock {
         __syncthreads();
     }
 
-    // A thread adds so many rows of the 4x4 phase weights of a filter and a channel. Where the block has few filters, other
-    // threads, in the columns of the filters that it has not, add the other rows: the sums of parts last a quarter as long.
+    // A thread adds so many rows of the 4x4 phase weights of a filter and a channel. Where the
+    // block has few filters, other threads, in the columns of the filters that it has not, add the
+    // other rows: the sums of parts last a quarter as long.
     template <int rows>
-    __device__ __forceinline__ void add_rows(Gradients& held, const float* parts_of_phases, int parts, int apart) const {
+    __device__ __forceinline__ void add_rows(Gradients& held, const float* parts_of_phases,
+                                             int parts, int apart) const {
         constexpr int ACROSS = side * rows / 4, LOADS = 16, HELD = 4 * rows;
         int line = fast() % ACROSS, filter = first_filter + line, channel = first_channel + slow();
         int first_row = fast() / ACROSS * rows, stride = whole(filters);
         const float* first = parts_of_phases + (channel * 16 + first_row * 4) * stride + filter;
-        float sum[HELD] = {}, below[4] = {};   // of its rows; of the row behind them
+        float sum[HELD] = {}, below[4] = {};  // of its rows; of the row behind them
         if (filter < filters && channel < channels)
             add_in_order<LOADS / HELD>(sum, parts, [=](float (&to)[HELD], int part) {
 #pragma unroll
@@ -134,33 +169,42 @@ struct PhaseBlock {
         if constexpr (rows < 4)
 #pragma unroll
             for (int s = 0; s < 4; s++) below[s] = __shfl_down_sync(0xffffffffu, sum[s], ACROSS);
-        auto phase = [&](int row, int s) { return row < rows ? sum[row % rows * 4 + s] : below[s]; };
+        auto phase = [&](int row, int s) {
+            return row < rows ? sum[row % rows * 4 + s] : below[s];
+        };
 #pragma unroll
         for (int row = 0; row < rows; row++)
 #pragma unroll
             for (int j = 0; j < 3 && first_row + row < 3; j++)
                 held[(2 - first_row - row) * 3 + j][line][slow()] =
-                    phase(row, 2 - j) + phase(row, 3 - j) + phase(row + 1, 2 - j) + phase(row + 1, 3 - j);
+                    phase(row, 2 - j) + phase(row, 3 - j) + phase(row + 1, 2 - j) +
+                    phase(row + 1, 3 - j);
     }
 
-    // renew(taps, i): fills in the nine 3x3 taps of filter slow() and channel fast() as they are from now on; i is the element
-    // of the first, and `channels` elements are from one to the next.
+    // renew(taps, i): fills in the nine 3x3 taps of filter slow() and channel fast() as they are
+    // from now on; i is the element of the first, and `channels` elements are from one to the next.
     template <class Renew>
-    __device__ __forceinline__ void copy(Packed* phases, Packed* phase_weights, PhaseForm form, Renew renew) const {
+    __device__ __forceinline__ void copy(Packed* phases, Packed* phase_weights, PhaseForm form,
+                                         Renew renew) const {
         __shared__ Packed held[16][side][side];
         int filter = first_filter + slow(), channel = first_channel + fast();
         float taps[TAPS_HELD] = {};
-        if (filter < filters && channel < channels) renew(taps, filter * TAPS_HELD * channels + channel);
+        if (filter < filters && channel < channels)
+            renew(taps, filter * TAPS_HELD * channels + channel);
 #pragma unroll
-        for (int tap = 0; tap < 16; tap++) held[tap][slow()][fast()] = rounded(sum_of(taps, tap / 4, tap % 4));
+        for (int tap = 0; tap < 16; tap++)
+            held[tap][slow()][fast()] = rounded(sum_of(taps, tap / 4, tap % 4));
         int rows = row[COPY_ROWS], flipped_rows = row[FLIPPED_ROWS];
-        if (filter < max(filters, rows) && channel < stored(channels, rows)) store_phases(phases, held, form, filter, channel, rows);
+        if (filter < max(filters, rows) && channel < stored(channels, rows))
+            store_phases(phases, held, form, filter, channel, rows);
         if (phase_weights == nullptr) return;
         __syncthreads();
         filter = first_filter + fast(), channel = first_channel + slow();
         if (filter >= stored(filters, rows) || channel >= max(channels, flipped_rows)) return;
-        phase_weights += rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter) : channel * 16 * whole(filters) + filter;
-        int apart = rows ? flipped_rows * CHANNEL_BLOCK : whole(filters);   // rows are whole eights: chunks stay where they are
+        phase_weights += rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter)
+                              : channel * 16 * whole(filters) + filter;
+        // rows are whole eights: chunks stay where they are
+        int apart = rows ? flipped_rows * CHANNEL_BLOCK : whole(filters);
 #pragma unroll
         for (int tap = 0; tap < 16; tap++) phase_weights[tap * apart] = held[tap][fast()][slow()];
     }
@@ -175,14 +219,18 @@ struct PhaseBlock {
         return s == 1 || s == 2 ? column(l) + column(l + 1) : column(l);
     }
 
-    // Of this thread's filter and channel. Apart: (4 phases, filters, 2, 2, channels), in channel blocks (blocks, 2, 2, 4 phases,
-    // rows, 64). In columns: (4 phases, filters, 3, 3, channels), with zeros where a phase has no tap of the window around pixel
-    // (r, c).
-    __device__ __forceinline__ void store_phases(Packed* phases, const Packed (&held)[16][side][side], PhaseForm form, int filter,
-                                                 int channel, int rows) const {
+    // Of this thread's filter and channel. Apart: (4 phases, filters, 2, 2, channels), in channel
+    // blocks (blocks, 2, 2, 4 phases, rows, 64). In columns: (4 phases, filters, 3, 3, channels),
+    // with zeros where a phase has no tap of the window around pixel (r, c).
+    __device__ __forceinline__ void store_phases(Packed* phases,
+                                                 const Packed (&held)[16][side][side],
+                                                 PhaseForm form, int filter, int channel,
+                                                 int rows) const {
         int width = form == PHASES_APART ? 2 : 3, of_filter = width * width * whole(channels);
-        int phases_apart = rows ? rows * CHANNEL_BLOCK : filters * of_filter, apart = rows ? 4 * phases_apart : whole(channels);
-        phases += rows ? place_in_channel_blocks(16 * rows, filter, channel) : filter * of_filter + channel;
+        int phases_apart = rows ? rows * CHANNEL_BLOCK : filters * of_filter,
+            apart = rows ? 4 * phases_apart : whole(channels);
+        phases += rows ? place_in_channel_blocks(16 * rows, filter, channel)
+                       : filter * of_filter + channel;
 #pragma unroll
         for (int phase = 0; phase < 4; phase++) {
             Packed* to = phases + phase * phases_apart;
@@ -192,7 +240,8 @@ struct PhaseBlock {
 #pragma unroll
             for (int tap = 0; tap < 4; tap++) {
                 int a = tap / 2, b = tap % 2, t = 3 - p - 2 * a, s = 3 - q - 2 * b;
-                int row = form == PHASES_APART ? a : p + a, column = form == PHASES_APART ? b : q + b;
+                int row = form == PHASES_APART ? a : p + a,
+                    column = form == PHASES_APART ? b : q + b;
                 to[(row * width + column) * apart] = held[t * 4 + s][slow()][fast()];
             }
         }
@@ -201,14 +250,16 @@ struct PhaseBlock {
 
 template <class Renew>
 __device__ __forceinline__ void copy_phases(const long long* row, Renew renew) {
-    PhaseBlock<SIDE>(row).copy(reinterpret_cast<Packed*>(address(row[COPY])), reinterpret_cast<Packed*>(address(row[FLIPPED])),
-                              static_cast<PhaseForm>(row[FORM]), renew);
+    PhaseBlock<SIDE>(row).copy(reinterpret_cast<Packed*>(address(row[COPY])),
+                               reinterpret_cast<Packed*>(address(row[FLIPPED])),
+                               static_cast<PhaseForm>(row[FORM]), renew);
 }
 
 // ---- updates
 
 template <Rule rule>
-__device__ __forceinline__ void update_phases(const long long* row, const float* gradient, const Settings& settings) {
+__device__ __forceinline__ void update_phases(const long long* row, const float* gradient,
+                                              const Settings& settings) {
     using Block = PhaseBlock<SIDE>;
     __shared__ Block::Gradients gradients;
     int parts = row[PARTS], channels = row[CHANNELS];
@@ -225,7 +276,8 @@ __device__ __forceinline__ void update_phases(const long long* row, const float*
             }
 #pragma unroll
             for (int j = 0; j < 3; j++)
-                taps[of_row + j] = update<rule>(row, first + (of_row + j) * channels, read[j], taps[of_row + j], settings);
+                taps[of_row + j] = update<rule>(row, first + (of_row + j) * channels, read[j],
+                                                taps[of_row + j], settings);
         }
     });
 }
@@ -244,15 +296,18 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
             return update<rule>(row, i, read, whole, settings);
         });
     } else if (parts != 0) {
-        int first = (blockIdx.x - static_cast<int>(row[FIRST_BLOCK])) * SIDE, i = first + threadIdx.x;
+        int first = (blockIdx.x - static_cast<int>(row[FIRST_BLOCK])) * SIDE,
+            i = first + threadIdx.x;
         float sum = sum_of_rows<SIDE>(gradient, first, count, parts);
-        if (threadIdx.x < SIDE && i < count) update<rule>(row, i, before<rule>(row, i), sum, settings);
+        if (threadIdx.x < SIDE && i < count)
+            update<rule>(row, i, before<rule>(row, i), sum, settings);
     } else if (int i = element_of(row); i < count) {
         update<rule>(row, i, before<rule>(row, i), gradient[i], settings);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) copy_weights(const long long* __restrict__ table) {
+extern "C" __global__ void __launch_bounds__(256)
+    copy_weights(const long long* __restrict__ table) {
     const long long* row = row_of(table);
     const float* values = address(row[VALUES]);
     int channels = row[CHANNELS];
@@ -261,6 +316,7 @@ extern "C" __global__ void __launch_bounds__(256) copy_weights(const long long* 
     else
         copy_phases(row, [=](float (&taps)[PhaseBlock<SIDE>::TAPS_HELD], int first) {
 #pragma unroll
-            for (int tap = 0; tap < PhaseBlock<SIDE>::TAPS_HELD; tap++) taps[tap] = values[first + tap * channels];
+            for (int tap = 0; tap < PhaseBlock<SIDE>::TAPS_HELD; tap++)
+                taps[tap] = values[first + tap * channels];
         });
 }

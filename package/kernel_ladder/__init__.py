@@ -1,11 +1,14 @@
-"""The command `kernel-ladder`: Snakemake's own, with the workflow that lies beside this file, in the folder where it runs."""
+"""The command `kernel-ladder`: Snakemake's own, with the workflow that lies beside this file, in
+the folder where it runs.
+"""
 
 import os
 import pathlib
 import sys
 
 HOME = pathlib.Path(__file__).parent
-CORES = ("-c", "--cores", "--profile", "--workflow-profile")   # the beginnings of words that say how many cores
+# the beginnings of words that say how many cores
+CORES = ("-c", "--cores", "--profile", "--workflow-profile")
 HELP = """\
 Kernel Ladder {version}: image features without labels, and the kernels that train them.
 
@@ -22,10 +25,13 @@ Options are Snakemake's (kernel-ladder report --help), with --cores all where no
 
 
 def main() -> None:
-    """Run Snakemake with the words of the command line; without any, or with --help alone, print what there is to type."""
+    """Run Snakemake with the words of the command line; without any, or with --help alone, print
+    what there is to type.
+    """
     words = sys.argv[1:]
     if words in ([], ["-h"], ["--help"]):
         from ladder import __version__
+
         print(HELP.format(version=__version__, presets=HOME / "presets"), end="")
         return
     # What Numba compiles would lie beside the modules, where nothing would ever take it away.
@@ -33,6 +39,7 @@ def main() -> None:
     os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(cache, "kernel-ladder", "numba")))
     given = "SNAKEMAKE_PROFILE" in os.environ or any(word.startswith(CORES) for word in words)
     cores = [] if given else ["--cores", "all"]
-    sys.path.insert(0, f"{HOME}/workflow/scripts")   # where Snakemake finds what writes the lines
+    sys.path.insert(0, f"{HOME}/workflow/scripts")  # where Snakemake finds what writes the lines
     from ladder.workflow import terminal
+
     sys.exit(terminal.run(["-s", f"{HOME}/Snakefile", *cores, *words]))

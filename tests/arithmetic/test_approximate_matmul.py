@@ -1,4 +1,6 @@
-"""Matrix products under a multiplier: bit-identical to products of multipliers.py summed in the order of k."""
+"""Matrix products under a multiplier: bit-identical to products of multipliers.py summed in the
+order of k.
+"""
 
 import concurrent.futures
 
@@ -9,13 +11,30 @@ import multiplier_references as references
 from ladder.arithmetic import approximate_matmul as approximate
 from ladder.arithmetic import multipliers
 from ladder.arithmetic.approximate_matmul import pack, product
-from ladder.arithmetic.multipliers import MULTIPLIERS, Integers, Table, multiply, to_bfloat16, to_float16, to_tf32
+from ladder.arithmetic.multipliers import (
+    MULTIPLIERS,
+    Integers,
+    Table,
+    multiply,
+    to_bfloat16,
+    to_float16,
+    to_tf32,
+)
 from ladder.errors import UserError
 
 TABLE = Table("random", references.random_table(7))
 ALL = [*MULTIPLIERS.values(), TABLE]
-SHAPES = [   # m, k, n
-    (1, 1, 1), (1, 5, 1), (3, 4, 16), (5, 7, 17), (2, 64, 40), (4, 65, 256), (3, 131, 300), (9, 130, 5), (70, 9, 2)]
+SHAPES = [  # m, k, n
+    (1, 1, 1),
+    (1, 5, 1),
+    (3, 4, 16),
+    (5, 7, 17),
+    (2, 64, 40),
+    (4, 65, 256),
+    (3, 131, 300),
+    (9, 130, 5),
+    (70, 9, 2),
+]
 
 
 def in_order(a, b, multiplier):
@@ -52,12 +71,18 @@ def test_a_matrix_product_sums_its_products_in_order(multiplier, shape):
 def normal_numbers(shape, seed=0):
     """float32 without a zero or a subnormal, no product of which is subnormal."""
     random = np.random.default_rng([seed, *shape])
-    values = (1 + random.random(shape)) * 2.0 ** random.integers(-60, 40, shape) * random.choice([-1, 1], shape)
+    values = (
+        (1 + random.random(shape))
+        * 2.0 ** random.integers(-60, 40, shape)
+        * random.choice([-1, 1], shape)
+    )
     return values.astype(np.float32)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("multiplier", [*ALL, Table("narrow", references.random_table(3))], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "multiplier", [*ALL, Table("narrow", references.random_table(3))], ids=lambda one: one.name
+)
 def test_the_loops_without_any_special_case(multiplier, shape):
     m, k, n = shape
     a, b = normal_numbers((m, k)), normal_numbers((k, n), seed=1)
@@ -66,11 +91,22 @@ def test_the_loops_without_any_special_case(multiplier, shape):
     assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
 
 
-@pytest.mark.parametrize("a, b, kind", [
-    ([1, 2], [3, -4], 0), ([0, 1e-39], [3, 4], 0), ([2 ** -60, 0], [2 ** -64, 1], 0),
-    ([2 ** -60, 1], [0.99 * 2 ** -64, 1], 1), ([1, 2], [3, 0], 1), ([1, 2], [3, 1e-39], 1),
-    ([2 ** 62, 1], [0, 2 ** 63], 1), ([2 ** 63, 1], [0, 2 ** 63], 2), ([1, 2], [3, np.nan], 2),
-    ([1, np.inf], [0, 0], 2)], ids=str)
+@pytest.mark.parametrize(
+    "a, b, kind",
+    [
+        ([1, 2], [3, -4], 0),
+        ([0, 1e-39], [3, 4], 0),
+        ([2**-60, 0], [2**-64, 1], 0),
+        ([2**-60, 1], [0.99 * 2**-64, 1], 1),
+        ([1, 2], [3, 0], 1),
+        ([1, 2], [3, 1e-39], 1),
+        ([2**62, 1], [0, 2**63], 1),
+        ([2**63, 1], [0, 2**63], 2),
+        ([1, 2], [3, np.nan], 2),
+        ([1, np.inf], [0, 0], 2),
+    ],
+    ids=str,
+)
 def test_magnitudes_select_the_loops(a, b, kind):
     a, b = np.array([a], np.float32), pack(np.array([b], np.float32).T, "am32")
     sums, _ = approximate._loops(approximate.Magnitudes.of(a), b)
@@ -80,7 +116,7 @@ def test_magnitudes_select_the_loops(a, b, kind):
 def test_magnitudes_of_a_transposed_matrix_and_of_none():
     matrix = np.array([[0, -3, 1e-40], [np.float32(2) ** -126, 5, -0.0]], np.float32)
     for view in (matrix, matrix.T, matrix[:, ::-1]):
-        assert approximate.Magnitudes.of(view) == approximate.Magnitudes(0, 2.0 ** -126, 5)
+        assert approximate.Magnitudes.of(view) == approximate.Magnitudes(0, 2.0**-126, 5)
     assert approximate.Magnitudes.of(matrix[:0]) == approximate.Magnitudes(np.inf, np.inf, 0)
 
 
@@ -96,55 +132,75 @@ def test_tables_of_fewer_bits(bits):
 def test_a_million_single_products(multiplier):
     # A sum of one product has its bits, except for the sign of a zero: it starts from +0.
     values = references.pairs(2000, seed=3)[0]
-    column, row = values[:1000, None], references.pairs(1000 + references.EDGES.size ** 2, seed=4)[1][-1000:][None, :]
-    a, b = np.where(np.abs(column) < 1e18, column, 1), np.where(np.abs(row) < 1e18, row, 1)   # the loops without special cases
+    column, row = (
+        values[:1000, None],
+        references.pairs(1000 + references.EDGES.size**2, seed=4)[1][-1000:][None, :],
+    )
+    # the loops without special cases
+    a, b = np.where(np.abs(column) < 1e18, column, 1), np.where(np.abs(row) < 1e18, row, 1)
     for left, right in ((column, row), (a, b), (b.T, a.T)):
-        assert_same(product(left, right, multiplier), multiply(left, right, multiplier) + np.float32(0))
+        assert_same(
+            product(left, right, multiplier), multiply(left, right, multiplier) + np.float32(0)
+        )
 
 
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
 def test_products_of_all_short_mantissas_and_at_the_boundaries_of_the_formulas(multiplier):
     mantissas = (1 + np.arange(128) / 128).astype(np.float32)
     for a, b in ((mantissas, -mantissas), references.adding_up(500)):
-        assert_same(product(a[:, None], b[None, :], multiplier), multiply(a[:, None], b, multiplier) + np.float32(0))
+        assert_same(
+            product(a[:, None], b[None, :], multiplier),
+            multiply(a[:, None], b, multiplier) + np.float32(0),
+        )
 
 
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
 def test_products_around_the_largest_number(multiplier):
-    mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2 ** -23])
+    mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2**-23])
     for exponent in range(123, 130):
-        a = (mantissas[:, None] * 2.0 ** 63).astype(np.float32)
+        a = (mantissas[:, None] * 2.0**63).astype(np.float32)
         b = (mantissas[None, :] * 2.0 ** (exponent - 63)).astype(np.float32)
-        for place in range(5):   # one at a time: the largest magnitudes select the loops
-            one = a[place:place + 1]
-            assert_same(product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier))
+        for place in range(5):  # one at a time: the largest magnitudes select the loops
+            one = a[place : place + 1]
+            assert_same(
+                product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier)
+            )
 
 
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
 def test_the_smallest_products_without_a_special_case(multiplier):
-    mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2 ** -23])
+    mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2**-23])
     for exponent in range(-127, -121):
-        a = (mantissas[:, None] * 2.0 ** -63).astype(np.float32)
+        a = (mantissas[:, None] * 2.0**-63).astype(np.float32)
         b = (mantissas[None, :] * 2.0 ** (exponent + 63)).astype(np.float32)
-        for place in range(5):   # one at a time: the smallest magnitudes select the loops
-            one = a[place:place + 1]
-            assert_same(product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier))
+        for place in range(5):  # one at a time: the smallest magnitudes select the loops
+            one = a[place : place + 1]
+            assert_same(
+                product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier)
+            )
 
 
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
 def test_products_around_the_least_normal_number(multiplier):
     random = np.random.default_rng(5)
     exponents, mantissas = random.integers(-70, -55, 600), random.integers(0, 1 << 23, 600)
-    mantissas[:200] = np.resize([0, 1, (1 << 23) - 1, 1 << 22, (1 << 23) - 655360, 655359, 655360], 200)
-    values = (np.ldexp(1 + mantissas / (1 << 23), exponents) * random.choice([-1, 1], 600)).astype(np.float32)
-    a, b = values[:, None], np.float32(1 / values[None, :]) * np.float32(2.0 ** -126)
+    mantissas[:200] = np.resize(
+        [0, 1, (1 << 23) - 1, 1 << 22, (1 << 23) - 655360, 655359, 655360], 200
+    )
+    values = (np.ldexp(1 + mantissas / (1 << 23), exponents) * random.choice([-1, 1], 600)).astype(
+        np.float32
+    )
+    a, b = values[:, None], np.float32(1 / values[None, :]) * np.float32(2.0**-126)
     assert_same(product(a, b, multiplier), multiply(a, b, multiplier) + np.float32(0))
     assert_same(product(a, a.T, multiplier), multiply(a, a.T, multiplier) + np.float32(0))
 
 
-@pytest.mark.parametrize("multiplier", [MULTIPLIERS["am32"], TABLE], ids=lambda multiplier: multiplier.name)
+@pytest.mark.parametrize(
+    "multiplier", [MULTIPLIERS["am32"], TABLE], ids=lambda multiplier: multiplier.name
+)
 def test_factors_and_result_may_be_transposed_or_sliced(multiplier):
-    a, b = references.ordinary((140, 24)), references.ordinary((140, 36))   # more than a block of the depth, and than a tile
+    # more than a block of the depth, and than a tile
+    a, b = references.ordinary((140, 24)), references.ordinary((140, 36))
     expected = in_order(a.T.copy(), b, multiplier)
     assert_same(product(a.T, b, multiplier), expected)
     assert_same(product(a.T, b.T.copy().T, multiplier), expected)
@@ -160,33 +216,53 @@ def test_factors_and_result_may_be_transposed_or_sliced(multiplier):
 
 def test_an_empty_sum_is_zero():
     out = np.full((3, 20), np.nan, np.float32)
-    assert (product(np.zeros((3, 0), np.float32), np.zeros((0, 20), np.float32), "am32", out) == 0).all()
-    assert product(np.zeros((0, 4), np.float32), np.zeros((4, 20), np.float32), "am32").shape == (0, 20)
+    assert (
+        product(np.zeros((3, 0), np.float32), np.zeros((0, 20), np.float32), "am32", out) == 0
+    ).all()
+    assert product(np.zeros((0, 4), np.float32), np.zeros((4, 20), np.float32), "am32").shape == (
+        0,
+        20,
+    )
 
 
 @pytest.mark.parametrize("multiplier", ["mit32", "fp16"])
 def test_threads_that_divide_the_rows_give_the_same_bytes(multiplier):
     a, b = references.ordinary((64, 70)), references.ordinary((70, 90))
-    expected, out, packed = product(a, b, multiplier), np.zeros((64, 90), np.float32), pack(b, multiplier)
+    expected, out, packed = (
+        product(a, b, multiplier),
+        np.zeros((64, 90), np.float32),
+        pack(b, multiplier),
+    )
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda row: product(a[row:row + 4], packed, multiplier, out[row:row + 4]), range(0, 64, 4)))
+        list(
+            pool.map(
+                lambda row: product(a[row : row + 4], packed, multiplier, out[row : row + 4]),
+                range(0, 64, 4),
+            )
+        )
     assert_same(out, expected)
 
 
 def test_a_packed_factor_works_with_ordinary_and_special_factors():
     b = references.ordinary((12, 20))
-    b[0, 0] = 1e-40   # which an infinity makes infinite, and which is zero to any other number
+    b[0, 0] = 1e-40  # which an infinity makes infinite, and which is zero to any other number
     packed = pack(b, "mit16")
-    for a in (references.ordinary((3, 12)), spoiled(references.ordinary((3, 12)), 1), np.full((3, 12), np.inf, np.float32)):
+    for a in (
+        references.ordinary((3, 12)),
+        spoiled(references.ordinary((3, 12)), 1),
+        np.full((3, 12), np.inf, np.float32),
+    ):
         assert_same(product(a, packed, "mit16"), in_order(a, b, "mit16"))
 
 
 def thinned(matrix, seed):
-    """The matrix with zeros of both signs and subnormals in place of half its elements, and of 70 whole columns."""
+    """The matrix with zeros of both signs and subnormals in place of half its elements, and of 70
+    whole columns.
+    """
     random, matrix = np.random.default_rng(seed), matrix.copy()
     small = random.choice(np.array([0.0, -0.0, 1e-40, -1e-40], np.float32), matrix.shape)
     away = random.random(matrix.shape) < 0.5
-    away[:, 60:130] = True   # more than a block of the depth
+    away[:, 60:130] = True  # more than a block of the depth
     return np.where(away, small, matrix)
 
 
@@ -196,7 +272,8 @@ def test_elements_that_are_passed_over_change_no_bit(multiplier, columns):
     a, b = thinned(references.ordinary((5, 200)), 1), references.ordinary((200, columns), seed=1)
     assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
     assert_same(product(b.T, a.T, multiplier), in_order(b.T, a.T, multiplier))
-    for value in (np.inf, np.nan, 1e5, 3e38):   # times a zero: NaN, and for the infinite half of 1e5 under fp16 too
+    # times a zero: NaN, and for the infinite half of 1e5 under fp16 too
+    for value in (np.inf, np.nan, 1e5, 3e38):
         b[70, 3] = value
         assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
 
@@ -204,36 +281,62 @@ def test_elements_that_are_passed_over_change_no_bit(multiplier, columns):
 @pytest.mark.parametrize("multiplier", [*MULTIPLIERS, "a table"])
 def test_the_factor_with_more_zeros_is_the_one_whose_zeros_are_passed_over(multiplier, monkeypatch):
     packed, pack = [], approximate.pack
-    monkeypatch.setattr(approximate, "pack", lambda b, *rest: packed.append(b.shape) or pack(b, *rest))
+    monkeypatch.setattr(
+        approximate, "pack", lambda b, *rest: packed.append(b.shape) or pack(b, *rest)
+    )
     multiplier = TABLE if multiplier == "a table" else MULTIPLIERS[multiplier]
-    dense, thin = references.ordinary((96, 200)), thinned(references.ordinary((200, 128), seed=1), 2).T.copy().T
+    dense, thin = (
+        references.ordinary((96, 200)),
+        thinned(references.ordinary((200, 128), seed=1), 2).T.copy().T,
+    )
     product(dense, thin, multiplier)
     assert packed == [(200, 128) if multiplier.name in ("exact", "fp16") else (200, 96)]
 
 
 def test_bad_arguments_are_refused():
-    ones, short, wide, doubles = (np.ones(shape, dtype) for shape, dtype in (
-        ((4, 4), np.float32), ((3, 4), np.float32), ((4, 5), np.float32), ((4, 4), np.float64)))
-    for arguments in [(ones, short, "am32"), (ones, doubles, "am32"), (doubles, ones, "am32"),
-                      (ones[0], ones, "am32"), (ones, ones[0], "am32"),
-                      (ones, ones, "am32", wide), (wide.T, ones, "am32", wide), (ones, pack(ones, "am32"), "mit32")]:
+    ones, short, wide, doubles = (
+        np.ones(shape, dtype)
+        for shape, dtype in (
+            ((4, 4), np.float32),
+            ((3, 4), np.float32),
+            ((4, 5), np.float32),
+            ((4, 4), np.float64),
+        )
+    )
+    for arguments in [
+        (ones, short, "am32"),
+        (ones, doubles, "am32"),
+        (doubles, ones, "am32"),
+        (ones[0], ones, "am32"),
+        (ones, ones[0], "am32"),
+        (ones, ones, "am32", wide),
+        (wide.T, ones, "am32", wide),
+        (ones, pack(ones, "am32"), "mit32"),
+    ]:
         with pytest.raises(ValueError):
             product(*arguments)
     with pytest.raises(UserError, match="there is no multiplier"):
         product(ones, ones, "am33")
 
 
-@pytest.mark.parametrize("rounds, definition", [(approximate.round_to_tf32, to_tf32),
-                                                (approximate.round_to_bfloat16, to_bfloat16)], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "rounds, definition",
+    [(approximate.round_to_tf32, to_tf32), (approximate.round_to_bfloat16, to_bfloat16)],
+    ids=lambda one: one.__name__,
+)
 def test_operands_are_rounded_as_the_formats_are_defined(rounds, definition):
-    values = np.concatenate([*references.pairs(5000, seed=3), spoiled(references.ordinary((50,)), 1)]).astype(np.float32)
+    values = np.concatenate(
+        [*references.pairs(5000, seed=3), spoiled(references.ordinary((50,)), 1)]
+    ).astype(np.float32)
     rounded = np.empty_like(values)
     rounds(values, rounded)
     np.testing.assert_array_equal(rounded.view(np.uint32), definition(values).view(np.uint32))
 
 
 def test_operands_are_rounded_to_halves_but_for_the_sign_of_zeros():
-    values = np.concatenate([*references.pairs(5000, seed=3), spoiled(references.ordinary((50,)), 1)]).astype(np.float32)
+    values = np.concatenate(
+        [*references.pairs(5000, seed=3), spoiled(references.ordinary((50,)), 1)]
+    ).astype(np.float32)
     rounded = np.empty_like(values)
     approximate.round_to_float16(values, rounded)
     np.testing.assert_array_equal(rounded, to_float16(values))
@@ -250,7 +353,10 @@ def test_sums_of_products_of_integers_are_exact(signed, shape):
     """Of numbers below 2^24; one factor has many zeros, so that products are transposed too."""
     multiplier = Integers("random", references.random_integers(signed))
     (m, k, n), random = shape, np.random.default_rng(shape)
-    a, b = (random.integers(-multiplier.most, multiplier.most + 1, size).astype(np.float32) for size in ((m, k), (k, n)))
+    a, b = (
+        random.integers(-multiplier.most, multiplier.most + 1, size).astype(np.float32)
+        for size in ((m, k), (k, n))
+    )
     b[random.random(b.shape) < 0.7] = 0
     wanted = multiply(a[:, :, None], b, multiplier).astype(float).sum(axis=1)
     assert np.array_equal(product(a, b, multiplier), wanted)

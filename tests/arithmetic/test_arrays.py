@@ -1,4 +1,6 @@
-"""The array libraries agree, and CuPy, on a strict stand-in, computes in float32 and within its memory."""
+"""The array libraries agree, and CuPy, on a strict stand-in, computes in float32 and within its
+memory.
+"""
 
 import os
 
@@ -24,11 +26,19 @@ def positive(count=40):
 
 def test_the_stand_in_converts_nothing_by_itself(gpu):
     there, here = gpu.asarray(np.ones(3)), np.ones(3)
-    for mix in (lambda: there + here, lambda: here + there, lambda: here @ there, lambda: there @ here, lambda: gpu.exp(here),
-                lambda: np.asarray(there), lambda: np.exp(there), lambda: there.__setitem__(0, here)):
+    for mix in (
+        lambda: there + here,
+        lambda: here + there,
+        lambda: here @ there,
+        lambda: there @ here,
+        lambda: gpu.exp(here),
+        lambda: np.asarray(there),
+        lambda: np.exp(there),
+        lambda: there.__setitem__(0, here),
+    ):
         with pytest.raises(TypeError):
             mix()
-    assert not hasattr(gpu.linalg, "solve_triangular")   # it is in cupyx
+    assert not hasattr(gpu.linalg, "solve_triangular")  # it is in cupyx
 
 
 def test_both_libraries_factor_solve_and_sort_alike(gpu):
@@ -41,8 +51,17 @@ def test_both_libraries_factor_solve_and_sort_alike(gpu):
         eigen = library.largest_eigenvectors(library.upload(matrix.copy()), 4)
         best = np.sort(library.download(library.smallest(library.upload(values.T), 7)), axis=1)
         eigenvalues, vectors = map(library.download, eigen)
-        found.append([library.download(factor), library.download(solved), eigenvalues, np.abs(vectors), best,
-                      library.multiplier(values)(matrix), np.triu(library.download(library.gram(values)))])
+        found.append(
+            [
+                library.download(factor),
+                library.download(solved),
+                eigenvalues,
+                np.abs(vectors),
+                best,
+                library.multiplier(values)(matrix),
+                np.triu(library.download(library.gram(values))),
+            ]
+        )
     for here, there in zip(*found, strict=True):
         assert isinstance(there, np.ndarray) and here.dtype == there.dtype
         np.testing.assert_allclose(here, there, rtol=1e-3, atol=1e-3)
@@ -57,14 +76,17 @@ def test_a_matrix_that_is_not_positive_definite_fails_in_one_line(gpu, name):
 
 
 def test_tf32_is_switched_off_before_cupy_is_loaded(gpu):
-    assert os.environ["CUPY_TF32"] == os.environ["NVIDIA_TF32_OVERRIDE"] == "1"   # of the user
+    assert os.environ["CUPY_TF32"] == os.environ["NVIDIA_TF32_OVERRIDE"] == "1"  # of the user
     arrays.CuPy()
     assert os.environ["CUPY_TF32"] == os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
 
 
 def test_products_of_fewer_bits_are_refused(monkeypatch):
     numpy_cupy.install(monkeypatch, tf32=True)
-    with pytest.raises(UserError, match=r"multiplies float32 with fewer bits on this Fake \(TF32\); set array_library to"):
+    with pytest.raises(
+        UserError,
+        match=r"multiplies float32 with fewer bits on this Fake \(TF32\); set array_library to",
+    ):
         arrays.CuPy()
 
 
@@ -73,8 +95,11 @@ def test_a_gpu_that_cupy_cannot_use_is_one_line(gpu, monkeypatch):
         raise numpy_cupy.CUDARuntimeError("cudaErrorInsufficientDriver:\nthe driver is too old")
 
     monkeypatch.setattr(gpu, "full", fail)
-    with pytest.raises(UserError, match="^CuPy cannot use the GPU: cudaErrorInsufficientDriver:.*; set array_library to "
-                                        "numpy, and svm_backend to sklearnex or sklearn$"):
+    with pytest.raises(
+        UserError,
+        match="^CuPy cannot use the GPU: cudaErrorInsufficientDriver:.*; set array_library to "
+        "numpy, and svm_backend to sklearnex or sklearn$",
+    ):
         arrays.CuPy()
 
 

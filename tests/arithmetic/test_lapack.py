@@ -23,10 +23,19 @@ def test_the_largest_have_the_bits_of_scipy_and_the_matrix_stays(size, count):
     before = upper.tobytes()
     with runtime.one_blas_thread():
         own = lapack.largest_eigenvectors(upper, count)
-        theirs = scipy.linalg.eigh(matrix, lower=False, driver="evr", subset_by_index=[size - count, size - 1])
-    assert all(np.array_equal(a, b) for a, b in zip(own, theirs, strict=True)) and upper.tobytes() == before
-    np.testing.assert_allclose(matrix.astype(np.float64) @ own[1], own[1] * own[0].astype(np.float64), rtol=0,
-                               atol=1e-5 * own[0][-1])
+        theirs = scipy.linalg.eigh(
+            matrix, lower=False, driver="evr", subset_by_index=[size - count, size - 1]
+        )
+    assert (
+        all(np.array_equal(a, b) for a, b in zip(own, theirs, strict=True))
+        and upper.tobytes() == before
+    )
+    np.testing.assert_allclose(
+        matrix.astype(np.float64) @ own[1],
+        own[1] * own[0].astype(np.float64),
+        rtol=0,
+        atol=1e-5 * own[0][-1],
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 150])
@@ -34,7 +43,9 @@ def test_a_lower_triangle_in_any_order_is_inverted_and_stays(size):
     lower = np.linalg.cholesky(gram(size).astype(np.float64) + size * np.eye(size))
     expected, before = np.linalg.inv(lower), lower.copy()
     for matrix in (lower, np.asfortranarray(lower), np.kron(lower, np.ones((2, 2)))[::2, ::2]):
-        np.testing.assert_allclose(lapack.inverse_of_lower(matrix), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            lapack.inverse_of_lower(matrix), expected, rtol=0, atol=1e-12 * np.abs(expected).max()
+        )
         assert np.array_equal(matrix, before)
 
 
@@ -43,10 +54,17 @@ def test_a_triangle_with_0_on_its_diagonal_has_no_inverse():
         lapack.inverse_of_lower(np.diag([1.0, 0.0, 1.0]))
 
 
-@pytest.mark.parametrize("compute", [lambda: lapack.largest_eigenvectors(gram(1200), 300),
-                                     lambda: lapack.inverse_of_lower(np.eye(3000))])
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda: lapack.largest_eigenvectors(gram(1200), 300),
+        lambda: lapack.inverse_of_lower(np.eye(3000)),
+    ],
+)
 def test_python_goes_on_while_lapack_computes(compute):
-    """With Python's lock kept, as by scipy.linalg, this thread would wake before and after the call alone."""
+    """With Python's lock kept, as by scipy.linalg, this thread would wake before and after the call
+    alone.
+    """
     inside, awake = threading.Event(), 0
 
     def work():

@@ -1,4 +1,6 @@
-"""Which order, offset and sign a table of products of integers has, told by its distance from the exact products."""
+"""Which order, offset and sign a table of products of integers has, told by its distance from the
+exact products.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ SIGNED, UNSIGNED = np.arange(-128, 128), np.arange(256)
 
 
 def truncated(sizes, bits):
-    """The products without their lowest bits, as of an array multiplier whose lowest columns are missing."""
+    """The products without their lowest bits, as of an array multiplier whose lowest columns are
+    missing.
+    """
     return np.outer(sizes, sizes) >> bits << bits
 
 
@@ -22,21 +26,28 @@ def of_mitchell():
     return table
 
 
-# The right tables; broken: so coarse that 11 of 16 bits are missing; asymmetric: an operand loses its lowest three bits.
+# The right tables; broken: so coarse that 11 of 16 bits are missing; asymmetric: an operand loses
+# its lowest three bits.
 TABLES = {
-    "exact": np.outer(SIGNED, SIGNED).astype(np.int16), "cut": truncated(SIGNED, 4).astype(np.int16),
-    "broken": truncated(SIGNED, 11).astype(np.int16), "asymmetric": np.outer(SIGNED >> 3 << 3, SIGNED).astype(np.int16),
+    "exact": np.outer(SIGNED, SIGNED).astype(np.int16),
+    "cut": truncated(SIGNED, 4).astype(np.int16),
+    "broken": truncated(SIGNED, 11).astype(np.int16),
+    "asymmetric": np.outer(SIGNED >> 3 << 3, SIGNED).astype(np.int16),
     "exact, unsigned": np.outer(UNSIGNED, UNSIGNED).astype(np.uint16),
     "broken, unsigned": truncated(UNSIGNED, 14).astype(np.uint16),
-    "Mitchell": of_mitchell().astype(np.uint16), "nothing": np.zeros((256, 256), np.uint16),
-    "nothing, signed": np.zeros((256, 256), np.int16)}
+    "Mitchell": of_mitchell().astype(np.uint16),
+    "nothing": np.zeros((256, 256), np.uint16),
+    "nothing, signed": np.zeros((256, 256), np.int16),
+}
 OTHER = {
     "signed, indexed by the operands' bytes": lambda table: np.roll(table, (128, 128), (0, 1)),
     "signed, with 32768 added": lambda table: (table.astype(int) + 32768).astype(np.uint16),
     "signed, with the other sign": lambda table: -table,
-    "signed, with 32768 added, indexed by the operands' bytes":
-        lambda table: np.roll((table.astype(int) + 32768).astype(np.uint16), (128, 128), (0, 1)),
-    "signed": lambda table: table.view(np.uint16)}
+    "signed, with 32768 added, indexed by the operands' bytes": lambda table: np.roll(
+        (table.astype(int) + 32768).astype(np.uint16), (128, 128), (0, 1)
+    ),
+    "signed": lambda table: table.view(np.uint16),
+}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -56,7 +67,9 @@ def test_a_table_of_another_program_is_named_and_restored(name, words):
 @pytest.mark.parametrize("name", ["cut", "asymmetric", "Mitchell", "broken, unsigned"])
 def test_a_file_of_tfapprox_is_read_as_what_it_is(tmp_path, name):
     table = TABLES[name]
-    (np.roll(table, (128, 128), (0, 1)) if table.dtype == np.int16 else table).tofile(tmp_path / "theirs.bin")
+    (np.roll(table, (128, 128), (0, 1)) if table.dtype == np.int16 else table).tofile(
+        tmp_path / "theirs.bin"
+    )
     entries = multipliers.read_entries(tmp_path / "theirs.bin")
     assert entries.dtype == table.dtype
     np.testing.assert_array_equal(entries, table)
@@ -67,6 +80,8 @@ def test_a_run_stops_at_it_and_names_the_command_that_mends_it(tmp_path):
     np.save(path, OTHER["signed, indexed by the operands' bytes"](TABLES["cut"]))
     with pytest.raises(UserError) as error:
         multipliers.check_reading(path)
-    assert "indexed by the operands' bytes; check_multiplier.py" in str(error.value) and "--rewrite" in str(error.value)
+    assert "indexed by the operands' bytes; check_multiplier.py" in str(
+        error.value
+    ) and "--rewrite" in str(error.value)
     for name in multipliers.MULTIPLIERS:
         multipliers.check_reading(name)

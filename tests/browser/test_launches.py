@@ -1,4 +1,6 @@
-"""The timeline of launches in a real browser: keys go through it, and the chosen rung stands under the roofs."""
+"""The timeline of launches in a real browser: keys go through it, and the chosen rung stands under
+the roofs.
+"""
 
 import pytest
 
@@ -7,13 +9,17 @@ import small_comparison
 from ladder.pages import launches, parity
 from ladder.rungs import counted
 
-pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+pytestmark = pytest.mark.skipif(
+    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
+)
 
 
 @pytest.fixture
 def page(tmp_path):
     path = tmp_path / "parity.html"
-    path.write_text(parity.page(small_comparison.summary(), "2026-01-31T12:34:56Z", counted.predictions()))
+    path.write_text(
+        parity.page(small_comparison.summary(), "2026-01-31T12:34:56Z", counted.predictions())
+    )
     assert path.stat().st_size < 1.5e6
     return path
 
@@ -24,19 +30,25 @@ def opened(chromium, page):
     return chromium
 
 
-def test_the_keys_go_from_launch_to_launch_and_the_rung_with_the_focus_stands_under_the_roofs(opened):
+def test_the_keys_go_from_launch_to_launch_and_the_rung_with_the_focus_stands_under_the_roofs(
+    opened,
+):
     shown = "[...document.querySelectorAll('.launches')].filter(one => one.checkVisibility()).map(one => one.dataset.rung)"
     assert opened.value(shown) == ["gpu_basic"]
     rungs = launches.context(counted.predictions(), {})["rungs"]
     number = [rung["name"] for rung in rungs].index("gpu_bf16_sm90")
-    opened.value(f"document.querySelectorAll('.timeline tr')[{number}].querySelector('[data-run]').focus()")
+    opened.value(
+        f"document.querySelectorAll('.timeline tr')[{number}].querySelector('[data-run]').focus()"
+    )
     for kind in ("keyDown", "keyUp"):
         opened.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight")
     assert opened.value(shown) == ["gpu_bf16_sm90"]
     second = rungs[number]["launches"][1]
     assert opened.value("document.querySelector('.ladder > .tip').textContent") == second["text"]
-    assert opened.value("document.activeElement.getBoundingClientRect().width / document.activeElement.parentElement"
-                        ".getBoundingClientRect().width") == pytest.approx(second["length"] / 100, abs=0.005)
+    assert opened.value(
+        "document.activeElement.getBoundingClientRect().width / document.activeElement.parentElement"
+        ".getBoundingClientRect().width"
+    ) == pytest.approx(second["length"] / 100, abs=0.005)
     assert opened.value("document.querySelectorAll('[data-rung=gpu_bf16_sm90] canvas').length") == 1
     links = "[...document.querySelectorAll('#predicted a')]"
     assert opened.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0

@@ -1,4 +1,6 @@
-"""The pages in a real browser: no requests, no horizontal scrolling, readable in light and dark, with all parts unfolded."""
+"""The pages in a real browser: no requests, no horizontal scrolling, readable in light and dark,
+with all parts unfolded.
+"""
 
 import pytest
 
@@ -20,27 +22,48 @@ from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
 
-pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+pytestmark = pytest.mark.skipif(
+    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
+)
 
 
-REPORTS = {"digits": {}, "cifar10": {"dataset": "cifar10"},
-           "lenet": {"dataset": "mnist", "network": "lenet_5", "features_layer": "fc2_relu"},
-           "dense": {"dataset": "mnist", "network": "lenet_300_100", "epochs": 1},
-           "resnet": {"dataset": "cifar10", "network": "resnet50", "steps": 5},
-           "fitted": {"dataset": "cifar10", "epochs": 1, "fitted": True},
-           "patch net": {"dataset": "cifar10", "network": "patch_net", "fitted": True},
-           "all": {"dataset": "cifar10", "evaluations": ("linear", "ridge", "knn"), "seeds": (0, 2, 3, 4), "ablated": 1,
-                   "parts": (0.5,), "mapped": 200,
-                   "options": {"features_two_polarity": 0.5, "features_flip": True, "features_pca": 64}}}
-ABLATION = [{"overrides": {"features_layer": "enc1_pool", "features_standardize": True}, "reason": ""},
-            {"overrides": {"variant": "gpu_basic"}, "reason": "variant gpu_basic needs an NVIDIA GPU"}]
-DRAWINGS = {"drawn lenet": ("lenet_5", (28, 28, 1)), "drawn patch net": ("patch_net", (32, 32, 3)),
-            "drawn resnet": ("resnet50", (28, 28, 1))}
+REPORTS = {
+    "digits": {},
+    "cifar10": {"dataset": "cifar10"},
+    "lenet": {"dataset": "mnist", "network": "lenet_5", "features_layer": "fc2_relu"},
+    "dense": {"dataset": "mnist", "network": "lenet_300_100", "epochs": 1},
+    "resnet": {"dataset": "cifar10", "network": "resnet50", "steps": 5},
+    "fitted": {"dataset": "cifar10", "epochs": 1, "fitted": True},
+    "patch net": {"dataset": "cifar10", "network": "patch_net", "fitted": True},
+    "all": {
+        "dataset": "cifar10",
+        "evaluations": ("linear", "ridge", "knn"),
+        "seeds": (0, 2, 3, 4),
+        "ablated": 1,
+        "parts": (0.5,),
+        "mapped": 200,
+        "options": {"features_two_polarity": 0.5, "features_flip": True, "features_pca": 64},
+    },
+}
+ABLATION = [
+    {"overrides": {"features_layer": "enc1_pool", "features_standardize": True}, "reason": ""},
+    {"overrides": {"variant": "gpu_basic"}, "reason": "variant gpu_basic needs an NVIDIA GPU"},
+]
+DRAWINGS = {
+    "drawn lenet": ("lenet_5", (28, 28, 1)),
+    "drawn patch net": ("patch_net", (32, 32, 3)),
+    "drawn resnet": ("resnet50", (28, 28, 1)),
+}
 
 
 def report_of(folder, settings):
     run = synthetic_run.make(folder, **settings)
-    return report.page(run, report.summary(run, "r0123456789e", {"ablation": ABLATION if settings.get("ablated") else ()}))
+    return report.page(
+        run,
+        report.summary(
+            run, "r0123456789e", {"ablation": ABLATION if settings.get("ablated") else ()}
+        ),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +73,11 @@ def pages(tmp_path_factory):
 
     def path(name):
         if name not in made:
-            text = (report_of(folder / name, REPORTS[name]) if name in REPORTS
-                    else network_page.page(networks.build(*DRAWINGS[name]), "cpu", 64, "adam"))
+            text = (
+                report_of(folder / name, REPORTS[name])
+                if name in REPORTS
+                else network_page.page(networks.build(*DRAWINGS[name]), "cpu", 64, "adam")
+            )
             made[name] = folder / f"{name}.html"
             made[name].write_text(text)
         return made[name]
@@ -100,42 +126,73 @@ def test_light_and_dark_differ(chromium, page):
 def test_every_picture_is_drawn(chromium, a_report):
     chromium.open(a_report)
     assert chromium.value("document.images.length") > 10
-    assert chromium.value("[...document.images].filter(image => !image.naturalWidth || !image.clientWidth).length") == 0
+    assert (
+        chromium.value(
+            "[...document.images].filter(image => !image.naturalWidth || !image.clientWidth).length"
+        )
+        == 0
+    )
 
 
 def test_pictures_fill_their_places_on_a_phone(chromium, a_report):
     chromium.open(a_report, 360)
     for pictures, least in ((".rebuilt img", 60), (".gallery i", 40)):
-        assert min(chromium.value(f"[...document.querySelectorAll('{pictures}')].filter(one => one.checkVisibility())"
-                                  ".map(image => image.clientWidth)"), default=least) >= least
+        assert (
+            min(
+                chromium.value(
+                    f"[...document.querySelectorAll('{pictures}')].filter(one => one.checkVisibility())"
+                    ".map(image => image.clientWidth)"
+                ),
+                default=least,
+            )
+            >= least
+        )
 
 
 def test_the_contents_lead_to_their_sections(chromium, page):
     chromium.open(page)
     links = "[...document.querySelectorAll('.contents a')]"
-    assert chromium.value(f"{links}.length") == chromium.value("document.querySelectorAll('section').length") > 1
+    assert (
+        chromium.value(f"{links}.length")
+        == chromium.value("document.querySelectorAll('section').length")
+        > 1
+    )
     assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
 
 
 def test_boxes_of_tables_can_be_reached_with_the_keyboard(chromium, page):
     show(chromium, page, 320)
-    assert chromium.value("[...document.querySelectorAll('.wide')].every(box => box.tabIndex === 0 && box.ariaLabel)")
+    assert chromium.value(
+        "[...document.querySelectorAll('.wide')].every(box => box.tabIndex === 0 && box.ariaLabel)"
+    )
 
 
 def test_what_scrolls_can_be_reached_with_the_keyboard(chromium, page):
     show(chromium, page)
-    assert chromium.value("""[...document.querySelectorAll('main *')].filter(one => one.checkVisibility() && one.tabIndex < 0
+    assert (
+        chromium.value("""[...document.querySelectorAll('main *')].filter(one => one.checkVisibility() && one.tabIndex < 0
       && one.scrollHeight > one.clientHeight + 1 && ['auto', 'scroll'].includes(getComputedStyle(one).overflowY))
-      .map(one => one.outerHTML.slice(0, 80))""") == []
+      .map(one => one.outerHTML.slice(0, 80))""")
+        == []
+    )
 
 
 def test_the_drawing_of_a_network_can_be_saved_with_a_row_for_each_layer(chromium, pages):
     chromium.open(pages("drawn lenet"))
-    rows = chromium.value("[...document.querySelectorAll('.graph [data-row]')].map(row => JSON.parse(row.dataset.row))")
+    rows = chromium.value(
+        "[...document.querySelectorAll('.graph [data-row]')].map(row => JSON.parse(row.dataset.row))"
+    )
     heads = chromium.value("JSON.parse(document.querySelector('.graph').dataset.head)")
-    assert heads == ["layer", "output", "parameters", "MACs", "memory", "kernel"] and {len(row) for row in rows} == {len(heads)}
-    assert [row[0] for row in rows] == ["input", *(layer.name for layer in networks.build(*DRAWINGS["drawn lenet"]).layers)]
-    assert chromium.value("document.querySelectorAll('.wide:has(.graph) + .saves button').length") == 4
+    assert heads == ["layer", "output", "parameters", "MACs", "memory", "kernel"] and {
+        len(row) for row in rows
+    } == {len(heads)}
+    assert [row[0] for row in rows] == [
+        "input",
+        *(layer.name for layer in networks.build(*DRAWINGS["drawn lenet"]).layers),
+    ]
+    assert (
+        chromium.value("document.querySelectorAll('.wide:has(.graph) + .saves button').length") == 4
+    )
 
 
 def test_tables_that_scroll_do_so_by_the_keyboard(chromium, pages):
@@ -143,7 +200,8 @@ def test_tables_that_scroll_do_so_by_the_keyboard(chromium, pages):
     check_keys_scroll(chromium)
 
 
-# For each row of a drawing: how far the middle of its node is from where the lines are drawn for it.
+# For each row of a drawing: how far the middle of its node is from where the lines are drawn for
+# it.
 NODES_OFF = """
 [...document.querySelectorAll(".graph")].flatMap(graph => {
   const svg = graph.querySelector("svg").getBoundingClientRect(), rows = [...graph.querySelectorAll("tbody tr")];
@@ -177,12 +235,18 @@ def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chrom
         assert chromium.value(f"({of})('.bars .bar', 'printColorAdjust')") == "exact"
         assert chromium.value(f"({of})('.confusion td.right', 'printColorAdjust')") == "exact"
         closed = "[...document.querySelectorAll('details:not([open]) table')]"
-        assert chromium.value(f"{closed}.length") > 0 and chromium.value(f"{closed}.every(one => one.checkVisibility())")
-        assert not chromium.value("[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())")
+        assert chromium.value(f"{closed}.length") > 0 and chromium.value(
+            f"{closed}.every(one => one.checkVisibility())"
+        )
+        assert not chromium.value(
+            "[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())"
+        )
 
 
 @pytest.mark.parametrize("name", ["digits", "resnet", *DRAWINGS])
-def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_press(chromium, pages, name):
+def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_press(
+    chromium, pages, name
+):
     show(chromium, pages(name), 390)
     assert chromium.value(f"{SCROLLING}.map(one => [one.ariaLabel, one.scrollWidth])") == []
     assert chromium.value(SMALL_TARGETS) == []

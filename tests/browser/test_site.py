@@ -11,10 +11,15 @@ from browser import SMALL_TARGETS, check_axe, check_print, check_width
 from ladder.pages import index, report, templates
 from ladder.workflow import copies
 
-pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+pytestmark = pytest.mark.skipif(
+    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
+)
 
-RUNS = {"digits": {}, "lenet": {"dataset": "mnist", "network": "lenet_5"},
-        "resnet": {"dataset": "cifar10", "network": "resnet50"}}
+RUNS = {
+    "digits": {},
+    "lenet": {"dataset": "mnist", "network": "lenet_5"},
+    "resnet": {"dataset": "cifar10", "network": "resnet50"},
+}
 BOTTOMS = """["h1", ".lead", "header .intervals"].map(name => document.querySelector(name).getBoundingClientRect().bottom)"""
 
 
@@ -24,7 +29,9 @@ def reports(tmp_path_factory):
     for name, settings in RUNS.items():
         run = synthetic_run.make(folder / name, **settings)
         params = {"variant": "cpu", "seed": 1, "name": "a run with a name", "tags": ["one", "two"]}
-        (folder / f"{name}.html").write_text(report.page(run, report.summary(run, "r0123456789e", params)))
+        (folder / f"{name}.html").write_text(
+            report.page(run, report.summary(run, "r0123456789e", params))
+        )
     return folder
 
 
@@ -42,9 +49,14 @@ def test_the_first_page_fits_a_phone(chromium, tmp_path):
     page.write_text(index.page(tmp_path))
     check_width(chromium, page, 390)
     assert chromium.value(SMALL_TARGETS) == []
-    assert chromium.value("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.wide'))")
-    assert chromium.value("document.querySelector('.wide tbody').innerText.replace(/\\s+/g, ' ')").startswith(
-        "r") and "An autoencoder on handwritten digits" in chromium.value("document.body.innerText")
+    assert chromium.value(
+        "(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.wide'))"
+    )
+    assert chromium.value(
+        "document.querySelector('.wide tbody').innerText.replace(/\\s+/g, ' ')"
+    ).startswith("r") and "An autoencoder on handwritten digits" in chromium.value(
+        "document.body.innerText"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -59,12 +71,17 @@ def test_axe_finds_nothing(chromium, tmp_path, width, scheme):
 def test_on_a_phone_the_bar_is_one_row_whose_menu_has_every_page(chromium, reports):
     shown = "['.menu', '.site a'].map(name => document.querySelector(name).checkVisibility())"
     chromium.open(reports / "digits.html", 390, 844)
-    assert chromium.value(shown) == [True, False] and chromium.value("document.querySelector('.top').offsetHeight") <= 48
+    assert (
+        chromium.value(shown) == [True, False]
+        and chromium.value("document.querySelector('.top').offsetHeight") <= 48
+    )
     chromium.value("document.querySelector('.menu').click()")
     assert chromium.value(shown) == [True, True] and chromium.value(SMALL_TARGETS) == []
     assert chromium.value("document.querySelectorAll('.site a').length") == len(templates.SITE)
-    assert chromium.value("(box => box.left >= 0 && box.right <= innerWidth && box.bottom <= innerHeight)"
-                          "(document.querySelector('.site').getBoundingClientRect())")
+    assert chromium.value(
+        "(box => box.left >= 0 && box.right <= innerWidth && box.bottom <= innerHeight)"
+        "(document.querySelector('.site').getBoundingClientRect())"
+    )
     chromium.open(reports / "digits.html", 1280)
     assert chromium.value(shown) == [False, True]
 
@@ -78,7 +95,7 @@ def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, t
     def place():
         try:
             return chromium.value("location.href")
-        except RuntimeError:   # while the browser goes from one page to the next
+        except RuntimeError:  # while the browser goes from one page to the next
             return "report.html"
 
     def led(start, name):
@@ -118,9 +135,13 @@ def test_every_control_of_a_report_is_reached_by_the_tab_key_and_shows_the_focus
     reached = set()
     for _ in range(wanted + 5):
         for kind in ("keyDown", "keyUp"):
-            chromium.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
-        at, outlined = chromium.value("""(one => [[...document.querySelectorAll("*")].indexOf(one), one === document.body ||
+            chromium.call(
+                "Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9
+            )
+        at, outlined = (
+            chromium.value("""(one => [[...document.querySelectorAll("*")].indexOf(one), one === document.body ||
           getComputedStyle(one).outlineStyle !== "none" || one.matches(".skip")])(document.activeElement)""")
+        )
         assert outlined, chromium.value("document.activeElement.outerHTML.slice(0, 100)")
         reached.add(at)
     assert len(reached) >= wanted

@@ -1,13 +1,16 @@
-"""What right GPU rungs and planted faults deviate by from the cpu rung, from which parity.py has its limits; no GPU needed.
+"""What right GPU rungs and planted faults deviate by from the cpu rung, from which parity.py has
+its limits; no GPU needed.
 
     python tests/campaigns/limits.py right [--rungs gpu_bf16,gpu_tf32] [--networks autoencoder]
     python tests/campaigns/limits.py faults [--rungs gpu_bf16] [--count 60]
     python tests/campaigns/limits.py table         writes the table of kernels/README.md
 
-Kernels run in the emulator. Tensor cores add their products in two ways, rounded and truncated, between which a GPU is. Faults
-are mutants of the rung's kernels (mutate_kernels.py), first those that cut an operand instead of rounding it, then drawn ones,
-always the same; each makes one update of FAULT_IMAGES images with the kernels and tiles of a batch of 64. Every result is
-written to benchmarks/limits.json as it is there, and is not measured again: minutes to half an hour of CPU time for a rung.
+Kernels run in the emulator. Tensor cores add their products in two ways, rounded and truncated,
+between which a GPU is. Faults are mutants of the rung's kernels (mutate_kernels.py), first those
+that cut an operand instead of rounding it, then drawn ones, always the same; each makes one update
+of FAULT_IMAGES images with the kernels and tiles of a batch of 64. Every result is written to
+benchmarks/limits.json as it is there, and is not measured again: minutes to half an hour of CPU
+time for a rung.
 """
 
 import argparse
@@ -40,36 +43,65 @@ from ladder.network import networks  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
 from ladder.training import check_rung, inference, measure_rungs, parity, plan  # noqa: E402
 
-import numpy as np   # noqa: E402 isort: skip (after ladder)
+import numpy as np  # noqa: E402 isort: skip (after ladder)
 
-RECORD, DOCUMENT, BEGIN = ROOT / "benchmarks/limits.json", ROOT / "kernels/README.md", "<!-- limits: made by limits.py -->"
+RECORD, DOCUMENT, BEGIN = (
+    ROOT / "benchmarks/limits.json",
+    ROOT / "kernels/README.md",
+    "<!-- limits: made by limits.py -->",
+)
 RUNGS = [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"]
-NETWORKS = {"autoencoder": networks.build("autoencoder"), "lenet_5": networks.build("lenet_5", (28, 28, 1)),
-            "wta_autoencoder": networks.build("wta_autoencoder", (28, 28, 1), filters=8, kernels=(11, 7)),
-            "resnet18": networks.build("resnet18", (32, 32, 3), width=8)}
-BATCHES = (64, 33)     # of the check before first use
-EXTRACTED = 16         # images of a batch of the extraction
+NETWORKS = {
+    "autoencoder": networks.build("autoencoder"),
+    "lenet_5": networks.build("lenet_5", (28, 28, 1)),
+    "wta_autoencoder": networks.build("wta_autoencoder", (28, 28, 1), filters=8, kernels=(11, 7)),
+    "resnet18": networks.build("resnet18", (32, 32, 3), width=8),
+}
+BATCHES = (64, 33)  # of the check before first use
+EXTRACTED = 16  # images of a batch of the extraction
 FAULT_IMAGES, FAULT_SECONDS = 2, 60
-HARDEST = 30           # faults of a rung that the table looks at
-CUT = ("truncated_pair(", "__float_as_uint(")   # what mutants put in the place of a rounding
-# Part of a fault below its rung's limit -> the test that finds it: float16 has 11 bits, and cutting one operand moves little.
-OWN_TESTS = {("gpu_f16", "truncated_pair(renew("): "test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too",
-             ("gpu_f16", "truncated_pair(x[6]"): "test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too",
-             ("gpu_f16", "truncated_pair(sum_of("):
-                 "test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order"}
+HARDEST = 30  # faults of a rung that the table looks at
+CUT = ("truncated_pair(", "__float_as_uint(")  # what mutants put in the place of a rounding
+# Part of a fault below its rung's limit -> the test that finds it: float16 has 11 bits, and cutting
+# one operand moves little.
+OWN_TESTS = {
+    (
+        "gpu_f16",
+        "truncated_pair(renew(",
+    ): "test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too",
+    (
+        "gpu_f16",
+        "truncated_pair(x[6]",
+    ): "test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too",
+    (
+        "gpu_f16",
+        "truncated_pair(sum_of(",
+    ): "test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order",
+}
 SAME, NONE = "same bytes", "none"
-HEAD = ("rung", "right, sums rounded", "sums truncated", "limit", "the hardest fault", f"{HARDEST} hardest found")
+HEAD = (
+    "rung",
+    "right, sums rounded",
+    "sums truncated",
+    "limit",
+    "the hardest fault",
+    f"{HARDEST} hardest found",
+)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("right", "faults", "table"))
     parser.add_argument("--rungs", type=lambda text: text.split(","), default=RUNGS)
     parser.add_argument("--networks", type=lambda text: text.split(","), default=NETWORKS)
     parser.add_argument("--count", type=int, default=60)
     asked = parser.parse_args()
     if asked.what == "table":
-        DOCUMENT.write_text(table.with_table(DOCUMENT.read_text("utf-8"), written(read()), BEGIN), "utf-8")
+        DOCUMENT.write_text(
+            table.with_table(DOCUMENT.read_text("utf-8"), written(read()), BEGIN), "utf-8"
+        )
     for rung in asked.rungs if asked.what == "faults" else ():
         measure_faults(rung, asked.count)
     for network in asked.networks if asked.what == "right" else ():
@@ -78,6 +110,7 @@ def main():
 
 
 # ---- right rungs
+
 
 def measure_right(network, rung):
     few = (parity.batch_size(NETWORKS[network]),) * parity.UPDATES
@@ -92,12 +125,25 @@ def measure_right(network, rung):
 def deviations(network, rung, batches):
     """{protocol: [largest deviation, its tensor, limit]}, of "output" without a tensor."""
     precision, result = catalog.RUNGS[rung].precision, {}
-    references = measure_rungs.references(network, precision, functools.partial(executors.create, "cpu", 1), batches)
+    references = measure_rungs.references(
+        network, precision, functools.partial(executors.create, "cpu", 1), batches
+    )
     protocols = parity.protocols(network, precision)
-    for name in protocols if batches != BATCHES else ("sgd",):   # momentum's first update has the same gradients
-        mine = parity.train(network, rung, emulator_executor.Executor(), protocols[name], batches=batches,
-                            follow=references[name].trained, multipliers=plan.made_for(rung))
-        result[name] = [*worst(network, mine, references[name].trained, batches), references[name].tolerance]
+    # momentum's first update has the same gradients
+    for name in protocols if batches != BATCHES else ("sgd",):
+        mine = parity.train(
+            network,
+            rung,
+            emulator_executor.Executor(),
+            protocols[name],
+            batches=batches,
+            follow=references[name].trained,
+            multipliers=plan.made_for(rung),
+        )
+        result[name] = [
+            *worst(network, mine, references[name].trained, batches),
+            references[name].tolerance,
+        ]
     if batches != BATCHES:
         result["output"] = [extracted(network, rung), "", check_rung.OUTPUT_LIMITS[precision]]
     return result
@@ -106,7 +152,9 @@ def deviations(network, rung, batches):
 def extracted(network, rung):
     """The largest deviation of the check's extraction."""
     create, inference.BATCH = executors.create, EXTRACTED
-    executors.create = lambda name, *more: emulator_executor.Executor() if name == rung else create(name, *more)
+    executors.create = lambda name, *more: (
+        emulator_executor.Executor() if name == rung else create(name, *more)
+    )
     try:
         return max(check_rung.extraction(network, rung, 1).values())
     finally:
@@ -122,13 +170,20 @@ def worst(network, mine, reference, batches):
 
 # ---- planted faults
 
+
 def measure_faults(rung, count):
     whole_step.on_a_gpu_for(FAULT_IMAGES, setattr)
     kernels, same = ROOT / "kernels", mutate_kernels.equivalent(ROOT)
     launches = rung_checks.training_plan(rung, NETWORKS["autoencoder"], FAULT_IMAGES).launches
-    files = set().union(*(cuda_emulator.with_headers(kernels / launch.source, (kernels,)) for launch in launches))
-    mutants = [mutant for file in sorted(files) for mutant in mutate_kernels.mutants(kernels, file.relative_to(kernels))
-               if (str(mutant.file), mutant.line) not in same]
+    files = set().union(
+        *(cuda_emulator.with_headers(kernels / launch.source, (kernels,)) for launch in launches)
+    )
+    mutants = [
+        mutant
+        for file in sorted(files)
+        for mutant in mutate_kernels.mutants(kernels, file.relative_to(kernels))
+        if (str(mutant.file), mutant.line) not in same
+    ]
     cut = [mutant for mutant in mutants if mutant.new in CUT]
     chosen = dict(enumerate(dict.fromkeys([*cut, *mutations.sample(mutants, 6 * count)]), 1))
     with tempfile.TemporaryDirectory() as folder:
@@ -137,31 +192,57 @@ def measure_faults(rung, count):
         emulated.KERNELS, emulated.NAMES = copy / "kernels", copy / "tests/support/emulated.h"
         emulated.NAMES.write_text(emulated.NAMES.read_text() + mutant_schemata.HEADER)
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
-        places = {number: (str(mutant.file), mutant.start, mutant.end, mutant.new) for number, mutant in chosen.items()}
+        places = {
+            number: (str(mutant.file), mutant.start, mutant.end, mutant.new)
+            for number, mutant in chosen.items()
+        }
         kernels = mutant_fates.Kernels(cuda_emulator, emulated.KERNELS, places)
         order = np.random.default_rng(0).permutation(len(chosen) + 1)
-        judge(rung, kernels, lambda met: [(number, chosen[number].place()) for number in sorted(
-            met, key=lambda number: (number > len(cut), order[number]))[:count]])
+        judge(
+            rung,
+            kernels,
+            lambda met: [
+                (number, chosen[number].place())
+                for number in sorted(met, key=lambda number: (number > len(cut), order[number]))[
+                    :count
+                ]
+            ],
+        )
 
 
 def judge(rung, kernels, asked_for):
-    """Measure the faults asked_for(numbers of the mutants that a step meets), each in a process of its own."""
-    network, precision, batches = NETWORKS["autoencoder"], catalog.RUNGS[rung].precision, (FAULT_IMAGES,)
+    """Measure the faults asked_for(numbers of the mutants that a step meets), each in a process of
+    its own.
+    """
+    network, precision, batches = (
+        NETWORKS["autoencoder"],
+        catalog.RUNGS[rung].precision,
+        (FAULT_IMAGES,),
+    )
     protocol = parity.protocols(network, precision)["sgd"]
     train = functools.partial(parity.train, network, protocol=protocol, batches=batches)
     reference = train("cpu", executors.create("cpu", 1), multipliers=PRECISIONS[precision])
     modules = mutant_fates.watch_launches(cuda_emulator)
 
     def step():
-        mine = train(rung, emulator_executor.Executor(), follow=reference, multipliers=plan.made_for(rung))
-        return worst(network, mine, reference, batches), {name: value.tobytes() for name, value in mine.items()}
+        mine = train(
+            rung, emulator_executor.Executor(), follow=reference, multipliers=plan.made_for(rung)
+        )
+        return worst(network, mine, reference, batches), {
+            name: value.tobytes() for name, value in mine.items()
+        }
 
     right = compiled(kernels, step)
     libraries = [module.plain for module in modules]
     keep("faults", rung, NONE, right[0])
     for number, place in asked_for(mutant_fates.met_by(libraries)):
         if place not in read()["faults"][rung]:
-            keep("faults", rung, place, apart(functools.partial(with_fault, number, libraries, step, right[1])))
+            keep(
+                "faults",
+                rung,
+                place,
+                apart(functools.partial(with_fault, number, libraries, step, right[1])),
+            )
 
 
 def compiled(kernels, step):
@@ -202,6 +283,7 @@ def apart(work):
 
 # ---- the record
 
+
 def read():
     return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"right": {}, "faults": {}}
 
@@ -218,22 +300,37 @@ def keep(kind, rung, key, value):
 def text(record):
     """The record as JSON, a case or a fault on a line."""
     text = json.dumps(record, indent=1) + "\n"
-    for bracket in (r"\[[^][{}]*\]", r"\{[^{}]*\[[^{}]*\}"):   # of a result, then of a case's results
-        text = re.sub(bracket, lambda group: re.sub(r"\n\s+", " ", group[0]) if group[0].count("[") < 4 else group[0], text)
+    # of a result, then of a case's results
+    for bracket in (r"\[[^][{}]*\]", r"\{[^{}]*\[[^{}]*\}"):
+        text = re.sub(
+            bracket,
+            lambda group: re.sub(r"\n\s+", " ", group[0]) if group[0].count("[") < 4 else group[0],
+            text,
+        )
     return text
 
 
 def largest(record, rung, network="autoencoder", word="", protocol="sgd"):
-    """(largest deviation, limit) of a right rung in the cases whose names contain the word; None where there are none."""
-    cases = [case[protocol] for key, case in record["right"].get(rung, {}).items()
-             if key.startswith(f"{network}, ") and word in key and protocol in case]
+    """(largest deviation, limit) of a right rung in the cases whose names contain the word; None
+    where there are none.
+    """
+    cases = [
+        case[protocol]
+        for key, case in record["right"].get(rung, {}).items()
+        if key.startswith(f"{network}, ") and word in key and protocol in case
+    ]
     return max(((value, limit) for value, _, limit in cases), default=None)
 
 
 def hardest(record, rung):
-    """[(deviation, place)] of the HARDEST faults that end in numbers, the smallest deviation first."""
-    numbers = [(outcome[0], place) for place, outcome in record["faults"].get(rung, {}).items()
-               if place != NONE and isinstance(outcome, list)]
+    """[(deviation, place)] of the HARDEST faults that end in numbers, the smallest deviation
+    first.
+    """
+    numbers = [
+        (outcome[0], place)
+        for place, outcome in record["faults"].get(rung, {}).items()
+        if place != NONE and isinstance(outcome, list)
+    ]
     return sorted(numbers, key=lambda pair: (np.isnan(pair[0]), pair[0]))[:HARDEST]
 
 
@@ -246,9 +343,21 @@ def written(record):
             continue
         limit, faults = largest(record, rung)[1], hardest(record, rung)
         right = [largest(record, rung, word=sums) for sums in cuda_emulator.TENSOR_SUMS]
-        beyond = sum(not value <= limit for value, _ in faults)   # NaN too
-        lines.append(" | ".join([rung, *(f"{pair[0]:.1e}" if pair else "" for pair in right), f"{limit:.0e}", *(
-            [f"{faults[0][0]:.1e}", f"{beyond} of {len(faults)}"] if faults else 2 * [table.NOT_MEASURED])]))
+        beyond = sum(not value <= limit for value, _ in faults)  # NaN too
+        lines.append(
+            " | ".join(
+                [
+                    rung,
+                    *(f"{pair[0]:.1e}" if pair else "" for pair in right),
+                    f"{limit:.0e}",
+                    *(
+                        [f"{faults[0][0]:.1e}", f"{beyond} of {len(faults)}"]
+                        if faults
+                        else 2 * [table.NOT_MEASURED]
+                    ),
+                ]
+            )
+        )
     return "".join(f"| {line} |\n" for line in lines)
 
 

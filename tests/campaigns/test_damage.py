@@ -1,4 +1,6 @@
-"""A slice of the campaign on the first two stages; `python tests/campaigns/damage.py` damages whole chains."""
+"""A slice of the campaign on the first two stages; `python tests/campaigns/damage.py` damages whole
+chains.
+"""
 
 import damage
 

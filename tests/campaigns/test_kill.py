@@ -1,4 +1,6 @@
-"""A slice of the campaign of kills: the operations of two stages, and commands that are killed beside others and in a row."""
+"""A slice of the campaign of kills: the operations of two stages, and commands that are killed
+beside others and in a row.
+"""
 
 import random
 import shutil
@@ -9,7 +11,9 @@ import pytest
 import kill
 import killed_project as kp
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("gcc"), reason="counts operations by LD_PRELOAD")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not shutil.which("gcc"), reason="counts operations by LD_PRELOAD"
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +25,19 @@ def campaign(tmp_path_factory):
 
 def test_a_stage_killed_at_any_operation_is_finished_by_the_next_run_and_leaves_nothing(campaign):
     project, counter = campaign
-    with kill.Stage(project, counter, next(made for made in project.stages if "/normalized/" in made)) as stage:
+    with kill.Stage(
+        project, counter, next(made for made in project.stages if "/normalized/" in made)
+    ) as stage:
         count = stage.operations()
         assert count > 25
-        last = [kill.Kill(at) for at in range(count - 8, count + 1)]   # the manifests, and what is removed before the last
-        for one in (*last, kill.Kill(3, "INT"), kill.Kill(count // 2, "TERM"), kill.Kill(count // 3, torn=True)):
+        # the manifests, and what is removed before the last
+        last = [kill.Kill(at) for at in range(count - 8, count + 1)]
+        for one in (
+            *last,
+            kill.Kill(3, "INT"),
+            kill.Kill(count // 2, "TERM"),
+            kill.Kill(count // 3, torn=True),
+        ):
             facts = stage.kill([one])
             assert facts["faults"] == [] and facts["struck"] != [""], (str(one), facts)
         assert stage.kill([kill.Kill(7), kill.Kill(12, "INT")])["faults"] == []

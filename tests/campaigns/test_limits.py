@@ -1,4 +1,6 @@
-"""The record of what right rungs and planted faults deviate by: every limit has right rungs below it and faults above it."""
+"""The record of what right rungs and planted faults deviate by: every limit has right rungs below
+it and faults above it.
+"""
 
 import pytest
 
@@ -6,15 +8,23 @@ import limits
 from ladder.rungs import catalog
 
 RECORD = limits.read()
-CASES = [(rung, case, protocol) for rung, cases in RECORD["right"].items() for case, result in cases.items()
-         for protocol in result]
+CASES = [
+    (rung, case, protocol)
+    for rung, cases in RECORD["right"].items()
+    for case, result in cases.items()
+    for protocol in result
+]
 
 
 def test_rungs_of_every_precision_were_measured_with_both_sums_of_tensor_cores():
-    assert {"gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_3xtf32", "gpu_opt_v2"} <= RECORD["right"].keys()
+    assert {"gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_3xtf32", "gpu_opt_v2"} <= RECORD[
+        "right"
+    ].keys()
     for rung, cases in RECORD["right"].items():
         sums = {case.rpartition(" ")[2] for case in cases if case.startswith("autoencoder, ")}
-        assert sums == ({"rounded", "truncated"} if catalog.RUNGS[rung].on_tensor_cores else {"rounded"}), rung
+        assert sums == (
+            {"rounded", "truncated"} if catalog.RUNGS[rung].on_tensor_cores else {"rounded"}
+        ), rung
 
 
 @pytest.mark.parametrize("rung, case, protocol", CASES, ids=" ".join)

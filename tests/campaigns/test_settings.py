@@ -26,18 +26,33 @@ def test_generated_settings_are_planned_or_refused_in_one_line(campaign):
 
 
 def test_snakemake_comes_to_the_same_verdict(campaign):
-    for overrides, in_a_file in (({"epochs": settings.Hostile("two lines"), "seed": 3}, True), ({"batch_size": "32"}, False)):
+    for overrides, in_a_file in (
+        ({"epochs": settings.Hostile("two lines"), "seed": 3}, True),
+        ({"batch_size": "32"}, False),
+    ):
         message = settings.check(overrides)
         assert bool(message) == in_a_file
         settings.check_by_snakemake(campaign.project, overrides, message, in_a_file)
-    with pytest.raises(AssertionError, match="'another verdict', but by Snakemake 'config: epochs is -1, but must be"):
-        settings.check_by_snakemake(campaign.project, {"epochs": -1}, "another verdict", in_a_file=True)
+    with pytest.raises(
+        AssertionError,
+        match="'another verdict', but by Snakemake 'config: epochs is -1, but must be",
+    ):
+        settings.check_by_snakemake(
+            campaign.project, {"epochs": -1}, "another verdict", in_a_file=True
+        )
 
 
-@pytest.mark.parametrize("raised, words", [
-    (UserError("x" * 500), "it has 500 characters"), (ValueError("a bug"), "ValueError: a bug"),
-    (RecursionError(), "RecursionError")])
-def test_a_message_that_is_too_long_and_any_other_exception_are_faults(campaign, monkeypatch, raised, words):
+@pytest.mark.parametrize(
+    "raised, words",
+    [
+        (UserError("x" * 500), "it has 500 characters"),
+        (ValueError("a bug"), "ValueError: a bug"),
+        (RecursionError(), "RecursionError"),
+    ],
+)
+def test_a_message_that_is_too_long_and_any_other_exception_are_faults(
+    campaign, monkeypatch, raised, words
+):
     def load(raw):
         raise raised
 

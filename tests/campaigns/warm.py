@@ -3,9 +3,10 @@
     warm.py train_network     serves the runs of one stage's script
     warm.py snakemake         serves those of Snakemake
 
-A request is a JSON line. {"start": arguments, "output": file} starts a command in a session of its own and is answered with its
-process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then. What the first
-command that succeeds has imported is imported for the others.
+A request is a JSON line. {"start": arguments, "output": file} starts a command in a session of its
+own and is answered with its process id; {"wait": process id, "seconds": ...} with its exit status,
+or null if it has not ended by then. What the first command that succeeds has imported is imported
+for the others.
 """
 
 import atexit
@@ -21,15 +22,23 @@ import subprocess
 import sys
 import time
 
-SCRIPTS = pathlib.Path("workflow", "scripts")   # of a project
+SCRIPTS = pathlib.Path("workflow", "scripts")  # of a project
 
 
 class Server:
-    """The client's side. name: of a stage's script, or 'snakemake'; environment: beside this process's."""
+    """The client's side. name: of a stage's script, or 'snakemake'; environment: beside this
+    process's.
+    """
 
     def __init__(self, name, folder, **environment):
-        self._process = subprocess.Popen([sys.executable, __file__, name], cwd=folder, text=True, env=os.environ | environment,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, name],
+            cwd=folder,
+            text=True,
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
 
     def start(self, arguments, output):
         """The process id of a new command."""
@@ -66,7 +75,8 @@ def main(name):
         def command(arguments):
             sys.argv = [str(SCRIPTS / f"{name}.py"), *arguments]
             runpy.run_path(sys.argv[0], run_name="__main__")
-    gc.freeze()   # what no fork looks at is not copied
+
+    gc.freeze()  # what no fork looks at is not copied
     reader, writer = os.pipe()
     learned = False
     for line in sys.stdin:
@@ -76,7 +86,8 @@ def main(name):
             _detach(request["output"])
             if not learned:
                 atexit.register(_tell_modules, writer)
-            command(request["start"])   # ends in sys.exit or here, so that functions registered with atexit run
+            # ends in sys.exit or here, so that functions registered with atexit run
+            command(request["start"])
             sys.exit(0)
         if answer == 0 and not learned:
             learned = True
@@ -87,7 +98,7 @@ def main(name):
 
 def _tell_modules(writer):
     os.set_blocking(writer, False)
-    with contextlib.suppress(BlockingIOError):   # others have failed, and told theirs
+    with contextlib.suppress(BlockingIOError):  # others have failed, and told theirs
         os.write(writer, "\n".join(name for name in sys.modules if name.isascii()).encode())
 
 
@@ -110,9 +121,12 @@ def _wait(wait, seconds):
 
 
 def _detach(output):
-    """Make this process the leader of a session that reads nothing, writes to the file `output` and ignores no signal."""
+    """Make this process the leader of a session that reads nothing, writes to the file `output` and
+    ignores no signal.
+    """
     os.setsid()
-    signal.signal(signal.SIGINT, signal.default_int_handler)   # a shell lets its background jobs ignore it
+    # a shell lets its background jobs ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (written, 1), (written, 2)):

@@ -16,7 +16,7 @@ def test_confusion_has_true_classes_as_rows():
 
 
 def test_labels_of_one_byte_do_not_overflow():
-    labels = np.full(3, 19, np.uint8)   # 19 * 20 + 19 is more than a byte holds
+    labels = np.full(3, 19, np.uint8)  # 19 * 20 + 19 is more than a byte holds
     assert metrics.confusion(labels, labels, 20)[19, 19] == 3
 
 
@@ -30,7 +30,9 @@ def test_per_class_is_the_share_of_each_class():
 
 
 def test_a_class_without_rows_is_null_in_json():
-    per_class = metrics.per_class(metrics.confusion(LABELS, PREDICTIONS, 4), ["cat", "dog", "frog", "ship"])
+    per_class = metrics.per_class(
+        metrics.confusion(LABELS, PREDICTIONS, 4), ["cat", "dog", "frog", "ship"]
+    )
     assert json.loads(json.dumps(per_class))["ship"] is None
 
 
@@ -41,6 +43,10 @@ def test_names_and_classes_have_to_match():
 
 def test_probabilities_are_those_of_the_definition_also_of_scores_whose_exponentials_overflow():
     scores = np.array([[1.0, 2.0, 3.0], [1000.0, 999.0, -1000.0]], np.float32)
-    expected = np.exp([[-2, -1, 0], [0, -1, -2000]]) / np.exp([[-2, -1, 0], [0, -1, -2000]]).sum(axis=1, keepdims=True)
+    expected = np.exp([[-2, -1, 0], [0, -1, -2000]]) / np.exp([[-2, -1, 0], [0, -1, -2000]]).sum(
+        axis=1, keepdims=True
+    )
     np.testing.assert_allclose(metrics.softmax(scores), expected, rtol=1e-12)
-    np.testing.assert_allclose(metrics.log_softmax(scores)[:, :2], np.log(expected[:, :2]), rtol=1e-12)
+    np.testing.assert_allclose(
+        metrics.log_softmax(scores)[:, :2], np.log(expected[:, :2]), rtol=1e-12
+    )

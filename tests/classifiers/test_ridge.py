@@ -33,7 +33,9 @@ def reference(features, labels, others, width, strength):
     features = features.astype(np.float64)
     targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
     gamma = width / (features.shape[1] * features.var())
-    fitted = KernelRidge(alpha=strength, kernel="rbf", gamma=gamma).fit(features, targets - targets.mean(axis=0))
+    fitted = KernelRidge(alpha=strength, kernel="rbf", gamma=gamma).fit(
+        features, targets - targets.mean(axis=0)
+    )
     return fitted.predict(others.astype(np.float64)) + targets.mean(axis=0)
 
 
@@ -42,7 +44,9 @@ def test_it_matches_scikit_learn_at_the_chosen_hyperparameters(count, monkeypatc
     monkeypatch.setattr(arrays.NumPy, "side", 64)
     features, labels, others = problem(count)
     model = kernel_ridge.fit(features, labels, seed=3)
-    assert model.validation.keys() == set(itertools.product(kernel_ridge.WIDTHS, kernel_ridge.STRENGTHS))
+    assert model.validation.keys() == set(
+        itertools.product(kernel_ridge.WIDTHS, kernel_ridge.STRENGTHS)
+    )
     assert model.validation[model.width, model.strength] == min(model.validation.values())
     scores = reference(features, labels, others, model.width, model.strength)
     found = kernel_ridge.predict(model, others)
@@ -66,8 +70,14 @@ def test_the_coefficients_are_those_of_float64(tile, strength, monkeypatch):
 def symmetric(rows, others, gamma, odd):
     """The kernel with an odd part by definition, float64."""
     rows, others, sign = rows.astype(np.float64), others.astype(np.float64), np.ones(rows.shape[1])
-    sign[len(sign) - odd:] = -1
-    return sum(np.exp(-gamma * np.square(rows[:, None] * one - others).sum(axis=2)) for one in (1, sign)) / 2
+    sign[len(sign) - odd :] = -1
+    return (
+        sum(
+            np.exp(-gamma * np.square(rows[:, None] * one - others).sum(axis=2))
+            for one in (1, sign)
+        )
+        / 2
+    )
 
 
 @pytest.mark.parametrize("tile", [64, 1024])
@@ -81,13 +91,18 @@ def test_an_odd_part_is_compared_with_either_sign(tile, monkeypatch):
     targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
     center = np.where(np.arange(12) < 7, features.mean(axis=0, dtype=np.float64), 0)
     rows, others = features - center, others - center
-    exact = np.linalg.solve(symmetric(rows, rows, gamma, 5) + model.strength * np.eye(200), targets - targets.mean(axis=0))
+    exact = np.linalg.solve(
+        symmetric(rows, rows, gamma, 5) + model.strength * np.eye(200),
+        targets - targets.mean(axis=0),
+    )
     wanted = symmetric(others, rows, gamma, 5) @ exact + targets.mean(axis=0)
     sign = np.where(np.arange(12) < 7, 1, -1)
     for some in (others, others * sign):
         scores = kernel_ridge.scores(model, (some + center).astype(np.float32))
         assert np.abs(scores - wanted).max() < 2e-3
-    alike = kernel_ridge.scores(kernel_ridge.fit(features, labels, 3), (others + center).astype(np.float32))
+    alike = kernel_ridge.scores(
+        kernel_ridge.fit(features, labels, 3), (others + center).astype(np.float32)
+    )
     assert np.abs(alike - wanted).max() > 0.05
 
 
@@ -103,29 +118,47 @@ def test_a_row_is_compared_with_itself_as_with_an_equal_one(odd):
 def test_the_hyperparameters_are_chosen_on_a_validation_set(monkeypatch):
     monkeypatch.setattr(kernel_ridge, "TRIED", 500)
     features, labels, _ = problem(1000)
-    noise = np.random.default_rng(1).permutation(labels)   # random labels: no setting does better than equal probabilities
+    # random labels: no setting does better than equal probabilities
+    noise = np.random.default_rng(1).permutation(labels)
     assert min(kernel_ridge.fit(features, noise, 1).validation.values()) > math.log(3)
     assert min(kernel_ridge.fit(features, labels, 1).validation.values()) < 0.7 * math.log(3)
 
 
 @pytest.mark.parametrize("width, strength, odd", [(0.25, 0.1, 0), (1.0, 0.01, 5)])
-def test_the_validation_is_the_log_loss_of_rows_that_were_not_fitted(width, strength, odd, monkeypatch):
+def test_the_validation_is_the_log_loss_of_rows_that_were_not_fitted(
+    width, strength, odd, monkeypatch
+):
     monkeypatch.setattr(kernel_ridge, "TRIED", 100)
     features, labels, _ = problem(400)
-    features[:, 12 - odd:] -= 4   # an odd part has no mean
+    features[:, 12 - odd :] -= 4  # an odd part has no mean
     drawn = randomness.generator(7, randomness.CLASSIFIER_VALIDATION, 0).permutation(400)
     validation, fitted = drawn[:100], drawn[100:200]
-    gamma = width / (features.shape[1] * features.astype(np.float64).var())   # of all rows
+    gamma = width / (features.shape[1] * features.astype(np.float64).var())  # of all rows
     targets = np.where(labels[fitted, None] == CLASSES, 1.0, -1.0)
-    within, across = (symmetric(features[some], features[fitted], gamma, odd) for some in (fitted, validation))
-    exact = KernelRidge(alpha=strength, kernel="precomputed").fit(within, targets - targets.mean(axis=0))
+    within, across = (
+        symmetric(features[some], features[fitted], gamma, odd) for some in (fitted, validation)
+    )
+    exact = KernelRidge(alpha=strength, kernel="precomputed").fit(
+        within, targets - targets.mean(axis=0)
+    )
     scores = exact.predict(across) + targets.mean(axis=0)
-    expected = log_loss(labels[validation], softmax(kernel_ridge.SHARPNESS * scores, axis=1), labels=CLASSES)
-    assert kernel_ridge.fit(features, labels, 7, odd=odd).validation[width, strength] == pytest.approx(expected, rel=1e-4)
+    expected = log_loss(
+        labels[validation], softmax(kernel_ridge.SHARPNESS * scores, axis=1), labels=CLASSES
+    )
+    assert kernel_ridge.fit(features, labels, 7, odd=odd).validation[
+        width, strength
+    ] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("count, threads, needed", [(50000, 2, 2 * 50000**2), (20000, 2, 16 * 10000**2),
-                                                    (20000, 16, 24 * 10000**2), (1000, 1, 12 * 500**2)])
+@pytest.mark.parametrize(
+    "count, threads, needed",
+    [
+        (50000, 2, 2 * 50000**2),
+        (20000, 2, 16 * 10000**2),
+        (20000, 16, 24 * 10000**2),
+        (1000, 1, 12 * 500**2),
+    ],
+)
 def test_choosing_may_take_more_memory_than_fitting(count, threads, needed):
     assert kernel_ridge.needed_bytes(count, threads) == needed
 
@@ -134,15 +167,22 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
     monkeypatch.setattr(arrays.NumPy, "side", 64)
     features, labels, others = problem(300)
     one, two = (kernel_ridge.fit(features, labels, 1, arrays.NumPy(threads)) for threads in (1, 3))
-    assert one.coefficients.tobytes() == two.coefficients.tobytes() and one.validation == two.validation
-    assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(one, others, arrays.NumPy(3)))
+    assert (
+        one.coefficients.tobytes() == two.coefficients.tobytes()
+        and one.validation == two.validation
+    )
+    assert np.array_equal(
+        kernel_ridge.predict(one, others), kernel_ridge.predict(one, others, arrays.NumPy(3))
+    )
 
 
 def test_the_width_is_independent_of_the_scale_of_the_features():
     features, labels, others = problem(300)
     one, other = kernel_ridge.fit(features, labels, 1), kernel_ridge.fit(64 * features, labels, 1)
     assert (one.width, one.strength) == (other.width, other.strength)
-    assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(other, 64 * others))
+    assert np.array_equal(
+        kernel_ridge.predict(one, others), kernel_ridge.predict(other, 64 * others)
+    )
 
 
 @pytest.mark.parametrize("standardised", [False, True])
@@ -174,7 +214,9 @@ def test_too_few_rows_are_one_line(rows):
 def test_two_classes_are_enough_and_one_is_not():
     features, labels, others = problem(100)
     two = labels != CLASSES[2]
-    assert set(kernel_ridge.predict(kernel_ridge.fit(features[two], labels[two], 1), others)) == set(CLASSES[:2])
+    assert set(
+        kernel_ridge.predict(kernel_ridge.fit(features[two], labels[two], 1), others)
+    ) == set(CLASSES[:2])
     with pytest.raises(UserError, match="needs two classes"):
         kernel_ridge.fit(features[~two], labels[~two], 1)
 
@@ -190,11 +232,14 @@ def test_a_saved_model_scores_as_the_fitted_one_with_the_features_it_was_fitted_
     features, labels, others = problem(100)
     model = kernel_ridge.fit(features, labels, seed=3)
     model.save(tmp_path / "model.safetensors")
-    assert (tmp_path / "model.safetensors").stat().st_size < features.nbytes   # the features are not in it
+    # the features are not in it
+    assert (tmp_path / "model.safetensors").stat().st_size < features.nbytes
     loaded = kernel_ridge.load(tmp_path / "model.safetensors", features)
     scores = kernel_ridge.scores(loaded, others)
     np.testing.assert_array_equal(scores, kernel_ridge.scores(model, others))
-    np.testing.assert_array_equal(loaded.classes[scores.argmax(axis=1)], kernel_ridge.predict(model, others))
+    np.testing.assert_array_equal(
+        loaded.classes[scores.argmax(axis=1)], kernel_ridge.predict(model, others)
+    )
     expected = reference(features, labels, others, model.width, model.strength)
     np.testing.assert_allclose(scores, expected, atol=1e-3)
 
@@ -204,16 +249,22 @@ def test_a_saved_model_knows_its_odd_part(tmp_path):
     model = kernel_ridge.fit(features, labels, seed=3, odd=5)
     model.save(tmp_path / "model.safetensors")
     loaded = kernel_ridge.load(tmp_path / "model.safetensors", features)
-    np.testing.assert_array_equal(kernel_ridge.scores(loaded, others), kernel_ridge.scores(model, others))
+    np.testing.assert_array_equal(
+        kernel_ridge.scores(loaded, others), kernel_ridge.scores(model, others)
+    )
 
 
 def test_another_file_is_named(tmp_path):
     artifacts.save_tensors(tmp_path / "other.safetensors", {"classes": CLASSES})
-    with pytest.raises(UserError, match="other.safetensors is not a file of kernel ridge regression: 'center' is missing"):
+    with pytest.raises(
+        UserError,
+        match="other.safetensors is not a file of kernel ridge regression: 'center' is missing",
+    ):
         kernel_ridge.load(tmp_path / "other.safetensors", problem(20)[0])
 
 
 # ---- on a GPU
+
 
 @pytest.mark.parametrize("count, side, rows", [(300, 2048, 4096), (517, 64, 100)])
 def test_a_gpu_gives_the_classes_of_the_cpu(monkeypatch, count, side, rows):
@@ -225,25 +276,31 @@ def test_a_gpu_gives_the_classes_of_the_cpu(monkeypatch, count, side, rows):
     there = kernel_ridge.fit(features, labels, 3, arrays.CuPy())
     assert (there.width, there.strength) == (here.width, here.strength)
     assert there.validation == pytest.approx(here.validation, rel=1e-3)
-    assert np.abs(there.coefficients - here.coefficients).max() < 1e-3 * np.abs(here.coefficients).max()
+    assert (
+        np.abs(there.coefficients - here.coefficients).max()
+        < 1e-3 * np.abs(here.coefficients).max()
+    )
     found = kernel_ridge.predict(there, others, arrays.CuPy())
     assert np.array_equal(found, kernel_ridge.predict(here, others)) and found.dtype == np.uint8
-    assert gpu.used < 10_000   # what is left is given back
+    assert gpu.used < 10_000  # what is left is given back
 
 
 def test_rows_that_a_gpu_cannot_keep_give_the_same_coefficients(monkeypatch):
-    """Tiles of the factor take 4 (N^2 + N side) / 2 bytes; the rows, which are wide, are uploaded part by part."""
+    """Tiles of the factor take 4 (N^2 + N side) / 2 bytes; the rows, which are wide, are uploaded
+    part by part.
+    """
     features, labels, others = problem(500, width=3000)
     found = []
     for memory in (1 << 30, 6 << 20):
         gpu = numpy_cupy.install(monkeypatch, memory=memory)
-        monkeypatch.setattr(arrays.CuPy, "side", 90)   # the last tile is smaller
+        monkeypatch.setattr(arrays.CuPy, "side", 90)  # the last tile is smaller
         rows = features - features.mean(axis=0)
         targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
         found.append(kernel_ridge._solve(rows, targets, Kernel("rbf", 1e-4), 0.1, arrays.CuPy()))
         assert gpu.most < memory
     assert gpu.moved["there"] > 20 and rows.nbytes == 6_000_000
-    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-4)   # NumPy multiplies an array by itself in another order
+    # NumPy multiplies an array by itself in another order
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-4)
 
 
 def test_predictions_take_no_more_memory_than_is_free(monkeypatch):
@@ -251,7 +308,9 @@ def test_predictions_take_no_more_memory_than_is_free(monkeypatch):
     model = kernel_ridge.fit(features, labels, 3)
     for memory in (2_300_000, 700_000):
         gpu = numpy_cupy.install(monkeypatch, memory=memory)
-        assert np.array_equal(kernel_ridge.predict(model, others, arrays.CuPy()), kernel_ridge.predict(model, others))
+        assert np.array_equal(
+            kernel_ridge.predict(model, others, arrays.CuPy()), kernel_ridge.predict(model, others)
+        )
         assert gpu.most < memory
 
 
@@ -261,5 +320,7 @@ def test_scores_are_means_over_the_shifted_copies():
     each = [kernel_ridge.scores(model, rows) for rows in (others, *shifted)]
     found = kernel_ridge.scores(model, others, shifted=shifted)
     np.testing.assert_allclose(found, sum(each) / 3, atol=1e-6)
-    assert np.array_equal(kernel_ridge.predict(model, others, shifted=shifted), CLASSES[found.argmax(axis=1)])
+    assert np.array_equal(
+        kernel_ridge.predict(model, others, shifted=shifted), CLASSES[found.argmax(axis=1)]
+    )
     assert not np.array_equal(found.argmax(axis=1), each[0].argmax(axis=1))

@@ -61,8 +61,11 @@ def test_the_arrays_are_those_of_scikit_learns_svc():
     expected = reference(C=1.0)
     np.testing.assert_array_equal(model.n_support, expected.n_support_)
     np.testing.assert_array_equal(model.support, expected.support_)
-    np.testing.assert_allclose(model.support_vectors + model.center, expected.support_vectors_, atol=1e-5)
-    np.testing.assert_allclose(model.dual_coef, expected.dual_coef_, atol=0.01)   # the solver stops at a tolerance
+    np.testing.assert_allclose(
+        model.support_vectors + model.center, expected.support_vectors_, atol=1e-5
+    )
+    # the solver stops at a tolerance
+    np.testing.assert_allclose(model.dual_coef, expected.dual_coef_, atol=0.01)
     np.testing.assert_allclose(model.intercept, expected.intercept_, atol=0.01)
     assert model.kernel.gamma == pytest.approx(expected._gamma, rel=1e-12)
 
@@ -87,16 +90,21 @@ def test_votes_and_margins_are_those_of_the_pairs_one_by_one():
             winner, loser = (i, j) if found[row, pair] > 0 else (j, i)
             wins[winner] += 1
             if best[row] in (i, j):
-                expected[loser if winner == best[row] else winner] = abs(found[row, pair]) * (1 if winner == best[row] else -1)
+                expected[loser if winner == best[row] else winner] = abs(found[row, pair]) * (
+                    1 if winner == best[row] else -1
+                )
         np.testing.assert_array_equal(votes[row], wins)
         np.testing.assert_allclose(margins[row], expected)
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
 def test_a_large_offset_costs_no_accuracy(backend):
-    # |x|^2 + |y|^2 - 2 x.y in float32 has no correct digit here, unless the rows are centered first.
+    # |x|^2 + |y|^2 - 2 x.y in float32 has no correct digit here, unless the rows are centered
+    # first.
     model, _ = svm.fit(TRAIN + 10_000, TRAIN_LABELS, backend, gamma=0.002)
-    np.testing.assert_array_equal(svm.predict(model, TEST + 10_000), reference(gamma=0.002).predict(TEST))
+    np.testing.assert_array_equal(
+        svm.predict(model, TEST + 10_000), reference(gamma=0.002).predict(TEST)
+    )
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
@@ -105,25 +113,35 @@ def test_two_classes(backend):
     model, _ = svm.fit(TRAIN[keep], TRAIN_LABELS[keep], backend)
     expected = reference(rows=TRAIN[keep], labels=TRAIN_LABELS[keep])
     np.testing.assert_array_equal(svm.predict(model, TEST), expected.predict(TEST))
-    np.testing.assert_allclose(decisions(model, TEST)[:, 0], -expected.decision_function(TEST), atol=0.01)
+    np.testing.assert_allclose(
+        decisions(model, TEST)[:, 0], -expected.decision_function(TEST), atol=0.01
+    )
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
 def test_classes_of_any_size_and_label(backend):
     # 40 rows of class 200, 3 of 7, 1 of 0, mixed
-    rows = np.concatenate([np.flatnonzero(TRAIN_LABELS == 1)[:40], np.flatnonzero(TRAIN_LABELS == 2)[:3],
-                           np.flatnonzero(TRAIN_LABELS == 4)[:1]])
+    rows = np.concatenate(
+        [
+            np.flatnonzero(TRAIN_LABELS == 1)[:40],
+            np.flatnonzero(TRAIN_LABELS == 2)[:3],
+            np.flatnonzero(TRAIN_LABELS == 4)[:1],
+        ]
+    )
     labels = np.repeat([200, 7, 0], [40, 3, 1]).astype(np.uint8)
     order = np.random.default_rng(1).permutation(len(rows))
     rows, labels = TRAIN[rows[order]], labels[order]
     model, _ = svm.fit(rows, labels, backend)
     assert model.classes.tolist() == [0, 7, 200] and model.n_support.sum() == len(model.support)
-    np.testing.assert_array_equal(svm.predict(model, TEST), reference(rows=rows, labels=labels).predict(TEST))
+    np.testing.assert_array_equal(
+        svm.predict(model, TEST), reference(rows=rows, labels=labels).predict(TEST)
+    )
     np.testing.assert_allclose(model.support_vectors + model.center, rows[model.support], atol=1e-5)
 
 
 def test_equal_votes_go_to_the_lowest_class_as_in_libsvm():
-    random = np.random.default_rng(2)   # labels without meaning: many rows on which the machines disagree
+    # labels without meaning: many rows on which the machines disagree
+    random = np.random.default_rng(2)
     rows, labels = random.standard_normal((120, 5)).astype(np.float32), random.integers(0, 6, 120)
     tests = random.standard_normal((400, 5)).astype(np.float32)
     model, _ = svm.fit(rows, labels)
@@ -131,7 +149,9 @@ def test_equal_votes_go_to_the_lowest_class_as_in_libsvm():
     for column, (i, j) in zip(decisions(model, tests).T, deciding.pairs(6), strict=True):
         votes[np.arange(len(tests)), np.where(column > 0, i, j)] += 1
     assert ((votes == votes.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum() > 20
-    np.testing.assert_array_equal(svm.predict(model, tests), reference(rows=rows, labels=labels).predict(tests))
+    np.testing.assert_array_equal(
+        svm.predict(model, tests), reference(rows=rows, labels=labels).predict(tests)
+    )
 
 
 def test_block_sizes_do_not_change_the_result(monkeypatch):
@@ -155,17 +175,24 @@ def test_rows_are_read_through_a_memory_map(tmp_path):
 # Kernels
 
 
-@pytest.mark.parametrize("name, formula", [
-    ("rbf", lambda x, y: np.exp(-0.3 * ((x[:, None] - y) ** 2).sum(axis=2))),
-    ("linear", lambda x, y: x @ y.T),
-    ("poly", lambda x, y: (0.3 * x @ y.T + 0.5) ** 2),
-])
+@pytest.mark.parametrize(
+    "name, formula",
+    [
+        ("rbf", lambda x, y: np.exp(-0.3 * ((x[:, None] - y) ** 2).sum(axis=2))),
+        ("linear", lambda x, y: x @ y.T),
+        ("poly", lambda x, y: (0.3 * x @ y.T + 0.5) ** 2),
+    ],
+)
 def test_kernel_values_are_those_of_the_formula(name, formula):
     random = np.random.default_rng(3)
-    x, y = (random.standard_normal((n, 6)).astype(np.float32) for n in (kernel_functions.CHUNK + 1, 3))
+    x, y = (
+        random.standard_normal((n, 6)).astype(np.float32) for n in (kernel_functions.CHUNK + 1, 3)
+    )
     x_norms, y_norms = kernel_functions.squared_norms(x), kernel_functions.squared_norms(y)
     values = kernel_functions.Kernel(name, 0.3, degree=2, coef0=0.5).block(x, x_norms, y, y_norms)
-    np.testing.assert_allclose(values, formula(x.astype(float), y.astype(float)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        values, formula(x.astype(float), y.astype(float)), rtol=1e-4, atol=1e-5
+    )
 
 
 # Choice of the solver
@@ -197,7 +224,9 @@ def test_the_pairs_of_cuml_make_one_model(gpu, kernel):
     np.testing.assert_array_equal(svm.predict(model, TEST), reference(kernel).predict(TEST))
 
 
-def test_rows_are_uploaded_once_and_where_memory_does_not_hold_them_with_every_pair(gpu, monkeypatch, caplog, tmp_path):
+def test_rows_are_uploaded_once_and_where_memory_does_not_hold_them_with_every_pair(
+    gpu, monkeypatch, caplog, tmp_path
+):
     monkeypatch.setattr(progress.log, "propagate", True)
     caplog.set_level("INFO")
     svm.fit(TRAIN, TRAIN_LABELS, "cuml")[0].save(tmp_path / "rows at once")
@@ -218,13 +247,17 @@ def test_a_gpu_predicts_the_classes_of_the_cpu(gpu, monkeypatch, kernel, rows):
     assert gpu.moved["back"] > moved and found.dtype == TRAIN_LABELS.dtype
     np.testing.assert_array_equal(found, svm.predict(model, TEST))
     largest = np.abs(decisions(model, TEST)).max()
-    np.testing.assert_allclose(svm.decisions_on_gpu(model, TEST), decisions(model, TEST), atol=1e-4 * largest)
+    np.testing.assert_allclose(
+        svm.decisions_on_gpu(model, TEST), decisions(model, TEST), atol=1e-4 * largest
+    )
 
 
 def test_a_gpu_with_little_memory_predicts_the_same(gpu):
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml")
     gpu.total = gpu.used + 500_000
-    np.testing.assert_array_equal(svm.predict(model, TEST, backend="cuml"), svm.predict(model, TEST))
+    np.testing.assert_array_equal(
+        svm.predict(model, TEST, backend="cuml"), svm.predict(model, TEST)
+    )
     assert gpu.most < gpu.total
 
 
@@ -269,16 +302,24 @@ def test_the_file_holds_only_arrays(tmp_path):
     svm.fit(TRAIN, TRAIN_LABELS, C=2.0, gamma=0.002)[0].save(tmp_path / "model.safetensors")
     arrays = safetensors.numpy.load_file(tmp_path / "model.safetensors")
     assert bytes(arrays["kernel"]) == b"rbf"
-    assert [float(arrays[name][0]) for name in ("C", "gamma", "degree", "coef0")] == [2.0, 0.002, 3.0, 0.0]
+    assert [float(arrays[name][0]) for name in ("C", "gamma", "degree", "coef0")] == [
+        2.0,
+        0.002,
+        3.0,
+        0.0,
+    ]
     assert arrays["support_vectors"].dtype == np.float32
     assert arrays["dual_coef"].shape == (9, len(arrays["support"]))
 
 
-@pytest.mark.parametrize("damage, words", [
-    (lambda arrays: arrays.pop("dual_coef"), "dual_coef.* missing"),
-    (lambda arrays: arrays.update(C=np.zeros(0)), "missing"),
-    (lambda arrays: arrays.update(kernel=np.frombuffer(b"\xffxec", np.uint8)), "its kernel is"),
-])
+@pytest.mark.parametrize(
+    "damage, words",
+    [
+        (lambda arrays: arrays.pop("dual_coef"), "dual_coef.* missing"),
+        (lambda arrays: arrays.update(C=np.zeros(0)), "missing"),
+        (lambda arrays: arrays.update(kernel=np.frombuffer(b"\xffxec", np.uint8)), "its kernel is"),
+    ],
+)
 def test_a_file_that_is_not_a_model_is_refused(tmp_path, damage, words):
     path = tmp_path / "model.safetensors"
     svm.fit(TRAIN, TRAIN_LABELS)[0].save(path)
@@ -292,12 +333,18 @@ def test_a_file_that_is_not_a_model_is_refused(tmp_path, damage, words):
 # Errors
 
 
-@pytest.mark.parametrize("settings, words", [
-    ({"C": -1.0}, "svm_C is -1.0"), ({"C": 0}, "svm_C is 0"), ({"C": float("nan")}, "svm_C is nan"),
-    ({"gamma": 0.0}, "svm_gamma is 0.0"), ({"gamma": "large"}, "svm_gamma is 'large'"),
-    ({"kernel": "cosine"}, "svm_kernel is 'cosine'.*rbf, linear, poly"),
-    ({"backend": "thunder"}, "svm_backend is 'thunder'"),
-])
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"C": -1.0}, "svm_C is -1.0"),
+        ({"C": 0}, "svm_C is 0"),
+        ({"C": float("nan")}, "svm_C is nan"),
+        ({"gamma": 0.0}, "svm_gamma is 0.0"),
+        ({"gamma": "large"}, "svm_gamma is 'large'"),
+        ({"kernel": "cosine"}, "svm_kernel is 'cosine'.*rbf, linear, poly"),
+        ({"backend": "thunder"}, "svm_backend is 'thunder'"),
+    ],
+)
 def test_settings_out_of_range_are_refused(settings, words):
     with pytest.raises(UserError, match=words):
         svm.fit(TRAIN, TRAIN_LABELS, **settings)
@@ -307,7 +354,9 @@ def test_settings_out_of_range_are_refused(settings, words):
 def test_features_that_are_not_finite_are_refused_with_their_row(value):
     broken = TRAIN.copy()
     broken[kernel_functions.CHUNK + 5, 3] = value
-    with pytest.raises(UserError, match=f"NaN or Inf, first in row {kernel_functions.CHUNK + 5}:.*learning_rate"):
+    with pytest.raises(
+        UserError, match=f"NaN or Inf, first in row {kernel_functions.CHUNK + 5}:.*learning_rate"
+    ):
         svm.fit(broken, TRAIN_LABELS)
     model, _ = svm.fit(TRAIN, TRAIN_LABELS)
     with pytest.raises(UserError, match="NaN or Inf"):
@@ -353,10 +402,12 @@ def test_an_interrupted_fit_ends_without_solving_the_other_pairs(monkeypatch):
 
     def interrupt(*arguments):
         begun.append(1)
-        time.sleep(0.02)   # while this pair runs, those that wait can be called off
+        time.sleep(0.02)  # while this pair runs, those that wait can be called off
         raise KeyboardInterrupt
 
-    rows = svm._Rows.sorted_by_class(TRAIN, TRAIN_LABELS, np.arange(10, dtype=np.uint8), centered=True)
+    rows = svm._Rows.sorted_by_class(
+        TRAIN, TRAIN_LABELS, np.arange(10, dtype=np.uint8), centered=True
+    )
     monkeypatch.setattr(svm, "_announce", lambda *arguments: None)
     monkeypatch.setattr(svm, "_solve_pair", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -369,8 +420,12 @@ def test_an_interrupted_fit_ends_without_solving_the_other_pairs(monkeypatch):
 
 @pytest.fixture
 def run_stage(tmp_path):
-    """A function that runs fit_svm.py on artifacts of digits with these parameters; returns the finished process."""
-    with artifacts.making(tmp_path / "data", manifest_files.spec("data", {"dataset": "digits"})) as work:
+    """A function that runs fit_svm.py on artifacts of digits with these parameters; returns the
+    finished process.
+    """
+    with artifacts.making(
+        tmp_path / "data", manifest_files.spec("data", {"dataset": "digits"})
+    ) as work:
         work.metrics["classes"] = [str(digit) for digit in range(10)]
         work.write_array("train_labels.npy", TRAIN_LABELS)
         work.write_array("test_labels.npy", TEST_LABELS)
@@ -385,8 +440,21 @@ def run_stage(tmp_path):
         spec = {"stage": "svm", "params": params, "sources": digests, "parents": {}}
         inputs = {name: str(tmp_path / name) for name in ("data", "features")}
         (tmp_path / "job.json").write_text(json.dumps({"spec": spec, "inputs": inputs}))
-        return subprocess.run([sys.executable, script, "--job", tmp_path / "job.json", "--output", tmp_path / "svm",
-                               "--threads", "2"], capture_output=True, text=True)
+        return subprocess.run(
+            [
+                sys.executable,
+                script,
+                "--job",
+                tmp_path / "job.json",
+                "--output",
+                tmp_path / "svm",
+                "--threads",
+                "2",
+            ],
+            capture_output=True,
+            text=True,
+        )
+
     return run
 
 
@@ -397,10 +465,14 @@ def test_the_stage_writes_a_machine_its_predictions_and_metrics(run_stage, tmp_p
     predictions = made.array("predictions.npy")
     assert predictions.dtype == np.uint8
     np.testing.assert_array_equal(predictions, reference().predict(TEST))
-    np.testing.assert_array_equal(svm.predict(svm.load(made.path("model.safetensors")), TEST), predictions)
+    np.testing.assert_array_equal(
+        svm.predict(svm.load(made.path("model.safetensors")), TEST), predictions
+    )
     decided = made.array("decisions.npy")
     assert decided.shape == (len(TEST), 45) and decided.dtype == np.float32
-    np.testing.assert_array_equal(deciding.named(decided, np.arange(10), by_pairs=True), predictions)
+    np.testing.assert_array_equal(
+        deciding.named(decided, np.arange(10), by_pairs=True), predictions
+    )
     metrics = made.metrics
     assert metrics["accuracy"] == np.mean(predictions == TEST_LABELS)
     assert metrics["confusion"][3][3] == np.count_nonzero((TEST_LABELS == 3) & (predictions == 3))
@@ -412,13 +484,21 @@ def test_the_stage_writes_a_machine_its_predictions_and_metrics(run_stage, tmp_p
     assert metrics["fit_seconds"] > 0 and metrics["predict_seconds"] > 0
 
 
-def test_the_stage_predicts_on_the_gpu_that_fitted_and_names_it(run_stage, gpu, monkeypatch, tmp_path):
+def test_the_stage_predicts_on_the_gpu_that_fitted_and_names_it(
+    run_stage, gpu, monkeypatch, tmp_path
+):
     monkeypatch.setattr(scores, "record", lambda work, inputs: None)
     params, used = {"backend": "cuml", "kernel": "rbf", "C": 10.0, "gamma": "scale"}, []
     right = svm.decisions_on_gpu
-    monkeypatch.setattr(svm, "decisions_on_gpu", lambda *arguments: used.append(1) or right(*arguments))
+    monkeypatch.setattr(
+        svm, "decisions_on_gpu", lambda *arguments: used.append(1) or right(*arguments)
+    )
     with artifacts.making(tmp_path / "svm", manifest_files.spec("svm", params)) as work:
-        fit_svm.make(work, {name: artifacts.Artifact(tmp_path / name) for name in ("data", "features")}, params)
+        fit_svm.make(
+            work,
+            {name: artifacts.Artifact(tmp_path / name) for name in ("data", "features")},
+            params,
+        )
     made = artifacts.Artifact(tmp_path / "svm")
     np.testing.assert_array_equal(made.array("predictions.npy"), reference().predict(TEST))
     assert used and gpu.moved["back"] and made.metrics["gpu"] == "Fake, driver 550.54.14, CuPy 0.0"
@@ -440,18 +520,26 @@ def line(values):
 
 
 def test_pairs_vote_by_the_means_of_their_decisions_over_the_shifted_copies():
-    model, _ = svm.fit(line([-1, 1]), np.array([3, 5]), kernel="linear", C=10.0)   # the decision of x is -x, for 3 against 5
-    rows, shifted = line([0.2, 0.2]), [line([0.2, 0.3]), line([0.2, 0.4]), line([-1, -0.2]), line([-1, -0.3])]
-    found, = svm.decision_blocks(model, rows, shifted=shifted)
+    # the decision of x is -x, for 3 against 5
+    model, _ = svm.fit(line([-1, 1]), np.array([3, 5]), kernel="linear", C=10.0)
+    rows, shifted = (
+        line([0.2, 0.2]),
+        [line([0.2, 0.3]), line([0.2, 0.4]), line([-1, -0.2]), line([-1, -0.3])],
+    )
+    (found,) = svm.decision_blocks(model, rows, shifted=shifted)
     np.testing.assert_allclose(found[:, 0], [0.28, -0.08], atol=1e-6)
     assert svm.predict(model, rows).tolist() == [5, 5]
-    assert svm.predict(model, rows, shifted=shifted).tolist() == [3, 5], "although three of five are 5"
+    assert svm.predict(model, rows, shifted=shifted).tolist() == [3, 5], (
+        "although three of five are 5"
+    )
 
 
 def test_decisions_of_many_classes_are_means_in_every_block(monkeypatch):
     model, _ = svm.fit(TRAIN, TRAIN_LABELS)
     shifted = [TEST[::-1], TEST + 1]
-    expected = (decisions(model, TEST) + decisions(model, TEST[::-1]) + decisions(model, TEST + 1)) / 3
+    expected = (
+        decisions(model, TEST) + decisions(model, TEST[::-1]) + decisions(model, TEST + 1)
+    ) / 3
     monkeypatch.setattr(svm, "PREDICT_ROWS", 64)
     found = np.concatenate(svm.decision_blocks(model, TEST, 2, shifted))
     np.testing.assert_allclose(found, expected, atol=1e-6)

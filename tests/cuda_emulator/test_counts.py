@@ -65,7 +65,13 @@ KERNEL(shared_quads) {
 @pytest.fixture(scope="module")
 def module(tmp_path_factory):
     path = tmp_path_factory.mktemp("kernels") / "patterns.cu"
-    path.write_text(re.sub(r"KERNEL\((\w+)\)", r'extern "C" __global__ void \1(const float* x, float* y, int n)', KERNELS))
+    path.write_text(
+        re.sub(
+            r"KERNEL\((\w+)\)",
+            r'extern "C" __global__ void \1(const float* x, float* y, int n)',
+            KERNELS,
+        )
+    )
     return cuda_emulator.load(path)
 
 
@@ -73,22 +79,31 @@ def zeros(size):
     """Aligned as on a GPU."""
     memory = np.zeros(size + 64, np.float32)
     start = -memory.ctypes.data % 256 // 4
-    return memory[start:start + size]
+    return memory[start : start + size]
 
 
 def count(module, name, n=1, threads=32, blocks=1, sample=(0,), lines=64, enough=10**6):
     x, y = (zeros(32 * 64) for _ in range(2))
-    return module.get_function(name).count((blocks,), (threads,), (x, y, np.int32(n)), 0, list(sample), lines, enough)
+    return module.get_function(name).count(
+        (blocks,), (threads,), (x, y, np.int32(n)), 0, list(sample), lines, enough
+    )
 
 
 def traffic(counts):
     return tuple(counts[name] for name in ("requests", "sectors", "lines", "bytes"))
 
 
-@pytest.mark.parametrize("name, n, loads, stores", [
-    ("neighbours", 1, (1, 4, 1, 128), (1, 4, 1, 128)), ("strided", 2, (1, 8, 2, 128), (1, 4, 1, 128)),
-    ("strided", 32, (1, 32, 32, 128), (1, 4, 1, 128)), ("same", 1, (1, 1, 1, 4), (1, 4, 1, 128)),
-    ("quads", 1, (1, 16, 4, 512), (1, 16, 4, 512)), ("half", 1, (1, 4, 1, 64), (1, 4, 1, 64))])
+@pytest.mark.parametrize(
+    "name, n, loads, stores",
+    [
+        ("neighbours", 1, (1, 4, 1, 128), (1, 4, 1, 128)),
+        ("strided", 2, (1, 8, 2, 128), (1, 4, 1, 128)),
+        ("strided", 32, (1, 32, 32, 128), (1, 4, 1, 128)),
+        ("same", 1, (1, 1, 1, 4), (1, 4, 1, 128)),
+        ("quads", 1, (1, 16, 4, 512), (1, 16, 4, 512)),
+        ("half", 1, (1, 4, 1, 64), (1, 4, 1, 64)),
+    ],
+)
 def test_sectors_lines_and_bytes_of_one_request(module, name, n, loads, stores):
     counts = count(module, name, n)
     assert (traffic(counts["loads"]), traffic(counts["stores"])) == (loads, stores)
@@ -96,7 +111,9 @@ def test_sectors_lines_and_bytes_of_one_request(module, name, n, loads, stores):
 
 
 def test_lanes_that_skip_an_iteration_stay_in_step(module):
-    """Each of 4 iterations lacks 8 lanes of 32, which are 1 in 4 neighbours: all sectors are touched."""
+    """Each of 4 iterations lacks 8 lanes of 32, which are 1 in 4 neighbours: all sectors are
+    touched.
+    """
     assert traffic(count(module, "skips", 4)["loads"]) == (4, 16, 4, 4 * 24 * 4)
 
 
@@ -119,21 +136,29 @@ def test_what_level_1_holds_is_not_loaded_again(module, lines, missed):
 def test_words_of_one_bank_take_a_wavefront_each(module, n, wavefronts):
     counts = count(module, "banks", n)
     assert counts["shared_loads"] == {"requests": 1, "wavefronts": wavefronts, "least": 1}
-    assert counts["shared_stores"] == {"requests": 1, "wavefronts": 1, "least": 1} and counts["barriers"] == 1
+    assert (
+        counts["shared_stores"] == {"requests": 1, "wavefronts": 1, "least": 1}
+        and counts["barriers"] == 1
+    )
 
 
 @pytest.mark.parametrize("n, wavefronts", [(1, 4), (0, 4), (2, 8)])
 def test_16_bytes_a_lane_go_by_eight_lanes(module, n, wavefronts):
-    assert count(module, "shared_quads", n)["shared_loads"] == {"requests": 1, "wavefronts": wavefronts, "least": 4}
+    assert count(module, "shared_quads", n)["shared_loads"] == {
+        "requests": 1,
+        "wavefronts": wavefronts,
+        "least": 4,
+    }
 
 
 def test_only_the_sample_runs_and_ends_when_it_is_enough(module):
     counts = count(module, "neighbours", threads=64, blocks=20, sample=(3, 17, 4))
     assert (counts["warps"], counts["accesses"], counts["loads"]["requests"]) == (6, 6 * 64, 6)
     counts = count(module, "neighbours", threads=64, blocks=20, sample=(3, 17, 4), enough=65)
-    assert (counts["warps"], counts["loads"]["requests"]) == (2, 2)   # the warp in which it was enough is whole
+    # the warp in which it was enough is whole
+    assert (counts["warps"], counts["loads"]["requests"]) == (2, 2)
     counts = count(module, "banks", threads=64, blocks=20, sample=(3, 17, 4), enough=65)
-    assert (counts["warps"], counts["barriers"]) == (2, 2)             # with barriers the block is
+    assert (counts["warps"], counts["barriers"]) == (2, 2)  # with barriers the block is
 
 
 def test_a_fault_of_the_kernel_is_not_taken_for_enough(module):

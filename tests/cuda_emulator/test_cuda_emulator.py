@@ -1,4 +1,6 @@
-"""The emulator runs good kernels as a GPU would and names every kind of planted bug, with its line."""
+"""The emulator runs good kernels as a GPU would and names every kind of planted bug, with its
+line.
+"""
 
 import os
 import pathlib
@@ -112,7 +114,11 @@ def integers(shape, seed=0):
 
 
 def poisoned(shape, dtype=np.float32):
-    return np.frombuffer(b"\xff" * int(np.prod(shape)) * np.dtype(dtype).itemsize, dtype).reshape(shape).copy()
+    return (
+        np.frombuffer(b"\xff" * int(np.prod(shape)) * np.dtype(dtype).itemsize, dtype)
+        .reshape(shape)
+        .copy()
+    )
 
 
 def run_plain(function, *launch, **options):
@@ -127,7 +133,12 @@ def test_good_kernels_equal_numpy_in_every_order(good, run):
     assert (y == x * 3).all()
 
     a, b, c = integers((13, 21)), integers((21, 9), 1), poisoned((13, 9))
-    run(good.get_function("matmul"), (2, 2), (8, 8), (a, b, c, np.int32(13), np.int32(9), np.int32(21)))
+    run(
+        good.get_function("matmul"),
+        (2, 2),
+        (8, 8),
+        (a, b, c, np.int32(13), np.int32(9), np.int32(21)),
+    )
     assert (c == a @ b).all()
 
     x, y = integers(256), poisoned(1)
@@ -157,14 +168,18 @@ def test_shuffles_are_those_of_the_cuda_manual(good, width):
     check(good.get_function("shuffles"), (1,), (32,), (y, np.int32(width)))
     for lane in range(32):
         first, last = lane // width * width, lane // width * width + width - 1
-        assert y[lane, :4].tolist() == [first + 3, lane - 3 if lane - 3 >= first else lane,
-                                        lane + 3 if lane + 3 <= last else lane, lane ^ 5]
+        assert y[lane, :4].tolist() == [
+            first + 3,
+            lane - 3 if lane - 3 >= first else lane,
+            lane + 3 if lane + 3 <= last else lane,
+            lane ^ 5,
+        ]
     assert (y[:, 4].view(np.uint32) == sum(1 << lane for lane in range(0, 32, 3))).all()
     assert (y[:, 5] == 1).all()
 
 
 def test_high_half_of_a_64_bit_product(good):
-    x = np.array([0, 1, 2 ** 32 - 1, 2 ** 32, 2 ** 63 + 1, 2 ** 64 - 1, 0xD2E7470EE14C6C93], np.uint64)
+    x = np.array([0, 1, 2**32 - 1, 2**32, 2**63 + 1, 2**64 - 1, 0xD2E7470EE14C6C93], np.uint64)
     y = poisoned((len(x), len(x)), np.uint64)
     check(good.get_function("high_halves"), (1,), (32,), (x, y, np.int32(len(x))))
     assert y.tolist() == [[a * b >> 64 for b in x.tolist()] for a in x.tolist()]
@@ -212,27 +227,59 @@ def test_approximations_are_wrong_by_up_to_the_documented_error(arithmetic):
     x = np.random.default_rng(0).uniform(0.01, 3, 2000).astype(np.float32)
     y, a = poisoned((len(x), 11)), x.astype(float)
     check(arithmetic.get_function("approximations"), (8,), (256,), (x, y, np.int32(len(x))))
-    exact = np.stack([np.exp(a), np.expm1(a), np.log(a), a ** 2.5, np.exp(a), np.log(a), np.sin(a), np.cos(a), a ** -0.5, 1 / a,
-                      a ** 2.5], axis=1)
+    exact = np.stack(
+        [
+            np.exp(a),
+            np.expm1(a),
+            np.log(a),
+            a**2.5,
+            np.exp(a),
+            np.log(a),
+            np.sin(a),
+            np.cos(a),
+            a**-0.5,
+            1 / a,
+            a**2.5,
+        ],
+        axis=1,
+    )
     ulps = np.abs(y - exact) / np.spacing(np.abs(exact).astype(np.float32))
-    for number, most in ((0, 2), (1, 1), (2, 1), (3, 4), (4, 2 + np.floor(1.173 * a)), (8, 2), (9, 2)):
-        assert (ulps[:, number] <= most + 0.5).all() and (ulps[:, number] >= np.asarray(most) - 0.5).all()
+    for number, most in (
+        (0, 2),
+        (1, 1),
+        (2, 1),
+        (3, 4),
+        (4, 2 + np.floor(1.173 * a)),
+        (8, 2),
+        (9, 2),
+    ):
+        assert (ulps[:, number] <= most + 0.5).all() and (
+            ulps[:, number] >= np.asarray(most) - 0.5
+        ).all()
     error = np.abs(y - exact)
-    assert (error[(x >= 0.5) & (x <= 2), 5] <= 2 ** -21.41 + 1e-7).all() and (ulps[(x < 0.5) | (x > 2), 5] <= 3.5).all()
-    assert (error[:, 6] <= 2 ** -21.41 + 1e-7).all() and (error[:, 7] <= 2 ** -21.19 + 1e-7).all()
-    assert (error[:, 10] / exact[:, 10] <= 2 ** -18).all()   # the logarithm's error, times 2.5 log 2, and more
-    assert (y != exact.astype(np.float32)).mean(axis=0).min() > 0.5   # none is the rounded result
+    assert (error[(x >= 0.5) & (x <= 2), 5] <= 2**-21.41 + 1e-7).all() and (
+        ulps[(x < 0.5) | (x > 2), 5] <= 3.5
+    ).all()
+    assert (error[:, 6] <= 2**-21.41 + 1e-7).all() and (error[:, 7] <= 2**-21.19 + 1e-7).all()
+    # the logarithm's error, times 2.5 log 2, and more
+    assert (error[:, 10] / exact[:, 10] <= 2**-18).all()
+    assert (y != exact.astype(np.float32)).mean(axis=0).min() > 0.5  # none is the rounded result
 
 
-def test_a_product_that_is_added_is_rounded_where_watched_and_fused_where_plain(arithmetic, monkeypatch):
+def test_a_product_that_is_added_is_rounded_where_watched_and_fused_where_plain(
+    arithmetic, monkeypatch
+):
     x = np.random.default_rng(0).standard_normal(1001).astype(np.float32)
     rounded = x[:-1] * x[:-1] + x[1:]
-    exact = (x[:-1].astype(float) ** 2 + x[1:]).astype(np.float32)   # but for a few that float64 rounds twice
+    # but for a few that float64 rounds twice
+    exact = (x[:-1].astype(float) ** 2 + x[1:]).astype(np.float32)
     results = {}
     for way in cuda_emulator.ARITHMETIC:
         monkeypatch.setattr(cuda_emulator, "arithmetic", way)
         product, alone = poisoned(1000), poisoned(1000)
-        check(arithmetic.get_function("products"), (4,), (256,), (x, product, alone, np.int32(1000)))
+        check(
+            arithmetic.get_function("products"), (4,), (256,), (x, product, alone, np.int32(1000))
+        )
         assert (alone == rounded).all()
         results[way] = product
     assert (results["rounded"] == rounded).all() and (rounded != exact).mean() > 0.05
@@ -242,12 +289,18 @@ def test_a_product_that_is_added_is_rounded_where_watched_and_fused_where_plain(
 HEAD = 'extern "C" __global__ void kernel'
 # kind -> (kernel, launch); the line with the bug ends in "// HERE".
 PLANTED = {
-    "missing barrier": ("race", """(const float* x, float* y) {
+    "missing barrier": (
+        "race",
+        """(const float* x, float* y) {
     __shared__ float held[64];
     held[threadIdx.x] = x[threadIdx.x];
     y[threadIdx.x] = held[63 - threadIdx.x];  // HERE
-}""", {"block": 64}),
-    "missing barrier before the next tile": ("race", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "missing barrier before the next tile": (
+        "race",
+        """(const float* x, float* y) {
     __shared__ float held[64];
     float sum = 0.0f;
     for (int tile = 0; tile < 2; tile++) {
@@ -256,60 +309,112 @@ PLANTED = {
         sum += held[63 - threadIdx.x];
     }
     y[threadIdx.x] = sum;
-}""", {"block": 64}),
-    "shuffle for a __syncwarp": ("race", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "shuffle for a __syncwarp": (
+        "race",
+        """(const float* x, float* y) {
     __shared__ float held[32];
     held[threadIdx.x] = x[threadIdx.x];
     float other = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 1);
     y[threadIdx.x] = held[31 - threadIdx.x] + other;  // HERE
-}""", {"block": 32}),
-    "__syncwarp for a __syncthreads": ("race", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "__syncwarp for a __syncthreads": (
+        "race",
+        """(const float* x, float* y) {
     __shared__ float held[64];
     held[threadIdx.x] = x[threadIdx.x];
     __syncwarp();
     y[threadIdx.x] = held[63 - threadIdx.x];  // HERE
-}""", {"block": 64}),
-    "two blocks write one element": ("race between blocks", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "two blocks write one element": (
+        "race between blocks",
+        """(const float* x, float* y) {
     y[threadIdx.x] = x[threadIdx.x];  // HERE
-}""", {"block": 64, "grid": 2}),
-    "a block reads what another writes": ("race between blocks", """(const float* x, float* y) {
+}""",
+        {"block": 64, "grid": 2},
+    ),
+    "a block reads what another writes": (
+        "race between blocks",
+        """(const float* x, float* y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     y[i] = x[i];
     if (i == 31) y[i] = x[i] + y[i + 1];  // HERE
-}""", {"block": 32, "grid": 2}),
-    "two blocks add to one element": ("race between blocks", """(const float* x, float* y) {
+}""",
+        {"block": 32, "grid": 2},
+    ),
+    "two blocks add to one element": (
+        "race between blocks",
+        """(const float* x, float* y) {
     if (threadIdx.x == 0) y[0] += x[blockIdx.x];  // HERE
-}""", {"block": 32, "grid": 2}),
-    "one past the border": ("out of bounds", """(const float* x, float* y) {
+}""",
+        {"block": 32, "grid": 2},
+    ),
+    "one past the border": (
+        "out of bounds",
+        """(const float* x, float* y) {
     y[threadIdx.x] = x[threadIdx.x + 1];  // HERE
-}""", {"block": 64}),
-    "one before the border": ("out of bounds", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "one before the border": (
+        "out of bounds",
+        """(const float* x, float* y) {
     y[int(threadIdx.x) - 1] = x[threadIdx.x];  // HERE
-}""", {"block": 64}),
-    "far outside": ("out of bounds", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "far outside": (
+        "out of bounds",
+        """(const float* x, float* y) {
     y[threadIdx.x] = x[threadIdx.x + 100000];  // HERE
-}""", {"block": 64}),
-    "misaligned 16-byte load": ("misaligned access", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "misaligned 16-byte load": (
+        "misaligned access",
+        """(const float* x, float* y) {
     float4 v = *reinterpret_cast<const float4*>(x + threadIdx.x);  // HERE
     y[threadIdx.x] = v.x + v.w;
-}""", {"block": 32}),
-    "misaligned 16-byte store": ("misaligned access", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "misaligned 16-byte store": (
+        "misaligned access",
+        """(const float* x, float* y) {
     *reinterpret_cast<float4*>(y + 2 + 4 * threadIdx.x) = make_float4(x[0], x[1], x[2], x[3]);  // HERE
-}""", {"block": 8}),
-    "static shared memory overflowed": ("out of bounds", """(const float* x, float* y) {
+}""",
+        {"block": 8},
+    ),
+    "static shared memory overflowed": (
+        "out of bounds",
+        """(const float* x, float* y) {
     __shared__ float held[32];
     held[threadIdx.x] = x[threadIdx.x];  // HERE
     y[threadIdx.x] = held[threadIdx.x];
-}""", {"block": 64}),
-    "the last array of a structure overflowed": ("out of bounds", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "the last array of a structure overflowed": (
+        "out of bounds",
+        """(const float* x, float* y) {
     struct Pair {
         struct { float last[4]; void put(int i, float value) { last[i] = value; } } held;  // HERE
         float behind[4];
     } pair;
     for (int i = 0; i <= int(threadIdx.x); i++) pair.held.put(i, x[i]);
     y[threadIdx.x] = pair.held.last[threadIdx.x % 4] + (threadIdx.x > 3 ? pair.behind[0] : 0.0f);
-}""", {"block": 5}),
-    "static shared memory overflowed by a wide access": ("shared memory overflow", """(const float* x, float* y) {
+}""",
+        {"block": 5},
+    ),
+    "static shared memory overflowed by a wide access": (
+        "shared memory overflow",
+        """(const float* x, float* y) {
     __shared__ __align__(16) float second[32];
     __shared__ __align__(16) float first[32];
     second[threadIdx.x] = x[threadIdx.x];
@@ -317,71 +422,121 @@ PLANTED = {
     if (threadIdx.x < 9) *reinterpret_cast<float4*>(&first[4 * threadIdx.x]) = make_float4(0, 0, 0, 0);  // HERE
     __syncthreads();
     y[threadIdx.x] = first[threadIdx.x] + second[threadIdx.x];
-}""", {"block": 32}),
-    "dynamic shared memory overflowed": ("shared memory overflow", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "dynamic shared memory overflowed": (
+        "shared memory overflow",
+        """(const float* x, float* y) {
     float* held = reinterpret_cast<float*>(emulator::dynamic_shared());
     held[threadIdx.x] = x[threadIdx.x];  // HERE
     y[threadIdx.x] = held[threadIdx.x];
-}""", {"block": 64, "shared_mem": 63 * 4}),
-    "what an earlier block left": ("stale shared memory", """(const float* x, float* y) {
+}""",
+        {"block": 64, "shared_mem": 63 * 4},
+    ),
+    "what an earlier block left": (
+        "stale shared memory",
+        """(const float* x, float* y) {
     __shared__ float held[32];
     if (blockIdx.x == 0) held[threadIdx.x] = x[threadIdx.x];
     __syncthreads();
     y[blockIdx.x * 32 + threadIdx.x] = held[threadIdx.x];  // HERE
-}""", {"block": 32, "grid": 2}),
-    "no wait for a cp.async": ("missing cp.async wait", """(const float* x, float* y) {
+}""",
+        {"block": 32, "grid": 2},
+    ),
+    "no wait for a cp.async": (
+        "missing cp.async wait",
+        """(const float* x, float* y) {
     __shared__ float held[32];
     emulator::cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
     emulator::cp_async_commit_group();
     __syncthreads();
     y[threadIdx.x] = held[threadIdx.x];  // HERE
-}""", {"block": 32}),
-    "wait that leaves the group under way": ("missing cp.async wait", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "wait that leaves the group under way": (
+        "missing cp.async wait",
+        """(const float* x, float* y) {
     __shared__ float held[32];
     emulator::cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
     emulator::cp_async_commit_group();
     emulator::cp_async_wait_group<1>();
     __syncthreads();
     y[threadIdx.x] = held[threadIdx.x];  // HERE
-}""", {"block": 32}),
-    "no barrier after the wait": ("race", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "no barrier after the wait": (
+        "race",
+        """(const float* x, float* y) {
     __shared__ float held[32];
     emulator::cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
     emulator::cp_async_commit_group();
     emulator::cp_async_wait_group<0>();
     y[threadIdx.x] = held[31 - threadIdx.x];  // HERE
-}""", {"block": 32}),
-    "misaligned cp.async": ("misaligned access", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "misaligned cp.async": (
+        "misaligned access",
+        """(const float* x, float* y) {
     __shared__ __align__(16) float held[128];
     emulator::cp_async(16, &held[threadIdx.x * 4], x + threadIdx.x, true);  // HERE
     y[threadIdx.x] = 0.0f;
-}""", {"block": 8}),
-    "barrier in a branch": ("divergent barrier", """(const float* x, float* y) {
+}""",
+        {"block": 8},
+    ),
+    "barrier in a branch": (
+        "divergent barrier",
+        """(const float* x, float* y) {
     if (threadIdx.x < 8) __syncthreads();  // HERE
     y[threadIdx.x] = x[threadIdx.x];
-}""", {"block": 64}),
-    "two barriers in two branches": ("divergent barrier", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "two barriers in two branches": (
+        "divergent barrier",
+        """(const float* x, float* y) {
     if (threadIdx.x < 8) __syncthreads();  // HERE
     else
         __syncthreads();
     y[threadIdx.x] = x[threadIdx.x];
-}""", {"block": 64}),
-    "return before a barrier": ("divergent barrier", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "return before a barrier": (
+        "divergent barrier",
+        """(const float* x, float* y) {
     if (threadIdx.x > 40) return;
     __syncthreads();  // HERE
     y[threadIdx.x] = x[threadIdx.x];
-}""", {"block": 64}),
-    "missing lanes of a shuffle": ("divergent warp operation", """(const float* x, float* y) {
+}""",
+        {"block": 64},
+    ),
+    "missing lanes of a shuffle": (
+        "divergent warp operation",
+        """(const float* x, float* y) {
     float v = x[threadIdx.x];
     if (threadIdx.x < 16) v = __shfl_down_sync(0xffffffffu, v, 1);  // HERE
     y[threadIdx.x] = v;
-}""", {"block": 32}),
-    "lane outside its own mask": ("divergent warp operation", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "lane outside its own mask": (
+        "divergent warp operation",
+        """(const float* x, float* y) {
     y[threadIdx.x] = __shfl_xor_sync(0x0000ffffu, x[threadIdx.x], 1);  // HERE
-}""", {"block": 32}),
-    "division by zero": ("division by zero", """(const float* x, float* y) {
+}""",
+        {"block": 32},
+    ),
+    "division by zero": (
+        "division by zero",
+        """(const float* x, float* y) {
     y[threadIdx.x] = x[int(threadIdx.x) / (int(x[2]) - int(x[2]))];  // HERE
-}""", {"block": 32}),
+}""",
+        {"block": 32},
+    ),
 }
 
 
@@ -392,12 +547,16 @@ def test_planted_bug_is_named_with_its_line(bug, tmp_path):
     path = tmp_path / "planted.cu"
     path.write_text(text)
     x, y = integers(64), poisoned(64)
-    function, grid, block = load(path).get_function("kernel"), (launch.get("grid", 1),), (launch["block"],)
+    function, grid, block = (
+        load(path).get_function("kernel"),
+        (launch.get("grid", 1),),
+        (launch["block"],),
+    )
     with pytest.raises(KernelFault) as fault:
         check(function, grid, block, (x, y), launch.get("shared_mem", 0))
     assert fault.value.kind == kind, fault.value
     line = next(i for i, line in enumerate(text.splitlines(), 1) if line.endswith("// HERE"))
-    assert f"planted.cu:{line}" in str(fault.value)   # of a race either access may come first
+    assert f"planted.cu:{line}" in str(fault.value)  # of a race either access may come first
 
 
 def test_missing_barrier_changes_results_without_watching_too(tmp_path):
@@ -414,7 +573,9 @@ def test_missing_barrier_changes_results_without_watching_too(tmp_path):
 
 
 def test_result_that_depends_on_the_order_is_found(tmp_path, good):
-    """The race that no granule shows: here an array that the test declares twice, behind the detector's back."""
+    """The race that no granule shows: here an array that the test declares twice, behind the
+    detector's back.
+    """
     function = good.get_function("scale")
     x, y = integers(100), poisoned(100)
     calls = iter([1, 2, 3])
@@ -441,7 +602,11 @@ def add_one(folder, counts, written=lambda to: to):
     path = folder / "table.cu"
     path.write_text(TABLE)
     pairs = [(integers(8, seed), poisoned(8)) for seed in range(len(counts))]
-    words = [word for (start, end), count in zip(pairs, counts, strict=True) for word in (start, end, count)]
+    words = [
+        word
+        for (start, end), count in zip(pairs, counts, strict=True)
+        for word in (start, end, count)
+    ]
     table = cuda_emulator.Table(words, written([end for _, end in pairs]))
     return load(path).get_function("add_one"), table, pairs
 
@@ -465,13 +630,22 @@ def test_accesses_by_a_table_are_watched(tmp_path):
     assert fault.value.kind == "write to a constant"
 
 
-@pytest.mark.parametrize("args, said", [
-    ((integers(8), poisoned(8), np.int32(8)), "takes 4 arguments, got 3"),
-    ((integers(8), poisoned(8), 8, np.float32(1)), "argument 2 is a int32, got a int"),
-    ((integers(8), poisoned(8), np.int32(8), 1.0), "argument 3 is a float32, got a float"),
-    ((integers(8).astype(np.float64), poisoned(8), np.int32(8), np.float32(1)), "0 is a float32 array, got a float64 array"),
-    ((integers(16)[::2], poisoned(8), np.int32(8), np.float32(1)), "0 is a float32 array, got a float32, not contiguous array"),
-])
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        ((integers(8), poisoned(8), np.int32(8)), "takes 4 arguments, got 3"),
+        ((integers(8), poisoned(8), 8, np.float32(1)), "argument 2 is a int32, got a int"),
+        ((integers(8), poisoned(8), np.int32(8), 1.0), "argument 3 is a float32, got a float"),
+        (
+            (integers(8).astype(np.float64), poisoned(8), np.int32(8), np.float32(1)),
+            "0 is a float32 array, got a float64 array",
+        ),
+        (
+            (integers(16)[::2], poisoned(8), np.int32(8), np.float32(1)),
+            "0 is a float32 array, got a float32, not contiguous array",
+        ),
+    ],
+)
 def test_wrong_arguments_are_refused(good, args, said):
     with pytest.raises(KernelFault, match=said):
         good.get_function("scale")((1,), (8,), args)
@@ -486,7 +660,9 @@ def test_overlapping_arrays_are_refused_and_equal_ones_are_one(good):
 
 
 def test_watched_arrays_lie_as_a_gpu_would_put_them(good):
-    allocations = cuda_emulator._Allocations("name", (integers(100), np.int32(1), integers(7), integers(1)))
+    allocations = cuda_emulator._Allocations(
+        "name", (integers(100), np.int32(1), integers(7), integers(1))
+    )
     first, scalar, second, third = allocations.pointers
     assert scalar is None and all(pointer % 256 == 0 for pointer in (first, second, third))
     assert second - first > 400 + (1 << 20) and third - second > 28 + (1 << 20)
@@ -500,8 +676,16 @@ def test_view_is_as_aligned_as_it_would_be_on_a_gpu(good):
     assert y[0] == x[4:260].sum()
 
 
-@pytest.mark.parametrize("grid, block, shared", [
-    ((1, 65536), (1,), 0), ((0,), (32,), 0), ((1,), (1025,), 0), ((1,), (1, 1, 65), 0), ((1,), (32,), 227 * 1024 + 1)])
+@pytest.mark.parametrize(
+    "grid, block, shared",
+    [
+        ((1, 65536), (1,), 0),
+        ((0,), (32,), 0),
+        ((1,), (1025,), 0),
+        ((1,), (1, 1, 65), 0),
+        ((1,), (32,), 227 * 1024 + 1),
+    ],
+)
 def test_launch_that_no_gpu_accepts_is_refused(good, grid, block, shared):
     with pytest.raises(KernelFault) as fault:
         args = integers(8), poisoned(8), np.int32(8), np.float32(1)
@@ -514,7 +698,9 @@ def test_unknown_kernel_names_those_there_are(good):
         good.get_function("scales")
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="no list of the process's mappings (Linux)")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/maps"), reason="no list of the process's mappings (Linux)"
+)
 def test_threads_that_waited_keep_few_mappings_of_the_process(tmp_path):
     code = """extern "C" __global__ void turned(float* x) {
         __shared__ float held[1024];
@@ -531,9 +717,15 @@ def test_threads_that_waited_keep_few_mappings_of_the_process(tmp_path):
     assert len(pathlib.Path("/proc/self/maps").read_text().splitlines()) - before < 150
 
 
-@pytest.mark.parametrize("header, include", [("factor.cuh", ()), ("below/factor.cuh", ("below",)),
-                                             ("below/factor.cuh", ("below/factor.cuh",))],
-                         ids=["beside the file", "in a folder to include", "included before the file"])
+@pytest.mark.parametrize(
+    "header, include",
+    [
+        ("factor.cuh", ()),
+        ("below/factor.cuh", ("below",)),
+        ("below/factor.cuh", ("below/factor.cuh",)),
+    ],
+    ids=["beside the file", "in a folder to include", "included before the file"],
+)
 def test_changed_header_compiles_anew(tmp_path, header, include):
     def factor():
         y = poisoned(1)
@@ -543,7 +735,9 @@ def test_changed_header_compiles_anew(tmp_path, header, include):
 
     (tmp_path / "below").mkdir()
     kernel = 'extern "C" __global__ void kernel(float* y) { *y = FACTOR; }'
-    (tmp_path / "k.cu").write_text(kernel if include == (header,) else f'#include "factor.cuh"\n{kernel}')
+    (tmp_path / "k.cu").write_text(
+        kernel if include == (header,) else f'#include "factor.cuh"\n{kernel}'
+    )
     for number in (2, 3):
         (tmp_path / header).write_text(f"#define FACTOR {number}\n")
         assert factor() == number

@@ -18,8 +18,14 @@ KERNEL, SCRIPT, FAULT, COPY = re.findall(r"^```\w*\n(.*?)^```", TEXT, re.MULTILI
 def example(folder, kernel):
     """The example's process, ended."""
     (folder / "reverse.cu").write_text(kernel)
-    return subprocess.run([sys.executable, "-c", SCRIPT], cwd=folder, env={**os.environ, "PYTHONPATH": str(HERE)},
-                          capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_the_example_ends_with_the_fault_that_it_has(tmp_path):
@@ -33,7 +39,9 @@ def test_the_example_prints_its_counts_once_it_has_the_barrier(tmp_path):
 
 
 def test_a_kernel_calls_the_emulator_in_place_of_ptx(tmp_path):
-    (tmp_path / "copied.cu").write_text(COPY + """
+    (tmp_path / "copied.cu").write_text(
+        COPY
+        + """
 extern "C" __global__ void copied(const float* x, float* y) {
     __shared__ __align__(16) float held[4];
     copy_16_bytes(held, x);
@@ -41,14 +49,23 @@ extern "C" __global__ void copied(const float* x, float* y) {
     emulator::cp_async_wait_group<0>();
     for (int i = 0; i < 4; i++) y[i] = held[i];
 }
-""")
+"""
+    )
     x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
-    cuda_emulator.check(cuda_emulator.load(tmp_path / "copied.cu").get_function("copied"), (1,), (1,), (x, y))
+    cuda_emulator.check(
+        cuda_emulator.load(tmp_path / "copied.cu").get_function("copied"), (1,), (1,), (x, y)
+    )
     assert (x == y).all()
 
 
 def test_every_kind_of_fault_is_in_the_table():
-    sources = "".join(path.read_text() for path in (HERE / "cuda_emulator").iterdir() if path.is_file())
-    named = r'(?:describe\((?:between_blocks \? )?|KernelFault\([\w.]+, |sizeof launch.fault->kind, )"([a-z .]+)"'
-    kinds = {*re.findall(named, sources), *(f"bad {what}" for what in re.findall(r'must_be_shared\(.*"(.+)"\)', sources))}
-    assert set(re.findall(r"^\| `(.+?)` \|", TEXT, re.MULTILINE)) == kinds - {"enough"}   # which ends a count
+    sources = "".join(
+        path.read_text() for path in (HERE / "cuda_emulator").iterdir() if path.is_file()
+    )
+    named = r'(?:describe\(\s*(?:between_blocks \? )?|KernelFault\(\s*[\w.]+,\s*|sizeof launch.fault->kind,\s*)"([a-z .]+)"'
+    kinds = {
+        *re.findall(named, sources),
+        *(f"bad {what}" for what in re.findall(r'must_be_shared\(.*"(.+)"\)', sources)),
+    }
+    # which ends a count
+    assert set(re.findall(r"^\| `(.+?)` \|", TEXT, re.MULTILINE)) == kinds - {"enough"}

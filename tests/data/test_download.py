@@ -26,18 +26,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if status != 200:
             self.send_error(status)
             return
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and server.ranges else 0
+        start = (
+            int(asked.removeprefix("bytes=").removesuffix("-")) if asked and server.ranges else 0
+        )
         if start >= len(server.data) and start:
             self.send_error(416)
             return
         body = server.data[start:]
         self.send_response(206 if start else 200)
         if start:
-            self.send_header("Content-Range", f"bytes {start + server.shift}-{len(server.data) - 1}/{len(server.data)}")
+            self.send_header(
+                "Content-Range",
+                f"bytes {start + server.shift}-{len(server.data) - 1}/{len(server.data)}",
+            )
         if server.says_length:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body[:server.breaks.pop(0)] if server.breaks else body)
+        self.wfile.write(body[: server.breaks.pop(0)] if server.breaks else body)
 
     def log_message(self, *_):
         pass
@@ -45,18 +50,33 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def serve(monkeypatch):
-    """serve(**attributes) starts one more server on 127.0.0.1 and returns it; its `url` is that of the file."""
+    """serve(**attributes) starts one more server on 127.0.0.1 and returns it; its `url` is that of
+    the file.
+    """
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "FIRST_WAIT", 0.0)
     servers = []
 
     def start(**attributes):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        vars(server).update({"data": DATA, "ranges": True, "says_length": True, "shift": 0, "breaks": [],
-                             "statuses": [], "asked": [],
-                             "url": f"http://127.0.0.1:{server.server_port}/data.bin"} | attributes)
-        server.handle_error = lambda *_: None   # a client that stops reading is no fault of these tests
-        threading.Thread(target=functools.partial(server.serve_forever, poll_interval=0.01), daemon=True).start()
+        vars(server).update(
+            {
+                "data": DATA,
+                "ranges": True,
+                "says_length": True,
+                "shift": 0,
+                "breaks": [],
+                "statuses": [],
+                "asked": [],
+                "url": f"http://127.0.0.1:{server.server_port}/data.bin",
+            }
+            | attributes
+        )
+        # a client that stops reading is no fault of these tests
+        server.handle_error = lambda *_: None
+        threading.Thread(
+            target=functools.partial(server.serve_forever, poll_interval=0.01), daemon=True
+        ).start()
         servers.append(server)
         return server
 
@@ -82,7 +102,9 @@ def fault(*arguments, **options):
 def test_a_file_is_downloaded_whole_and_nothing_else_is_left(serve, path):
     assert download.fetch([serve().url], path, SHA256, len(DATA)) == path
     assert path.read_bytes() == DATA
-    assert [file.name for file in path.parent.iterdir() if not file.name.startswith(".")] == ["data.bin"]
+    assert [file.name for file in path.parent.iterdir() if not file.name.startswith(".")] == [
+        "data.bin"
+    ]
 
 
 def test_a_file_that_is_there_is_not_asked_for_again(serve, path):
@@ -103,7 +125,9 @@ def test_a_broken_transfer_goes_on_where_it_broke(serve, path):
     assert server.asked == [None, "bytes=1234567-", "bytes=2234567-"]
 
 
-def test_a_transfer_that_keeps_advancing_may_break_more_often_than_a_stuck_one(serve, path, monkeypatch):
+def test_a_transfer_that_keeps_advancing_may_break_more_often_than_a_stuck_one(
+    serve, path, monkeypatch
+):
     monkeypatch.setattr(download, "BLOCK", 1000)
     server = serve(breaks=[200_000] * 10)
     download.fetch([server.url], path, SHA256)
@@ -182,13 +206,21 @@ def test_the_next_mirror_is_tried_after_a_wrong_checksum(serve, path):
 
 
 def test_a_wrong_size_is_seen_before_anything_is_transferred(serve, path):
-    message = fault([serve(data=b"<html>log in first</html>").url], path, SHA256, len(DATA), setting="cifar10_sha256")
+    message = fault(
+        [serve(data=b"<html>log in first</html>").url],
+        path,
+        SHA256,
+        len(DATA),
+        setting="cifar10_sha256",
+    )
     assert "set cifar10_sha256" in message
     assert "it is 25 bytes, not 3,000,000" in message
 
 
 def test_a_server_that_sends_more_than_the_file_is_stopped(serve, path):
-    assert "sends more than 1,000 bytes" in fault([serve(says_length=False).url], path, SHA256, 1000)
+    assert "sends more than 1,000 bytes" in fault(
+        [serve(says_length=False).url], path, SHA256, 1000
+    )
 
 
 def test_a_server_that_never_says_how_much_it_sends_is_stopped(serve, path, monkeypatch):
@@ -208,7 +240,9 @@ def test_a_silent_server_is_left_after_the_timeout(path, monkeypatch):
     monkeypatch.setattr(download, "FIRST_WAIT", 0.0)
     monkeypatch.setattr(download, "TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert "timed out" in fault([f"http://127.0.0.1:{silent.getsockname()[1]}/data.bin"], path, SHA256)
+        assert "timed out" in fault(
+            [f"http://127.0.0.1:{silent.getsockname()[1]}/data.bin"], path, SHA256
+        )
 
 
 def test_without_a_network_one_line_says_what_to_do(serve, path):
@@ -218,19 +252,30 @@ def test_without_a_network_one_line_says_what_to_do(serve, path):
     message = fault([server.url], path, SHA256)
     assert server.url in message and "refused" in message
     assert f"put the file by hand at {path} " in message
-    assert message.endswith("or use the images that come with the program: --config dataset=mnist_small")
+    assert message.endswith(
+        "or use the images that come with the program: --config dataset=mnist_small"
+    )
     assert "sha256" not in message
 
 
 def test_every_mirror_that_failed_is_named(path):
-    message = fault(["ftp://a/b", "file:///no/such/file", "file://folder/name", "/plain/path"], path, SHA256)
-    assert ("(ftp://a/b: not an http:, https: or file: address, nor a path; file:///no/such/file: No such file or directory; "
-            "file://folder/name: a file of this machine is file:///folder/name, with three slashes; "
-            "/plain/path: there is no /plain/path); put") in message
+    message = fault(
+        ["ftp://a/b", "file:///no/such/file", "file://folder/name", "/plain/path"], path, SHA256
+    )
+    assert (
+        "(ftp://a/b: not an http:, https: or file: address, nor a path; file:///no/such/file: No such file or directory; "
+        "file://folder/name: a file of this machine is file:///folder/name, with three slashes; "
+        "/plain/path: there is no /plain/path); put"
+    ) in message
 
 
-@pytest.mark.parametrize("address", ["{}/a%20b: c#d?.bin", "here/a%20b: c#d?.bin", "~/a%20b: c#d?.bin", "{}", "here", "~"])
-def test_a_path_of_a_file_or_of_the_folder_that_has_it_is_an_address(path, tmp_path, monkeypatch, address):
+@pytest.mark.parametrize(
+    "address",
+    ["{}/a%20b: c#d?.bin", "here/a%20b: c#d?.bin", "~/a%20b: c#d?.bin", "{}", "here", "~"],
+)
+def test_a_path_of_a_file_or_of_the_folder_that_has_it_is_an_address(
+    path, tmp_path, monkeypatch, address
+):
     (tmp_path / "here").mkdir()
     for name in ("a%20b: c#d?.bin", "data.bin"):
         (tmp_path / "here" / name).write_bytes(DATA)
@@ -244,9 +289,16 @@ def test_a_path_that_does_not_hold_the_file_is_one_line(path, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "other.bin").write_bytes(b"other")
-    message = fault(["gone/data.bin", str(tmp_path), "pipe", "~nobody-here/x", "other.bin"], path, SHA256)
-    for words in (f"(gone/data.bin: there is no {tmp_path}/gone/data.bin; ", f"{tmp_path}: the folder has no data.bin; ",
-                  "pipe: a pipe, not a file; ", "~nobody-here/x: there is no ", "; other.bin: its sha256 is "):
+    message = fault(
+        ["gone/data.bin", str(tmp_path), "pipe", "~nobody-here/x", "other.bin"], path, SHA256
+    )
+    for words in (
+        f"(gone/data.bin: there is no {tmp_path}/gone/data.bin; ",
+        f"{tmp_path}: the folder has no data.bin; ",
+        "pipe: a pipe, not a file; ",
+        "~nobody-here/x: there is no ",
+        "; other.bin: its sha256 is ",
+    ):
         assert words in message
     assert (tmp_path / "other.bin").read_bytes() == b"other"
 
@@ -278,15 +330,23 @@ def test_a_wrong_file_put_there_by_hand_is_named_and_kept(path):
     path.parent.mkdir()
     path.write_bytes(b"cut")
     message = fault([], path, SHA256, len(DATA), setting="cifar10_sha256")
-    assert f"{path} is not the wanted file: it is 3 bytes, not 3,000,000, and its sha256 is" in message
+    assert (
+        f"{path} is not the wanted file: it is 3 bytes, not 3,000,000, and its sha256 is" in message
+    )
     assert "remove it to download it again, or, if" in message and "set cifar10_sha256" in message
     assert path.read_bytes() == b"cut"
 
 
 def checked(urls, path, largest=10**7):
     """fetch_checked of DATA."""
-    return download.fetch_checked(urls, path, lambda found: "" if found.read_bytes() == DATA else "it is another",
-                                  largest, setting="some_urls", by_hand="put a and b by hand in c")
+    return download.fetch_checked(
+        urls,
+        path,
+        lambda found: "" if found.read_bytes() == DATA else "it is another",
+        largest,
+        setting="some_urls",
+        by_hand="put a and b by hand in c",
+    )
 
 
 def checked_fault(*arguments):
@@ -313,35 +373,48 @@ def test_a_stale_part_of_a_file_known_by_its_content_is_replaced(serve, path):
 def test_another_content_is_refused_and_the_addresses_are_doubted(serve, path):
     url = serve(data=b"wrong").url
     message = checked_fault([url], path)
-    assert f"cannot get data.bin ({url}: it is another); check some_urls; put a and b by hand in c and run" in message
+    assert (
+        f"cannot get data.bin ({url}: it is another); check some_urls; put a and b by hand in c and run"
+        in message
+    )
     assert not path.exists() and not path.with_name("data.bin.part").exists()
 
 
 def test_no_more_is_taken_than_a_file_known_by_its_content_can_have(serve, path):
     assert "it is 3,000,000 bytes, and the wanted file has at most 2,999,999" in checked_fault(
-        [serve().url], path, len(DATA) - 1)
-    assert "sends more than 2,999,999 bytes" in checked_fault([serve(says_length=False).url], path, len(DATA) - 1)
+        [serve().url], path, len(DATA) - 1
+    )
+    assert "sends more than 2,999,999 bytes" in checked_fault(
+        [serve(says_length=False).url], path, len(DATA) - 1
+    )
     assert "check some_urls" not in checked_fault([serve(statuses=[404]).url], path)
 
 
 def test_a_folder_in_its_place_is_named_and_kept(path):
     path.mkdir(parents=True)
     message = fault([], path, SHA256, len(DATA), setting="cifar10_sha256")
-    assert f"{path} is not the wanted file: it cannot be read (Is a directory); remove it to download it again" in message
+    assert (
+        f"{path} is not the wanted file: it cannot be read (Is a directory); remove it to download it again"
+        in message
+    )
 
 
 def test_another_content_put_there_by_hand_is_named_and_kept(path):
     path.parent.mkdir()
     path.write_bytes(b"other")
     message = checked_fault([], path)
-    assert message == f"{path} is not the wanted file: it is another; remove it to download it again"
+    assert (
+        message == f"{path} is not the wanted file: it is another; remove it to download it again"
+    )
     assert path.read_bytes() == b"other"
 
 
 def test_two_processes_download_once(serve, path):
     server = serve()
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=download.fetch, args=([server.url], path, SHA256)) for _ in range(2)]
+    processes = [
+        spawn.Process(target=download.fetch, args=([server.url], path, SHA256)) for _ in range(2)
+    ]
     for process in processes:
         process.start()
     for process in processes:

@@ -28,8 +28,13 @@ def fresh(tmp_path, monkeypatch):
 
 def params(path, size=(16, 16), channels=3, **changed):
     listing.of.cache_clear()
-    return {"folder_sha256": listing.of(str(path)).digest, "image_size": list(size), "image_channels": channels,
-            "test_share": 0.25, **changed}
+    return {
+        "folder_sha256": listing.of(str(path)).digest,
+        "image_size": list(size),
+        "image_channels": channels,
+        "test_share": 0.25,
+        **changed,
+    }
 
 
 def load(path, tmp_path, limits=ALL, threads=2, **changed):
@@ -46,15 +51,21 @@ def plain(path, colours):
 
 
 def test_images_have_the_colours_of_the_pictures_of_their_classes(tmp_path):
-    path = plain(tmp_path / "p", {"red": [(200 + n, 0, 0) for n in range(8)], "green": [(0, 100 + n, 0) for n in range(8)]})
+    path = plain(
+        tmp_path / "p",
+        {"red": [(200 + n, 0, 0) for n in range(8)], "green": [(0, 100 + n, 0) for n in range(8)]},
+    )
     data, skipped = load(path, tmp_path)
     assert data.classes == ("green", "red") and skipped == []
     assert data.train_images.shape == (12, 16, 16, 3) and data.test_images.shape == (4, 16, 16, 3)
-    for images, labels in ((data.train_images, data.train_labels), (data.test_images, data.test_labels)):
+    for images, labels in (
+        (data.train_images, data.train_labels),
+        (data.test_images, data.test_labels),
+    ):
         assert images.dtype == labels.dtype == np.uint8
         assert [int(image[8, 8].argmax()) for image in images] == [1 - label for label in labels]
     both = np.concatenate([data.train_images, data.test_images])[:, 8, 8].max(axis=1)
-    assert sorted(both.tolist()) == [*range(100, 108), *range(200, 208)]   # each picture once
+    assert sorted(both.tolist()) == [*range(100, 108), *range(200, 208)]  # each picture once
 
 
 def test_a_picture_becomes_what_a_prediction_makes_of_it(tmp_path):
@@ -73,12 +84,19 @@ def test_large_pictures_are_antialiased(tmp_path):
         for number in range(2):
             Image.fromarray(stripes).save(tmp_path / "p" / name / f"{number}.png")
     data, _ = load(tmp_path / "p", tmp_path)
-    assert np.abs(data.train_images.astype(int) - 127).max() <= 2   # a nearest or bilinear sample would be 0 or 255
+    # a nearest or bilinear sample would be 0 or 255
+    assert np.abs(data.train_images.astype(int) - 127).max() <= 2
 
 
 def test_grey_images_have_one_channel(tmp_path):
-    data, _ = load(plain(tmp_path / "p", {"a": [(255, 0, 0)] * 2, "b": [(0, 0, 255)] * 2}), tmp_path, channels=1)
-    assert data.train_images.shape == (2, 16, 16, 1) and sorted(data.train_images[:, 0, 0, 0].tolist()) == [29, 76]
+    data, _ = load(
+        plain(tmp_path / "p", {"a": [(255, 0, 0)] * 2, "b": [(0, 0, 255)] * 2}),
+        tmp_path,
+        channels=1,
+    )
+    assert data.train_images.shape == (2, 16, 16, 1) and sorted(
+        data.train_images[:, 0, 0, 0].tolist()
+    ) == [29, 76]
 
 
 def test_odd_pictures_are_read_as_predictions_read_them(tmp_path):
@@ -86,12 +104,18 @@ def test_odd_pictures_are_read_as_predictions_read_them(tmp_path):
     Image.new("LA", (9, 9), (0, 0)).save(path / "a/transparent.png")
     Image.fromarray(np.full((9, 9), 65535, np.uint16)).save(path / "a/sixteen.png")
     turned = Image.new("RGB", (20, 40), (0, 0, 0))
-    turned.paste((255, 255, 255), (0, 0, 20, 20))   # white above; turned by 180 degrees it is below
+    turned.paste((255, 255, 255), (0, 0, 20, 20))  # white above; turned by 180 degrees it is below
     exif = Image.Exif()
     exif[0x0112] = 3
     turned.save(path / "a/turned.jpg", exif=exif, quality=95)
     data, _ = load(path, tmp_path)
-    images = dict(zip(data.names["train"] + data.names["test"], [*data.train_images, *data.test_images], strict=True))
+    images = dict(
+        zip(
+            data.names["train"] + data.names["test"],
+            [*data.train_images, *data.test_images],
+            strict=True,
+        )
+    )
     assert images["a/transparent.png"].min() == images["a/sixteen.png"].min() == 255
     assert images["a/turned.jpg"][1].max() < 60 and images["a/turned.jpg"][-2].min() > 200
 
@@ -99,31 +123,46 @@ def test_odd_pictures_are_read_as_predictions_read_them(tmp_path):
 def test_pictures_that_cannot_be_read_are_skipped_and_named(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 8, "b": 8})
     whole = (path / "a/0000.png").read_bytes()
-    (path / "a/cut.png").write_bytes(whole[:len(whole) // 2])
+    (path / "a/cut.png").write_bytes(whole[: len(whole) // 2])
     (path / "a/text.png").write_text("no picture")
     (path / "b/bomb.png").write_bytes(picture_folders.claiming(20_000, 20_000))
     (path / "readme.txt").write_text("x")
     data, skipped = load(path, tmp_path)
     reasons = {one["file"]: one["reason"] for one in skipped}
     assert reasons.keys() == {"a/cut.png", "a/text.png", "b/bomb.png", "readme.txt"}
-    assert reasons["a/cut.png"].startswith("damaged or cut short") and reasons["b/bomb.png"].startswith("too large")
+    assert reasons["a/cut.png"].startswith("damaged or cut short") and reasons[
+        "b/bomb.png"
+    ].startswith("too large")
     assert reasons["a/text.png"].startswith("not a picture that can be read here")
     assert len(data.train_labels) + len(data.test_labels) == 16
 
 
 def test_tiffs_of_every_depth_are_the_pictures_that_other_formats_are(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
-    for number, change in enumerate((lambda grey: grey, lambda grey: grey.astype(np.uint16) * 257,
-                                     lambda grey: (grey / np.float32(255)))):
+    for number, change in enumerate(
+        (
+            lambda grey: grey,
+            lambda grey: grey.astype(np.uint16) * 257,
+            lambda grey: grey / np.float32(255),
+        )
+    ):
         grey = np.asarray(picture_folders.picture(number, (16, 16)).convert("L"))
         Image.fromarray(change(grey)).save(path / f"a/{number}.tif", compression="tiff_lzw")
         Image.fromarray(grey).save(path / f"b/{number}.png")
     picture_folders.picture(9, (16, 16)).save(path / "a/colour.TIFF")
     picture_folders.picture(9, (16, 16)).save(path / "b/colour.png")
     data, skipped = load(path, tmp_path)
-    images = dict(zip(data.names["train"] + data.names["test"], [*data.train_images, *data.test_images], strict=True))
+    images = dict(
+        zip(
+            data.names["train"] + data.names["test"],
+            [*data.train_images, *data.test_images],
+            strict=True,
+        )
+    )
     assert not skipped and (images["a/colour.TIFF"] == images["b/colour.png"]).all()
-    assert all((images[f"a/{number}.tif"] == images[f"b/{number}.png"]).all() for number in range(3))
+    assert all(
+        (images[f"a/{number}.tif"] == images[f"b/{number}.png"]).all() for number in range(3)
+    )
 
 
 def test_one_line_counts_what_is_skipped_and_one_the_pictures_with_more_pages(tmp_path, caplog):
@@ -142,45 +181,79 @@ def test_one_line_counts_what_is_skipped_and_one_the_pictures_with_more_pages(tm
     assert caplog.messages == [
         "skipped 5 of 15 files: 3 .heic, as a/1.heic (no picture by its name); 1 .txt, as notes.txt (not in the folder of a "
         "class); 1 .tif, as b/float.tif (damaged or cut short (unpack requires a buffer of 4 bytes)); skipped.json names them",
-        "2 pictures have more frames or pages than the first, which is read, as b/pages.tif"]
+        "2 pictures have more frames or pages than the first, which is read, as b/pages.tif",
+    ]
 
 
 def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
     for file in (path / "b").iterdir():
         file.write_text("no picture")
-    with pytest.raises(UserError, match=r"fewer than two pictures of class 'b' can be read \(b/000\d.png: not a picture .*; 1 "
-                                        r"more\); remove the class, or put other pictures into it"):
+    with pytest.raises(
+        UserError,
+        match=r"fewer than two pictures of class 'b' can be read \(b/000\d.png: not a picture .*; 1 "
+        r"more\); remove the class, or put other pictures into it",
+    ):
         load(path, tmp_path)
 
 
 @pytest.mark.parametrize("limits", [ALL, {"train": 4, "test": 2}])
-def test_a_class_whose_only_test_or_training_pictures_are_damaged_is_split_of_those_that_can_be_read(tmp_path, limits):
+def test_a_class_whose_only_test_or_training_pictures_are_damaged_is_split_of_those_that_can_be_read(
+    tmp_path, limits
+):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4, "c": 8})
     whole = listing.split(listing.of(str(path)), 0.25)
-    damaged = [name for label, name in whole["test"] if label == 0] + [name for label, name in whole["train"] if label == 2]
+    damaged = [name for label, name in whole["test"] if label == 0] + [
+        name for label, name in whole["train"] if label == 2
+    ]
     for name in damaged:
         (path / name).write_text("no picture")
-    data, skipped = load(path, tmp_path, limits={**limits, "train": 3 if limits is not ALL else "all",
-                                                 "test": 3 if limits is not ALL else "all"})
+    data, skipped = load(
+        path,
+        tmp_path,
+        limits={
+            **limits,
+            "train": 3 if limits is not ALL else "all",
+            "test": 3 if limits is not ALL else "all",
+        },
+    )
     assert set(data.train_labels.tolist()) == set(data.test_labels.tolist()) == {0, 1, 2}
     assert not set(data.names["train"] + data.names["test"]) & set(damaged)
     if limits is ALL:
-        assert len(data.train_labels) + len(data.test_labels) == 9 and {one["file"] for one in skipped} == set(damaged)
-        assert [name for name in data.names["test"] if name[0] == "b"] == [name for label, name in whole["test"] if label == 1]
+        assert len(data.train_labels) + len(data.test_labels) == 9 and {
+            one["file"] for one in skipped
+        } == set(damaged)
+        assert [name for name in data.names["test"] if name[0] == "b"] == [
+            name for label, name in whole["test"] if label == 1
+        ]
 
 
 def test_a_given_part_whose_pictures_of_a_class_are_damaged_names_them(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"train/a": 4, "train/b": 4, "test/a": 2, "test/b": 1})
+    path = picture_folders.write(
+        tmp_path / "p", {"train/a": 4, "train/b": 4, "test/a": 2, "test/b": 1}
+    )
     (path / "test/b/0000.png").write_text("no picture")
-    with pytest.raises(UserError, match=r"no test picture of class 'b' can be read \(test/b/0000.png: not a picture "):
+    with pytest.raises(
+        UserError,
+        match=r"no test picture of class 'b' can be read \(test/b/0000.png: not a picture ",
+    ):
         load(path, tmp_path)
 
 
-HOSTILE = ["a\nb.png", "caf\udce9.png", "<b>&amp;.png", '"quoted", and; more.png', "\u202egnp.png", " spaces .png", "=1+1.png"]
+HOSTILE = [
+    "a\nb.png",
+    "caf\udce9.png",
+    "<b>&amp;.png",
+    '"quoted", and; more.png',
+    "\u202egnp.png",
+    " spaces .png",
+    "=1+1.png",
+]
 
 
-@pytest.mark.parametrize("limits", [{"test_limit": "all"}, {"test_limit": "all", "train_limit": 9}, {"validation": 5}])
+@pytest.mark.parametrize(
+    "limits", [{"test_limit": "all"}, {"test_limit": "all", "train_limit": 9}, {"validation": 5}]
+)
 def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
     path = picture_folders.write(tmp_path / "p", {"a": 6, "b": 12})
     for number, name in enumerate(HOSTILE):
@@ -192,11 +265,15 @@ def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
     for part in ("train", "test"):
         images, labels = made.array(f"{part}_images.npy"), made.array(f"{part}_labels.npy")
         for name, image, label in zip(rows[part], images, labels, strict=True):
-            assert np.array_equal(pictures.take(path / name, "folder", (16, 16, 3), name).pixels, image)
+            assert np.array_equal(
+                pictures.take(path / name, "folder", (16, 16, 3), name).pixels, image
+            )
             assert name.startswith(f"{made.metrics['classes'][label]}/")
         assert names.of(made, part) == [name.replace("\udce9", "\\xe9") for name in rows[part]]
     read = [*rows["train"], *rows["test"]]
-    assert len(read) == len(set(read)) and (limits == {"test_limit": "all"}) == ({f"a/{name}" for name in HOSTILE} <= set(read))
+    assert len(read) == len(set(read)) and (limits == {"test_limit": "all"}) == (
+        {f"a/{name}" for name in HOSTILE} <= set(read)
+    )
 
 
 def test_limits_count_pictures_that_can_be_read_and_stay_balanced(tmp_path):
@@ -205,7 +282,10 @@ def test_limits_count_pictures_that_can_be_read_and_stay_balanced(tmp_path):
     for name in order[:3]:
         (path / name).write_text("no picture")
     data, skipped = load(path, tmp_path, limits={"train": 10, "test": 6})
-    assert np.bincount(data.train_labels).tolist() in ([4, 6], [6, 4], [5, 5]) and len(data.test_labels) == 6
+    assert (
+        np.bincount(data.train_labels).tolist() in ([4, 6], [6, 4], [5, 5])
+        and len(data.test_labels) == 6
+    )
     assert {one["file"] for one in skipped} == set(order[:3])
 
 
@@ -240,10 +320,17 @@ def test_pictures_that_change_while_they_are_read_are_one_line(tmp_path, monkeyp
 
 def test_a_npz_file_gives_its_rows(tmp_path):
     images = np.random.default_rng(3).integers(0, 256, (12, 16, 16), dtype=np.uint8)
-    path = picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3, test_images=images[:3],
-                               test_labels=np.arange(3))
+    path = picture_folders.npz(
+        tmp_path / "a.npz",
+        images=images,
+        labels=np.arange(12) % 3,
+        test_images=images[:3],
+        test_labels=np.arange(3),
+    )
     data, _ = load(path, tmp_path, channels=1)
-    np.testing.assert_array_equal(data.test_images[np.argsort(data.test_labels), ..., 0], images[:3])
+    np.testing.assert_array_equal(
+        data.test_images[np.argsort(data.test_labels), ..., 0], images[:3]
+    )
     assert {image.tobytes() for image in data.train_images} == {image.tobytes() for image in images}
     colour, _ = load(path, tmp_path)
     np.testing.assert_array_equal(colour.train_images, np.repeat(data.train_images, 3, axis=3))
@@ -251,8 +338,12 @@ def test_a_npz_file_gives_its_rows(tmp_path):
 
 def test_a_npz_file_without_test_images_is_split(tmp_path):
     images = np.random.default_rng(3).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
-    data, _ = load(picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3), tmp_path)
-    assert np.bincount(data.train_labels).tolist() == [3, 3, 3] and np.bincount(data.test_labels).tolist() == [1, 1, 1]
+    data, _ = load(
+        picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3), tmp_path
+    )
+    assert np.bincount(data.train_labels).tolist() == [3, 3, 3] and np.bincount(
+        data.test_labels
+    ).tolist() == [1, 1, 1]
     found = {image.tobytes() for image in (*data.train_images, *data.test_images)}
     assert found == {image.tobytes() for image in images}
 
@@ -264,14 +355,22 @@ def test_rows_of_a_npz_file_may_be_one_pixel_high_or_wide(tmp_path, shape):
     data, skipped = load(path, tmp_path, size=shape[:2])
     height, width, channels = *shape[:2], shape[2] if len(shape) == 3 else 1
     whole = np.broadcast_to(images.reshape(4, height, width, channels), (4, height, width, 3))
-    assert not skipped and sorted(map(bytes, (*data.train_images, *data.test_images))) == sorted(map(bytes, whole.copy()))
+    assert not skipped and sorted(map(bytes, (*data.train_images, *data.test_images))) == sorted(
+        map(bytes, whole.copy())
+    )
 
 
 def test_the_name_of_a_row_of_a_npz_file_is_its_row_there(tmp_path):
     images = np.random.default_rng(3).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
-    made = make(picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3), tmp_path, test_limit="all")
+    made = make(
+        picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3),
+        tmp_path,
+        test_limit="all",
+    )
     for part in ("train", "test"):
-        np.testing.assert_array_equal(made.array(f"{part}_images.npy"), images[[int(row) for row in names.of(made, part)]])
+        np.testing.assert_array_equal(
+            made.array(f"{part}_images.npy"), images[[int(row) for row in names.of(made, part)]]
+        )
 
 
 def test_damaged_images_of_a_npz_file_are_one_line(tmp_path):
@@ -296,31 +395,56 @@ def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
     path = picture_folders.write(tmp_path / "my pets", {"cat": 8, "dog": 8})
     (path / "cat/text.png").write_text("no picture")
     made = make(path, tmp_path, test_limit="all")
-    assert made.metrics == {"folder": "my pets", "skipped": 1, "classes": ["cat", "dog"], "train": 12, "test": 4, "remarks": [],
-                            "copies": {"pictures": 0, "in_both_parts": 0, "with_different_labels": 0}}
+    assert made.metrics == {
+        "folder": "my pets",
+        "skipped": 1,
+        "classes": ["cat", "dog"],
+        "train": 12,
+        "test": 4,
+        "remarks": [],
+        "copies": {"pictures": 0, "in_both_parts": 0, "with_different_labels": 0},
+    }
     assert json.loads((made.folder / "skipped.json").read_text())[0]["file"] == "cat/text.png"
     assert made.array("train_images.npy").shape == (12, 16, 16, 3)
     assert {file.name for file in made.folder.iterdir()} >= set(made.manifest["files"])
     assert not [file for file in made.folder.iterdir() if file.name.startswith("tmp")]
 
 
-def test_validation_pictures_are_written_block_by_block_and_are_training_pictures(tmp_path, monkeypatch):
+def test_validation_pictures_are_written_block_by_block_and_are_training_pictures(
+    tmp_path, monkeypatch
+):
     asked, rows = [], prepare_data.Rows.__getitem__
     monkeypatch.setattr(prepare_data, "BLOCK", 5)
-    monkeypatch.setattr(prepare_data.Rows, "__getitem__",
-                        lambda self, part: asked.append(len(found := rows(self, part))) or found)
+    monkeypatch.setattr(
+        prepare_data.Rows,
+        "__getitem__",
+        lambda self, part: asked.append(len(found := rows(self, part))) or found,
+    )
     path = picture_folders.write(tmp_path / "pets", {"cat": 16, "dog": 16})
     whole = make(path, tmp_path, test_limit="all")
-    images = {image.tobytes(): label for image, label in zip(whole.array("train_images.npy"), whole.array("train_labels.npy"),
-                                                             strict=True)}
+    images = {
+        image.tobytes(): label
+        for image, label in zip(
+            whole.array("train_images.npy"), whole.array("train_labels.npy"), strict=True
+        )
+    }
     made = make(path, tmp_path, validation=6)
-    found = {image.tobytes(): label for part in ("train", "test")
-             for image, label in zip(made.array(f"{part}_images.npy"), made.array(f"{part}_labels.npy"), strict=True)}
-    assert found == images and len(made.array("test_labels.npy")) == 6 and asked == [5, 5, 5, 3, 5, 1]
+    found = {
+        image.tobytes(): label
+        for part in ("train", "test")
+        for image, label in zip(
+            made.array(f"{part}_images.npy"), made.array(f"{part}_labels.npy"), strict=True
+        )
+    }
+    assert (
+        found == images and len(made.array("test_labels.npy")) == 6 and asked == [5, 5, 5, 3, 5, 1]
+    )
 
 
 def test_with_a_validation_set_the_test_pictures_are_not_read(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"train/a": 8, "train/b": 8, "test/a": 2, "test/b": 2})
+    path = picture_folders.write(
+        tmp_path / "p", {"train/a": 8, "train/b": 8, "test/a": 2, "test/b": 2}
+    )
     for file in (path / "test").glob("*/*.png"):
         file.write_text("no picture")
     made = make(path, tmp_path, validation=4)
@@ -331,20 +455,32 @@ def test_copies_are_in_one_part_and_counted(tmp_path, caplog):
     path = picture_folders.write(tmp_path / "p", {"a": 12, "b": 12})
     for number in range(12):
         shutil.copy(path / f"a/{number:04d}.png", path / f"a/copy{number}.png")
-        Image.open(path / f"b/{number:04d}.png").save(path / f"b/{number}.bmp")   # equal when decoded alone
+        # equal when decoded alone
+        Image.open(path / f"b/{number:04d}.png").save(path / f"b/{number}.bmp")
     shutil.copy(path / "a/0000.png", path / "b/wrong.png")
     with caplog.at_level(logging.INFO):
         made = make(path, tmp_path, test_limit="all")
-    parts = [{image.tobytes() for image in made.array(f"{part}_images.npy")} for part in ("train", "test")]
-    assert made.metrics["copies"] == {"pictures": 49, "in_both_parts": 0, "with_different_labels": 3}
+    parts = [
+        {image.tobytes() for image in made.array(f"{part}_images.npy")}
+        for part in ("train", "test")
+    ]
+    assert made.metrics["copies"] == {
+        "pictures": 49,
+        "in_both_parts": 0,
+        "with_different_labels": 3,
+    }
     assert not parts[0] & parts[1]
     assert 10 <= made.metrics["test"] <= 14 and made.metrics["train"] + made.metrics["test"] == 49
-    assert caplog.messages[-1] == ("49 pictures are there more than once, equal when scaled; test pictures that are training "
-                                   "pictures too: 0; pictures with different labels: 3")
+    assert caplog.messages[-1] == (
+        "49 pictures are there more than once, equal when scaled; test pictures that are training "
+        "pictures too: 0; pictures with different labels: 3"
+    )
 
 
 def test_copies_in_given_parts_stay_there_and_are_counted(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"train/a": 4, "train/b": 4, "test/a": 2, "test/b": 2})
+    path = picture_folders.write(
+        tmp_path / "p", {"train/a": 4, "train/b": 4, "test/a": 2, "test/b": 2}
+    )
     shutil.copy(path / "train/a/0000.png", path / "test/a/copy.png")
     shutil.copy(path / "train/b/0000.png", path / "test/a/wrong.png")
     made = make(path, tmp_path, test_limit="all")
@@ -355,14 +491,27 @@ def test_copies_in_given_parts_stay_there_and_are_counted(tmp_path):
 def test_equal_rows_of_a_npz_file_are_in_one_part(tmp_path):
     images = np.random.default_rng(3).integers(0, 256, (20, 16, 16), dtype=np.uint8)
     for order in (np.ascontiguousarray, np.asfortranarray):
-        made = make(picture_folders.npz(tmp_path / "a.npz", images=order(np.concatenate([images, images])),
-                                        labels=np.arange(40) % 2), tmp_path, test_limit="all")
-        assert made.metrics["copies"] == {"pictures": 40, "in_both_parts": 0, "with_different_labels": 0}
+        made = make(
+            picture_folders.npz(
+                tmp_path / "a.npz",
+                images=order(np.concatenate([images, images])),
+                labels=np.arange(40) % 2,
+            ),
+            tmp_path,
+            test_limit="all",
+        )
+        assert made.metrics["copies"] == {
+            "pictures": 40,
+            "in_both_parts": 0,
+            "with_different_labels": 0,
+        }
         assert (made.metrics["train"], made.metrics["test"]) == (32, 8)
 
 
 def test_copies_are_on_one_side_of_a_validation_set(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"train/a": 9, "train/b": 9, "test/a": 2, "test/b": 2})
+    path = picture_folders.write(
+        tmp_path / "p", {"train/a": 9, "train/b": 9, "test/a": 2, "test/b": 2}
+    )
     for name in list(path.glob("train/*/*.png")):
         shutil.copy(name, name.with_suffix(".copy.png"))
     found = make(path, tmp_path, validation=8).metrics["copies"]
@@ -388,11 +537,17 @@ def test_originals_are_not_kept_in_memory(tmp_path):
     path = tmp_path / "p"
     for name in "ab":
         (path / name).mkdir(parents=True)
-        Image.new("RGB", (1000, 1000), (9, 9, 9)).save(path / name / "0.png")   # 3 MB each when it is decoded
+        # 3 MB each when it is decoded
+        Image.new("RGB", (1000, 1000), (9, 9, 9)).save(path / name / "0.png")
         for number in range(1, 60):
             os.link(path / name / "0.png", path / name / f"{number}.png")
     code = PEAK.format(scripts=str(pathlib.Path(folder.__file__).parents[2]))
-    run = subprocess.run([sys.executable, "-c", code, str(path), str(tmp_path)], capture_output=True, text=True, check=True,
-                         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )
     before, after = map(int, run.stdout.split())
-    assert after - before < 60_000   # kB; all 120 would be 360 MB
+    assert after - before < 60_000  # kB; all 120 would be 360 MB

@@ -42,9 +42,15 @@ def fault(path):
 
 
 def test_classes_are_the_folders_by_name_and_their_pictures_are_found_in_them(tmp_path):
-    folder = picture_folders.write(tmp_path / "pets", {"dog": 3, "cat": 2, "Zebra": 1, "cat/kittens": 1})
+    folder = picture_folders.write(
+        tmp_path / "pets", {"dog": 3, "cat": 2, "Zebra": 1, "cat/kittens": 1}
+    )
     found = again(folder)
-    assert found.classes == ("Zebra", "cat", "dog") and found.counts("train") == [1, 3, 3] and not found.has_test
+    assert (
+        found.classes == ("Zebra", "cat", "dog")
+        and found.counts("train") == [1, 3, 3]
+        and not found.has_test
+    )
     assert (1, "cat/kittens/0000.png") in found.files["train"]
 
 
@@ -54,44 +60,90 @@ def test_names_begin_below_the_folder_however_it_is_called(tmp_path, monkeypatch
     (folder / "cat/0000.png").rename(folder / "cat/inner/0000.png")
     names = [name for _, name in again(folder).files["train"]]
     monkeypatch.chdir(folder)
-    assert [name for path in (".", "../pets/", "../pets/.") for _, name in again(path).files["train"]] == 3 * names
+    assert [
+        name for path in (".", "../pets/", "../pets/.") for _, name in again(path).files["train"]
+    ] == 3 * names
     assert all((folder / name).is_file() for name in names)
 
 
 def test_train_and_test_are_parts_if_they_hold_the_folders_of_classes(tmp_path):
     folder = picture_folders.write(tmp_path, {"train/a": 4, "train/b": 3, "test/a": 1, "test/b": 2})
     found = again(folder)
-    assert (found.classes, found.counts("train"), found.counts("test")) == (("a", "b"), [4, 3], [1, 2])
+    assert (found.classes, found.counts("train"), found.counts("test")) == (
+        ("a", "b"),
+        [4, 3],
+        [1, 2],
+    )
     assert found.remarks == []
 
 
-@pytest.mark.parametrize("train, test", [("training", "testing"), ("Training", "Test"), ("TRAIN", "TEST"), ("train", "val"),
-                                         ("training_set", "test_set"), ("train", "valid"), ("train-images", "validation")])
+@pytest.mark.parametrize(
+    "train, test",
+    [
+        ("training", "testing"),
+        ("Training", "Test"),
+        ("TRAIN", "TEST"),
+        ("train", "val"),
+        ("training_set", "test_set"),
+        ("train", "valid"),
+        ("train-images", "validation"),
+    ],
+)
 def test_parts_may_have_other_names_and_a_remark_says_so(tmp_path, train, test):
-    found = again(picture_folders.write(tmp_path, {f"{train}/a": 4, f"{train}/b": 3, f"{test}/a": 1, f"{test}/b": 2}))
-    assert (found.classes, found.counts("train"), found.counts("test")) == (("a", "b"), [4, 3], [1, 2])
-    assert found.remarks == [f"The folder {train}/ is taken to train on, {test}/ to test on"] and found.skipped == []
+    found = again(
+        picture_folders.write(
+            tmp_path, {f"{train}/a": 4, f"{train}/b": 3, f"{test}/a": 1, f"{test}/b": 2}
+        )
+    )
+    assert (found.classes, found.counts("train"), found.counts("test")) == (
+        ("a", "b"),
+        [4, 3],
+        [1, 2],
+    )
+    assert (
+        found.remarks == [f"The folder {train}/ is taken to train on, {test}/ to test on"]
+        and found.skipped == []
+    )
 
 
 def test_classes_may_be_called_like_parts(tmp_path):
-    assert again(picture_folders.write(tmp_path / "p", {"train": 2, "car": 2})).classes == ("car", "train")
-    assert again(picture_folders.write(tmp_path / "q", {"valid": 2, "invalid": 2})).classes == ("invalid", "valid")
+    assert again(picture_folders.write(tmp_path / "p", {"train": 2, "car": 2})).classes == (
+        "car",
+        "train",
+    )
+    assert again(picture_folders.write(tmp_path / "q", {"valid": 2, "invalid": 2})).classes == (
+        "invalid",
+        "valid",
+    )
 
 
-@pytest.mark.parametrize("folders, said", [
-    (("x", "y"), True), (("train", "test"), True), (("images",), False), (("", "x", "y"), False)])
+@pytest.mark.parametrize(
+    "folders, said",
+    [(("x", "y"), True), (("train", "test"), True), (("images",), False), (("", "x", "y"), False)],
+)
 def test_classes_that_all_hold_the_same_folders_are_remarked_upon(tmp_path, folders, said):
-    found = again(picture_folders.write(tmp_path, {f"{name}/{inner}": 2 for name in ("fold1", "fold2", "fold3", "fold4")
-                                                   for inner in folders}))
+    found = again(
+        picture_folders.write(
+            tmp_path,
+            {
+                f"{name}/{inner}": 2
+                for name in ("fold1", "fold2", "fold3", "fold4")
+                for inner in folders
+            },
+        )
+    )
     assert found.classes == ("fold1", "fold2", "fold3", "fold4") and bool(found.remarks) == said
     assert not said or found.remarks[0].startswith(
         "The classes are the folders fold1/, fold2/, fold3/ and 1 more. Each holds the same folders, "
-        f"{min(folders)}/, {max(folders)}/, which are not told apart")
+        f"{min(folders)}/, {max(folders)}/, which are not told apart"
+    )
 
 
 def test_numbers_as_classes_are_in_their_order(tmp_path):
     numbers = tuple(map(str, range(12)))
-    assert again(picture_folders.write(tmp_path / "p", dict.fromkeys(numbers, 1))).classes == numbers
+    assert (
+        again(picture_folders.write(tmp_path / "p", dict.fromkeys(numbers, 1))).classes == numbers
+    )
     mixed = again(picture_folders.write(tmp_path / "q", dict.fromkeys(("10", "9", "a"), 1)))
     assert mixed.classes == ("10", "9", "a")
 
@@ -108,10 +160,14 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
     found = again(folder)
     assert found.classes == ("cat", "dog") and found.counts("train") == [2, 2]
     assert dict(found.skipped) == {
-        "readme.txt": "not in the folder of a class", "cat/notes.md": "no picture by its name",
-        "cat/empty.png": "the file is empty", "dog/more": "a link that leads nowhere",
-        "dog/pipe.png": "not a plain file", "dog/lost.png": "cannot be read: No such file or directory",
-        "cat/large.png": "0.0 MB large; 0.0 MB at most"}
+        "readme.txt": "not in the folder of a class",
+        "cat/notes.md": "no picture by its name",
+        "cat/empty.png": "the file is empty",
+        "dog/more": "a link that leads nowhere",
+        "dog/pipe.png": "not a plain file",
+        "dog/lost.png": "cannot be read: No such file or directory",
+        "cat/large.png": "0.0 MB large; 0.0 MB at most",
+    }
 
 
 def test_the_line_about_skipped_files_has_their_number_their_kinds_and_an_example_of_each():
@@ -119,17 +175,25 @@ def test_the_line_about_skipped_files_has_their_number_their_kinds_and_an_exampl
     empty = [("dog/e.png", "the file is empty"), ("dog/f.png", "not a plain file")]
     assert listing.skipping([*empty, *heic], 5000) == (
         "skipped 1,202 of 5,000 files: 1,200 .heic, as cat/0.HEIC (no picture by its name); 2 .png, as dog/e.png (the file is "
-        "empty)")
-    many = [(f"a.{suffix}", "no") for suffix in ("mp4", "txt", "xml", "csv", "json", "", "x" * 40)] + [("a.b/README", "no")]
+        "empty)"
+    )
+    many = [
+        (f"a.{suffix}", "no") for suffix in ("mp4", "txt", "xml", "csv", "json", "", "x" * 40)
+    ] + [("a.b/README", "no")]
     line = listing.skipping(many, 9)
-    assert line.startswith("skipped 8 of 9 files: 3 without a suffix, as a. (no); 1 .mp4, as") and line.endswith("; 2 others")
+    assert line.startswith(
+        "skipped 8 of 9 files: 3 without a suffix, as a. (no); 1 .mp4, as"
+    ) and line.endswith("; 2 others")
 
 
 # Links to folders.
 
+
 @pytest.fixture
 def linked(tmp_path):
-    """A folder with nothing in it, and the function that links a folder of pictures of another disk to a name in it."""
+    """A folder with nothing in it, and the function that links a folder of pictures of another disk
+    to a name in it.
+    """
     (tmp_path / "pets").mkdir()
 
     def link(name, *counts):
@@ -147,7 +211,11 @@ def test_linked_parts_and_classes_are_read_as_those_of_the_folder(linked, tmp_pa
     linked("train", {"a": 2, "b": 1})
     linked("test", {"a": 1, "b": 1})
     found = again(linked.to)
-    assert (found.classes, found.counts("train"), found.counts("test")) == (("a", "b"), [2, 1], [1, 1])
+    assert (found.classes, found.counts("train"), found.counts("test")) == (
+        ("a", "b"),
+        [2, 1],
+        [1, 1],
+    )
     assert found.files["train"][0] == (0, "train/a/0000.png")
     copied = shutil.copytree(linked.to, tmp_path / "copied")
     assert again(copied).digest == found.digest and not (copied / "train").is_symlink()
@@ -161,20 +229,35 @@ def test_a_linked_class_and_a_linked_folder_within_a_class_are_read(linked):
     picture_folders.write(linked.to, {"cat": 1})
     linked("cat/more", {"": 3, "inner": 1})
     found = again(linked.to)
-    assert found.classes == ("cat", "dog") and found.counts("train") == [5, 2] and found.skipped == []
+    assert (
+        found.classes == ("cat", "dog") and found.counts("train") == [5, 2] and found.skipped == []
+    )
 
 
-@pytest.mark.parametrize("name, target, words", [
-    ("cat/loop", "cat", "/pets/cat and .*/pets/cat/loop are the same folder; remove the link to it"),
-    ("cat/loop", ".", "/pets and .*/pets/cat/loop are the same folder"),
-    ("cat/loop", "..", "/pets/cat/loop is a link to .*, a folder that it lies in; remove it$"),
-    ("cat/loop", "/", "/pets/cat/loop is a link to /, a folder that it lies in"),
-    ("bird", "cat", "/pets/bird and .*/pets/cat are the same folder; remove the link"),
-    ("cat/dogs", "dog", "/pets/cat/dogs and .*/pets/dog are the same folder; remove the link"),
-    ("bird", "bird", "/pets/bird is a link to .*bird, which cannot be reached; remove the link, or mount what it leads to"),
-    ("bird", "/no/such/disk", "/pets/bird is a link to /no/such/disk, which cannot be reached"),
-])
-def test_links_that_lead_round_twice_to_a_folder_or_nowhere_are_one_line(tmp_path, name, target, words):
+@pytest.mark.parametrize(
+    "name, target, words",
+    [
+        (
+            "cat/loop",
+            "cat",
+            "/pets/cat and .*/pets/cat/loop are the same folder; remove the link to it",
+        ),
+        ("cat/loop", ".", "/pets and .*/pets/cat/loop are the same folder"),
+        ("cat/loop", "..", "/pets/cat/loop is a link to .*, a folder that it lies in; remove it$"),
+        ("cat/loop", "/", "/pets/cat/loop is a link to /, a folder that it lies in"),
+        ("bird", "cat", "/pets/bird and .*/pets/cat are the same folder; remove the link"),
+        ("cat/dogs", "dog", "/pets/cat/dogs and .*/pets/dog are the same folder; remove the link"),
+        (
+            "bird",
+            "bird",
+            "/pets/bird is a link to .*bird, which cannot be reached; remove the link, or mount what it leads to",
+        ),
+        ("bird", "/no/such/disk", "/pets/bird is a link to /no/such/disk, which cannot be reached"),
+    ],
+)
+def test_links_that_lead_round_twice_to_a_folder_or_nowhere_are_one_line(
+    tmp_path, name, target, words
+):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
     (folder / name).symlink_to(folder / target)
     message = fault(folder)
@@ -183,8 +266,10 @@ def test_links_that_lead_round_twice_to_a_folder_or_nowhere_are_one_line(tmp_pat
 
 def test_linked_parts_that_are_the_same_folder_or_lead_round_are_one_line(linked):
     disk = linked("train", {"a": 2, "b": 2})
-    (linked.to / "test").symlink_to(disk)   # every test picture would be one of training
-    assert "/pets/train and" in fault(linked.to) and "/pets/test are the same folder" in fault(linked.to)
+    (linked.to / "test").symlink_to(disk)  # every test picture would be one of training
+    assert "/pets/train and" in fault(linked.to) and "/pets/test are the same folder" in fault(
+        linked.to
+    )
     (linked.to / "test").unlink()
     (linked.to / "test").symlink_to(linked.to)
     assert "are the same folder" in fault(linked.to)
@@ -192,7 +277,7 @@ def test_linked_parts_that_are_the_same_folder_or_lead_round_are_one_line(linked
 
 def test_links_that_multiply_folders_end_at_once(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
-    for number in range(40):   # two ways to each of them, 2^40 in all
+    for number in range(40):  # two ways to each of them, 2^40 in all
         (folder / f"cat/{number}").mkdir()
         for name in "ab":
             (folder / f"cat/{number}/{name}").symlink_to(f"../{number + 1}")
@@ -203,10 +288,17 @@ def test_a_folder_without_permission_is_one_line(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, "dog/secret": 2})
     (folder / "dog/secret").chmod(0)
     program = "import sys; from ladder.data import listing; listing.of(sys.argv[1])"
-    run = subprocess.run([*unprivileged(), sys.executable, "-c", program, str(folder)], capture_output=True, text=True,
-                         env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)})
+    run = subprocess.run(
+        [*unprivileged(), sys.executable, "-c", program, str(folder)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)},
+    )
     (folder / "dog/secret").chmod(0o700)
-    assert run.stderr.splitlines()[-1].endswith("dog/secret: Permission denied") and "config: folder: cannot read" in run.stderr
+    assert (
+        run.stderr.splitlines()[-1].endswith("dog/secret: Permission denied")
+        and "config: folder: cannot read" in run.stderr
+    )
 
 
 def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
@@ -219,28 +311,49 @@ def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
     hidden = subprocess.run(command, env=environment, capture_output=True, text=True)
     secret.chmod(0o600)
     given = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert hidden.stdout.startswith(f"[('cat/{secret.name}', 'cannot be read: Permission denied')] "), hidden.stderr
+    assert hidden.stdout.startswith(
+        f"[('cat/{secret.name}', 'cannot be read: Permission denied')] "
+    ), hidden.stderr
     assert given.stdout.startswith("[] ") and given.stdout.split()[-1] != hidden.stdout.split()[-1]
 
 
 def test_a_folder_beside_train_and_test_is_named(tmp_path):
-    found = again(picture_folders.write(tmp_path, {"train/a": 2, "train/b": 2, "test/a": 1, "test/b": 1, "val/a": 1}))
+    found = again(
+        picture_folders.write(
+            tmp_path, {"train/a": 2, "train/b": 2, "test/a": 1, "test/b": 1, "val/a": 1}
+        )
+    )
     assert found.skipped == [("val/", listing.NOT_READ)] and found.counts("train") == [2, 2]
     (tmp_path / "more").mkdir()
     assert ("more/", "neither train/ nor test/") in again(tmp_path).skipped
 
 
-@pytest.mark.parametrize("counts, words", [
-    ({}, "has 0 classes, a folder of pictures each; 2 to 256 are possible"), ({"a": 1}, "has 1 class, a folder"),
-    ({f"c{number}": 1 for number in range(257)}, "has 257 classes"), ({"a": 1, "b": 0}, "b has no picture; remove the folder"),
-    ({"train/a": 1, "train/b": 1}, "has train/ without test/; add it"),
-    ({"training/a": 1, "training/b": 1}, "has training/ without test/; add it"),
-    ({"Train/a": 1, "training/a": 1, "test/a": 1}, "has Train/ and training/; call the one that is meant train"),
-    ({"train": 3, "testing": 3}, "has 0 classes"),
-    ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "has no folder 'c', which test/ has; both need the same classes"),
-    ({"train/a": 1, "train/b": 1, "train/c": 1, "test/a": 1}, "has no folder 'b' and 1 more, which train/ has"),
-    ({"a\nb": 1, "c": 1}, r"the name of class 'a\nb' is not one line"), ({"x" * 101: 1, "c": 1}, "at most 100 printable"),
-])
+@pytest.mark.parametrize(
+    "counts, words",
+    [
+        ({}, "has 0 classes, a folder of pictures each; 2 to 256 are possible"),
+        ({"a": 1}, "has 1 class, a folder"),
+        ({f"c{number}": 1 for number in range(257)}, "has 257 classes"),
+        ({"a": 1, "b": 0}, "b has no picture; remove the folder"),
+        ({"train/a": 1, "train/b": 1}, "has train/ without test/; add it"),
+        ({"training/a": 1, "training/b": 1}, "has training/ without test/; add it"),
+        (
+            {"Train/a": 1, "training/a": 1, "test/a": 1},
+            "has Train/ and training/; call the one that is meant train",
+        ),
+        ({"train": 3, "testing": 3}, "has 0 classes"),
+        (
+            {"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1},
+            "has no folder 'c', which test/ has; both need the same classes",
+        ),
+        (
+            {"train/a": 1, "train/b": 1, "train/c": 1, "test/a": 1},
+            "has no folder 'b' and 1 more, which train/ has",
+        ),
+        ({"a\nb": 1, "c": 1}, r"the name of class 'a\nb' is not one line"),
+        ({"x" * 101: 1, "c": 1}, "at most 100 printable"),
+    ],
+)
 def test_what_is_no_data_set_is_one_line(tmp_path, counts, words):
     assert words in fault(picture_folders.write(tmp_path, counts))
 
@@ -249,12 +362,18 @@ def test_a_class_without_a_picture_says_what_it_has(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 0})
     for number in range(3):
         (folder / f"dog/{number}.heic").write_bytes(b"x")
-    assert ("pets/dog has no picture (skipped 3 of 3 files: 3 .heic, as dog/0.heic (no picture by its name)); remove the "
-            "folder, or put pictures of the class into it (.png, ") in fault(folder)
+    assert (
+        "pets/dog has no picture (skipped 3 of 3 files: 3 .heic, as dog/0.heic (no picture by its name)); remove the "
+        "folder, or put pictures of the class into it (.png, "
+    ) in fault(folder)
 
 
 def test_as_many_classes_and_as_long_a_name_as_the_messages_say_are_taken(tmp_path):
-    found = again(picture_folders.write(tmp_path, {"x" * 100: 1, **{f"c{number}": 1 for number in range(255)}}))
+    found = again(
+        picture_folders.write(
+            tmp_path, {"x" * 100: 1, **{f"c{number}": 1 for number in range(255)}}
+        )
+    )
     assert len(found.classes) == 256 and found.classes[-1] == "x" * 100
 
 
@@ -265,7 +384,10 @@ def test_a_missing_path_and_another_kind_of_file_are_one_line(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "is neither a folder nor a .npz file" in fault(tmp_path / "pipe")
     assert "the root of all files" in fault("/") and "the root of all files" in fault("../" * 50)
-    assert fault("none") == "config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH"
+    assert (
+        fault("none")
+        == "config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH"
+    )
 
 
 def test_the_digest_is_that_of_names_and_content_wherever_the_folder_lies(tmp_path):
@@ -285,20 +407,26 @@ def test_the_digest_is_that_of_names_and_content_wherever_the_folder_lies(tmp_pa
 def test_the_digest_is_computed_once_per_change_of_the_folder(tmp_path, monkeypatch):
     folder, read = picture_folders.write(tmp_path / "pets", {"a": 2, "b": 2}), []
     real = listing.disk.sha256
-    monkeypatch.setattr(listing.disk, "sha256", lambda path: read.append(pathlib.Path(path).name) or real(path))
+    monkeypatch.setattr(
+        listing.disk, "sha256", lambda path: read.append(pathlib.Path(path).name) or real(path)
+    )
     digest = again(folder).digest
     assert again(folder).digest == digest and len(read) == 4
     changed = (folder / "a/0000.png").stat()
-    os.utime(folder / "a/0000.png", ns=(changed.st_atime_ns, changed.st_mtime_ns + 1))   # as an edit that keeps the size
+    # as an edit that keeps the size
+    os.utime(folder / "a/0000.png", ns=(changed.st_atime_ns, changed.st_mtime_ns + 1))
     assert again(folder).digest == digest and len(read) == 8
 
 
 # The split.
 
+
 def test_the_split_is_a_share_of_each_class_by_name_and_the_first_pictures_are_balanced(tmp_path):
     parts = listing.split(again(picture_folders.write(tmp_path, {"a": 20, "b": 10, "c": 2})), 0.25)
     test, train = ([label for label, _ in parts[part]] for part in ("test", "train"))
-    assert [test.count(label) for label in range(3)] == [5, 2, 1] and [train.count(label) for label in range(3)] == [15, 8, 1]
+    assert [test.count(label) for label in range(3)] == [5, 2, 1] and [
+        train.count(label) for label in range(3)
+    ] == [15, 8, 1]
     assert train[:3] == [0, 1, 2] and train[3:9] == [0, 1] * 3
     assert not set(parts["train"]) & set(parts["test"])
 
@@ -308,40 +436,67 @@ def test_a_picture_more_moves_no_other_one_from_test_to_train(tmp_path):
     before = set(listing.split(again(folder), 0.25)["test"])
     picture_folders.picture(5005).save(folder / "a/new.png")
     after = listing.split(again(folder), 0.25)
-    assert len(before & {file for file in after["train"]}) <= 1   # the new one may take the place of the last
+    # the new one may take the place of the last
+    assert len(before & {file for file in after["train"]}) <= 1
 
 
 def copied(listing, groups):
-    """A listing whose names, a class each a string, have the same content by group: name -> first name."""
-    return types.SimpleNamespace(classes=tuple(listing), has_test=False, copies=groups, files={
-        "train": [(label, name) for label, names in enumerate(listing.values()) for name in names]})
+    """A listing whose names, a class each a string, have the same content by group: name -> first
+    name.
+    """
+    return types.SimpleNamespace(
+        classes=tuple(listing),
+        has_test=False,
+        copies=groups,
+        files={
+            "train": [
+                (label, name) for label, names in enumerate(listing.values()) for name in names
+            ]
+        },
+    )
 
 
-@pytest.mark.parametrize("classes, groups, tests", [
-    ({"a": [f"a{n}" for n in range(8)], "b": [f"b{n}" for n in range(4)]}, {}, (2, 1)),
-    ({"a": [f"a{n}" for n in range(8)]}, {f"a{n}": f"a{n % 4}" for n in range(8)}, (2,)),   # every picture twice
-    ({"a": [f"a{n}" for n in range(6)]}, {f"a{n}": f"a{n % 3}" for n in range(6)}, (2,)),   # no group has room: one is taken
-    ({"a": [f"a{n}" for n in range(40)]}, {f"a{n}": "a0" for n in range(30)}, (10,)),       # the many copies have no room
-    ({"a": [f"a{n}" for n in range(8)]}, {f"a{n}": "a0" for n in range(8)}, None),          # nothing else in the class
-])
+@pytest.mark.parametrize(
+    "classes, groups, tests",
+    [
+        ({"a": [f"a{n}" for n in range(8)], "b": [f"b{n}" for n in range(4)]}, {}, (2, 1)),
+        # every picture twice
+        ({"a": [f"a{n}" for n in range(8)]}, {f"a{n}": f"a{n % 4}" for n in range(8)}, (2,)),
+        # no group has room: one is taken
+        ({"a": [f"a{n}" for n in range(6)]}, {f"a{n}": f"a{n % 3}" for n in range(6)}, (2,)),
+        # the many copies have no room
+        ({"a": [f"a{n}" for n in range(40)]}, {f"a{n}": "a0" for n in range(30)}, (10,)),
+        # nothing else in the class
+        ({"a": [f"a{n}" for n in range(8)]}, {f"a{n}": "a0" for n in range(8)}, None),
+    ],
+)
 def test_copies_are_in_the_same_part_and_the_share_is_kept(classes, groups, tests):
     source = copied(classes, groups)
     parts = listing.split(source, 0.25)
     names = {part: {name for _, name in files} for part, files in parts.items()}
-    assert sorted(names["train"] | names["test"]) == sorted(name for names in classes.values() for name in names)
+    assert sorted(names["train"] | names["test"]) == sorted(
+        name for names in classes.values() for name in names
+    )
     counts = tuple(sum(label == one for one, _ in parts["test"]) for label in range(len(classes)))
     assert counts == (tests or (2,)) and min(map(len, names.values())) > 0
     if tests:
-        assert not {groups.get(name, name) for name in names["train"]} & {groups.get(name, name) for name in names["test"]}
-    if not groups or tests is None:   # as it is without copies
+        assert not {groups.get(name, name) for name in names["train"]} & {
+            groups.get(name, name) for name in names["test"]
+        }
+    if not groups or tests is None:  # as it is without copies
         assert parts == listing.split(copied(classes, {}), 0.25)
 
 
 def test_copies_with_two_labels_are_in_the_same_part_unless_a_class_had_nothing_to_train_on():
     classes = {"a": [f"a{n}" for n in range(12)], "b": [f"b{n}" for n in range(12)]}
     twins = {f"{label}{n}": f"a{n}" for label in "ab" for n in range(6)}
-    parts = {part: {name for _, name in files} for part, files in listing.split(copied(classes, twins), 0.25).items()}
-    assert not {twins.get(name) for name in parts["train"]} & {twins.get(name) for name in parts["test"]} - {None}
+    parts = {
+        part: {name for _, name in files}
+        for part, files in listing.split(copied(classes, twins), 0.25).items()
+    }
+    assert not {twins.get(name) for name in parts["train"]} & {
+        twins.get(name) for name in parts["test"]
+    } - {None}
     only = {f"b{n}": "a0" for n in range(12)} | {"a0": "a0"}
     parts = listing.split(copied(classes, only), 0.25)
     assert all({label for label, _ in files} == {0, 1} for files in parts.values())
@@ -359,7 +514,9 @@ def test_copies_are_found_by_content_and_read_once(tmp_path, monkeypatch):
     assert again(path).copies == {"0": "0", "4": "0", "1": "1", "5": "1"}
 
 
-@pytest.mark.parametrize("count, share, tests", [(2, 0.01, 1), (2, 0.99, 1), (100, 0.2, 20), (10, 0.25, 2)])
+@pytest.mark.parametrize(
+    "count, share, tests", [(2, 0.01, 1), (2, 0.99, 1), (100, 0.2, 20), (10, 0.25, 2)]
+)
 def test_a_class_keeps_a_picture_for_each_part(count, share, tests):
     assert listing.test_count(count, share) == tests
 
@@ -368,9 +525,14 @@ def test_the_facts_of_a_folder_are_its_own(tmp_path):
     listing.of.cache_clear()
     folder = picture_folders.write(tmp_path / "p", {"a": 10, "b": 5})
     keys = {"dataset": "folder", "test_share": 0.2, "image_size": [24, 40], "image_channels": 1}
-    assert facts.of(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts((24, 40, 1), 2, 12, 3)
+    assert facts.of(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts(
+        (24, 40, 1), 2, 12, 3
+    )
     single = picture_folders.write(tmp_path / "q", {"a": 10, "b": 1})
-    with pytest.raises(UserError, match="class 'b' has a single picture; it needs one to train on and one to test on"):
+    with pytest.raises(
+        UserError,
+        match="class 'b' has a single picture; it needs one to train on and one to test on",
+    ):
         facts.of(types.SimpleNamespace(**keys, folder=str(single)))
 
 
@@ -382,52 +544,148 @@ LABELS = np.array([3, 1, 3, 1, 1, 3])
 
 def test_a_npz_file_has_classes_by_its_labels_or_names(tmp_path):
     found = again(picture_folders.npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS))
-    assert found.classes == ("1", "3") and found.files["train"][:2] == [(1, "0"), (0, "1")] and not found.has_test
-    names = again(picture_folders.npz(tmp_path / "b.npz", images=IMAGES, labels=np.array(["cat", "ant"] * 3)))
+    assert (
+        found.classes == ("1", "3")
+        and found.files["train"][:2] == [(1, "0"), (0, "1")]
+        and not found.has_test
+    )
+    names = again(
+        picture_folders.npz(tmp_path / "b.npz", images=IMAGES, labels=np.array(["cat", "ant"] * 3))
+    )
     assert names.classes == ("ant", "cat") and names.counts("train") == [3, 3]
-    named = again(picture_folders.npz(tmp_path / "c.npz", images=IMAGES[..., 0], labels=LABELS // 2, test_images=IMAGES[:2],
-                                      test_labels=np.array([1, 0]), classes=np.array(["x", "y"])))
+    named = again(
+        picture_folders.npz(
+            tmp_path / "c.npz",
+            images=IMAGES[..., 0],
+            labels=LABELS // 2,
+            test_images=IMAGES[:2],
+            test_labels=np.array([1, 0]),
+            classes=np.array(["x", "y"]),
+        )
+    )
     assert named.classes == ("x", "y") and named.has_test and named.counts("test") == [1, 1]
 
 
 def test_the_layouts_of_medmnist_and_keras_are_read(tmp_path):
     column = LABELS[:, None].astype(np.uint8)
-    medmnist = again(picture_folders.npz(tmp_path / "a.npz", train_images=IMAGES, train_labels=column, val_images=IMAGES[:2],
-                                         val_labels=column[:2], test_images=IMAGES[:4], test_labels=column[:4]))
-    assert medmnist.classes == ("1", "3") and medmnist.counts("train") == [3, 3] and medmnist.counts("test") == [2, 2]
-    assert medmnist.array("train") == "train_images" and medmnist.remarks == [f"val_images of the file is {listing.NOT_READ}"]
-    keras = again(picture_folders.npz(tmp_path / "b.npz", x_train=IMAGES[..., 0], y_train=LABELS, x_test=IMAGES[:2, ..., 0],
-                                      y_test=LABELS[:2]))
-    assert keras.has_test and keras.array("test") == "x_test" and keras.counts("test") == [1, 1] and keras.remarks == []
-    two = again(picture_folders.npz(tmp_path / "c.npz", train_images=IMAGES, train_labels=LABELS, val_images=IMAGES[:2],
-                                    val_labels=LABELS[:2]))
-    assert two.array("test") == "val_images" and two.remarks == ["val_images of the file is taken to test on"]
-    texts = again(picture_folders.npz(tmp_path / "d.npz", images=IMAGES, labels=np.array(["10", "9", "10", "9", "2", "2"])))
-    assert texts.classes == ("2", "9", "10") and [label for label, _ in texts.files["train"]] == [2, 1, 2, 1, 0, 0]
+    medmnist = again(
+        picture_folders.npz(
+            tmp_path / "a.npz",
+            train_images=IMAGES,
+            train_labels=column,
+            val_images=IMAGES[:2],
+            val_labels=column[:2],
+            test_images=IMAGES[:4],
+            test_labels=column[:4],
+        )
+    )
+    assert (
+        medmnist.classes == ("1", "3")
+        and medmnist.counts("train") == [3, 3]
+        and medmnist.counts("test") == [2, 2]
+    )
+    assert medmnist.array("train") == "train_images" and medmnist.remarks == [
+        f"val_images of the file is {listing.NOT_READ}"
+    ]
+    keras = again(
+        picture_folders.npz(
+            tmp_path / "b.npz",
+            x_train=IMAGES[..., 0],
+            y_train=LABELS,
+            x_test=IMAGES[:2, ..., 0],
+            y_test=LABELS[:2],
+        )
+    )
+    assert (
+        keras.has_test
+        and keras.array("test") == "x_test"
+        and keras.counts("test") == [1, 1]
+        and keras.remarks == []
+    )
+    two = again(
+        picture_folders.npz(
+            tmp_path / "c.npz",
+            train_images=IMAGES,
+            train_labels=LABELS,
+            val_images=IMAGES[:2],
+            val_labels=LABELS[:2],
+        )
+    )
+    assert two.array("test") == "val_images" and two.remarks == [
+        "val_images of the file is taken to test on"
+    ]
+    texts = again(
+        picture_folders.npz(
+            tmp_path / "d.npz", images=IMAGES, labels=np.array(["10", "9", "10", "9", "2", "2"])
+        )
+    )
+    assert texts.classes == ("2", "9", "10") and [label for label, _ in texts.files["train"]] == [
+        2,
+        1,
+        2,
+        1,
+        0,
+        0,
+    ]
 
 
-@pytest.mark.parametrize("arrays, words", [
-    ({"images": IMAGES}, "it has no array labels"), ({"labels": LABELS}, "it has no array images"),
-    ({"images": IMAGES.astype(float), "labels": LABELS}, "images is float64 (6, 5, 4, 3), not uint8"),
-    ({"images": IMAGES[:, 0, 0], "labels": LABELS}, "not uint8 (N, H, W)"), ({"images": IMAGES, "labels": LABELS[:5]}, "not 6"),
-    ({"images": np.zeros((6, 5, 4, 4), np.uint8), "labels": LABELS}, "(N, H, W, 1) or (N, H, W, 3)"),
-    ({"images": IMAGES, "labels": LABELS * 0.5}, "labels is float64"),
-    ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES}, "has test_images without test_labels; add it, or leave"),
-    ({"train_images": IMAGES, "train_labels": np.zeros((6, 14), int)}, "train_labels is int64 (6, 14), not one label"),
-    ({"x_train": IMAGES}, "it has no array y_train"),
-    ({"images": IMAGES, "labels": LABELS * 0}, "has 1 class,"),
-    *(({"images": IMAGES, "labels": LABELS // 2 + more, "classes": np.array(["a", "b"])}, "one for each of the labels 0, 1")
-      for more in (1, -1)),   # 2 is one too many, -1 none
-    ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES, "test_labels": LABELS * 0 + 1}, "has no picture of class '3'"),
-    ({"images": IMAGES, "labels": np.array([[], 1, 2, 3, 4, 5], object)}, "labels is no array of numbers or texts"),
-])
+@pytest.mark.parametrize(
+    "arrays, words",
+    [
+        ({"images": IMAGES}, "it has no array labels"),
+        ({"labels": LABELS}, "it has no array images"),
+        (
+            {"images": IMAGES.astype(float), "labels": LABELS},
+            "images is float64 (6, 5, 4, 3), not uint8",
+        ),
+        ({"images": IMAGES[:, 0, 0], "labels": LABELS}, "not uint8 (N, H, W)"),
+        ({"images": IMAGES, "labels": LABELS[:5]}, "not 6"),
+        (
+            {"images": np.zeros((6, 5, 4, 4), np.uint8), "labels": LABELS},
+            "(N, H, W, 1) or (N, H, W, 3)",
+        ),
+        ({"images": IMAGES, "labels": LABELS * 0.5}, "labels is float64"),
+        (
+            {"images": IMAGES, "labels": LABELS, "test_images": IMAGES},
+            "has test_images without test_labels; add it, or leave",
+        ),
+        (
+            {"train_images": IMAGES, "train_labels": np.zeros((6, 14), int)},
+            "train_labels is int64 (6, 14), not one label",
+        ),
+        ({"x_train": IMAGES}, "it has no array y_train"),
+        ({"images": IMAGES, "labels": LABELS * 0}, "has 1 class,"),
+        *(
+            (
+                {"images": IMAGES, "labels": LABELS // 2 + more, "classes": np.array(["a", "b"])},
+                "one for each of the labels 0, 1",
+            )
+            for more in (1, -1)
+        ),  # 2 is one too many, -1 none
+        (
+            {
+                "images": IMAGES,
+                "labels": LABELS,
+                "test_images": IMAGES,
+                "test_labels": LABELS * 0 + 1,
+            },
+            "has no picture of class '3'",
+        ),
+        (
+            {"images": IMAGES, "labels": np.array([[], 1, 2, 3, 4, 5], object)},
+            "labels is no array of numbers or texts",
+        ),
+    ],
+)
 def test_a_npz_file_that_does_not_fit_is_one_line(tmp_path, arrays, words):
     assert words in fault(picture_folders.npz(tmp_path / "a.npz", **arrays))
 
 
 def test_a_npz_file_that_claims_too_much_or_is_damaged_is_one_line(tmp_path):
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10 ** 7, 100, 100)})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (10**7, 100, 100)}
+    )
     with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
         archive.writestr("images.npy", header.getvalue())
     assert "images has more than 8.0 GB or 10,000,000 rows" in fault(tmp_path / "huge.npz")
@@ -436,14 +694,28 @@ def test_a_npz_file_that_claims_too_much_or_is_damaged_is_one_line(tmp_path):
         archive.writestr("images.npy", b"no header")
     assert "is not a .npz file of arrays" in fault(tmp_path / "odd.npz")
     packed = tmp_path / "packed.npz"
-    np.savez_compressed(packed, images=np.random.default_rng(0).integers(0, 256, (6, 5, 4), np.uint8), labels=np.arange(6) % 2)
+    np.savez_compressed(
+        packed,
+        images=np.random.default_rng(0).integers(0, 256, (6, 5, 4), np.uint8),
+        labels=np.arange(6) % 2,
+    )
     with zipfile.ZipFile(packed) as archive:
         begin = archive.getinfo("labels.npy").header_offset + 60
     content = packed.read_bytes()
-    for name, bytes_ in (("broken.npz", content[:begin] + bytes(one ^ 0x5a for one in content[begin:begin + 20]) +
-                          content[begin + 20:]),
-                         ("secret.npz", content.replace(b"PK\3\4-\0\0", b"PK\3\4-\0\1").replace(
-                             b"PK\1\2-\3-\0\0", b"PK\1\2-\3-\0\1"))):   # with a password
+    for name, bytes_ in (
+        (
+            "broken.npz",
+            content[:begin]
+            + bytes(one ^ 0x5A for one in content[begin : begin + 20])
+            + content[begin + 20 :],
+        ),
+        (
+            "secret.npz",
+            content.replace(b"PK\3\4-\0\0", b"PK\3\4-\0\1").replace(
+                b"PK\1\2-\3-\0\0", b"PK\1\2-\3-\0\1"
+            ),
+        ),
+    ):  # with a password
         (tmp_path / name).write_bytes(bytes_)
         assert "is not a .npz file of arrays" in fault(tmp_path / name)
     (tmp_path / "cut.npz").write_bytes(whole[:-40])
@@ -464,7 +736,11 @@ def folder(tmp_path):
 
 def test_a_folders_pictures_are_found_in_order_hidden_ones_apart(folder):
     found, left_out = listing.find([str(folder)])
-    assert [str(path.relative_to(folder)) for path in found] == ["a b – 七.jpg", "b.PNG", "inner/c.webp"]
+    assert [str(path.relative_to(folder)) for path in found] == [
+        "a b – 七.jpg",
+        "b.PNG",
+        "inner/c.webp",
+    ]
     assert [path.name for path in left_out] == ["notes.txt"]
 
 
@@ -472,9 +748,17 @@ def test_a_linked_folder_is_searched_and_one_without_end_is_one_line(folder, tmp
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk/d.tiff").write_bytes(b"x")
     (folder / "linked").symlink_to(tmp_path / "disk")
-    assert [path.name for path in listing.find([folder])[0]] == ["a b – 七.jpg", "b.PNG", "c.webp", "d.tiff"]
+    assert [path.name for path in listing.find([folder])[0]] == [
+        "a b – 七.jpg",
+        "b.PNG",
+        "c.webp",
+        "d.tiff",
+    ]
     (folder / "inner/loop").symlink_to(folder)
-    with pytest.raises(UserError, match="^predict: .*my pictures and .*inner/loop are the same folder; remove the link to it$"):
+    with pytest.raises(
+        UserError,
+        match="^predict: .*my pictures and .*inner/loop are the same folder; remove the link to it$",
+    ):
         listing.find([folder])
 
 
@@ -483,9 +767,16 @@ def test_a_file_that_is_named_counts_whatever_its_name_and_once(folder):
     assert [path.name for path in found] == ["notes.txt", "a b – 七.jpg", "b.PNG", "c.webp"]
 
 
-@pytest.mark.parametrize("paths, words", [([], "which pictures?"), (["nowhere/at all"], "there is no nowhere/at all"),
-                                          (["~nobody-here"], "there is no ~nobody-here"),
-                                          (["my pictures/.git/.."], None), (["empty"], "no picture in empty")])
+@pytest.mark.parametrize(
+    "paths, words",
+    [
+        ([], "which pictures?"),
+        (["nowhere/at all"], "there is no nowhere/at all"),
+        (["~nobody-here"], "there is no ~nobody-here"),
+        (["my pictures/.git/.."], None),
+        (["empty"], "no picture in empty"),
+    ],
+)
 def test_a_missing_path_is_one_line(folder, monkeypatch, paths, words):
     monkeypatch.chdir(folder.parent)
     (folder.parent / "empty").mkdir()

@@ -8,7 +8,9 @@ from ladder.store import artifacts
 
 
 def pictures(count, seed=0, shape=(6, 5, 3)):
-    """Random uint8 images whose neighbouring pixels are alike, with channels of different means and spreads."""
+    """Random uint8 images whose neighbouring pixels are alike, with channels of different means and
+    spreads.
+    """
     generator = np.random.default_rng(seed)
     smooth = generator.normal(size=(count, *shape)).cumsum(axis=1).cumsum(axis=2)
     return np.clip(smooth * [6, 9, 12] + [60, 120, 150], 0, 255).astype(np.uint8)
@@ -21,7 +23,7 @@ def test_unit_divides_by_255():
 
 
 def test_standardize_gives_each_channel_mean_0_and_variance_1_on_the_training_rows(monkeypatch):
-    monkeypatch.setattr(normalization, "ROWS", 7)   # several chunks, the last one short
+    monkeypatch.setattr(normalization, "ROWS", 7)  # several chunks, the last one short
     images = pictures(50)
     values = normalization.measure("standardize", images).apply(images).astype(np.float64)
     np.testing.assert_allclose(values.mean(axis=(0, 1, 2)), 0, atol=1e-6)
@@ -39,7 +41,7 @@ def test_standardize_is_exact_where_squares_do_not_fit_in_64_bits():
     """Black and white halves of 10,000 images: the variance is known."""
     images = np.broadcast_to(np.array([0, 255], np.uint8)[:, None, None, None], (2, 50, 50, 1))
     images = np.tile(images, (5000, 1, 1, 1))
-    assert images.size ** 2 * 127.5 ** 2 > 2 ** 63   # what is divided by the square of their number
+    assert images.size**2 * 127.5**2 > 2**63  # what is divided by the square of their number
     statistics = normalization.measure("standardize", images)
     np.testing.assert_array_equal(statistics.scale, np.float32(1 / 127.5))
     np.testing.assert_array_equal(statistics.offset, np.float32(-1))
@@ -63,7 +65,7 @@ def test_the_covariance_is_numpys(monkeypatch):
 
 def test_the_covariance_of_extreme_pixels_is_exact_in_a_whole_chunk():
     images = np.zeros((normalization.ROWS, 1, 1, 2), np.uint8)
-    images[1:] = 255          # -128 and 127 when centred
+    images[1:] = 255  # -128 and 127 when centred
     images[1, 0, 0, 1] = 254
     mean, covariance = normalization.mean_and_covariance(images)
     flat = images.reshape(len(images), 2).astype(object)
@@ -84,7 +86,9 @@ def test_zca_gives_the_identity_as_covariance_up_to_epsilon():
     values = whitened(statistics, images).reshape(4000, -1).astype(np.float64)
     eigenvalues = np.linalg.eigvalsh(normalization.mean_and_covariance(images)[1])
     found = np.linalg.eigvalsh(np.cov(values.T, ddof=0))
-    np.testing.assert_allclose(found, eigenvalues / (eigenvalues + normalization.ZCA_EPSILON), atol=2e-5)
+    np.testing.assert_allclose(
+        found, eigenvalues / (eigenvalues + normalization.ZCA_EPSILON), atol=2e-5
+    )
     np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-5)
 
 
@@ -99,7 +103,7 @@ def test_zca_agrees_with_a_float64_reference_and_is_symmetric():
     images, other = pictures(300), pictures(9, seed=1)
     flat = images.reshape(300, -1) / 255
     vectors, singular, _ = np.linalg.svd((flat - flat.mean(axis=0)).T / np.sqrt(300))
-    whitening = vectors / np.sqrt(singular ** 2 + normalization.ZCA_EPSILON) @ vectors.T
+    whitening = vectors / np.sqrt(singular**2 + normalization.ZCA_EPSILON) @ vectors.T
     statistics = normalization.measure("zca", images)
     np.testing.assert_allclose(statistics.whitening, whitening, atol=1e-5)
     np.testing.assert_allclose(statistics.whitening, statistics.whitening.T, atol=1e-6)
@@ -126,7 +130,9 @@ def test_pixels_of_values_beyond_the_range_are_clipped():
 @pytest.mark.parametrize("count", [0, 1, 5])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_apply_fills_a_given_buffer(count, dtype):
-    statistics = normalization.Statistics(np.array([1, 2, 3], np.float32), np.array([0, 10, 20], np.float32))
+    statistics = normalization.Statistics(
+        np.array([1, 2, 3], np.float32), np.array([0, 10, 20], np.float32)
+    )
     images = pictures(count).astype(dtype)
     out = np.full(images.shape, np.nan, np.float32)
     assert statistics.apply(images, out) is out
@@ -139,8 +145,14 @@ def test_apply_takes_rows_that_are_not_contiguous():
     np.testing.assert_array_equal(statistics.apply(images), statistics.apply(images.copy()))
 
 
-@pytest.mark.parametrize("out", [np.empty((4, 6, 5, 3)), np.empty((3, 6, 5, 3), np.float32),
-                                 np.empty((8, 6, 5, 3), np.float32)[::2]])
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.empty((4, 6, 5, 3)),
+        np.empty((3, 6, 5, 3), np.float32),
+        np.empty((8, 6, 5, 3), np.float32)[::2],
+    ],
+)
 def test_apply_refuses_a_buffer_it_cannot_fill(out):
     with pytest.raises(ValueError, match="C-contiguous float32"):
         normalization.measure("unit", pictures(4)).apply(pictures(4), out)
@@ -164,7 +176,10 @@ def test_the_stage_measures_training_rows_only_and_stores_what_load_reads(tmp_pa
         np.testing.assert_array_equal(getattr(statistics, key), value)
     for file, images in (("train.npy", train), ("test.npy", test)):
         stored = made.array(file)
-        assert stored.dtype == (np.float32 if name == "zca" else np.uint8) and stored.shape == images.shape
+        assert (
+            stored.dtype == (np.float32 if name == "zca" else np.uint8)
+            and stored.shape == images.shape
+        )
         np.testing.assert_array_equal(statistics.to_pixels(statistics.apply(stored)), images)
 
 

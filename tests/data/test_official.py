@@ -13,7 +13,9 @@ from ladder.errors import UserError
 
 
 def idx(array):
-    return gzip.compress(bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes())
+    return gzip.compress(
+        bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+    )
 
 
 def images(count, shape):
@@ -26,10 +28,17 @@ def fashion_mnist(train, train_labels, test, test_labels):
 
 def cifar100(train, train_labels, test, test_labels):
     """The archive, its coarse labels all 7."""
-    members = {"fine_label_names.txt": "".join(f"class{number}\n" for number in range(100)).encode()}
-    for name, pixels, labels in (("train.bin", train, train_labels), ("test.bin", test, test_labels)):
+    members = {
+        "fine_label_names.txt": "".join(f"class{number}\n" for number in range(100)).encode()
+    }
+    for name, pixels, labels in (
+        ("train.bin", train, train_labels),
+        ("test.bin", test, test_labels),
+    ):
         planes = pixels.transpose(0, 3, 1, 2).reshape(len(pixels), -1)
-        members[name] = np.concatenate([np.full((len(labels), 1), 7, np.uint8), labels[:, None], planes], axis=1).tobytes()
+        members[name] = np.concatenate(
+            [np.full((len(labels), 1), 7, np.uint8), labels[:, None], planes], axis=1
+        ).tobytes()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, data in members.items():
@@ -43,8 +52,11 @@ def svhn(train, train_labels, test, test_labels):
     files = []
     for pixels, labels in ((train, train_labels), (test, test_labels)):
         file = io.BytesIO()
-        scipy_io.savemat(file, {"X": pixels.transpose(1, 2, 3, 0), "y": np.where(labels == 0, 10, labels)[:, None]},
-                         do_compression=True)
+        scipy_io.savemat(
+            file,
+            {"X": pixels.transpose(1, 2, 3, 0), "y": np.where(labels == 0, 10, labels)[:, None]},
+            do_compression=True,
+        )
         files.append(file.getvalue())
     return files
 
@@ -53,18 +65,26 @@ WRITERS = {"fashion_mnist": fashion_mnist, "cifar100": cifar100, "svhn": svhn}
 
 
 class Small:
-    """A small data set in the format of the official one: its arrays, the addresses of its files, a folder of its own."""
+    """A small data set in the format of the official one: its arrays, the addresses of its files, a
+    folder of its own.
+    """
 
     def __init__(self, name, folder, monkeypatch):
         self.name, self.downloads = name, folder / "downloads"
         shape, classes = FACTS[name].shape, FACTS[name].classes
-        self.arrays = [images(30, shape), (np.arange(30) * 7 % classes).astype(np.uint8),
-                       images(20, shape), (np.arange(20) % classes).astype(np.uint8)]
+        self.arrays = [
+            images(30, shape),
+            (np.arange(30) * 7 % classes).astype(np.uint8),
+            images(20, shape),
+            (np.arange(20) % classes).astype(np.uint8),
+        ]
         self.urls, files = [], []
         for file, data in zip(official.FILES[name], WRITERS[name](*self.arrays), strict=True):
             (folder / file.name).write_bytes(data)
             self.urls.append((folder / file.name).as_uri())
-            files.append(official.File(file.name, file.what, len(data), hashlib.sha256(data).hexdigest()))
+            files.append(
+                official.File(file.name, file.what, len(data), hashlib.sha256(data).hexdigest())
+            )
         monkeypatch.setattr(official, "FILES", {**official.FILES, name: tuple(files)})
         monkeypatch.setattr(download, "FIRST_WAIT", 0.0)
 
@@ -83,7 +103,11 @@ def test_images_and_labels_come_in_their_order(small):
     for array, expected in zip(found, small.arrays, strict=True):
         np.testing.assert_array_equal(array, expected)
         assert array.dtype == np.uint8
-    assert len(data.classes) == FACTS[small.name].classes and data.classes[1] in ("trouser", "class1", "1")
+    assert len(data.classes) == FACTS[small.name].classes and data.classes[1] in (
+        "trouser",
+        "class1",
+        "1",
+    )
 
 
 def test_files_are_kept_and_need_no_network_again(small, tmp_path):
@@ -94,16 +118,31 @@ def test_files_are_kept_and_need_no_network_again(small, tmp_path):
 
 def test_without_test_images_their_files_are_not_downloaded(small):
     data = small.load(with_test=False)
-    assert len(data.test_images) == len(data.test_labels) == 0 and data.test_images.shape[1:] == FACTS[small.name].shape
+    assert (
+        len(data.test_images) == len(data.test_labels) == 0
+        and data.test_images.shape[1:] == FACTS[small.name].shape
+    )
     np.testing.assert_array_equal(data.train_labels, small.arrays[1])
-    kept = {path.name for path in (small.downloads / small.name).iterdir() if not path.name.startswith(".")}
-    assert kept == {file.name for file in official.FILES[small.name]
-                    if len(small.urls) == 1 or not file.what.startswith("test")}
+    kept = {
+        path.name
+        for path in (small.downloads / small.name).iterdir()
+        if not path.name.startswith(".")
+    }
+    assert kept == {
+        file.name
+        for file in official.FILES[small.name]
+        if len(small.urls) == 1 or not file.what.startswith("test")
+    }
 
 
-@pytest.mark.parametrize("change, words", [
-    (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "its sha256 is "), (lambda data: data[:-1], " bytes, not "),
-    (lambda data: data + b"x", " bytes, and the wanted file has at most ")])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "its sha256 is "),
+        (lambda data: data[:-1], " bytes, not "),
+        (lambda data: data + b"x", " bytes, and the wanted file has at most "),
+    ],
+)
 def test_a_file_with_another_content_is_one_line_and_not_kept(small, tmp_path, change, words):
     last = official.FILES[small.name][-1]
     path = tmp_path / last.name
@@ -111,13 +150,20 @@ def test_a_file_with_another_content_is_one_line_and_not_kept(small, tmp_path, c
     with pytest.raises(UserError) as error:
         small.load()
     message = str(error.value)
-    assert message.isprintable() and words in message and f"check {small.name}_urls; put {last.name} by hand in" in message
+    assert (
+        message.isprintable()
+        and words in message
+        and f"check {small.name}_urls; put {last.name} by hand in" in message
+    )
     assert not (small.downloads / small.name / last.name).exists()
 
 
 def test_a_wrong_number_of_addresses_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="svhn_urls has 1 address, 'file:///a'; it needs 2: training images, test images, in "
-                                        "this order, or the path of a folder that holds them"):
+    with pytest.raises(
+        UserError,
+        match="svhn_urls has 1 address, 'file:///a'; it needs 2: training images, test images, in "
+        "this order, or the path of a folder that holds them",
+    ):
         official.load("svhn", ["file:///a"], tmp_path)
 
 

@@ -1,4 +1,6 @@
-"""The server of the page of the training that runs: what it answers, to whom, and what slow clients cannot do."""
+"""The server of the page of the training that runs: what it answers, to whom, and what slow clients
+cannot do.
+"""
 
 import argparse
 import asyncio
@@ -22,7 +24,9 @@ def site(tmp_path):
     listening = local.listen(0, "make watch")
     address = listening.getsockname()
     loop = asyncio.new_event_loop()
-    serving = loop.create_task(live_server.serve(listening, tmp_path / "results", tmp_path / "logs"))
+    serving = loop.create_task(
+        live_server.serve(listening, tmp_path / "results", tmp_path / "logs")
+    )
 
     def run():
         with contextlib.suppress(asyncio.CancelledError):
@@ -51,10 +55,16 @@ def connect(site):
 
 def test_the_page_and_its_numbers_are_answered(site, tmp_path):
     answer = ask(site)
-    assert answer.status == 200 and answer.headers.get_content_type() == "text/html" and "Live" in answer.read().decode()
+    assert (
+        answer.status == 200
+        and answer.headers.get_content_type() == "text/html"
+        and "Live" in answer.read().decode()
+    )
     assert json.load(ask(site, "/state")) is None
     (tmp_path / "logs/train").mkdir(parents=True)
-    (tmp_path / "logs/train/t0.log").write_text("10:00:02 epoch 1/2  loss nan  1.2 s  1,351 images/s\n")
+    (tmp_path / "logs/train/t0.log").write_text(
+        "10:00:02 epoch 1/2  loss nan  1.2 s  1,351 images/s\n"
+    )
 
     def refuse(name):
         raise AssertionError(f"{name} is no JSON")
@@ -68,8 +78,16 @@ def test_anything_else_is_refused(site, path, method, status):
     assert ask(site, path, method).status == status
 
 
-@pytest.mark.parametrize("host, allowed", [("127.0.0.1", True), ("localhost:8010", True), ("evil.example", False),
-                                           ("127.0.0.1.evil.example", False), ("", False)])
+@pytest.mark.parametrize(
+    "host, allowed",
+    [
+        ("127.0.0.1", True),
+        ("localhost:8010", True),
+        ("evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("", False),
+    ],
+)
 @pytest.mark.parametrize("path", ["/", "/state"])
 def test_names_of_other_machines_are_refused(site, path, host, allowed):
     assert ask(site, path, Host=host).status == (200 if allowed else 403)
@@ -81,7 +99,9 @@ def test_answers_carry_the_headers_of_the_demo(site, path):
     assert local.HEADERS["Content-Security-Policy"] == "frame-ancestors 'none'"
 
 
-def test_connections_that_never_finish_their_requests_keep_nobody_waiting_and_are_closed(connect, site, monkeypatch):
+def test_connections_that_never_finish_their_requests_keep_nobody_waiting_and_are_closed(
+    connect, site, monkeypatch
+):
     monkeypatch.setattr(local, "SECONDS", 1)
     threads = threading.active_count()
     slow = [connect() for _ in range(100)]
@@ -89,7 +109,8 @@ def test_connections_that_never_finish_their_requests_keep_nobody_waiting_and_ar
         connection.sendall(b"GET / HTTP/1.1\r\n")
     assert ask(site).status == 200 and threading.active_count() == threads
     closed, begun = set(), time.monotonic()
-    while len(closed) < len(slow) and time.monotonic() < begun + 20:   # each drips, which does not keep it open
+    # each drips, which does not keep it open
+    while len(closed) < len(slow) and time.monotonic() < begun + 20:
         for connection in set(slow) - closed:
             try:
                 connection.sendall(b"x")
@@ -101,7 +122,8 @@ def test_connections_that_never_finish_their_requests_keep_nobody_waiting_and_ar
 
 def test_a_client_that_takes_no_answer_is_closed(connect, monkeypatch):
     monkeypatch.setattr(local, "SECONDS", 0.3)
-    monkeypatch.setattr(live, "page", lambda: "x" * 50_000_000)   # more than the system keeps on its way
+    # more than the system keeps on its way
+    monkeypatch.setattr(live, "page", lambda: "x" * 50_000_000)
     connection = connect()
     connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     time.sleep(0.8)
@@ -135,10 +157,14 @@ def test_what_is_no_request_harms_nobody(connect, site, request_of):
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "65536", "1e3"])
 def test_what_is_no_port_is_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="is not a port; choose a number from 0 to 65535"):
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="is not a port; choose a number from 0 to 65535"
+    ):
         local.port(text)
 
 
 def test_a_port_that_is_taken_is_one_line_with_the_command_to_type(site):
-    with pytest.raises(UserError, match=f"port {site[1]} is in use by another program.*make watch PORT="):
+    with pytest.raises(
+        UserError, match=f"port {site[1]} is in use by another program.*make watch PORT="
+    ):
         local.listen(site[1], "make watch")

@@ -1,4 +1,6 @@
-"""A predictor gives the same predictions as the run's own stages for their images, with all settings of the run."""
+"""A predictor gives the same predictions as the run's own stages for their images, with all
+settings of the run.
+"""
 
 import numpy as np
 import pytest
@@ -16,22 +18,48 @@ from ladder.store import artifacts
 from ladder.training.inference import Inference
 
 RUNS = {
-    "autoencoder": {}, "standardised": {"features_standardize": True}, "pooled, both ways": {"features_pool": 4,
-                                                                                             "features_flip": True},
-    "projected": {"features_layer": "enc2", "features_two_polarity": 0.25, "features_polarity_scale": "channel",
-                  "features_max_pool": 2, "features_flip": True, "features_standardize": True, "features_pca": 20,
-                  "features_fit_rows": 80, "seed": 1},
+    "autoencoder": {},
+    "standardised": {"features_standardize": True},
+    "pooled, both ways": {"features_pool": 4, "features_flip": True},
+    "projected": {
+        "features_layer": "enc2",
+        "features_two_polarity": 0.25,
+        "features_polarity_scale": "channel",
+        "features_max_pool": 2,
+        "features_flip": True,
+        "features_standardize": True,
+        "features_pca": 20,
+        "features_fit_rows": 80,
+        "seed": 1,
+    },
     "joined": {"joined": "enc1_pool", "features_pca": 20, "features_fit_rows": 80, "seed": 1},
-    "whitened": {"normalization": "zca"}, "by channel": {"normalization": "standardize"},
-    "cheap products": {"multiplier": "mit16"}, "classifier with cheap products": {"network": "lenet_5", "multiplier": "mit16"},
-    "ridge": {"primary_classifier": "ridge"}, "ridge of joined": {"primary_classifier": "ridge", "joined": "enc1_pool"},
-    "ridge of both halves": {"primary_classifier": "ridge", "joined": "enc1_pool", "features_flip": "apart",
-                             "features_standardize": True, "features_pca": 20, "features_fit_rows": 80, "seed": 1},
+    "whitened": {"normalization": "zca"},
+    "by channel": {"normalization": "standardize"},
+    "cheap products": {"multiplier": "mit16"},
+    "classifier with cheap products": {"network": "lenet_5", "multiplier": "mit16"},
+    "ridge": {"primary_classifier": "ridge"},
+    "ridge of joined": {"primary_classifier": "ridge", "joined": "enc1_pool"},
+    "ridge of both halves": {
+        "primary_classifier": "ridge",
+        "joined": "enc1_pool",
+        "features_flip": "apart",
+        "features_standardize": True,
+        "features_pca": 20,
+        "features_fit_rows": 80,
+        "seed": 1,
+    },
     "average of both halves": {"features_flip": "apart", "features_standardize": True},
-    "shifted": {"shifted": 1}, "shifted and whitened": {"shifted": 3, "normalization": "zca", "features_pool": 4},
-    "ridge of shifted halves": {"primary_classifier": "ridge", "shifted": 2, "joined": "enc1_pool", "features_flip": "apart",
-                                "features_standardize": True},
-    "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
+    "shifted": {"shifted": 1},
+    "shifted and whitened": {"shifted": 3, "normalization": "zca", "features_pool": 4},
+    "ridge of shifted halves": {
+        "primary_classifier": "ridge",
+        "shifted": 2,
+        "joined": "enc1_pool",
+        "features_flip": "apart",
+        "features_standardize": True,
+    },
+    "classifier": {"network": "lenet_5"},
+    "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
 }
 
 
@@ -43,7 +71,10 @@ def runs(tmp_path_factory):
     def of(name):
         if name not in made:
             inputs = answering_run.make(tmp_path_factory.mktemp("results"), side=16, **RUNS[name])
-            made[name] = inputs, Predictor(inputs, threads=2, multiplier=RUNS[name].get("multiplier", "exact"))
+            made[name] = (
+                inputs,
+                Predictor(inputs, threads=2, multiplier=RUNS[name].get("multiplier", "exact")),
+            )
         return made[name]
 
     return of
@@ -85,8 +116,12 @@ def test_an_image_and_its_mirror_image_have_the_same_scores_where_both_are_compa
 
 def test_scores_of_shifted_images_are_those_of_the_test_to_the_bit(runs):
     inputs, of = runs("ridge of shifted halves")
-    train, test = (np.concatenate([inputs["joined"].array(f"{part}{half}.npy") for half in ("", "_odd")], axis=1)
-                   for part in ("train", "test"))
+    train, test = (
+        np.concatenate(
+            [inputs["joined"].array(f"{part}{half}.npy") for half in ("", "_odd")], axis=1
+        )
+        for part in ("train", "test")
+    )
     model = ridge.load(inputs["ridge"].path("model.safetensors"), train)
     copies = shifts.of_test({**inputs, "features": inputs["joined"]}, with_odd=True)
     found = of.answer(images(inputs, "test")).scores
@@ -99,7 +134,9 @@ def test_scores_of_shifted_images_are_those_of_the_test_to_the_bit(runs):
 def test_a_networks_scores_are_its_probabilities(runs, name):
     inputs, of = runs(name)
     found = of.answer(images(inputs, "test"))
-    np.testing.assert_allclose(found.scores, inputs["evaluate"].array("probabilities.npy"), rtol=1e-5)
+    np.testing.assert_allclose(
+        found.scores, inputs["evaluate"].array("probabilities.npy"), rtol=1e-5
+    )
     assert of.votes is None and found.rebuilt is None and found.margins is None
 
 
@@ -111,7 +148,9 @@ def test_an_svms_scores_are_votes_and_its_margins_say_against_whom(runs):
     assert (found.scores[rows, found.classes] == found.scores.max(axis=1)).all()
     won = np.nansum(found.margins > 0, axis=1)
     np.testing.assert_array_equal(won, found.scores[rows, found.classes])
-    assert np.isnan(found.margins[rows, found.classes]).all() and np.isnan(found.margins).sum() == len(found)
+    assert np.isnan(found.margins[rows, found.classes]).all() and np.isnan(
+        found.margins
+    ).sum() == len(found)
 
 
 def test_kernel_ridges_margins_are_the_leads_of_its_highest_score(runs):
@@ -121,9 +160,13 @@ def test_kernel_ridges_margins_are_the_leads_of_its_highest_score(runs):
     rows = np.arange(len(found))
     best = found.scores.max(axis=1)
     np.testing.assert_array_equal(found.scores[rows, found.classes], best)
-    assert np.isnan(found.margins[rows, found.classes]).all() and np.isnan(found.margins).sum() == len(found)
+    assert np.isnan(found.margins[rows, found.classes]).all() and np.isnan(
+        found.margins
+    ).sum() == len(found)
     others = ~np.isnan(found.margins)
-    np.testing.assert_allclose(found.margins[others], (best[:, None] - found.scores)[others], atol=1e-6)
+    np.testing.assert_allclose(
+        found.margins[others], (best[:, None] - found.scores)[others], atol=1e-6
+    )
     assert np.ptp(found.margins[others]) > 0.1
 
 
@@ -136,9 +179,13 @@ def test_a_training_image_is_its_own_nearest_neighbour(runs, name):
     assert (np.diff(found.distances, axis=1) >= 0).all()
 
 
-@pytest.mark.parametrize("name, layer", [("autoencoder", "latent"), ("classifier", "fc2_relu"),
-                                         ("classifier with features", "fc1")])
-def test_neighbours_are_told_by_the_runs_features_else_by_the_last_layer_before_the_scores(runs, name, layer):
+@pytest.mark.parametrize(
+    "name, layer",
+    [("autoencoder", "latent"), ("classifier", "fc2_relu"), ("classifier with features", "fc1")],
+)
+def test_neighbours_are_told_by_the_runs_features_else_by_the_last_layer_before_the_scores(
+    runs, name, layer
+):
     _, of = runs(name)
     assert of.layer == layer and of.compared == answering_run.TRAIN
 
@@ -175,7 +222,9 @@ def test_a_damaged_artifact_is_named(tmp_path):
 
 
 def test_a_rung_that_cannot_run_here_is_refused(runs, monkeypatch):
-    monkeypatch.setattr(catalog, "unavailable", lambda rung: f"variant {rung} needs another machine")
+    monkeypatch.setattr(
+        catalog, "unavailable", lambda rung: f"variant {rung} needs another machine"
+    )
     with pytest.raises(UserError, match="variant cpu needs another machine"):
         Predictor(runs("autoencoder")[0], threads=1)
 
@@ -196,7 +245,9 @@ def test_equally_near_ones_come_in_their_order_and_there_may_be_few():
     rows = np.zeros((100, 3), np.float32)
     rows[:, 0] = np.arange(100) % 3
     found, distances = Neighbours(rows).nearest(np.zeros((1, 3), np.float32), 40)
-    assert found.tolist() == [[*range(0, 100, 3), *range(1, 18, 3)]] and distances.tolist() == [[0] * 34 + [1] * 6]
+    assert found.tolist() == [[*range(0, 100, 3), *range(1, 18, 3)]] and distances.tolist() == [
+        [0] * 34 + [1] * 6
+    ]
     assert Neighbours(rows[:3]).nearest(np.ones((1, 3), np.float32), 6)[0].tolist() == [[1, 0, 2]]
 
 

@@ -1,4 +1,6 @@
-"""Random draws, whole networks' gradients, and the sequential rung against the cpu rung; operations: tests/operations."""
+"""Random draws, whole networks' gradients, and the sequential rung against the cpu rung;
+operations: tests/operations.
+"""
 
 import math
 import statistics
@@ -21,37 +23,62 @@ NETWORK = networks.build("autoencoder")
 
 
 def test_batchnorm_in_float32_keeps_small_variances_of_large_values():
-    """E[x^2] - E[x]^2 in float32 would have no digit left, and a sum of 40,000 of them in float32 would lose the mean."""
+    """E[x^2] - E[x]^2 in float32 would have no digit left, and a sum of 40,000 of them in float32
+    would lose the mean.
+    """
     x, one = (1000 + normal(4, 100, 100, 1) / 8).astype(np.float32), np.ones(1, np.float32)
     y, mean, inverse = np.full_like(x, np.nan), np.full_like(one, np.nan), np.full_like(one, np.nan)
-    OPERATIONS["batchnorm_forward"](x, one, 0 * one, y, mean, inverse, 0 * one, one.copy(), decay=0.9, epsilon=1e-5)
+    OPERATIONS["batchnorm_forward"](
+        x, one, 0 * one, y, mean, inverse, 0 * one, one.copy(), decay=0.9, epsilon=1e-5
+    )
     expected, expected_mean, expected_inverse = references.batchnorm(x, one, 0 * one, 1e-5)
-    assert mean == pytest.approx(expected_mean, rel=1e-7) and inverse == pytest.approx(expected_inverse, rel=1e-6)
-    np.testing.assert_allclose(y, expected, atol=6e-4)   # half a unit in the mean's last place, over a deviation of 1 / 8
+    assert mean == pytest.approx(expected_mean, rel=1e-7) and inverse == pytest.approx(
+        expected_inverse, rel=1e-6
+    )
+    # half a unit in the mean's last place, over a deviation of 1 / 8
+    np.testing.assert_allclose(y, expected, atol=6e-4)
 
 
 JITTERED = np.array([[0, 0, 0], [0, 0, 1], [2, -1, 0], [-1, 2, 1]], np.int32)
 
 
 def test_the_definition_of_jitter_moves_nothing_without_an_angle_and_turns_by_the_angle():
-    images, unit = np.random.default_rng(0).integers(1, 256, (4, 5, 5, 2)).astype(np.uint8), np.ones(2, np.float32)
+    images, unit = (
+        np.random.default_rng(0).integers(1, 256, (4, 5, 5, 2)).astype(np.uint8),
+        np.ones(2, np.float32),
+    )
     still, quarter = (np.float32([(*angle, 1, 1)] * 4) for angle in ((1, 0), (0, 1)))
     rows, scale, offset = np.arange(4), np.float32([0.5, 1 / 3]), np.float32([1, -3])
-    assert np.array_equal(references.load_jittered_batch(images, rows, scale, offset, JITTERED, still),
-                          references.load_augmented_batch(images, rows, scale, offset, JITTERED))
-    turned = references.load_jittered_batch(images, rows, unit, 0 * unit, np.zeros((4, 3), np.int32), quarter)
+    assert np.array_equal(
+        references.load_jittered_batch(images, rows, scale, offset, JITTERED, still),
+        references.load_augmented_batch(images, rows, scale, offset, JITTERED),
+    )
+    turned = references.load_jittered_batch(
+        images, rows, unit, 0 * unit, np.zeros((4, 3), np.int32), quarter
+    )
     assert np.array_equal(turned, np.rot90(images, axes=(2, 1)))
     factors = np.float32([(1, 0, 0.5, 1.25)] * 4)
-    coloured = references.load_jittered_batch(images, rows, unit, 0 * unit, np.zeros((4, 3), np.int32), factors)
+    coloured = references.load_jittered_batch(
+        images, rows, unit, 0 * unit, np.zeros((4, 3), np.int32), factors
+    )
     assert np.array_equal(coloured, images * np.float32([0.5, 1.25]))
 
 
-@pytest.mark.parametrize("seed, step, count, channels, degrees, colour", [
-    (0, 0, 5, 3, 15, 0.4), (3, 9, 300, 1, 45, 0), (2 ** 64 - 3, 2 ** 40, 300, 9, 0, 0.9)])
-def test_jitter_is_the_definition_and_within_its_limits(seed, step, count, channels, degrees, colour):
-    drawn = randomness.jitter(seed, step, count, channels, math.tan(math.radians(degrees) / 2), colour)
+@pytest.mark.parametrize(
+    "seed, step, count, channels, degrees, colour",
+    [(0, 0, 5, 3, 15, 0.4), (3, 9, 300, 1, 45, 0), (2**64 - 3, 2**40, 300, 9, 0, 0.9)],
+)
+def test_jitter_is_the_definition_and_within_its_limits(
+    seed, step, count, channels, degrees, colour
+):
+    drawn = randomness.jitter(
+        seed, step, count, channels, math.tan(math.radians(degrees) / 2), colour
+    )
     assert drawn.dtype == np.float32
-    assert np.array_equal(drawn, references.jitter(seed, step, count, channels, math.tan(math.radians(degrees) / 2), colour))
+    assert np.array_equal(
+        drawn,
+        references.jitter(seed, step, count, channels, math.tan(math.radians(degrees) / 2), colour),
+    )
     angles, factors = np.degrees(np.arctan2(drawn[:, 1], drawn[:, 0])), drawn[:, 2:]
     assert np.allclose(drawn[:, 0] ** 2 + drawn[:, 1] ** 2, 1, atol=1e-6)
     assert abs(angles).max() <= degrees + 1e-4 and abs(factors - 1).max() <= colour + 1e-6
@@ -62,21 +89,40 @@ def test_jitter_is_the_definition_and_within_its_limits(seed, step, count, chann
 
 # ---- random draws
 
+
 def test_blocks_are_those_of_numpys_philox():
     """And the first known answer of Random123, its authors' library."""
     assert references.philox((0, 0, 0, 0), (0, 0)) == (
-        0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B)
+        0x16554D9ECA36314C,
+        0xDB20FE9D672D0FDC,
+        0xD7E772CEE186176B,
+        0x7E68B68AEC7BA23B,
+    )
     for seed, stream, step in ((0, 16, 0), (5, 3, 2**40), (2**64 - 3, 19, 2**63 + 1)):
-        drawn = np.random.Philox(key=np.array([seed, stream], np.uint64), counter=np.array([0, 0, 0, step], np.uint64))
-        assert drawn.random_raw(12).tolist() == [word for block in references.blocks(seed, stream, step, 3) for word in block]
+        drawn = np.random.Philox(
+            key=np.array([seed, stream], np.uint64), counter=np.array([0, 0, 0, step], np.uint64)
+        )
+        assert drawn.random_raw(12).tolist() == [
+            word for block in references.blocks(seed, stream, step, 3) for word in block
+        ]
 
 
-@pytest.mark.parametrize("seed, layer, step, count, rate", [
-    (0, 0, 0, 1, 0.5), (7, 3, 5, 1003, 0.3), (2**63 + 5, 2, 9, 64, 0.1), (1, 2, 3, 24, 0), (1, 1, 2**40, 17, 0.999999),
-    (1, 1, 1, 0, 0.5)])
+@pytest.mark.parametrize(
+    "seed, layer, step, count, rate",
+    [
+        (0, 0, 0, 1, 0.5),
+        (7, 3, 5, 1003, 0.3),
+        (2**63 + 5, 2, 9, 64, 0.1),
+        (1, 2, 3, 24, 0),
+        (1, 1, 2**40, 17, 0.999999),
+        (1, 1, 1, 0, 0.5),
+    ],
+)
 def test_dropout_masks_are_the_definitions(seed, layer, step, count, rate):
     mask = randomness.dropout_mask(seed, layer, step, 0, count, rate)
-    assert mask.dtype == np.uint8 and np.array_equal(mask, references.dropout_mask(seed, layer, step, count, rate))
+    assert mask.dtype == np.uint8 and np.array_equal(
+        mask, references.dropout_mask(seed, layer, step, count, rate)
+    )
 
 
 def test_a_value_whose_number_is_the_rate_is_kept():
@@ -87,26 +133,35 @@ def test_a_value_whose_number_is_the_rate_is_kept():
 
 def test_shares_of_a_dropout_mask_are_the_masks():
     whole = randomness.dropout_mask(7, 3, 5, 0, 1003, 0.3)
-    shares = [randomness.dropout_mask(7, 3, 5, start, stop - start, 0.3) for start, stop in ((0, 8), (8, 504), (504, 1003))]
+    shares = [
+        randomness.dropout_mask(7, 3, 5, start, stop - start, 0.3)
+        for start, stop in ((0, 8), (8, 504), (504, 1003))
+    ]
     assert np.array_equal(np.concatenate(shares), whole)
     with pytest.raises(ValueError, match="multiple of 8, not at 12"):
         randomness.dropout_mask(7, 3, 5, 12, 8, 0.3)
 
 
-@pytest.mark.parametrize("seed, stream, step, count", [
-    (0, 16, 0, 1), (7, 10, 5, 3001), (2**63 + 5, 18, 2**40, 64), (1, 1, 1, 0)])
+@pytest.mark.parametrize(
+    "seed, stream, step, count",
+    [(0, 16, 0, 1), (7, 10, 5, 3001), (2**63 + 5, 18, 2**40, 64), (1, 1, 1, 0)],
+)
 def test_normal_numbers_are_the_quantiles_of_the_words(seed, stream, step, count):
     drawn = randomness.normal(seed, stream, step, 0, count)
     assert drawn.dtype == np.float32 and drawn.shape == (count,)
     np.testing.assert_allclose(drawn, references.normal(seed, stream, step, count), rtol=5e-7)
     if count > 1000:
-        assert abs(drawn).max() > 3 and drawn.mean() == pytest.approx(0, abs=0.06) and drawn.std() == pytest.approx(1, abs=0.04)
+        assert (
+            abs(drawn).max() > 3
+            and drawn.mean() == pytest.approx(0, abs=0.06)
+            and drawn.std() == pytest.approx(1, abs=0.04)
+        )
 
 
 def test_normal_numbers_are_the_quantiles_from_end_to_end(monkeypatch):
     """Also where the tails begin, and at the ends."""
     tails = [np.arange(-50, 50) + round(share * 2**24) for share in (0.075, 0.925)]
-    upper = np.r_[0:300, 2**24 - 300:2**24, 0:2**24:4001, *tails]
+    upper = np.r_[0:300, 2**24 - 300 : 2**24, 0 : 2**24 : 4001, *tails]
     monkeypatch.setattr(randomness, "_words", lambda *key: (upper << 8 | 0xAB).astype(np.uint32))
     drawn = randomness.normal(0, 0, 0, 0, len(upper))
     expected = [statistics.NormalDist().inv_cdf((2 * int(one) + 1) / 2**25) for one in upper]
@@ -116,52 +171,94 @@ def test_normal_numbers_are_the_quantiles_from_end_to_end(monkeypatch):
 
 def test_shares_of_normal_numbers_are_the_numbers():
     whole = randomness.normal(7, 3, 5, 0, 1003)
-    shares = [randomness.normal(7, 3, 5, start, stop - start) for start, stop in ((0, 8), (8, 504), (504, 1003))]
+    shares = [
+        randomness.normal(7, 3, 5, start, stop - start)
+        for start, stop in ((0, 8), (8, 504), (504, 1003))
+    ]
     assert np.array_equal(np.concatenate(shares), whole)
     with pytest.raises(ValueError, match="multiple of 8, not at 12"):
         randomness.normal(7, 3, 5, 12, 8)
 
 
-@pytest.mark.parametrize("seed, step, count, crop, flip", [(0, 0, 5, 4, True), (3, 9, 200, 0, True), (3, 9, 200, 2, False)])
+@pytest.mark.parametrize(
+    "seed, step, count, crop, flip",
+    [(0, 0, 5, 4, True), (3, 9, 200, 0, True), (3, 9, 200, 2, False)],
+)
 def test_augmentations_are_the_definitions(seed, step, count, crop, flip):
     drawn = randomness.augmentation(seed, step, count, crop, flip)
-    assert drawn.dtype == np.int32 and np.array_equal(drawn, references.augmentation(seed, step, count, crop, flip))
+    assert drawn.dtype == np.int32 and np.array_equal(
+        drawn, references.augmentation(seed, step, count, crop, flip)
+    )
     if count == 200:
-        assert {tuple(np.unique(column)) for column in drawn[:, :2].T} == {tuple(range(-crop, crop + 1))}
+        assert {tuple(np.unique(column)) for column in drawn[:, :2].T} == {
+            tuple(range(-crop, crop + 1))
+        }
         assert set(drawn[:, 2]) == ({0, 1} if flip else {0})
 
 
 # ---- whole networks
 
+
 class OneStep:
-    """One training step of a network in float64 from random weights, on augmented images, at any weights."""
+    """One training step of a network in float64 from random weights, on augmented images, at any
+    weights.
+    """
 
     def __init__(self, network, batch=4):
         rng = np.random.default_rng(0)
-        self.executor, self.network, rows = executors.create("cpu_sequential", 1), network, 2 * batch
-        settings = plan.Settings(network=network, variant="cpu_sequential", batch_size=batch,
-                                 augmentation=plan.Augmentation(flip=True, crop=1), seed=5)
-        made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), plan.Length(2, 2), "float64")
+        self.executor, self.network, rows = (
+            executors.create("cpu_sequential", 1),
+            network,
+            2 * batch,
+        )
+        settings = plan.Settings(
+            network=network,
+            variant="cpu_sequential",
+            batch_size=batch,
+            augmentation=plan.Augmentation(flip=True, crop=1),
+            seed=5,
+        )
+        made = plan.training_plan(
+            settings, plan.Dataset(rows, "uint8"), plan.Length(2, 2), "float64"
+        )
         self.plan, self.parameters = made, self._random_parameters(rng)
         channels = network.input_shape[2]
-        self.arrays = self.executor.allocate(made, self.executor.upload({
-            "images": rng.integers(0, 256, (rows, *network.input_shape), np.uint8), "permutation": rng.permutation(rows),
-            "labels": rng.integers(0, 5, rows).astype(np.uint8), "learning_rates": np.zeros(2),
-            "scale": np.full(channels, 1 / 64, np.float32), "offset": np.full(channels, -2, np.float32),
-            **{name: value.copy() for name, value in self.parameters.items()}}))
+        self.arrays = self.executor.allocate(
+            made,
+            self.executor.upload(
+                {
+                    "images": rng.integers(0, 256, (rows, *network.input_shape), np.uint8),
+                    "permutation": rng.permutation(rows),
+                    "labels": rng.integers(0, 5, rows).astype(np.uint8),
+                    "learning_rates": np.zeros(2),
+                    "scale": np.full(channels, 1 / 64, np.float32),
+                    "offset": np.full(channels, -2, np.float32),
+                    **{name: value.copy() for name, value in self.parameters.items()},
+                }
+            ),
+        )
 
     def _random_parameters(self, rng):
-        scales = {name: np.sqrt(2 / np.prod(shape[1:])) if len(shape) == 4 else 0.3
-                  for name, shape in self.network.parameters.items()}
-        return {name: (len(shape) == 1 and name.endswith("weight")) + scales[name] * rng.standard_normal(shape)
-                for name, shape in self.network.parameters.items()}
+        scales = {
+            name: np.sqrt(2 / np.prod(shape[1:])) if len(shape) == 4 else 0.3
+            for name, shape in self.network.parameters.items()
+        }
+        return {
+            name: (len(shape) == 1 and name.endswith("weight"))
+            + scales[name] * rng.standard_normal(shape)
+            for name, shape in self.network.parameters.items()
+        }
 
     def loss(self):
-        """The second step's, on the second half of the images, with the divergence by its weight."""
+        """The second step's, on the second half of the images, with the divergence by its
+        weight.
+        """
         self.arrays["counters"][...] = 1, self.plan.batch, 1
         self.executor.run(self.plan, self.arrays)
         drawn = self.network.draws
-        return self.arrays["losses"][1] + (drawn.attributes["beta"] * self.arrays["divergences"][1] if drawn else 0)
+        return self.arrays["losses"][1] + (
+            drawn.attributes["beta"] * self.arrays["divergences"][1] if drawn else 0
+        )
 
     def gradients(self):
         """Parameter -> its decrease in a step with learning rate 1; the step is undone."""
@@ -174,8 +271,11 @@ class OneStep:
         return found
 
 
-@pytest.mark.parametrize("network", [zoo.ALL_KINDS, networks.build("autoencoder", (4, 4, 2), filters=(3, 2))],
-                         ids=lambda network: network.name)
+@pytest.mark.parametrize(
+    "network",
+    [zoo.ALL_KINDS, networks.build("autoencoder", (4, 4, 2), filters=(3, 2))],
+    ids=lambda network: network.name,
+)
 def test_a_step_goes_down_the_gradient_of_the_loss(network):
     step = OneStep(network)
     for name, gradient in step.gradients().items():
@@ -183,12 +283,18 @@ def test_a_step_goes_down_the_gradient_of_the_loss(network):
         np.testing.assert_allclose(gradient, difference, rtol=1e-5, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize("image", [(15, 14, 1), (32, 33, 2)], ids=["activations after", "activations before"])
+@pytest.mark.parametrize(
+    "image", [(15, 14, 1), (32, 33, 2)], ids=["activations after", "activations before"]
+)
 @pytest.mark.parametrize("bottleneck", [False, True], ids=["", "bottleneck"])
-def test_a_step_of_a_residual_network_goes_down_the_gradient_of_the_loss(bottleneck, image, monkeypatch):
+def test_a_step_of_a_residual_network_goes_down_the_gradient_of_the_loss(
+    bottleneck, image, monkeypatch
+):
     """A step so small, in a random direction per tensor, that hardly any ReLU switches."""
     monkeypatch.setitem(networks.RESNETS, 0, ((2, 2), bottleneck))
-    step = OneStep(networks.resolve("small resnet", image, **networks.resnet(0)(image, 5, width=2)), batch=6)
+    step = OneStep(
+        networks.resolve("small resnet", image, **networks.resnet(0)(image, 5, width=2)), batch=6
+    )
     rng, nudge = np.random.default_rng(1), 1e-7
     for name, gradient in step.gradients().items():
         direction, losses = rng.standard_normal(gradient.shape), []
@@ -196,20 +302,26 @@ def test_a_step_of_a_residual_network_goes_down_the_gradient_of_the_loss(bottlen
             step.arrays[name][...] = step.parameters[name] + sign * nudge * direction
             losses.append(step.loss())
         step.arrays[name][...] = step.parameters[name]
-        assert (losses[0] - losses[1]) / (2 * nudge) == pytest.approx(np.sum(gradient * direction), rel=1e-5, abs=1e-8), name
+        assert (losses[0] - losses[1]) / (2 * nudge) == pytest.approx(
+            np.sum(gradient * direction), rel=1e-5, abs=1e-8
+        ), name
 
 
 @pytest.mark.parametrize("protocol", parity.PROTOCOLS)
 def test_the_sequential_rung_passes_the_parity_protocol(protocol):
     protocol = parity.PROTOCOLS[protocol]
     reference = parity.train(NETWORK, "cpu", executors.create("cpu", 2), protocol)
-    trained = parity.train(NETWORK, "cpu_sequential", executors.create("cpu_sequential", 2), protocol, follow=reference)
+    trained = parity.train(
+        NETWORK, "cpu_sequential", executors.create("cpu_sequential", 2), protocol, follow=reference
+    )
     deviations = parity.deviations(NETWORK, trained, reference)
     assert 0 < max(deviations.values()) <= protocol.tolerance
 
 
 def test_every_layer_is_an_operation_of_its_own_but_where_taps_are_summed_before_they_are_rounded():
-    assert [pattern.kinds for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1] == [("upsample2d", "conv2d")]
+    assert [pattern.kinds for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1] == [
+        ("upsample2d", "conv2d")
+    ]
     assert all(pattern.decomposes for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1)
 
 
@@ -217,8 +329,16 @@ def test_the_seconds_are_those_of_every_kind_of_work():
     executor = numba_executor.Executor(1)
     protocol = parity.PROTOCOLS["sgd"]
     parity.train(NETWORK, "cpu_sequential", executor, protocol)
-    assert set(executor.seconds) == {"input", "convolution forward", "convolution backward", "ReLU", "pooling", "upsampling",
-                                     "loss", "update"}
+    assert set(executor.seconds) == {
+        "input",
+        "convolution forward",
+        "convolution backward",
+        "ReLU",
+        "pooling",
+        "upsampling",
+        "loss",
+        "update",
+    }
 
 
 def test_every_kind_of_work_is_counted():
@@ -227,4 +347,10 @@ def test_every_kind_of_work_is_counted():
     step.executor.seconds = {}
     step.loss()
     works = {kind.work for kind in layers.KINDS.values() if kind.has_gradient} - {"convolution"}
-    assert set(step.executor.seconds) == works | {"convolution forward", "convolution backward", "input", "loss", "update"}
+    assert set(step.executor.seconds) == works | {
+        "convolution forward",
+        "convolution backward",
+        "input",
+        "loss",
+        "update",
+    }

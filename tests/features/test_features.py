@@ -1,4 +1,6 @@
-"""Feature vectors: order, polarities, pooling, mirroring, standardising, PCA, whole and partial batches."""
+"""Feature vectors: order, polarities, pooling, mirroring, standardising, PCA, whole and partial
+batches.
+"""
 
 import numpy as np
 import pytest
@@ -32,51 +34,82 @@ def latent(parameters):
     """The latent of IMAGES by definition, float64 (N, 8, 8, 128)."""
     values = IMAGES / 255
     for name in ("enc1", "enc2"):
-        values = references.conv2d(values, parameters[f"{name}.weight"], parameters[f"{name}.bias"], 1)
+        values = references.conv2d(
+            values, parameters[f"{name}.weight"], parameters[f"{name}.bias"], 1
+        )
         values = references.relu(values)
-        values = values.reshape(len(values), values.shape[1] // 2, 2, values.shape[2] // 2, 2, -1).max(axis=(2, 4))
+        values = values.reshape(
+            len(values), values.shape[1] // 2, 2, values.shape[2] // 2, 2, -1
+        ).max(axis=(2, 4))
     return values
 
 
 def extract(parameters, images=IMAGES, layer="latent", **options):
     encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until=layer)
     transform = FeatureTransform(**options)
-    out = np.full((len(images), np.prod(transform.pooled_shape(NETWORK.layer(layer).output_shape))), np.nan, np.float32)
+    out = np.full(
+        (len(images), np.prod(transform.pooled_shape(NETWORK.layer(layer).output_shape))),
+        np.nan,
+        np.float32,
+    )
     features.extract(encoder, images, transform, [out], "")
     return out
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 64])
-def test_features_are_the_latent_in_chw_order_for_any_batch_size(parameters, latent, batch, monkeypatch):
+def test_features_are_the_latent_in_chw_order_for_any_batch_size(
+    parameters, latent, batch, monkeypatch
+):
     monkeypatch.setattr(inference, "BATCH", batch)
     expected = latent.transpose(0, 3, 1, 2).reshape(5, 8192)
     assert np.allclose(extract(parameters), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_pooling_averages_over_a_grid(parameters, latent):
-    expected = latent.reshape(5, 4, 2, 4, 2, 128).mean(axis=(2, 4)).transpose(0, 3, 1, 2).reshape(5, 2048)
+    expected = (
+        latent.reshape(5, 4, 2, 4, 2, 128).mean(axis=(2, 4)).transpose(0, 3, 1, 2).reshape(5, 2048)
+    )
     assert np.allclose(extract(parameters, grid=4), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_flip_averages_with_the_mirror_image_so_both_get_the_same_features(parameters):
     plain = extract(parameters, flip=True)
-    assert np.allclose(plain, (extract(parameters) + extract(parameters, IMAGES[:, :, ::-1])) / 2, atol=1e-6)
-    assert np.allclose(plain, extract(parameters, np.ascontiguousarray(IMAGES[:, :, ::-1]), flip=True), atol=1e-6)
+    assert np.allclose(
+        plain, (extract(parameters) + extract(parameters, IMAGES[:, :, ::-1])) / 2, atol=1e-6
+    )
+    assert np.allclose(
+        plain, extract(parameters, np.ascontiguousarray(IMAGES[:, :, ::-1]), flip=True), atol=1e-6
+    )
 
 
 def test_apart_keeps_half_the_difference_which_mirroring_turns_round(parameters):
     found, mirrored = np.empty((2, 2, 5, 8192), np.float32)
     encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until="latent")
     features.extract(encoder, IMAGES, FeatureTransform(flip="apart"), found, "")
-    features.extract(encoder, np.ascontiguousarray(IMAGES[:, :, ::-1]), FeatureTransform(flip="apart"), mirrored, "")
-    assert np.array_equal(found[0], extract(parameters, flip=True)) and np.abs(found[1]).max() > 0.01
-    assert np.allclose(found[1], (extract(parameters) - extract(parameters, IMAGES[:, :, ::-1])) / 2, atol=1e-6)
-    assert np.allclose(mirrored[0], found[0], atol=1e-6) and np.allclose(mirrored[1], -found[1], atol=1e-6)
+    features.extract(
+        encoder,
+        np.ascontiguousarray(IMAGES[:, :, ::-1]),
+        FeatureTransform(flip="apart"),
+        mirrored,
+        "",
+    )
+    assert (
+        np.array_equal(found[0], extract(parameters, flip=True)) and np.abs(found[1]).max() > 0.01
+    )
+    assert np.allclose(
+        found[1], (extract(parameters) - extract(parameters, IMAGES[:, :, ::-1])) / 2, atol=1e-6
+    )
+    assert np.allclose(mirrored[0], found[0], atol=1e-6) and np.allclose(
+        mirrored[1], -found[1], atol=1e-6
+    )
 
 
 def test_the_odd_part_takes_the_even_ones_deviations_and_no_mean():
     random = np.random.default_rng(0)
-    even, odd = random.normal(5, 3, (40, 4)).astype(np.float32), random.normal(2, 1, (40, 4)).astype(np.float32)
+    even, odd = (
+        random.normal(5, 3, (40, 4)).astype(np.float32),
+        random.normal(2, 1, (40, 4)).astype(np.float32),
+    )
     mean, scale = features.moments(even)
     wanted = (even - mean) * scale, odd * scale
     features.standardize(FeatureTransform(mean=mean, scale=scale, flip="apart"), [even, odd])
@@ -95,22 +128,31 @@ def test_the_odd_part_has_principal_directions_of_its_own(parameters):
     for part, rows in ((found[:, 6:], odd), (found[:, :6], even - even.mean(axis=0))):
         left = np.linalg.svd(rows.astype(np.float64))[1][:6]
         assert np.allclose(np.linalg.norm(part, axis=0), left, rtol=1e-3)
-    average, _, _ = features.fit_components(PIXELS, images, FeatureTransform(flip=True, grid=4), 6, True)
+    average, _, _ = features.fit_components(
+        PIXELS, images, FeatureTransform(flip=True, grid=4), 6, True
+    )
     assert np.array_equal(average.components, transform.components)
 
 
 def test_a_grid_that_does_not_divide_the_map_is_refused():
     for height, width in ((9, 8), (8, 9)):
-        with pytest.raises(ValueError, match=f"{height}x{width} activations cannot be pooled to 3x3"):
+        with pytest.raises(
+            ValueError, match=f"{height}x{width} activations cannot be pooled to 3x3"
+        ):
             features.average_pool(np.zeros((1, height, width, 2)), 3)
 
 
 def test_standardise_uses_only_training_rows_and_zeroes_constant_features():
     rng = np.random.default_rng(0)
-    train, test = rng.normal(5, 3, (4001, 3)).astype(np.float32), rng.normal(7, 1, (7, 3)).astype(np.float32)
+    train, test = (
+        rng.normal(5, 3, (4001, 3)).astype(np.float32),
+        rng.normal(7, 1, (7, 3)).astype(np.float32),
+    )
     train[:, 1] = test[:, 1] = 0.1
     varying = [0, 2]
-    mean, deviation = (statistic(train[:, varying].astype(np.float64), axis=0) for statistic in (np.mean, np.std))
+    mean, deviation = (
+        statistic(train[:, varying].astype(np.float64), axis=0) for statistic in (np.mean, np.std)
+    )
     expected = [(rows[:, varying] - mean) / deviation for rows in (train, test)]
     mean, scale = features.moments(train)
     features.standardize(FeatureTransform(mean=mean, scale=scale), [train], [test])
@@ -134,6 +176,7 @@ def test_pixels_take_the_flip_too():
 
 # Maxima and polarities.
 
+
 def pooled(values, window, best):
     """Windows by definition, float64."""
     count, height, width, channels = values.shape
@@ -146,7 +189,9 @@ def test_two_polarities_are_thresholded_then_max_pooled_then_averaged(parameters
     z = references.conv2d(IMAGES / 255, parameters["enc1.weight"], parameters["enc1.bias"], 1)
     a = 0.05
     both = np.concatenate([np.maximum(z - a, 0), np.maximum(-z - a, 0)], axis=3)
-    expected = features.average_pool(pooled(both, window, np.max), 2).transpose(0, 3, 1, 2).reshape(5, -1)
+    expected = (
+        features.average_pool(pooled(both, window, np.max), 2).transpose(0, 3, 1, 2).reshape(5, -1)
+    )
     assert (expected > 0).mean() > 0.2
     found = extract(parameters, layer="enc1", threshold=a, max_pool=window, grid=2)
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -166,11 +211,14 @@ def test_the_threshold_of_a_scaled_polarity_is_in_standard_deviations_of_the_cha
     expected = np.concatenate([np.maximum(scaled - 0.25, 0), np.maximum(-scaled - 0.25, 0)], axis=3)
     encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until="enc1")
     transform = features.fit_channels(encoder, IMAGES, FeatureTransform(threshold=0.25, grid=4))
-    (_, found), = features.blocks(encoder, IMAGES, transform)
-    assert np.allclose(found, features.average_pool(expected, 4).transpose(0, 3, 1, 2).reshape(5, -1), atol=1e-4)
+    ((_, found),) = features.blocks(encoder, IMAGES, transform)
+    assert np.allclose(
+        found, features.average_pool(expected, 4).transpose(0, 3, 1, 2).reshape(5, -1), atol=1e-4
+    )
 
 
 # Fitted transforms.
+
 
 class Maps:
     """An encoder with given rows as activations; images (N, 1, 1, 1) hold the row numbers."""
@@ -180,31 +228,46 @@ class Maps:
 
     def batches(self, images, mirrored=False):
         for start in range(0, len(images), 64):
-            yield start, self.values[images[start:start + 64].ravel()].reshape(-1, 1, 1, self.values.shape[1])
+            yield (
+                start,
+                self.values[images[start : start + 64].ravel()].reshape(
+                    -1, 1, 1, self.values.shape[1]
+                ),
+            )
 
 
 def maps(count, width, rank, seed=0):
-    """(encoder, images): vectors of `rank` directions whose deviations fall, with a little noise and means of their own."""
+    """(encoder, images): vectors of `rank` directions whose deviations fall, with a little noise
+    and means of their own.
+    """
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(count, rank)) * np.linspace(5, 1, rank) @ rng.normal(size=(rank, width))
+    values = (
+        rng.normal(size=(count, rank)) * np.linspace(5, 1, rank) @ rng.normal(size=(rank, width))
+    )
     values += rng.normal(size=values.shape) * 0.1 + rng.normal(size=width)
     return Maps(values.astype(np.float32)), np.arange(count).reshape(-1, 1, 1, 1)
 
 
-@pytest.mark.parametrize("count, width", [(900, 60), (70, 500)], ids=["more images than values", "more values than images"])
+@pytest.mark.parametrize(
+    "count, width",
+    [(900, 60), (70, 500)],
+    ids=["more images than values", "more values than images"],
+)
 @pytest.mark.parametrize("standardize", [False, True])
 def test_pca_is_scikit_learns_with_every_sign_fixed(count, width, standardize):
     encoder, images = maps(count, width, rank=12)
     rows = encoder.values.astype(np.float64)
     wanted = (rows - rows.mean(axis=0)) / (rows.std(axis=0) if standardize else 1)
     reference = PCA(8, svd_solver="full").fit(wanted)
-    transform, share, _ = features.fit_components(encoder, images, FeatureTransform(), 8, standardize)
+    transform, share, _ = features.fit_components(
+        encoder, images, FeatureTransform(), 8, standardize
+    )
     largest = np.abs(transform.components).argmax(axis=0)
     assert (transform.components[largest, range(8)] > 0).all()
     signs = np.sign(reference.components_.T[largest, range(8)])
     assert np.allclose(transform.components, reference.components_.T * signs, atol=2e-4)
     assert share == pytest.approx(reference.explained_variance_ratio_.sum(), abs=1e-5)
-    (_, found), = features.blocks(encoder, images, transform)
+    ((_, found),) = features.blocks(encoder, images, transform)
     assert np.allclose(found, reference.transform(wanted) * signs, atol=2e-2)
 
 
@@ -213,7 +276,9 @@ def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads(flip):
     encoder, images = maps(3000, 700, rank=40)
     found = []
     for threads in (1, 2, 3):
-        transform, _, _ = features.fit_components(encoder, images, FeatureTransform(flip=flip), 30, True, arrays.NumPy(threads))
+        transform, _, _ = features.fit_components(
+            encoder, images, FeatureTransform(flip=flip), 30, True, arrays.NumPy(threads)
+        )
         blocks = features.blocks(encoder, images, transform, arrays.NumPy(threads))
         rows = np.concatenate([rows.copy() for _, rows in blocks])
         found.append((transform.components.tobytes(), rows.tobytes()))
@@ -227,11 +292,19 @@ def test_a_gpu_gives_the_components_of_the_cpu(monkeypatch, count, width):
     encoder, images = maps(count, width, rank=12)
     found = []
     for library in (arrays.NumPy(), arrays.CuPy()):
-        transform, share, _ = features.fit_components(encoder, images, FeatureTransform(), 8, True, library)
-        rows = np.concatenate([rows.copy() for _, rows in features.blocks(encoder, images, transform, library)])
+        transform, share, _ = features.fit_components(
+            encoder, images, FeatureTransform(), 8, True, library
+        )
+        rows = np.concatenate(
+            [rows.copy() for _, rows in features.blocks(encoder, images, transform, library)]
+        )
         found.append((transform.components, share, rows))
     (here, share, rows), (there, its_share, its_rows) = found
-    assert here.dtype == there.dtype and np.allclose(here, there, atol=5e-4) and share == pytest.approx(its_share, abs=1e-5)
+    assert (
+        here.dtype == there.dtype
+        and np.allclose(here, there, atol=5e-4)
+        and share == pytest.approx(its_share, abs=1e-5)
+    )
     assert np.allclose(rows, its_rows, atol=2e-2) and gpu.moved["back"] >= 3
 
 
@@ -240,7 +313,11 @@ def test_directions_without_variance_are_zeros():
     encoder.values[:, 5:] = 1
     encoder.values[:, :5] = encoder.values[:, :1] * np.arange(1, 6)
     transform, share, _ = features.fit_components(encoder, images, FeatureTransform(), 4, True)
-    assert share == pytest.approx(1) and not transform.components[:, 1:].any() and transform.components[:, 0].any()
+    assert (
+        share == pytest.approx(1)
+        and not transform.components[:, 1:].any()
+        and transform.components[:, 0].any()
+    )
 
 
 def test_features_that_are_not_finite_are_refused_with_advice():
@@ -268,12 +345,19 @@ def test_a_sample_is_drawn_by_the_seed_without_repeats_and_in_order():
 
 def test_a_recipe_is_restored_from_params_and_the_saved_arrays(tmp_path):
     encoder, images = maps(100, 20, rank=3)
-    params = {"features_two_polarity": 0.5, "features_polarity_scale": "channel", "features_pool": "none",
-              "features_flip": True, "features_pca": 4}
+    params = {
+        "features_two_polarity": 0.5,
+        "features_polarity_scale": "channel",
+        "features_pool": "none",
+        "features_flip": True,
+        "features_pca": 4,
+    }
     transform = features.fit_channels(encoder, images, FeatureTransform.of(params))
     transform, _, _ = features.fit_components(encoder, images, transform, 4, True)
     artifacts.save_tensors(tmp_path / features.FILE, transform.tensors())
     again = FeatureTransform.of(params, artifacts.load_tensors(tmp_path / features.FILE))
     assert (again.threshold, again.grid, again.flip) == (0.5, 0, True)
-    ((_, rows),), ((_, same),) = (list(features.blocks(encoder, images, one)) for one in (transform, again))
+    ((_, rows),), ((_, same),) = (
+        list(features.blocks(encoder, images, one)) for one in (transform, again)
+    )
     assert np.array_equal(rows, same) and rows.shape == (100, 4)

@@ -1,4 +1,5 @@
-"""gpu_opt_v1's convolution kernels on tensor cores, as gpu_3xtf32 launches them, against their definitions in float64.
+"""gpu_opt_v1's convolution kernels on tensor cores, as gpu_3xtf32 launches them, against their
+definitions in float64.
 
 Tensor cores add by either model of cuda_emulator/tensor_cores.cpp.
 """
@@ -24,7 +25,7 @@ from tensor_checks import (
 )
 
 RUNG = "gpu_3xtf32"
-ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
+ONE_ARITHMETIC = True  # in the tests of gpu_opt_v1 the kernels run in both
 LAUNCHES = gpu_3xtf32.LAUNCHES
 
 
@@ -38,17 +39,24 @@ def test_conv2d_in_large_tiles(shape, stride):
 def test_three_products_are_a_hundred_times_as_accurate_as_one():
     conv = Convolution((2, 6, 6, 16, 16, 3, 1), normal)
     exact = conv.forward(conv.x, conv.weight, conv.bias)
-    errors = {name: np.abs(forward(launches, conv, name) - exact).max() / np.abs(exact).max()
-              for name, launches in (("exact", LAUNCHES), ("tf32", gpu_3xtf32.launches("tf32")))}
+    errors = {
+        name: np.abs(forward(launches, conv, name) - exact).max() / np.abs(exact).max()
+        for name, launches in (("exact", LAUNCHES), ("tf32", gpu_3xtf32.launches("tf32")))
+    }
     assert errors["exact"] < 2e-6 and 1e-4 < errors["tf32"] < 1e-3
 
 
 @pytest.mark.usefixtures("sums")
 def test_a_number_is_the_sum_of_its_two_parts():
-    """Of 11 bits each, the last of the small part being the number's last one: times 1 nothing is lost."""
+    """Of 11 bits each, the last of the small part being the number's last one: times 1 nothing is
+    lost.
+    """
     random = np.random.default_rng(0)
     conv = Convolution((1, 4, 4, 16, 16, 1, 0), normal)
-    big, small = random.integers(2**10, 2**11, conv.x.shape) * 2**13, random.integers(-2**10, 2**10, conv.x.shape) * 2 + 1
+    big, small = (
+        random.integers(2**10, 2**11, conv.x.shape) * 2**13,
+        random.integers(-(2**10), 2**10, conv.x.shape) * 2 + 1,
+    )
     conv.x = (random.choice([-1, 1], conv.x.shape) * (big + small)).astype(np.float32)
     conv.weight[...], conv.bias[...] = np.eye(16).reshape(conv.weight.shape), 0
     assert np.array_equal(forward(LAUNCHES, conv, "exact"), conv.x)
@@ -63,17 +71,27 @@ def test_other_products_are_launched_as_gpu_gemm_does(name):
 
 def test_weight_gradients_too_narrow_for_a_warp_are_launched_as_gpu_gemm_does():
     def made(rung, filters):
-        return {launch for launch in convolution_launches(rung, (2, 6, 6, 8, filters, 3, 1)) if "weight_grad" in launch[0]}
+        return {
+            launch
+            for launch in convolution_launches(rung, (2, 6, 6, 8, filters, 3, 1))
+            if "weight_grad" in launch[0]
+        }
 
     assert made(gpu_3xtf32, 8) == made(gpu_gemm, 8)
     assert made(gpu_3xtf32, 9) != made(gpu_gemm, 9)
 
 
 def test_the_largest_layers_use_the_large_tile():
-    made = {(step.layer, launch.entry) for step in training_plan(RUNG, NETWORK).steps for launch in step.launches
-            if set(gpu_3xtf32.LARGE.defines()) <= set(launch.defines)}
+    made = {
+        (step.layer, launch.entry)
+        for step in training_plan(RUNG, NETWORK).steps
+        for launch in step.launches
+        if set(gpu_3xtf32.LARGE.defines()) <= set(launch.defines)
+    }
     for layer in ("enc2", "dec2"):
-        assert {(layer, f"conv2d_{direction}") for direction in ("forward", "input_grad", "weight_grad")} <= made
+        assert {
+            (layer, f"conv2d_{direction}") for direction in ("forward", "input_grad", "weight_grad")
+        } <= made
 
 
 COMPILED = compiled_launches(RUNG, LAUNCHES, "exact")

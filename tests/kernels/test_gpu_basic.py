@@ -1,4 +1,6 @@
-"""The kernels of gpu_basic against their definitions in float64, watched in the emulator and compiled for every GPU."""
+"""The kernels of gpu_basic against their definitions in float64, watched in the emulator and
+compiled for every GPU.
+"""
 
 import itertools
 
@@ -29,28 +31,52 @@ def blocks(count, size=256):
 
 
 def run(file, name, *arguments, count):
-    """Check the kernel with one thread for each of `count` elements; ints and floats are passed as int32 and float32."""
+    """Check the kernel with one thread for each of `count` elements; ints and floats are passed as
+    int32 and float32.
+    """
     kinds = {int: np.int32, float: np.float32}
-    arguments = tuple(kinds[type(value)](value) if type(value) in kinds else value for value in arguments)
+    arguments = tuple(
+        kinds[type(value)](value) if type(value) in kinds else value for value in arguments
+    )
     check(kernel(file, name), (blocks(count),), (256,), arguments)
 
 
 # ---- what no step alone shows; tests/operations has the operations
 
+
 def test_normal_numbers_are_those_of_the_cpu_to_the_last_bit():
-    """Of so many words that every branch and rounding is seen; with a variance of 1 they are the noise."""
+    """Of so many words that every branch and rounding is seen; with a variance of 1 they are the
+    noise.
+    """
     mean = np.zeros((200, 8, 8, 8), np.float32)
     y, noise = poisoned(mean.shape), poisoned(mean.shape)
-    run_step(gpu_basic.sample_forward, {"mean": mean, "log_variance": mean, "counters": counters(3, 0, 0)},
-             {"y": y, "noise": noise}, seed=8, stream=2)
+    run_step(
+        gpu_basic.sample_forward,
+        {"mean": mean, "log_variance": mean, "counters": counters(3, 0, 0)},
+        {"y": y, "noise": noise},
+        seed=8,
+        stream=2,
+    )
     assert np.array_equal(y.ravel(), randomness.normal(8, 18, 3, 0, y.size)) and abs(y).max() > 4
 
 
 @pytest.mark.parametrize("count, parts", [(1, 1024), (45, 7), (1024, 1024), (5003, 1000)])
 def test_a_divergence_is_added_up_in_parts(count, parts):
-    for mean, log_variance in ((integers(count), np.zeros(count, np.float32)), (normal(count), normal(count, seed=1))):
+    for mean, log_variance in (
+        (integers(count), np.zeros(count, np.float32)),
+        (normal(count), normal(count, seed=1)),
+    ):
         partials, padded = poisoned(parts), np.zeros((2, -(-count // parts) * parts))
-        run("sample.cu", "divergence_partials", mean, log_variance, partials, count, parts, count=parts)
+        run(
+            "sample.cu",
+            "divergence_partials",
+            mean,
+            log_variance,
+            partials,
+            count,
+            parts,
+            count=parts,
+        )
         padded[:, :count] = mean, log_variance
         wanted = references.divergences(*padded.reshape(2, -1, parts).swapaxes(1, 2))
         np.testing.assert_allclose(partials, wanted, rtol=0, atol=1e-5 * log_variance.any())
@@ -58,32 +84,66 @@ def test_a_divergence_is_added_up_in_parts(count, parts):
 
 def test_the_parts_of_a_divergence_are_added_in_double_precision():
     divergences = poisoned(5, np.float64)
-    check(kernel("sample.cu", "divergence_total"), (1,), (1,),
-          (np.float32([2 ** 24, 1, 1, 1]), counters(7, 0, 2), divergences, np.int32(2), np.int32(4)))
-    assert divergences[2] == (2 ** 24 + 3) / 2 and np.isnan(divergences).sum() == 4
+    check(
+        kernel("sample.cu", "divergence_total"),
+        (1,),
+        (1,),
+        (np.float32([2**24, 1, 1, 1]), counters(7, 0, 2), divergences, np.int32(2), np.int32(4)),
+    )
+    assert divergences[2] == (2**24 + 3) / 2 and np.isnan(divergences).sum() == 4
 
 
 # A large number and 256 that float32 loses beside it, one by one.
-LOST_IN_FLOAT32 = np.array([2 ** 24, *[1] * 256], np.float32)
+LOST_IN_FLOAT32 = np.array([2**24, *[1] * 256], np.float32)
 
 
 def test_sums_over_parts_are_in_float64():
-    parts, total = len(LOST_IN_FLOAT32), 2 ** 24 + 256
+    parts, total = len(LOST_IN_FLOAT32), 2**24 + 256
     column = LOST_IN_FLOAT32[:, None].copy()
     mean = poisoned(1)
     run("batchnorm.cu", "batchnorm_mean", column, mean, 2, 1, parts, count=1)
     assert mean[0] == total / 2
 
-    inverse, running_mean, running_var = poisoned(1), np.full(1, 3, np.float32), np.full(1, 5, np.float32)
-    run("batchnorm.cu", "batchnorm_statistics", column[1:], np.full(1, 0.1, np.float32), inverse, running_mean, running_var,
-        3, 1, parts - 1, np.float64(0.9), np.float64(1e-5), count=1)
+    inverse, running_mean, running_var = (
+        poisoned(1),
+        np.full(1, 3, np.float32),
+        np.full(1, 5, np.float32),
+    )
+    run(
+        "batchnorm.cu",
+        "batchnorm_statistics",
+        column[1:],
+        np.full(1, 0.1, np.float32),
+        inverse,
+        running_mean,
+        running_var,
+        3,
+        1,
+        parts - 1,
+        np.float64(0.9),
+        np.float64(1e-5),
+        count=1,
+    )
     assert inverse[0] == np.float32(1 / np.sqrt(256 / 3 + 1e-5))
     assert running_mean[0] == np.float32(0.9 * 3 + (1 - 0.9) * np.float64(np.float32(0.1)))
     assert running_var[0] == np.float32(0.9 * 5 + (1 - 0.9) * 256 / 2)
 
-    odd = total - 1   # no float32
-    run("batchnorm.cu", "batchnorm_statistics", column[:-1], mean, inverse, running_mean, running_var, 6, 1, parts - 1,
-        np.float64(0), np.float64(0), count=1)
+    odd = total - 1  # no float32
+    run(
+        "batchnorm.cu",
+        "batchnorm_statistics",
+        column[:-1],
+        mean,
+        inverse,
+        running_mean,
+        running_var,
+        6,
+        1,
+        parts - 1,
+        np.float64(0),
+        np.float64(0),
+        count=1,
+    )
     assert running_var[0] == np.float32(odd / 5) != np.float32(np.float32(odd) / np.float64(5))
 
     both, dweight, dbias = np.stack([column, 2 * column]), poisoned(1), poisoned(1)
@@ -95,11 +155,21 @@ def test_sums_over_parts_are_in_float64():
 
 
 def test_losses_are_added_in_float64():
-    parts, total, losses, hits = len(LOST_IN_FLOAT32), 2 ** 24 + 256, np.zeros(1), np.zeros(1)
-    check(kernel("mse.cu", "mse_total"), (1,), (1,), (LOST_IN_FLOAT32, counters(0), losses, np.int32(3), np.int32(parts)))
+    parts, total, losses, hits = len(LOST_IN_FLOAT32), 2**24 + 256, np.zeros(1), np.zeros(1)
+    check(
+        kernel("mse.cu", "mse_total"),
+        (1,),
+        (1,),
+        (LOST_IN_FLOAT32, counters(0), losses, np.int32(3), np.int32(parts)),
+    )
     assert losses[0] == total / 3
     rows = np.stack([LOST_IN_FLOAT32, LOST_IN_FLOAT32])
-    check(kernel("cross_entropy.cu", "cross_entropy_totals"), (1,), (1,), (rows, counters(0), losses, hits, np.int32(parts)))
+    check(
+        kernel("cross_entropy.cu", "cross_entropy_totals"),
+        (1,),
+        (1,),
+        (rows, counters(0), losses, hits, np.int32(parts)),
+    )
     assert (losses[0], hits[0]) == (total / parts, total)
 
 
@@ -107,13 +177,25 @@ def test_losses_are_added_in_float64():
 def test_a_data_set_may_have_more_values_than_32_bits_count(dtype):
     for case in operation_cases.loading(normal, dtype, flip=False):
         images, permutation = case.reads["images"], case.reads["permutation"]
-        first = 2 ** 32 // images[0].size + 1
+        first = 2**32 // images[0].size + 1
         all_images = sparse_memory.zeros((first + len(images), *images.shape[1:]), images.dtype)
         all_images[first:] = images
-        arrays = {**case.reads, "images": all_images, "permutation": permutation + first, **case.writes}
-        for launch in made(gpu_basic.LAUNCHES[case.operation], arrays, case.reads, case.writes, **case.attributes):
-            arguments = [arrays[argument] if isinstance(argument, str) else argument for argument in launch.arguments]
-            load(KERNELS / launch.source).get_function(launch.entry)(launch.grid, launch.block, arguments)
+        arrays = {
+            **case.reads,
+            "images": all_images,
+            "permutation": permutation + first,
+            **case.writes,
+        }
+        for launch in made(
+            gpu_basic.LAUNCHES[case.operation], arrays, case.reads, case.writes, **case.attributes
+        ):
+            arguments = [
+                arrays[argument] if isinstance(argument, str) else argument
+                for argument in launch.arguments
+            ]
+            load(KERNELS / launch.source).get_function(launch.entry)(
+                launch.grid, launch.block, arguments
+            )
         assert np.array_equal(arrays["batch"], case.results()["batch"]), case.operation
 
 
@@ -136,10 +218,15 @@ def test_a_gpu_can_run_it(file):
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize("file, kernels", [
-    ("load_batch.cu", ("load_batch_uint8", "load_batch_float32")), ("update.cu", ("sgd_update", "momentum_update")),
-    ("augmentation.cu", ("load_augmented_batch_uint8", "load_augmented_batch_float32")),
-    ("jitter.cu", ("draw_jitter", "load_jittered_batch_uint8", "load_jittered_batch_float32"))])
+@pytest.mark.parametrize(
+    "file, kernels",
+    [
+        ("load_batch.cu", ("load_batch_uint8", "load_batch_float32")),
+        ("update.cu", ("sgd_update", "momentum_update")),
+        ("augmentation.cu", ("load_augmented_batch_uint8", "load_augmented_batch_float32")),
+        ("jitter.cu", ("draw_jitter", "load_jittered_batch_uint8", "load_jittered_batch_float32")),
+    ],
+)
 def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernels):
     ptx = compiled(f"gpu_basic/{file}", (), nvrtc.ARCHITECTURES[-1]).ptx
     assert {name: fused(ptx, name) for name in kernels} == {name: [] for name in kernels}

@@ -1,4 +1,5 @@
-"""gpu_bf16's convolutions behind an upsampling, of phase weights, against their definition in float64.
+"""gpu_bf16's convolutions behind an upsampling, of phase weights, against their definition in
+float64.
 
 What the kernels share with other convolutions is in test_gpu_bf16.py.
 """
@@ -20,11 +21,11 @@ from rung_checks import ONE_ORDER, ORDERS, in_one_order, run_step
 from rung_plans import NETWORK, trained_in
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
-ONE_ARITHMETIC = True   # as in test_gpu_bf16.py
+ONE_ARITHMETIC = True  # as in test_gpu_bf16.py
 SHORT, FEW, TALL, NARROW, WIDEST = RECTANGLES
 
-# (batch, height, width of the small image, channels, filters), tile: phases apart, of which some end within a tile, a rectangle
-# or a step of k; phases in columns
+# (batch, height, width of the small image, channels, filters), tile: phases apart, of which some
+# end within a tile, a rectangle or a step of k; phases in columns
 APART = [
     ((1, 4, 4, 64, 40), SQUARE),
     ((2, 3, 5, 40, 72), SQUARE),
@@ -58,8 +59,13 @@ class Upsampled:
         """{role: copy} of the weight."""
         shapes = PHASE_WEIGHTS.weight(self.weight.shape)
         copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
-        run_step(launches.copy_weights, {"w": self.weight}, copies, orders,
-                 copies={"w": {role: f"w.{role}" for role in shapes}})
+        run_step(
+            launches.copy_weights,
+            {"w": self.weight},
+            copies,
+            orders,
+            copies={"w": {role: f"w.{role}" for role in shapes}},
+        )
         return {role: copies[f"w.{role}"] for role in shapes}
 
     def phase_weights(self):
@@ -72,23 +78,40 @@ class Upsampled:
         writes = {"y": poisoned(shape)}
         if "padding" in attributes:
             padding = attributes["padding"]
-            writes = {"copy": poisoned((shape[0], shape[1] + 2 * padding, shape[2] + 2 * padding, shape[3]), np.uint16)}
-        run_step(lambda step, build: launches.phase_forward(step, build, tile),
-                 {"x": rounded_input(self.x, 1), "weight": self.copies()["packed"], "bias": self.bias}, writes,
-                 **{"relu": False, **attributes})
+            writes = {
+                "copy": poisoned(
+                    (shape[0], shape[1] + 2 * padding, shape[2] + 2 * padding, shape[3]), np.uint16
+                )
+            }
+        run_step(
+            lambda step, build: launches.phase_forward(step, build, tile),
+            {"x": rounded_input(self.x, 1), "weight": self.copies()["packed"], "bias": self.bias},
+            writes,
+            **{"relu": False, **attributes},
+        )
         return next(iter(writes.values()))
 
     def input_grad(self, tile=None):
         dx = poisoned(self.x.shape)
-        run_step(lambda step, build: launches.input_grad(step, build, tile),
-                 {"dy": rounded_gradient(self.dy, 1)[0], "flipped": self.copies()["flipped"],
-                  "zeros": np.zeros(self.channels, np.float32)}, {"dx": dx}, stride=2)
+        run_step(
+            lambda step, build: launches.input_grad(step, build, tile),
+            {
+                "dy": rounded_gradient(self.dy, 1)[0],
+                "flipped": self.copies()["flipped"],
+                "zeros": np.zeros(self.channels, np.float32),
+            },
+            {"dx": dx},
+            stride=2,
+        )
         return dx
 
     def weight_grad(self, tile=None):
         dweight, dbias = poisoned(self.weight.shape), poisoned(self.bias.shape)
-        run_step(lambda step, build: launches.phase_weight_grad(step, build, tile), self.operands(),
-                 {"dweight": dweight, "dbias": dbias})
+        run_step(
+            lambda step, build: launches.phase_weight_grad(step, build, tile),
+            self.operands(),
+            {"dweight": dweight, "dbias": dbias},
+        )
         return dweight, dbias
 
     def operands(self):
@@ -101,7 +124,9 @@ class Upsampled:
 def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape, tile):
     conv = Upsampled(shape, integers)
     upsampled = references.upsample2d(conv.x)
-    assert np.array_equal(conv.forward(tile), references.conv2d(upsampled, conv.weight, conv.bias, 1))
+    assert np.array_equal(
+        conv.forward(tile), references.conv2d(upsampled, conv.weight, conv.bias, 1)
+    )
     dx = references.conv2d_input_grad(conv.dy, conv.weight, 1, 2 * conv.height, 2 * conv.width)
     wanted = dx.reshape(len(dx), conv.height, 2, conv.width, 2, conv.channels).sum(axis=(2, 4))
     assert np.array_equal(conv.input_grad(), wanted)
@@ -111,7 +136,7 @@ def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape,
 
 
 def test_the_parts_of_a_weight_gradient_have_channels_that_the_weight_has_not():
-    conv = Upsampled((3, 7, 7, 3, 40), integers)   # 3 channels, in x a chunk of 8
+    conv = Upsampled((3, 7, 7, 3, 40), integers)  # 3 channels, in x a chunk of 8
     wanted = references.conv2d_weight_grad(references.upsample2d(conv.x), conv.dy, 1, 3)
     assert np.array_equal(conv.weight_grad()[0], wanted)
 
@@ -156,13 +181,21 @@ def test_images_have_no_part_in_one_another():
     assert np.array_equal(conv.forward(NARROW)[0], alone)
 
 
-@pytest.mark.parametrize("shape", [(1, 3, 3, 3, 40), (1, 2, 2, 24, 20), (1, 2, 2, 40, 3), (1, 2, 2, 33, 4)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 3, 3, 3, 40), (1, 2, 2, 24, 20), (1, 2, 2, 40, 3), (1, 2, 2, 33, 4)], ids=str
+)
 def test_copies_have_the_phases_and_the_phase_weights(shape):
     conv = Upsampled(shape, normal)
-    taps, found = conv.phase_weights(), {role: numbers(copy) for role, copy in conv.copies(ORDERS).items()}
+    taps, found = (
+        conv.phase_weights(),
+        {role: numbers(copy) for role, copy in conv.copies(ORDERS).items()},
+    )
     channels, filters, size = conv.channels, conv.filters, found["packed"].shape[1]
     assert size == (3 if 4 * filters <= 16 else 2)
-    assert np.array_equal(found["flipped"][..., :filters], taps) and not found["flipped"][..., filters:].any()
+    assert (
+        np.array_equal(found["flipped"][..., :filters], taps)
+        and not found["flipped"][..., filters:].any()
+    )
     wanted = np.zeros((2, 2, filters, size, size, -(-channels // 8) * 8), np.float32)
     for p, q, a, b in np.ndindex(2, 2, 2, 2):
         place = (a, b) if size == 2 else (p + a, q + b)
@@ -178,11 +211,15 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, tile):
         with in_one_order():
             y = conv.forward(tile, relu=True)
         assert np.isnan(y).any()
-        assert conv.forward(tile, relu=True, padding=padding).tobytes() == copied(y, padding).tobytes()
+        assert (
+            conv.forward(tile, relu=True, padding=padding).tobytes() == copied(y, padding).tobytes()
+        )
 
 
 @pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("shape, tile", [((2, 5, 6, 72, 40), SQUARE), ((3, 4, 8, 136, 3), LARGE)], ids=str)
+@pytest.mark.parametrize(
+    "shape, tile", [((2, 5, 6, 72, 40), SQUARE), ((3, 4, 8, 136, 3), LARGE)], ids=str
+)
 def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, tile, relu):
     conv = Upsampled(shape, normal)
     kept = np.maximum(conv.x, 0)
@@ -192,27 +229,50 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
     sizes = packed_tiles.Sums(*conv.x.shape[:3], conv.filters, conv.channels, 4, 2)
     partials = poisoned((packed_tiles.rows_of_partials(sizes, tile), conv.channels))
     copy = poisoned(copied(wanted, 2).shape, np.uint16)
-    run_step(lambda step, build: launches.input_grad(step, build, tile),
-             {"dy": rounded_gradient(conv.dy, 1)[0], "flipped": conv.copies()["flipped"], "kept": rounded_input(kept, 1)},
-             {"rounded": copy, "bias_partials": partials}, stride=2, relu=relu, kept_padding=1, padding=2)
+    run_step(
+        lambda step, build: launches.input_grad(step, build, tile),
+        {
+            "dy": rounded_gradient(conv.dy, 1)[0],
+            "flipped": conv.copies()["flipped"],
+            "kept": rounded_input(kept, 1),
+        },
+        {"rounded": copy, "bias_partials": partials},
+        stride=2,
+        relu=relu,
+        kept_padding=1,
+        padding=2,
+    )
     assert copy.tobytes() == copied(wanted, 2).tobytes()
     error = np.abs(partials.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_3xtf32_packed", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"])
+@pytest.mark.parametrize(
+    "rung", ["gpu_tf32", "gpu_3xtf32_packed", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"]
+)
 def test_blocks_of_phase_weights_which_take_longest_have_the_lowest_numbers(rung):
-    (launch,) = (one for one in trained_in(NETWORK, rung, 64).launches if one.entry.endswith("_update"))
-    words, rows = launch.arguments[0].words, 10   # a weight and a bias of five layers
-    blocks, of_row = words[:launch.grid[0]], len(words[launch.grid[0]:]) // rows
+    (launch,) = (
+        one for one in trained_in(NETWORK, rung, 64).launches if one.entry.endswith("_update")
+    )
+    words, rows = launch.arguments[0].words, 10  # a weight and a bias of five layers
+    blocks, of_row = words[: launch.grid[0]], len(words[launch.grid[0] :]) // rows
     forms = [words[start + of_row - 1] for start in blocks]
     assert set(forms) == {launches.NO_PHASES, launches.PHASES_APART, launches.PHASES_IN_COLUMNS}
-    assert all(forms[:forms.index(launches.NO_PHASES)]) and not any(forms[forms.index(launches.NO_PHASES):])
+    assert all(forms[: forms.index(launches.NO_PHASES)]) and not any(
+        forms[forms.index(launches.NO_PHASES) :]
+    )
 
 
-@pytest.mark.parametrize("shape, rule", [
-    ((3, 7, 7, 3, 40), "adam"), *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES), ((3, 8, 6, 40, 3), "adam"),
-    ((3, 8, 6, 40, 40), "sgd")], ids=str)
+@pytest.mark.parametrize(
+    "shape, rule",
+    [
+        ((3, 7, 7, 3, 40), "adam"),
+        *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES),
+        ((3, 8, 6, 40, 3), "adam"),
+        ((3, 8, 6, 40, 40), "sgd"),
+    ],
+    ids=str,
+)
 def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own(shape, rule):
     """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole."""
     conv = Upsampled(shape, normal)
@@ -222,16 +282,37 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
     assert size[0] > 1
     parts = poisoned(size)
     run_step(launches.phase_weight_grad, reads, {"parts": parts})
-    averages = {f"{name}.{average}": np.abs(normal(*values.shape, seed=7)) for average in AVERAGES[rule]
-                for name, values in (("b", biases), ("w", conv.weight))}
-    given = {"weight_decay": 0.125, "clip": 0.5, **({"momentum": 0.5} if rule == "momentum" else {})}
-    control = {"learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64), "db": normal(600, seed=9)}
+    averages = {
+        f"{name}.{average}": np.abs(normal(*values.shape, seed=7))
+        for average in AVERAGES[rule]
+        for name, values in (("b", biases), ("w", conv.weight))
+    }
+    given = {
+        "weight_decay": 0.125,
+        "clip": 0.5,
+        **({"momentum": 0.5} if rule == "momentum" else {}),
+    }
+    control = {
+        "learning_rates": np.full(1, 0.25),
+        "counters": np.zeros(3, np.int64),
+        "db": normal(600, seed=9),
+    }
 
     def updated(function, gradient, in_parts, copies):
-        writes = {name: value.copy() for name, value in {"b": biases, "w": conv.weight, **averages}.items()} | copies
+        writes = {
+            name: value.copy()
+            for name, value in {"b": biases, "w": conv.weight, **averages}.items()
+        } | copies
         names = {"w": {role: f"w.{role}" for role in PHASE_WEIGHTS.weight(conv.weight.shape)}}
-        run_step(function, {"gradient": gradient, **control}, writes, operation=f"{rule}_update", **given,
-                 **({"copies": names} if copies else {}), gradients={"b": Gradient("db"), "w": Gradient("gradient", in_parts)})
+        run_step(
+            function,
+            {"gradient": gradient, **control},
+            writes,
+            operation=f"{rule}_update",
+            **given,
+            **({"copies": names} if copies else {}),
+            gradients={"b": Gradient("db"), "w": Gradient("gradient", in_parts)},
+        )
         return writes
 
     def copies():
@@ -239,7 +320,10 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
         return {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
 
     wanted = updated(gpu_opt_v1.update, whole["dweight"], False, {})
-    for found in (updated(launches.update, whole["dweight"], False, copies()), updated(launches.update, parts, True, copies())):
+    for found in (
+        updated(launches.update, whole["dweight"], False, copies()),
+        updated(launches.update, parts, True, copies()),
+    ):
         for name, value in wanted.items():
             assert found[name].tobytes() == value.tobytes(), name
         after = Upsampled(shape, normal)

@@ -1,5 +1,5 @@
-"""gpu_opt_v1's convolution kernels as gpu_gemm launches them, against their definitions in float64, at any kernel size, stride
-and padding.
+"""gpu_opt_v1's convolution kernels as gpu_gemm launches them, against their definitions in float64,
+at any kernel size, stride and padding.
 """
 
 import itertools
@@ -16,10 +16,14 @@ from ladder.rungs import gpu_gemm
 from rung_checks import convolution_launches, kernel_folder, launches_of, training_plan
 
 RUNG = "gpu_gemm"
-ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
+ONE_ARITHMETIC = True  # in the tests of gpu_opt_v1 the kernels run in both
 NETWORK = networks.build("autoencoder")
 
-LARGE = [((2, 11, 9, 20, 132, 3, 1), 1), ((1, 13, 12, 132, 4, 2, 0), 1), ((1, 17, 18, 4, 8, 3, 1), 2)]
+LARGE = [
+    ((2, 11, 9, 20, 132, 3, 1), 1),
+    ((1, 13, 12, 132, 4, 2, 0), 1),
+    ((1, 17, 18, 4, 8, 3, 1), 2),
+]
 
 
 def in_large_tiles(launches):
@@ -28,16 +32,24 @@ def in_large_tiles(launches):
 
 @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
 def test_conv2d_in_large_tiles(shape, stride):
-    launches = {f"conv2d_{one}": in_large_tiles(getattr(gpu_gemm, f"conv2d_{one}"))
-                for one in ("forward", "input_grad", "weight_grad")}
+    launches = {
+        f"conv2d_{one}": in_large_tiles(getattr(gpu_gemm, f"conv2d_{one}"))
+        for one in ("forward", "input_grad", "weight_grad")
+    }
     backends.check_convolution(backends.Rung(RUNG, launches=launches), shape, stride)
 
 
 def test_the_largest_layers_use_the_large_tile():
-    made = {(step.layer, launch.entry) for step in training_plan(RUNG, NETWORK).steps for launch in step.launches
-            if "TILE_M=128" in launch.defines}
+    made = {
+        (step.layer, launch.entry)
+        for step in training_plan(RUNG, NETWORK).steps
+        for launch in step.launches
+        if "TILE_M=128" in launch.defines
+    }
     for layer in ("enc2", "dec2"):
-        assert {(layer, f"conv2d_{direction}") for direction in ("forward", "input_grad", "weight_grad")} <= made
+        assert {
+            (layer, f"conv2d_{direction}") for direction in ("forward", "input_grad", "weight_grad")
+        } <= made
 
 
 def test_no_convolution_of_the_autoencoder_falls_back():
@@ -46,9 +58,22 @@ def test_no_convolution_of_the_autoencoder_falls_back():
             assert all(launch.source in FILES for launch in step.launches), step.operation
 
 
-FILES = sorted(f"{path.parent.name}/{path.name}" for path in (KERNELS / kernel_folder(RUNG)).glob("conv2d_*.cu"))
-LAUNCHES = sorted({*(launch for launch in launches_of(training_plan(RUNG, NETWORK), RUNG) if launch[0] in FILES),
-                   *itertools.chain(*(convolution_launches(gpu_gemm, *case) for case in operation_cases.CONVOLUTIONS))})
+FILES = sorted(
+    f"{path.parent.name}/{path.name}"
+    for path in (KERNELS / kernel_folder(RUNG)).glob("conv2d_*.cu")
+)
+LAUNCHES = sorted(
+    {
+        *(
+            launch
+            for launch in launches_of(training_plan(RUNG, NETWORK), RUNG)
+            if launch[0] in FILES
+        ),
+        *itertools.chain(
+            *(convolution_launches(gpu_gemm, *case) for case in operation_cases.CONVOLUTIONS)
+        ),
+    }
+)
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -57,7 +82,9 @@ def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
     made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
-        assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"
+        assert resources.registers * resources.most_threads <= 32768, (
+            f"{name}: two blocks of 256 threads must fit"
+        )
         loads, stores = nvrtc.wide_accesses(made.ptx, name)
         assert stores > 0
         if "WIDE=1" in defines or name == "conv2d_add_splits":
@@ -70,8 +97,14 @@ def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
 def test_header_has_every_required_part(file):
     lines = (KERNELS / file).read_text().splitlines()
     head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
-    for part in ("Rung: gpu_gemm, over gpu_opt_v1", "Layout", "Launches:", "256 threads, gpu_gemm", "Bound:",
-                 "Times: kernels/README.md"):
+    for part in (
+        "Rung: gpu_gemm, over gpu_opt_v1",
+        "Layout",
+        "Launches:",
+        "256 threads, gpu_gemm",
+        "Bound:",
+        "Times: kernels/README.md",
+    ):
         assert part in head, part
 
 

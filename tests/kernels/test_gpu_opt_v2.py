@@ -1,4 +1,6 @@
-"""The kernels of gpu_opt_v2 against their definitions in float64, the rung's claims, and its parity with the cpu rung."""
+"""The kernels of gpu_opt_v2 against their definitions in float64, the rung's claims, and its parity
+with the cpu rung.
+"""
 
 import functools
 import itertools
@@ -36,10 +38,11 @@ NETWORK = networks.build("autoencoder")
 NARROW = networks.build("autoencoder", filters=(64, 32))
 RULES = [Optimizer(name, weight_decay=0.125, clip=3.0, momentum=0.5) for name in AVERAGES]
 TILES = {"large tiles": {tiles.LARGE: 1.0}, "small tiles": {tiles.SQUARE: 1.0}}
-DRAWN = [(integers, ORDERS), (normal, ("random",))]   # integer sums are exact: they show a dependence on the order
+# integer sums are exact: they show a dependence on the order
+DRAWN = [(integers, ORDERS), (normal, ("random",))]
 
-# batch, height, width, channels, filters, kernel, padding: more than one block and more than one split somewhere, every operand
-# read by 16 bytes and by 4, every size odd or 1 somewhere.
+# batch, height, width, channels, filters, kernel, padding: more than one block and more than one
+# split somewhere, every operand read by 16 bytes and by 4, every size odd or 1 somewhere.
 CONVOLUTIONS = [
     (1, 2, 2, 1, 1, 1, 0),
     (2, 6, 5, 4, 20, 3, 1),
@@ -49,7 +52,7 @@ CONVOLUTIONS = [
     (1, 13, 11, 4, 5, 3, 1),
     (1, 5, 4, 3, 132, 1, 0),
 ]
-UPSAMPLED = [   # batch, height, width, channels, filters, before the upsampling
+UPSAMPLED = [  # batch, height, width, channels, filters, before the upsampling
     (1, 1, 1, 1, 1),
     (3, 3, 5, 4, 3),
     (1, 13, 11, 9, 4),
@@ -61,11 +64,14 @@ UPSAMPLED = [   # batch, height, width, channels, filters, before the upsampling
 
 @pytest.fixture(params=TILES)
 def tile(request, monkeypatch):
-    """Two tiles of forward and input gradient, for any shape; the third computes the same (tests/rungs/test_tiles.py)."""
+    """Two tiles of forward and input gradient, for any shape; the third computes the same
+    (tests/rungs/test_tiles.py).
+    """
     monkeypatch.setattr(gpu_opt_v2, "TIMES", TILES[request.param])
 
 
 # ---- convolution with ReLU and max-pool, and behind an upsampling; alone: tests/operations
+
 
 def decomposed(weight):
     filters, _, _, channels = weight.shape
@@ -75,7 +81,9 @@ def decomposed(weight):
 
 
 def assert_sums(found, function, operands, terms, values, last=lambda sums: sums):
-    """Exact for integers, within the bound of a sum otherwise; last: of the kernel, behind the sum."""
+    """Exact for integers, within the bound of a sum otherwise; last: of the kernel, behind the
+    sum.
+    """
     bound = 0 if values is integers else gamma(terms) * function(*map(np.abs, operands))
     assert (np.abs(found - last(function(*operands))) <= bound).all()
 
@@ -86,13 +94,25 @@ def test_conv2d_pool_forward(tile, shape):
         conv = Convolution(shape, values)
         maxima, place = references.maxpool2d(conv.forward(conv.x, conv.weight, conv.bias))
         y, index = poisoned(maxima.shape), poisoned(maxima.shape, np.uint8)
-        run_step(gpu_opt_v2.conv2d_forward, {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y, "index": index},
-                 padding=conv.padding, relu=True, orders=orders)
-        if values is integers:   # few values: many windows hold a tied maximum
-            assert np.array_equal(y, references.relu(maxima)) and np.array_equal(index, np.where(maxima > 0, place, 4))
+        run_step(
+            gpu_opt_v2.conv2d_forward,
+            {"x": conv.x, "weight": conv.weight, "bias": conv.bias},
+            {"y": y, "index": index},
+            padding=conv.padding,
+            relu=True,
+            orders=orders,
+        )
+        if values is integers:  # few values: many windows hold a tied maximum
+            assert np.array_equal(y, references.relu(maxima)) and np.array_equal(
+                index, np.where(maxima > 0, place, 4)
+            )
         else:
-            size, _ = references.maxpool2d(conv.forward(*map(np.abs, (conv.x, conv.weight, conv.bias))))
-            assert (np.abs(y - references.relu(maxima)) <= gamma(conv.weight[0].size + 1) * size).all()
+            size, _ = references.maxpool2d(
+                conv.forward(*map(np.abs, (conv.x, conv.weight, conv.bias)))
+            )
+            assert (
+                np.abs(y - references.relu(maxima)) <= gamma(conv.weight[0].size + 1) * size
+            ).all()
 
 
 def received(conv, kind, values):
@@ -113,14 +133,27 @@ def check_gradients(conv, kind, values, orders, operation, weight):
     """operation: the beginning of its name; weight: that the input gradient reads."""
     reads, dy = received(conv, kind, values)
     dx, dweight, dbias = (poisoned(array.shape) for array in (conv.x, conv.weight, conv.bias))
-    run_step(gpu_opt_v2.LAUNCHES[f"{operation}_input_grad"], {**reads, "weight": weight}, {"dx": dx}, padding=conv.padding,
-             orders=orders)
-    run_step(gpu_opt_v2.LAUNCHES[f"{operation}_weight_grad"], {"x": conv.x, **reads}, {"dweight": dweight, "dbias": dbias},
-             padding=conv.padding, kernel=conv.kernel, orders=orders)
-    taps = 36 if isinstance(conv, Upsampled) else conv.kernel ** 2
+    run_step(
+        gpu_opt_v2.LAUNCHES[f"{operation}_input_grad"],
+        {**reads, "weight": weight},
+        {"dx": dx},
+        padding=conv.padding,
+        orders=orders,
+    )
+    run_step(
+        gpu_opt_v2.LAUNCHES[f"{operation}_weight_grad"],
+        {"x": conv.x, **reads},
+        {"dweight": dweight, "dbias": dbias},
+        padding=conv.padding,
+        kernel=conv.kernel,
+        orders=orders,
+    )
+    taps = 36 if isinstance(conv, Upsampled) else conv.kernel**2
     assert_sums(dx, conv.input_grad, (dy, conv.weight), taps * len(conv.weight), values)
     assert_sums(dweight, conv.weight_grad, (conv.x, dy), dy[..., 0].size, values)
-    assert_sums(dbias, lambda dy: dy.sum(axis=(0, 1, 2), dtype=float), (dy,), dy[..., 0].size, values)
+    assert_sums(
+        dbias, lambda dy: dy.sum(axis=(0, 1, 2), dtype=float), (dy,), dy[..., 0].size, values
+    )
 
 
 @pytest.mark.parametrize("kind", ["relu", "pool"])
@@ -134,12 +167,18 @@ def test_conv2d_gradients_through_relu_and_pooling(tile, shape, kind):
 def test_what_is_compiled_by_a_newer_compiler_computes_the_same_bytes(monkeypatch):
     found = []
     for defines in ((), ("-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=2")):
-        monkeypatch.setattr(emulated, "load", lambda source, more, defines=defines: load(source, (*more, *defines)))
+        monkeypatch.setattr(
+            emulated, "load", lambda source, more, defines=defines: load(source, (*more, *defines))
+        )
         conv = Convolution((1, 7, 6, 8, 12, 3, 1), normal)
         reads, _ = received(conv, "pool", normal)
         found.append(poisoned(conv.x.shape))
-        run_step(gpu_opt_v2.LAUNCHES["conv2d_input_grad"], {**reads, "weight": conv.weight}, {"dx": found[-1]},
-                 padding=conv.padding)
+        run_step(
+            gpu_opt_v2.LAUNCHES["conv2d_input_grad"],
+            {**reads, "weight": conv.weight},
+            {"dx": found[-1]},
+            padding=conv.padding,
+        )
     assert np.array_equal(*found)
 
 
@@ -152,7 +191,10 @@ def test_conv2d_in_large_tiles(shape, monkeypatch):
 def test_with_a_stride_the_launches_are_those_of_gpu_opt_v1():
     shape = (2, 7, 6, 4, 5, 3, 1)
     for stride, rung in ((1, "gpu_opt_v2"), (2, "gpu_opt_v1")):
-        assert {source.partition("/")[0] for source, _ in convolution_launches(gpu_opt_v2, shape, stride)} == {rung}
+        assert {
+            source.partition("/")[0]
+            for source, _ in convolution_launches(gpu_opt_v2, shape, stride)
+        } == {rung}
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -161,11 +203,24 @@ def test_upsample_conv2d(tile, shape, relu):
     for values, orders in DRAWN:
         conv, y = Upsampled(shape, values), poisoned(Upsampled(shape, values).output)
         phase_weights = decomposed(conv.weight)
-        run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": conv.x, "phase_weights": phase_weights, "bias": conv.bias}, {"y": y},
-                 relu=relu, orders=orders)
-        assert_sums(y, conv.forward, (conv.x, conv.weight, conv.bias), conv.weight[0].size + 1, values,
-                    references.relu if relu else lambda sums: sums)
-        check_gradients(conv, "relu" if relu else "", values, orders, "upsample_conv2d", phase_weights)
+        run_step(
+            gpu_opt_v2.upsample_conv2d_forward,
+            {"x": conv.x, "phase_weights": phase_weights, "bias": conv.bias},
+            {"y": y},
+            relu=relu,
+            orders=orders,
+        )
+        assert_sums(
+            y,
+            conv.forward,
+            (conv.x, conv.weight, conv.bias),
+            conv.weight[0].size + 1,
+            values,
+            references.relu if relu else lambda sums: sums,
+        )
+        check_gradients(
+            conv, "relu" if relu else "", values, orders, "upsample_conv2d", phase_weights
+        )
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -174,11 +229,19 @@ def test_a_nan_is_not_lost(place):
     x, bias = np.ones((1, 2, 2, 1), np.float32), np.zeros(16, np.float32)
     x[0, place // 2, place % 2] = np.nan
     y, index = np.zeros((1, 1, 1, 1), np.float32), poisoned((1, 1, 1, 1), np.uint8)
-    run_step(gpu_opt_v2.conv2d_forward, {"x": x, "weight": np.ones((1, 1, 1, 1), np.float32), "bias": bias[:1]},
-             {"y": y, "index": index}, padding=0, relu=True)
+    run_step(
+        gpu_opt_v2.conv2d_forward,
+        {"x": x, "weight": np.ones((1, 1, 1, 1), np.float32), "bias": bias[:1]},
+        {"y": y, "index": index},
+        padding=0,
+        relu=True,
+    )
     assert np.isnan(y).all()
     for filters in (1, 16):
-        y, weight = np.zeros((1, 4, 4, filters), np.float32), np.ones((filters, 3, 3, 1), np.float32)
+        y, weight = (
+            np.zeros((1, 4, 4, filters), np.float32),
+            np.ones((filters, 3, 3, 1), np.float32),
+        )
         reads = {"x": x, "phase_weights": decomposed(weight), "bias": bias[:filters]}
         run_step(gpu_opt_v2.upsample_conv2d_forward, reads, {"y": y}, relu=True)
         assert np.isnan(y).sum() == 9 * filters
@@ -186,10 +249,13 @@ def test_a_nan_is_not_lost(place):
 
 # ---- the update
 
-def gradients(layers):
-    """({parameter: Gradient}, {parameter: (gradient in float64, terms of its sums)}, {buffer: its parts}).
 
-    layers: (layer's name, gradient of a convolution or, behind an upsampling, of its phase weights?).
+def gradients(layers):
+    """({parameter: Gradient}, {parameter: (gradient in float64, terms of its sums)}, {buffer: its
+    parts}).
+
+    layers: (layer's name, gradient of a convolution or, behind an upsampling, of its phase
+    weights?).
     """
     found, wanted, parts = {}, {}, {}
     for number, (name, phases) in enumerate(layers):
@@ -199,36 +265,64 @@ def gradients(layers):
         pixels = 2 * shape[1] * 5
         splits, _ = gpu_opt_v2.split(gpu_opt_v2.weight_tile(*matrix), *matrix, pixels)
         parts[f"{name}.parts"] = poisoned(gpu_opt_v2.parts_shape(splits, *matrix))
-        run_step(gpu_opt_v2.upsample_conv2d_weight_grad if phases else gpu_opt_v2.conv2d_weight_grad,
-                 {"x": conv.x, "dy": conv.dy}, {"parts": parts[f"{name}.parts"]}, padding=1, kernel=3)
-        found |= {f"{name}.weight": Gradient(f"{name}.parts", True, 0, phases),
-                  f"{name}.bias": Gradient(f"{name}.parts", True, matrix[0] * matrix[1], phases)}
-        wanted |= {f"{name}.weight": conv.weight_grad(conv.x, conv.dy),
-                   f"{name}.bias": conv.dy.astype(float).sum(axis=(0, 1, 2))}
+        run_step(
+            gpu_opt_v2.upsample_conv2d_weight_grad if phases else gpu_opt_v2.conv2d_weight_grad,
+            {"x": conv.x, "dy": conv.dy},
+            {"parts": parts[f"{name}.parts"]},
+            padding=1,
+            kernel=3,
+        )
+        found |= {
+            f"{name}.weight": Gradient(f"{name}.parts", True, 0, phases),
+            f"{name}.bias": Gradient(f"{name}.parts", True, matrix[0] * matrix[1], phases),
+        }
+        wanted |= {
+            f"{name}.weight": conv.weight_grad(conv.x, conv.dy),
+            f"{name}.bias": conv.dy.astype(float).sum(axis=(0, 1, 2)),
+        }
     return found, wanted, parts
 
 
-@pytest.mark.parametrize("layers", [[("a", False)], [("a", True)], [("a", False), ("b", True), ("c", True), ("d", False)]],
-                         ids=["plain", "phases", "four"])
+@pytest.mark.parametrize(
+    "layers",
+    [[("a", False)], [("a", True)], [("a", False), ("b", True), ("c", True), ("d", False)]],
+    ids=["plain", "phases", "four"],
+)
 @pytest.mark.parametrize("optimizer", RULES, ids=lambda optimizer: optimizer.name)
 def test_one_launch_adds_the_parts_of_all_gradients_and_updates_all_parameters(optimizer, layers):
     found, gradient_of, parts = gradients(layers)
-    whole = normal(700, seed=9)   # of a parameter whose gradient is not in parts, in three blocks
-    found["norm.weight"], gradient_of["norm.weight"] = Gradient("norm.gradient"), whole.astype(float)
+    whole = normal(700, seed=9)  # of a parameter whose gradient is not in parts, in three blocks
+    found["norm.weight"], gradient_of["norm.weight"] = (
+        Gradient("norm.gradient"),
+        whole.astype(float),
+    )
     writes = {}
     for seed, (name, gradient) in enumerate(gradient_of.items()):
         writes[name] = normal(*gradient.shape, seed=seed)
-        writes |= {f"{name}.{average}": np.abs(normal(*gradient.shape, seed=20 + 2 * seed + number))
-                   for number, average in enumerate(AVERAGES[optimizer.name])}
+        writes |= {
+            f"{name}.{average}": np.abs(normal(*gradient.shape, seed=20 + 2 * seed + number))
+            for number, average in enumerate(AVERAGES[optimizer.name])
+        }
     before = {name: array.astype(float) for name, array in writes.items()}
     rates, step = step_state(3)
-    (launch,) = run_update(optimizer.name, found, {**parts, "norm.gradient": whole}, writes, rates, step, optimizer)
+    (launch,) = run_update(
+        optimizer.name, found, {**parts, "norm.gradient": whole}, writes, rates, step, optimizer
+    )
     assert launch.grid == (sum(-(-gradient.size // 256) for gradient in gradient_of.values()),)
     for name, gradient in gradient_of.items():
         state = [before[f"{name}.{average}"] for average in AVERAGES[optimizer.name]]
-        wanted, averages = updated(optimizer.name, before[name], gradient, state, 3, optimizer.weight_decay, optimizer.clip,
-                                   optimizer.momentum)
-        # The error of the gradient, at most 3 after clipping, and a handful of roundings of values of at most about 5.
+        wanted, averages = updated(
+            optimizer.name,
+            before[name],
+            gradient,
+            state,
+            3,
+            optimizer.weight_decay,
+            optimizer.clip,
+            optimizer.momentum,
+        )
+        # The error of the gradient, at most 3 after clipping, and a handful of roundings of values
+        # of at most about 5.
         bound = gamma(2 * 10 * 14 * 10 + 8) * 40
         np.testing.assert_allclose(writes[name], wanted, rtol=0, atol=bound)
         for average, value in zip(AVERAGES[optimizer.name], averages, strict=True):
@@ -237,22 +331,35 @@ def test_one_launch_adds_the_parts_of_all_gradients_and_updates_all_parameters(o
 
 def run_update(rule, found, sources, writes, rates, step, settings):
     momentum = {"momentum": settings.momentum} if rule == "momentum" else {}
-    return run_step(gpu_opt_v2.update, {**sources, "learning_rates": rates, "counters": step}, writes,
-                    operation=f"{rule}_update", gradients=found, weight_decay=settings.weight_decay, clip=settings.clip,
-                    **momentum)
+    return run_step(
+        gpu_opt_v2.update,
+        {**sources, "learning_rates": rates, "counters": step},
+        writes,
+        operation=f"{rule}_update",
+        gradients=found,
+        weight_decay=settings.weight_decay,
+        clip=settings.clip,
+        **momentum,
+    )
 
 
 def parameter_steps(made, name):
     """(last step that reads the parameter or a value derived from it, steps that write it)."""
     readers = {name, f"{name.removesuffix('.weight')}.phase_weights"}
     reads = [i for i, step in enumerate(made.steps) if readers & set(step.reads.values())]
-    return max(reads, default=-1), [i for i, step in enumerate(made.steps) if name in step.writes.values()]
+    return max(reads, default=-1), [
+        i for i, step in enumerate(made.steps) if name in step.writes.values()
+    ]
 
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
-    settings = plan.Settings(network=NETWORK, variant=RUNG, batch_size=64, optimizer=Optimizer("adam"))
-    made = plan.training_plan(settings, plan.Dataset(64, "uint8"), plan.Length(1, 1), fuse_update=fused)
+    settings = plan.Settings(
+        network=NETWORK, variant=RUNG, batch_size=64, optimizer=Optimizer("adam")
+    )
+    made = plan.training_plan(
+        settings, plan.Dataset(64, "uint8"), plan.Length(1, 1), fuse_update=fused
+    )
     for name in NETWORK.parameters:
         last_read, written = parameter_steps(made, name)
         assert len(written) == 1 and written[0] > last_read
@@ -264,69 +371,124 @@ def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
 
 # ---- the plan
 
+
 @pytest.mark.parametrize("below", ["gpu_basic", "gpu_opt_v1"])
 def test_fewer_launches_bytes_and_products_than_the_rungs_below(below):
     below, here = training_plan(below, NETWORK), training_plan(RUNG, NETWORK)
-    assert sum(len(step.launches) for step in here.steps) <= 0.7 * sum(len(step.launches) for step in below.steps)
+    assert sum(len(step.launches) for step in here.steps) <= 0.7 * sum(
+        len(step.launches) for step in below.steps
+    )
     assert plan_checks.touched_bytes(here) < 0.5 * plan_checks.touched_bytes(below)
     assert here.flop < 0.74 * below.flop
     kinds, kinds_below = here.bytes_by_kind(), below.bytes_by_kind()
-    assert kinds["activation"] + kinds["gradient"] < 0.25 * (kinds_below["activation"] + kinds_below["gradient"])
+    assert kinds["activation"] + kinds["gradient"] < 0.25 * (
+        kinds_below["activation"] + kinds_below["gradient"]
+    )
 
 
 def test_relu_pooling_and_upsampling_have_no_launches_and_nothing_falls_back():
     made = training_plan(RUNG, NETWORK)
-    assert {launch.source.partition("/")[2] for step in made.steps for launch in step.launches
-            if not launch.source.startswith(RUNG)} <= {"load_batch.cu", "mse.cu", "update.cu"}
+    assert {
+        launch.source.partition("/")[2]
+        for step in made.steps
+        for launch in step.launches
+        if not launch.source.startswith(RUNG)
+    } <= {"load_batch.cu", "mse.cu", "update.cu"}
     assert [operation for _, operation in made.kernels] == [
-        "conv2d_forward", "conv2d_forward", "conv2d_forward", "upsample_conv2d_forward", "upsample_conv2d_forward"]
-    assert not {"enc1", "enc1_relu", "enc2", "enc2_relu", "dec1", "dec1_up", "dec2", "dec2_up"} & made.buffers.keys()
+        "conv2d_forward",
+        "conv2d_forward",
+        "conv2d_forward",
+        "upsample_conv2d_forward",
+        "upsample_conv2d_forward",
+    ]
+    assert (
+        not {"enc1", "enc1_relu", "enc2", "enc2_relu", "dec1", "dec1_up", "dec2", "dec2_up"}
+        & made.buffers.keys()
+    )
 
 
 def test_the_splits_of_the_weight_gradients_at_batch_64():
     """The result's bytes depend on them: a change changes every version."""
-    launches = {launch.arguments[0]: launch.grid for step in training_plan(RUNG, NETWORK).steps for launch in step.launches
-                if launch.source == f"{RUNG}/weight_grad.cu"}
-    assert launches == {"input": (1, 2, 131), "enc1_pool": (18, 1, 7), "latent": (9, 1, 14), "dec1_relu": (1, 32, 4),
-                        "dec2_relu": (4, 1, 44)}
+    launches = {
+        launch.arguments[0]: launch.grid
+        for step in training_plan(RUNG, NETWORK).steps
+        for launch in step.launches
+        if launch.source == f"{RUNG}/weight_grad.cu"
+    }
+    assert launches == {
+        "input": (1, 2, 131),
+        "enc1_pool": (18, 1, 7),
+        "latent": (9, 1, 14),
+        "dec1_relu": (1, 32, 4),
+        "dec2_relu": (4, 1, 44),
+    }
 
 
 def test_a_convolution_without_bias_is_updated_with_the_others():
-    network = networks.resolve("two", (4, 4, 2), (layers.conv2d("a", 4, bias=False), layers.relu("a_relu"),
-                                                  layers.conv2d("b", 2)), "a", "mse")
+    network = networks.resolve(
+        "two",
+        (4, 4, 2),
+        (layers.conv2d("a", 4, bias=False), layers.relu("a_relu"), layers.conv2d("b", 2)),
+        "a",
+        "mse",
+    )
     made = training_plan(RUNG, network)
     (update,) = [step for step in made.steps if step.operation == "sgd_update"]
-    assert update.attributes["gradients"] == {"a.weight": Gradient("a.parts", True), "b.weight": Gradient("b.parts", True),
-                                              "b.bias": Gradient("b.parts", True, 2 * 9 * 4)}
+    assert update.attributes["gradients"] == {
+        "a.weight": Gradient("a.parts", True),
+        "b.weight": Gradient("b.parts", True),
+        "b.bias": Gradient("b.parts", True, 2 * 9 * 4),
+    }
     assert "a.bias" not in made.buffers and made.buffers["a.no_bias"].kind == "control"
 
 
-STRIDED = networks.resolve("strided", (10, 12, 3), (
-    layers.conv2d("a", 8, kernel=4, padding=1, stride=2), layers.relu("a_relu"), layers.upsample2d("up"), layers.conv2d("b", 8),
-    layers.relu("b_relu"), layers.conv2d("c", 12, kernel=2, padding=0, stride=2), layers.relu("c_relu"),
-    layers.upsample2d("c_up"), layers.conv2d("d", 3, kernel=5, padding=2)), "c_relu", "mse")
+STRIDED = networks.resolve(
+    "strided",
+    (10, 12, 3),
+    (
+        layers.conv2d("a", 8, kernel=4, padding=1, stride=2),
+        layers.relu("a_relu"),
+        layers.upsample2d("up"),
+        layers.conv2d("b", 8),
+        layers.relu("b_relu"),
+        layers.conv2d("c", 12, kernel=2, padding=0, stride=2),
+        layers.relu("c_relu"),
+        layers.upsample2d("c_up"),
+        layers.conv2d("d", 3, kernel=5, padding=2),
+    ),
+    "c_relu",
+    "mse",
+)
 
 
 def test_the_gradient_of_a_relu_behind_a_stride_is_there_whatever_reads_it():
     """A fused upsampling does not apply it; an unfused one applies it again."""
     made = training_plan(RUNG, STRIDED)
-    assert [step.operation for step in made.steps if step.layer in ("up", "c_up") and "forward" in step.operation] == [
-        "upsample_conv2d_forward", "upsample2d_forward"]
+    assert [
+        step.operation
+        for step in made.steps
+        if step.layer in ("up", "c_up") and "forward" in step.operation
+    ] == ["upsample_conv2d_forward", "upsample2d_forward"]
     assert [step.layer for step in made.steps if step.operation == "relu_backward"] == ["c", "a"]
     protocol = parity.PROTOCOLS["sgd"]
-    reference = parity.train(STRIDED, "cpu_sequential", executors.create("cpu_sequential", 1), protocol)
+    reference = parity.train(
+        STRIDED, "cpu_sequential", executors.create("cpu_sequential", 1), protocol
+    )
     trained = parity.train(STRIDED, RUNG, Executor(), protocol, follow=reference)
     assert max(parity.deviations(STRIDED, trained, reference).values()) <= protocol.tolerance
 
 
-@pytest.mark.parametrize("rows, columns, pixels", [(1, 1, 1), (3, 2304, 65536), (128, 2304, 48), (5, 7, 1000),
-                                                   (4096, 36864, 64)])
+@pytest.mark.parametrize(
+    "rows, columns, pixels",
+    [(1, 1, 1), (3, 2304, 65536), (128, 2304, 48), (5, 7, 1000), (4096, 36864, 64)],
+)
 def test_splits_cover_all_pixels(rows, columns, pixels):
     splits, size = gpu_opt_v2.split(gpu_opt_v2.weight_tile(rows, columns), rows, columns, pixels)
     assert (splits - 1) * size < pixels <= splits * size and size % 8 == 0
 
 
 # ---- parity with the cpu rung
+
 
 # test_ladder.py trains the whole autoencoder with the unchanged rung.
 @functools.cache
@@ -354,8 +516,13 @@ def test_parity_with_gradients_that_are_added_before_the_update(monkeypatch):
 
 FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))
 PRODUCTS = ("conv2d.cu", "upsample_conv2d.cu", "upsample_conv2d_taps.cu", "weight_grad.cu")
-COMPILED = sorted({(source.partition("/")[2], defines) for batch, gpu in ((3, tiles.H200), (64, tiles.H200), (64, 108))
-                   for source, defines in launches_of(training_plan(RUNG, NETWORK, batch, gpu), RUNG)})
+COMPILED = sorted(
+    {
+        (source.partition("/")[2], defines)
+        for batch, gpu in ((3, tiles.H200), (64, tiles.H200), (64, 108))
+        for source, defines in launches_of(training_plan(RUNG, NETWORK, batch, gpu), RUNG)
+    }
+)
 
 
 def test_every_file_is_launched():
@@ -372,10 +539,13 @@ def test_a_gpu_can_run_it_as_the_rung_claims(file, defines):
         assert resources.registers * resources.most_threads <= 65536, name
         if file in PRODUCTS and name not in ("decompose_weight", "upsample_conv2d_add_taps"):
             loads, stores = nvrtc.wide_accesses(made.ptx, name)
-            by_channels = "WIDE_CHANNELS=0" in defines   # single ones, whose addresses need registers
+            # single ones, whose addresses need registers
+            by_channels = "WIDE_CHANNELS=0" in defines
             assert (loads >= 2 or by_channels and name.endswith("forward")) and stores > 0, name
-            one_block = name.endswith("input_grad") or (by_channels and "input_grad" in name)   # GRADIENT_BLOCKS, PLAIN_BLOCKS
-            most = 168 if one_block or "TILE=128,64,8,8" in defines else 128   # three blocks of 128, two of 256
+            # GRADIENT_BLOCKS, PLAIN_BLOCKS
+            one_block = name.endswith("input_grad") or (by_channels and "input_grad" in name)
+            # three blocks of 128, two of 256
+            most = 168 if one_block or "TILE=128,64,8,8" in defines else 128
             assert resources.registers <= most, name
             assert 0 < resources.static_shared_bytes <= 32 << 10, name
     if file in PRODUCTS:
@@ -383,7 +553,9 @@ def test_a_gpu_can_run_it_as_the_rung_claims(file, defines):
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize("file, kernel", [("weight_update.cu", "sgd_update"), ("weight_update.cu", "momentum_update")])
+@pytest.mark.parametrize(
+    "file, kernel", [("weight_update.cu", "sgd_update"), ("weight_update.cu", "momentum_update")]
+)
 def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
     assert fused(compiled(f"{RUNG}/{file}", (), nvrtc.ARCHITECTURES[-1]).ptx, kernel) == []
 
@@ -392,5 +564,11 @@ def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
 def test_header_has_every_required_part(file):
     lines = (KERNELS / RUNG / file).read_text().splitlines()
     head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
-    for part in ("Rung: gpu_opt_v2. Changed from", "Layout", "Launches:", "Bound:", "Times: kernels/README.md"):
+    for part in (
+        "Rung: gpu_opt_v2. Changed from",
+        "Layout",
+        "Launches:",
+        "Bound:",
+        "Times: kernels/README.md",
+    ):
         assert part in head, part

@@ -1,5 +1,5 @@
-"""common/multiplier.cuh and the sums of gemm_tile.cuh in the emulator against multipliers.py, to the bit, and compiled for
-every architecture.
+"""common/multiplier.cuh and the sums of gemm_tile.cuh in the emulator against multipliers.py, to
+the bit, and compiled for every architecture.
 """
 
 import shutil
@@ -16,8 +16,12 @@ from ladder.arithmetic import multipliers
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, Table, multiply
 from ladder.executors.cuda import nvrtc
 
-needs_emulator = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
-needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+needs_emulator = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="no g++ (Debian package: g++)"
+)
+needs_nvrtc = pytest.mark.skipif(
+    not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)"
+)
 TABLE = Table("random", references.random_table(7))
 NARROW_TABLE = Table("narrow", references.random_table(3))
 NAMED = {**MULTIPLIERS, **FORMATS}
@@ -47,8 +51,10 @@ extern "C" __global__ void __launch_bounds__(64) pieces(const float* __restrict_
 }
 """
 
-# Every multiplier in one file, so that an architecture takes one compilation; 8 x 8 sums a thread, 128 registers.
-EVERY = KERNELS + "".join(f"""
+# Every multiplier in one file, so that an architecture takes one compilation; 8 x 8 sums a thread,
+# 128 registers.
+EVERY = KERNELS + "".join(
+    f"""
 extern "C" __global__ void __launch_bounds__(256, 2) piece_{name}(const float* a, const float* b, float* c) {{
     float sum[8][8] = {{}}, a_piece[2][4], b_piece[2][4];
     for (int k = 0; k < 64; k++) {{
@@ -62,7 +68,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) piece_{name}(const float* a
 #pragma unroll
     for (int i = 0; i < 64; i++) c[i * 256 + threadIdx.x] = sum[i / 8][i % 8];
 }}
-""" for name in (*NAMED, "table"))
+"""
+    for name in (*NAMED, "table")
+)
 
 EXACT = """
 #ifdef WITH
@@ -109,18 +117,22 @@ def test_a_million_products_are_those_of_the_library_to_the_bit(source, multipli
     c = np.zeros_like(a)
     emulated(source, multiplier, "products")((4,), (256,), (a, b, c, np.int32(len(c))))
     expected = multiply(a, b, multiplier)
-    differ = ~(same(c, expected) if multiplier.name == "exact" else references.same_bits(c, expected))
+    differ = ~(
+        same(c, expected) if multiplier.name == "exact" else references.same_bits(c, expected)
+    )
     assert not differ.any(), (a[differ][0], b[differ][0], c[differ][0], expected[differ][0])
 
 
 @needs_emulator
-@pytest.mark.parametrize("multiplier", [m for m in ALL if m.name != "exact"], ids=lambda multiplier: multiplier.name)
+@pytest.mark.parametrize(
+    "multiplier", [m for m in ALL if m.name != "exact"], ids=lambda multiplier: multiplier.name
+)
 @pytest.mark.parametrize("operands", ["ordinary", "any"])
 def test_pieces_are_products_added_in_order(source, multiplier, operands):
     a, b = references.ordinary((512, 9)), references.ordinary((9, 4))
-    if operands == "any":   # near overflow, infinite and NaN, each in some steps and rows only
+    if operands == "any":  # near overflow, infinite and NaN, each in some steps and rows only
         values = references.pairs(4000, seed=1)[0]
-        a[::3] = values[:a[::3].size].reshape(-1, 9)
+        a[::3] = values[: a[::3].size].reshape(-1, 9)
         b[4, 1], b[5, 2], b[7, 0] = 1e38, -np.inf, 1e-40
     c = np.zeros((512, 4), np.float32)
     emulated(source, multiplier, "pieces")((1,), (64,), (a, b, c, np.int32(9)))
@@ -131,27 +143,55 @@ def test_pieces_are_products_added_in_order(source, multiplier, operands):
 @pytest.mark.parametrize("name", ["am32", "mit16", "random"])
 def test_pieces_around_the_largest_number(source, name):
     multiplier = NAMED.get(name, TABLE)
-    # Finite operands, each piece of one size: its largest magnitudes say whether special cases are looked for.
-    mantissas = np.resize(np.array([1, 1.25, 1.4375, 1.5, 2 - 2 ** -23, 1.9375, 1.99, 1.1]), 512)
+    # Finite operands, each piece of one size: its largest magnitudes say whether special cases are
+    # looked for.
+    mantissas = np.resize(np.array([1, 1.25, 1.4375, 1.5, 2 - 2**-23, 1.9375, 1.99, 1.1]), 512)
     a = (mantissas * 2.0 ** (59 + np.arange(512) // 8 % 16))[:, None].astype(np.float32)
-    b = np.array([[2.0 ** 56, 1.5 * 2.0 ** 56, -1.5 * 2.0 ** 55, 1.9375 * 2.0 ** 56]], np.float32)
+    b = np.array([[2.0**56, 1.5 * 2.0**56, -1.5 * 2.0**55, 1.9375 * 2.0**56]], np.float32)
     c = np.zeros((512, 4), np.float32)
     emulated(source, multiplier, "pieces")((1,), (64,), (a, b, c, np.int32(1)))
     assert np.isinf(c).any()
     assert same(c, multiply(a, b, multiplier)).all()
 
 
-# Subnormals, powers of two, infinity, NaN, and mantissas near their largest at the exponents where a product of two is near 1,
-# near the largest number, and beyond it.
-SPECIAL = np.array([0, 1, 0x00007fff, 0x00008000, 0x007fffff, 0x00800000, 0x00ffffff, 0x1fffffff, 0x3f800000, 0x3fff0000,
-                    0x3ffffffe, 0x3fffffff, 0x5f000000, 0x5f7fffff, 0x5fff0000, 0x5fffffff, 0x60000000, 0x7f000000, 0x7f7fffff,
-                    0x7f800000, 0x7fc00000], np.uint32)
+# Subnormals, powers of two, infinity, NaN, and mantissas near their largest at the exponents where
+# a product of two is near 1, near the largest number, and beyond it.
+SPECIAL = np.array(
+    [
+        0,
+        1,
+        0x00007FFF,
+        0x00008000,
+        0x007FFFFF,
+        0x00800000,
+        0x00FFFFFF,
+        0x1FFFFFFF,
+        0x3F800000,
+        0x3FFF0000,
+        0x3FFFFFFE,
+        0x3FFFFFFF,
+        0x5F000000,
+        0x5F7FFFFF,
+        0x5FFF0000,
+        0x5FFFFFFF,
+        0x60000000,
+        0x7F000000,
+        0x7F7FFFFF,
+        0x7F800000,
+        0x7FC00000,
+    ],
+    np.uint32,
+)
 
 
 @needs_emulator
-@pytest.mark.parametrize("multiplier", [m for m in ALL if m.name != "exact"], ids=lambda multiplier: multiplier.name)
+@pytest.mark.parametrize(
+    "multiplier", [m for m in ALL if m.name != "exact"], ids=lambda multiplier: multiplier.name
+)
 def test_pieces_of_one_pair_of_special_numbers(source, multiplier):
-    """A piece of equal numbers on either side: its two largest magnitudes alone say whether special cases are looked for."""
+    """A piece of equal numbers on either side: its two largest magnitudes alone say whether special
+    cases are looked for.
+    """
     kernel = emulated(source, multiplier, "pieces")
     a = np.repeat(SPECIAL.view(np.float32), 8)[:, None]
     for right in np.concatenate([SPECIAL, SPECIAL | np.uint32(1 << 31)]).view(np.float32):
@@ -167,16 +207,25 @@ def test_pieces_of_the_exact_multiplier_are_its_products(source):
     c = np.zeros((512, 4), np.float32)
     emulated(source, MULTIPLIERS["exact"], "pieces")((1,), (64,), (a, b, c, np.int32(9)))
     exact = a.astype(np.float64) @ b
-    assert (np.abs(c - exact) <= 1e-6 * (np.abs(a).astype(np.float64) @ np.abs(b))).all()   # one may fuse its additions
+    # one may fuse its additions
+    assert (np.abs(c - exact) <= 1e-6 * (np.abs(a).astype(np.float64) @ np.abs(b))).all()
 
 
 @needs_emulator
-@pytest.mark.parametrize("multiplier", [MULTIPLIERS["am16"], NARROW_TABLE], ids=lambda multiplier: multiplier.name)
+@pytest.mark.parametrize(
+    "multiplier", [MULTIPLIERS["am16"], NARROW_TABLE], ids=lambda multiplier: multiplier.name
+)
 def test_no_access_is_out_of_bounds(source, multiplier):
     a, b = references.pairs(700)
     c = np.zeros_like(a)
-    cuda_emulator.check(emulated(source, multiplier, "products"), (3,), (256,), (a, b, c, np.int32(len(c))))
-    a, b, c = references.ordinary((16, 3)), references.ordinary((3, 4)), np.zeros((16, 4), np.float32)
+    cuda_emulator.check(
+        emulated(source, multiplier, "products"), (3,), (256,), (a, b, c, np.int32(len(c)))
+    )
+    a, b, c = (
+        references.ordinary((16, 3)),
+        references.ordinary((3, 4)),
+        np.zeros((16, 4), np.float32),
+    )
     cuda_emulator.check(emulated(source, multiplier, "pieces"), (1,), (2,), (a, b, c, np.int32(3)))
     assert (c == in_order(a, b, multiplier)).all()
 
@@ -193,19 +242,32 @@ def test_every_multiplier_compiles_without_spilling(tmp_path):
     path = tmp_path / "every.cu"
     path.write_text(EVERY)
     made = nvrtc.compile_file(path, nvrtc.ARCHITECTURES[-1], multipliers.kernel_defines(TABLE))
-    assert set(made.kernels) == {"products", "pieces", *(f"piece_{name}" for name in (*NAMED, "table"))}
+    assert set(made.kernels) == {
+        "products",
+        "pieces",
+        *(f"piece_{name}" for name in (*NAMED, "table")),
+    }
     for name, resources in made.kernels.items():
         assert (resources.spill_bytes, resources.stack_bytes) == (0, 0), name
     assert ".ftz" not in made.ptx
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("file", ["gpu_basic/conv2d.cu", "gpu_basic/dense.cu", "gpu_opt_v1/conv2d_forward.cu",
-                                  "gpu_opt_v1/conv2d_weight_grad.cu"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "gpu_basic/conv2d.cu",
+        "gpu_basic/dense.cu",
+        "gpu_opt_v1/conv2d_forward.cu",
+        "gpu_opt_v1/conv2d_weight_grad.cu",
+    ],
+)
 def test_a_simulated_product_is_rounded_before_it_is_added(file):
     """The tests above see what g++ fuses, this one what NVRTC does."""
     for multiplier in ALL:
-        made = compiled(file, tuple(multipliers.kernel_defines(multiplier)), nvrtc.ARCHITECTURES[-1])
+        made = compiled(
+            file, tuple(multipliers.kernel_defines(multiplier)), nvrtc.ARCHITECTURES[-1]
+        )
         found = {name: fused(made.ptx, name) for name in made.kernels}
         assert any(found.values()) == (multiplier.name == "exact"), (multiplier.name, found)
 
@@ -214,7 +276,9 @@ def test_a_simulated_product_is_rounded_before_it_is_added(file):
 def test_without_the_option_the_code_is_that_of_a_plain_product(tmp_path):
     path = tmp_path / "dot.cu"
     path.write_text(EXACT)
-    plain, *made = (nvrtc.compile_file(path, nvrtc.ARCHITECTURES[-1], defines).ptx.partition(".entry dot")[2]
-                    for defines in ((), ("WITH",), ("WITH", "MULTIPLIER=exact")))
+    plain, *made = (
+        nvrtc.compile_file(path, nvrtc.ARCHITECTURES[-1], defines).ptx.partition(".entry dot")[2]
+        for defines in ((), ("WITH",), ("WITH", "MULTIPLIER=exact"))
+    )
     assert "fma.rn.f32" in plain
     assert made == [plain, plain]

@@ -1,4 +1,6 @@
-"""Kernels that add parts in order, as NVRTC compiles them: in no loop a load waits for the sum of those before it."""
+"""Kernels that add parts in order, as NVRTC compiles them: in no loop a load waits for the sum of
+those before it.
+"""
 
 import pytest
 
@@ -15,12 +17,16 @@ KERNELS = {
     ("gpu_split_k/weight_grad.cu", ()): {"conv2d_add_splits": 8},
     ("gpu_opt_v1/mse.cu", ()): {"mse_total": 8},
     ("gpu_opt_v1/cross_entropy.cu", ()): {"cross_entropy_totals": 8},
-    ("gpu_basic/batchnorm.cu", ()): dict.fromkeys(("batchnorm_mean", "batchnorm_statistics", "batchnorm_parameter_grads"), 16),
+    ("gpu_basic/batchnorm.cu", ()): dict.fromkeys(
+        ("batchnorm_mean", "batchnorm_statistics", "batchnorm_parameter_grads"), 16
+    ),
     ("gpu_basic/sample.cu", ()): {"divergence_total": 32},
 }
 
 
-@pytest.mark.skipif(not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)")
+@pytest.mark.skipif(
+    not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)"
+)
 @pytest.mark.parametrize("source, defines", KERNELS, ids=str)
 def test_every_load_of_a_part_is_under_way_with_others(source, defines):
     made = compiled(source, defines, "sm_90")

@@ -46,14 +46,26 @@ def test_a_failure_ends_the_count(clock):
     assert compiling.seconds() == 0.0
 
 
-@pytest.mark.parametrize(("seconds", "lines"), [
-    (0.9, []), (1.5, ["compiled in 1.5 s"]),
-    (38.0, ["compiling for this machine; the next run finds it in the cache", "compiled in 38 s"])])
-def test_compiling_is_said_while_it_lasts_and_afterwards(clock, caplog, monkeypatch, seconds, lines):
+@pytest.mark.parametrize(
+    ("seconds", "lines"),
+    [
+        (0.9, []),
+        (1.5, ["compiled in 1.5 s"]),
+        (
+            38.0,
+            ["compiling for this machine; the next run finds it in the cache", "compiled in 38 s"],
+        ),
+    ],
+)
+def test_compiling_is_said_while_it_lasts_and_afterwards(
+    clock, caplog, monkeypatch, seconds, lines
+):
     monkeypatch.setattr(compiling, "STEP", 0.001)
     monkeypatch.setattr(log, "propagate", True)
     said, bar = threading.Event(), compiling.progress.bar
-    monkeypatch.setattr(compiling.progress, "bar", lambda **options: (said.set(), bar(**options))[1])
+    monkeypatch.setattr(
+        compiling.progress, "bar", lambda **options: (said.set(), bar(**options))[1]
+    )
     with caplog.at_level(logging.INFO), compiling.shown(), compiling.counted():
         clock[0] = seconds
         assert said.wait(10 if len(lines) == 2 else 0.01) == (len(lines) == 2)

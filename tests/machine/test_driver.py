@@ -7,7 +7,8 @@ from ladder.machine import driver
 CACHED = (driver._driver, driver.cuda_version, driver.gpu_count, driver.gpu)
 
 
-# CUdevice_attribute: compute capability, shared memory, clock, multiprocessors, memory clock, bus width, level-2 cache.
+# CUdevice_attribute: compute capability, shared memory, clock, multiprocessors, memory clock, bus
+# width, level-2 cache.
 ATTRIBUTES = {75: 7, 76: 5, 97: 65536, 13: 1_590_000, 16: 40, 36: 5_001_000, 37: 256, 38: 4 << 20}
 
 
@@ -19,7 +20,11 @@ class Cuda:
 
     def __getattr__(self, name):
         def function(*arguments):
-            values = {"cuDeviceGetCount": 1, "cuDriverGetVersion": 12040, "cuDeviceTotalMem_v2": 16 << 30}
+            values = {
+                "cuDeviceGetCount": 1,
+                "cuDriverGetVersion": 12040,
+                "cuDeviceTotalMem_v2": 16 << 30,
+            }
             if name == "cuDeviceGetName":
                 arguments[0].value = b"Tesla T4"
             elif name == "cuDeviceGetPCIBusId":
@@ -36,6 +41,7 @@ class Cuda:
 @pytest.fixture
 def pretend(monkeypatch):
     """A function that replaces libcuda by a library, or by the exception raised on loading."""
+
     def clear():
         for function in CACHED:
             function.cache_clear()
@@ -65,7 +71,9 @@ def test_the_first_gpu_has_a_size_and_an_address(pretend):
     assert driver.pci_address() == "0000:00:1E.0"
 
 
-@pytest.mark.parametrize("library", [OSError("no libcuda.so.1"), Cuda(cuInit=100)], ids=["not installed", "no GPU"])
+@pytest.mark.parametrize(
+    "library", [OSError("no libcuda.so.1"), Cuda(cuInit=100)], ids=["not installed", "no GPU"]
+)
 def test_without_a_driver_there_is_nothing(pretend, library):
     pretend(library)
     assert driver.gpu_count() == 0 and driver.gpu() is None and driver.cuda_version() is None

@@ -1,4 +1,6 @@
-"""A file system without locks is one line that names the place and the way out, wherever a lock is taken."""
+"""A file system without locks is one line that names the place and the way out, wherever a lock is
+taken.
+"""
 
 import errno
 import fcntl
@@ -26,7 +28,9 @@ def without_locks(request, monkeypatch):
 
 def test_a_lock_is_taken_once(tmp_path):
     with open(tmp_path / "lock", "w") as first, open(tmp_path / "lock", "w") as second:
-        assert locks.take(first.fileno(), "lock") and not locks.take(second.fileno(), "lock", wait=False)
+        assert locks.take(first.fileno(), "lock") and not locks.take(
+            second.fileno(), "lock", wait=False
+        )
 
 
 def test_a_stage_the_record_of_scores_and_gc_name_the_place(tmp_path, without_locks):
@@ -38,10 +42,14 @@ def test_a_stage_the_record_of_scores_and_gc_name_the_place(tmp_path, without_lo
     with pytest.raises(UserError) as gc:
         garbage._is_locked(folder)
     for error, place in ((stage, folder), (record, tmp_path), (gc, folder)):
-        assert str(error.value).startswith(f"{place} {without_locks}") and "local disk" in str(error.value)
+        assert str(error.value).startswith(f"{place} {without_locks}") and "local disk" in str(
+            error.value
+        )
 
 
-def test_gpus_are_not_shared_out_then_and_the_place_is_named(tmp_path, without_locks, monkeypatch, caplog):
+def test_gpus_are_not_shared_out_then_and_the_place_is_named(
+    tmp_path, without_locks, monkeypatch, caplog
+):
     monkeypatch.setattr(gpus, "_folder", lambda: tmp_path / "locks")
     monkeypatch.setattr(driver, "installed_gpus", lambda: 2)
     monkeypatch.delenv(gpus.VISIBLE, raising=False)

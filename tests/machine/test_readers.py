@@ -20,8 +20,14 @@ sys.stderr.write("also lost")
 
 def test_a_command_whose_terminal_is_gone_ends_with_its_own_status():
     terminal, there = os.openpty()
-    process = subprocess.Popen([sys.executable, "-c", CODE], stdin=subprocess.PIPE, stdout=there, stderr=there,
-                               env={"PYTHONPATH": str(ROOT / "workflow/scripts")})   # not PYTHONUNBUFFERED
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE],
+        stdin=subprocess.PIPE,
+        stdout=there,
+        stderr=there,
+        # not PYTHONUNBUFFERED
+        env={"PYTHONPATH": str(ROOT / "workflow/scripts")},
+    )
     os.close(there)
     assert os.read(terminal, 100).startswith(b"started")
     os.close(terminal)

@@ -10,7 +10,11 @@ from ladder.machine import runtime
 
 
 def blas_threads():
-    return {pool["filepath"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
+    return {
+        pool["filepath"]: pool["num_threads"]
+        for pool in threadpoolctl.threadpool_info()
+        if pool["user_api"] == "blas"
+    }
 
 
 @pytest.mark.parametrize("before", [1, 2])

@@ -20,8 +20,12 @@ worker.call("sleep", 600, limit=600)
 
 
 def test_a_process_at_work_ends_when_its_parent_is_killed(tmp_path):
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=tmp_path, env={"PYTHONPATH": str(SCRIPTS)},
-                              stdout=subprocess.PIPE)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(SCRIPTS)},
+        stdout=subprocess.PIPE,
+    )
     child = psutil.Process(int(parent.stdout.readline()))
     parent.send_signal(signal.SIGKILL)
     parent.communicate()

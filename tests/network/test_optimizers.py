@@ -6,7 +6,7 @@ import pytest
 from ladder.network import optimizers
 from ladder.training import plan
 
-LENGTH = plan.Length(12, 3)   # 4 epochs of 3 steps
+LENGTH = plan.Length(12, 3)  # 4 epochs of 3 steps
 
 
 def test_a_constant_schedule_is_constant():
@@ -41,4 +41,6 @@ def test_a_warmup_as_long_as_the_run_is_as_asked_and_a_longer_one_is_a_tenth_of_
 
 @pytest.mark.parametrize("steps", range(10))
 def test_a_run_of_less_than_ten_steps_has_no_warmup_that_is_longer_than_itself(steps):
-    assert np.array_equal(optimizers.learning_rates(2.0, plan.Length(steps, 3), warmup_steps=150), np.full(steps, 2.0))
+    assert np.array_equal(
+        optimizers.learning_rates(2.0, plan.Length(steps, 3), warmup_steps=150), np.full(steps, 2.0)
+    )

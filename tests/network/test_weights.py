@@ -13,8 +13,13 @@ from ladder.errors import UserError
 from ladder.network import networks, weights
 
 NETWORK = networks.build("autoencoder")
-SHAPES = {"enc1": (256, 3, 3, 3), "enc2": (128, 256, 3, 3), "dec1": (128, 128, 3, 3), "dec2": (256, 128, 3, 3),
-          "dec3": (3, 256, 3, 3)}
+SHAPES = {
+    "enc1": (256, 3, 3, 3),
+    "enc2": (128, 256, 3, 3),
+    "dec1": (128, 128, 3, 3),
+    "dec2": (256, 128, 3, 3),
+    "dec3": (3, 256, 3, 3),
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +35,9 @@ def file(tmp_path, parameters):
 
 
 def test_which_file_is_of_an_autoencoder(tmp_path):
-    """A weights.bin always counts as one, so that the error for another size names the autoencoder."""
+    """A weights.bin always counts as one, so that the error for another size names the
+    autoencoder.
+    """
     lenet = networks.build("lenet_5")
     for network in (NETWORK, lenet):
         values = {**weights.initialize(network, 1), **weights.initial_state(network)}
@@ -38,7 +45,9 @@ def test_which_file_is_of_an_autoencoder(tmp_path):
     other = networks.build("autoencoder", filters=(3, 2))
     assert weights.is_of(tmp_path / f"{NETWORK.name}.weights", NETWORK)
     assert weights.is_of(tmp_path / f"{NETWORK.name}.weights", other)
-    assert not weights.is_of(tmp_path / "lenet_5.weights", NETWORK) and weights.is_of(tmp_path / "lenet_5.weights", lenet)
+    assert not weights.is_of(tmp_path / "lenet_5.weights", NETWORK) and weights.is_of(
+        tmp_path / "lenet_5.weights", lenet
+    )
     with pytest.raises(UserError, match="the weights of this autoencoder are"):
         weights.load(tmp_path / f"{NETWORK.name}.weights", other)
 
@@ -50,9 +59,9 @@ def test_the_file_is_read_by_struct_and_frombuffer_alone(file, parameters):
     values = np.frombuffer(data[8:], "<f4")
     position = 0
     for layer, shape in SHAPES.items():
-        weight = values[position:position + math.prod(shape)].reshape(shape)
+        weight = values[position : position + math.prod(shape)].reshape(shape)
         position += weight.size
-        bias = values[position:position + shape[0]]
+        bias = values[position : position + shape[0]]
         position += shape[0]
         assert np.array_equal(weight.transpose(0, 2, 3, 1), parameters[f"{layer}.weight"])
         assert np.array_equal(bias, parameters[f"{layer}.bias"])
@@ -69,7 +78,8 @@ def test_initial_weights_have_the_deviation_of_he_and_zero_biases(parameters):
     for layer, shape in SHAPES.items():
         weight = parameters[f"{layer}.weight"].astype(np.float64)
         expected = math.sqrt(2 / math.prod(shape[1:]))
-        assert weight.std() == pytest.approx(expected, rel=4 / math.sqrt(2 * weight.size))   # 4 standard errors
+        # 4 standard errors
+        assert weight.std() == pytest.approx(expected, rel=4 / math.sqrt(2 * weight.size))
         assert abs(weight.mean()) < 4 * expected / math.sqrt(weight.size)
         assert not parameters[f"{layer}.bias"].any()
 
@@ -80,9 +90,17 @@ def test_initial_weights_depend_on_the_seed_and_on_nothing_else(parameters):
     assert not np.array_equal(other["enc1.weight"], parameters["enc1.weight"])
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-4], lambda data: data + b"\0", lambda data: b"\0" + data[1:],
-                                    lambda data: data[:4] + b"\2" + data[5:], lambda data: b""],
-                         ids=["short", "long", "magic", "version", "empty"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-4],
+        lambda data: data + b"\0",
+        lambda data: b"\0" + data[1:],
+        lambda data: data[:4] + b"\2" + data[5:],
+        lambda data: b"",
+    ],
+    ids=["short", "long", "magic", "version", "empty"],
+)
 def test_a_file_that_is_no_weights_file_is_refused_with_its_name(file, damage):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(UserError, match=r"weights\.bin"):
@@ -96,14 +114,21 @@ def resnet():
     return network, {name: value + np.float32(0.5) for name, value in values.items()}
 
 
-def test_other_networks_are_safetensors_with_the_names_and_shapes_of_other_frameworks(tmp_path, resnet):
+def test_other_networks_are_safetensors_with_the_names_and_shapes_of_other_frameworks(
+    tmp_path, resnet
+):
     network, values = resnet
     path = tmp_path / weights.file_name(network)
     weights.save(path, network, values)
     found = safetensors.numpy.load_file(path)
     assert found["stem.weight"].shape == (4, 1, 7, 7) and found["scores.weight"].shape == (10, 128)
     assert found["stage1_1_conv1.weight"].shape == (4, 4, 1, 1)
-    assert {"stem_bn.weight", "stem_bn.bias", "stem_bn.running_mean", "stem_bn.running_var"} <= found.keys()
+    assert {
+        "stem_bn.weight",
+        "stem_bn.bias",
+        "stem_bn.running_mean",
+        "stem_bn.running_var",
+    } <= found.keys()
     assert np.array_equal(found["stem.weight"].transpose(0, 2, 3, 1), values["stem.weight"])
     back = weights.load(path, network)
     assert back.keys() == values.keys()
@@ -113,8 +138,13 @@ def test_other_networks_are_safetensors_with_the_names_and_shapes_of_other_frame
 def test_weights_of_another_network_are_refused_with_the_tensor_that_differs(tmp_path, resnet):
     network, values = resnet
     weights.save(tmp_path / "weights.safetensors", network, values)
-    with pytest.raises(UserError, match=r"weights of this resnet50: stem.weight is \(4, 1, 7, 7\) there and \(8, 1, 7, 7\)"):
-        weights.load(tmp_path / "weights.safetensors", networks.build("resnet50", (28, 28, 1), width=8))
+    with pytest.raises(
+        UserError,
+        match=r"weights of this resnet50: stem.weight is \(4, 1, 7, 7\) there and \(8, 1, 7, 7\)",
+    ):
+        weights.load(
+            tmp_path / "weights.safetensors", networks.build("resnet50", (28, 28, 1), width=8)
+        )
     with pytest.raises(UserError, match="enc1.weight is missing there"):
         weights.load(tmp_path / "weights.safetensors", NETWORK)
 
@@ -123,21 +153,32 @@ def test_weights_of_another_network_are_refused_with_the_tensor_that_differs(tmp
 def test_a_file_of_other_numbers_than_floats_is_refused(tmp_path, file, kind):
     tensors = {name: values.astype(kind) for name, values in weights.read(file, NETWORK).items()}
     safetensors.numpy.save_file(tensors, tmp_path / "weights.safetensors")
-    with pytest.raises(UserError, match=rf"is {np.dtype(kind).name}, but weights are float16, float32 or float64"):
+    with pytest.raises(
+        UserError, match=rf"is {np.dtype(kind).name}, but weights are float16, float32 or float64"
+    ):
         weights.load(tmp_path / "weights.safetensors", NETWORK)
 
 
 def test_half_and_double_precision_are_rounded_to_single(tmp_path, file):
     single = weights.read(file, NETWORK)
     for kind in (np.float16, np.float64):
-        safetensors.numpy.save_file({name: values.astype(kind) for name, values in single.items()}, tmp_path / "other")
+        safetensors.numpy.save_file(
+            {name: values.astype(kind) for name, values in single.items()}, tmp_path / "other"
+        )
         back = weights.read(tmp_path / "other", NETWORK)
-        assert all(np.array_equal(back[name], single[name].astype(kind).astype(np.float32)) for name in single)
+        assert all(
+            np.array_equal(back[name], single[name].astype(kind).astype(np.float32))
+            for name in single
+        )
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 1e300])
-def test_a_file_whose_numbers_are_not_finite_in_single_precision_is_refused(tmp_path, file, parameters, value):
-    tensors = {name: values.astype(np.float64) for name, values in weights.read(file, NETWORK).items()}
+def test_a_file_whose_numbers_are_not_finite_in_single_precision_is_refused(
+    tmp_path, file, parameters, value
+):
+    tensors = {
+        name: values.astype(np.float64) for name, values in weights.read(file, NETWORK).items()
+    }
     tensors["dec1.bias"][7] = value
     safetensors.numpy.save_file(tensors, tmp_path / "weights.safetensors")
     with pytest.raises(UserError, match="dec1.bias has NaN, Inf, or numbers beyond float32"):
@@ -176,13 +217,27 @@ def test_the_movement_to_large_weights_is_a_number():
 
 
 def compare(*arguments):
-    return subprocess.run([sys.executable, "workflow/scripts/compare_weights.py", *map(str, arguments)],
-                          capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "workflow/scripts/compare_weights.py", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
 
 
-@pytest.mark.parametrize("value, tolerance, status", [(0, 1e-4, 0), (5e-5, 1e-4, 0), (2e-4, 1e-4, 1), (2e-4, 1e-3, 0),
-                                                      (math.nan, 1e9, 1), (math.inf, 1e9, 1)])
-def test_compare_weights_ends_with_0_within_the_tolerance_and_1_beyond_it(file, tmp_path, parameters, value, tolerance, status):
+@pytest.mark.parametrize(
+    "value, tolerance, status",
+    [
+        (0, 1e-4, 0),
+        (5e-5, 1e-4, 0),
+        (2e-4, 1e-4, 1),
+        (2e-4, 1e-3, 0),
+        (math.nan, 1e9, 1),
+        (math.inf, 1e9, 1),
+    ],
+)
+def test_compare_weights_ends_with_0_within_the_tolerance_and_1_beyond_it(
+    file, tmp_path, parameters, value, tolerance, status
+):
     changed = {name: array.copy() for name, array in parameters.items()}
     changed["dec1.bias"][7] += value
     weights.save(tmp_path / "other.bin", NETWORK, changed)
@@ -200,7 +255,9 @@ def test_compare_weights_ends_with_2_and_one_line_for_a_file_it_cannot_read(file
         assert str(path) in result.stderr
 
 
-def test_compare_weights_takes_networks_of_any_kind_and_refuses_two_different_ones(tmp_path, resnet, file):
+def test_compare_weights_takes_networks_of_any_kind_and_refuses_two_different_ones(
+    tmp_path, resnet, file
+):
     network, values = resnet
     for name in ("a", "b"):
         weights.save(tmp_path / f"{name}.safetensors", network, values)

@@ -1,7 +1,8 @@
 """The back ends of the project, and how each performs one operation of operation_cases.py.
 
-The GPU rungs are those of the ladder's own table. A rung is asked for what it launches otherwise than the rung below: its own
-kernels, and those of others that it compiles for other tiles or products. They run in the emulator, and where a GPU is, there.
+The GPU rungs are those of the ladder's own table. A rung is asked for what it launches otherwise
+than the rung below: its own kernels, and those of others that it compiles for other tiles or
+products. They run in the emulator, and where a GPU is, there.
 """
 
 import functools
@@ -30,10 +31,11 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import numpy_reference  # noqa: E402
 
-UNIT, UNIT_64 = 2.0 ** -24, 2.0 ** -47   # of the bounds; in float64 the definitions err too
+UNIT, UNIT_64 = 2.0**-24, 2.0**-47  # of the bounds; in float64 the definitions err too
 ROUNDED = {"float32": None, "tf32": to_tf32, "bfloat16": to_bfloat16, "float16": to_float16}
-# Of products on tensor cores, three of TF32 for one of float32: of 8 terms, each may be cut at the last bit of the largest one,
-# twice what rounding it would cost, and the sum again; two roundings are those of the operands' small parts.
+# Of products on tensor cores, three of TF32 for one of float32: of 8 terms, each may be cut at the
+# last bit of the largest one, twice what rounding it would cost, and the sum again; two roundings
+# are those of the operands' small parts.
 ROUNDINGS = 3 * 2 * 10 // 8 + 2
 
 
@@ -47,19 +49,36 @@ class Functions:
 
     def has(self, case):
         """Whether it performs the operation, and a fused ReLU if that is asked for."""
-        return case.operation in self.operations and not case.claimed and (
-            "relu" in self._roles(case) or not case.attributes.get("relu"))
+        return (
+            case.operation in self.operations
+            and not case.claimed
+            and ("relu" in self._roles(case) or not case.attributes.get("relu"))
+        )
 
     def perform(self, case, orders):
         """{role: array} of what the operation writes."""
+
         def own(arrays):
-            return {role: value.astype(np.float64) if self.unit(case) == UNIT_64 and value.dtype == np.float32 else value.copy()
-                    for role, value in arrays.items() if role in self._roles(case)}
+            return {
+                role: value.astype(np.float64)
+                if self.unit(case) == UNIT_64 and value.dtype == np.float32
+                else value.copy()
+                for role, value in arrays.items()
+                if role in self._roles(case)
+            }
 
         writes = own(case.writes)
         with np.errstate(all="ignore"):
-            self.call(case.operation, own(case.reads) | writes | {
-                name: value for name, value in case.attributes.items() if name in self._roles(case)})
+            self.call(
+                case.operation,
+                own(case.reads)
+                | writes
+                | {
+                    name: value
+                    for name, value in case.attributes.items()
+                    if name in self._roles(case)
+                },
+            )
         return writes
 
     def unit(self, case):
@@ -85,7 +104,9 @@ class Cpu(Functions):
     """
 
     def __init__(self, threads, pieces):
-        super().__init__("cpu pieces" if pieces else "cpu", small.OPERATIONS | cpu_executor.OPERATIONS)
+        super().__init__(
+            "cpu pieces" if pieces else "cpu", small.OPERATIONS | cpu_executor.OPERATIONS
+        )
         self.threads, self.pieces = threads, pieces
         self.variation = f"{threads} threads"
 
@@ -95,7 +116,9 @@ class Cpu(Functions):
     def call(self, operation, operands):
         with pytest.MonkeyPatch.context() as patched:
             if self.threads > 1:
-                cpu_rung.cut_at_any_size(patched, cpu_rung.BY_FILTER if self.threads == 2 else cpu_rung.BY_IMAGE)
+                cpu_rung.cut_at_any_size(
+                    patched, cpu_rung.BY_FILTER if self.threads == 2 else cpu_rung.BY_IMAGE
+                )
             if self.pieces:
                 patched.setattr(small, "MOST_WEIGHTS", 0)
             cpu_rung.perform(_executor(self.threads), operation, **operands)
@@ -124,20 +147,34 @@ class Rung:
 
     def __init__(self, name, arithmetic="rounded", tensor_sums="rounded", launches=None):
         self.name, self.entry, module = name, catalog.RUNGS[name], catalog.module(name)
-        self.launches, self.together = launches or module.LAUNCHES, getattr(module, "UPDATES_TOGETHER", False)
+        self.launches, self.together = (
+            launches or module.LAUNCHES,
+            getattr(module, "UPDATES_TOGETHER", False),
+        )
         self.arithmetic, self.tensor_sums = arithmetic, tensor_sums
-        self.variation = "fused" if arithmetic == "fused" else "truncated" if tensor_sums == "truncated" else ""
+        self.variation = (
+            "fused" if arithmetic == "fused" else "truncated" if tensor_sums == "truncated" else ""
+        )
         self.rounded = ROUNDED[self.entry.precision]
 
     def has(self, case):
-        """Whether it launches the operation otherwise than the rung below, with a fused ReLU if that is asked for."""
+        """Whether it launches the operation otherwise than the rung below, with a fused ReLU if
+        that is asked for.
+        """
         below = self.entry.below and catalog.module(self.entry.below)
-        if case.operation not in self.launches or below and self.launches[case.operation] is below.LAUNCHES.get(case.operation):
+        if (
+            case.operation not in self.launches
+            or below
+            and self.launches[case.operation] is below.LAUNCHES.get(case.operation)
+        ):
             return False
-        if self.tensor_sums != "rounded" and (case.exact or not case.products):   # exact in either model
+        # exact in either model
+        if self.tensor_sums != "rounded" and (case.exact or not case.products):
             return False
-        if self.entry.on_tensor_cores and any(np.isinf(array).any() for array in case.reads.values()):
-            return False   # the small part of an infinite operand is no number
+        if self.entry.on_tensor_cores and any(
+            np.isinf(array).any() for array in case.reads.values()
+        ):
+            return False  # the small part of an infinite operand is no number
         found = self.made(case)
         without = {**case.attributes, "relu": False}
         if case.attributes.get("relu") and found == self.made(case, attributes=without):
@@ -149,13 +186,21 @@ class Rung:
         together = getattr(below, "UPDATES_TOGETHER", False) if below else self.together
         reads, writes, given = self._operands(case, together)
         launches = below.LAUNCHES if below else self.launches
-        return made(launches[case.operation], {**reads, **writes}, reads, writes, case.operation,
-                    **(given if attributes is None else given | attributes))
+        return made(
+            launches[case.operation],
+            {**reads, **writes},
+            reads,
+            writes,
+            case.operation,
+            **(given if attributes is None else given | attributes),
+        )
 
     def perform(self, case, orders=ORDERS):
         reads, writes, attributes = self._operands(case, self.together)
         arrays = {**reads, **writes}
-        launches = made(self.launches[case.operation], arrays, reads, writes, case.operation, **attributes)
+        launches = made(
+            self.launches[case.operation], arrays, reads, writes, case.operation, **attributes
+        )
         self.run(launches, arrays, orders)
         used = set().union(*(launch.buffers for launch in launches))
         found = {role: arrays[role] for role in writes if role in used}
@@ -172,9 +217,16 @@ class Rung:
 
     def _operands(self, case, together):
         """(reads, writes, attributes) of the step."""
-        reads = {role: array.astype(np.float32) if array.dtype == np.float64 and role != "learning_rates" else array
-                 for role, array in case.reads.items()}
-        writes, attributes = {role: array.copy() for role, array in case.writes.items()}, dict(case.attributes)
+        reads = {
+            role: array.astype(np.float32)
+            if array.dtype == np.float64 and role != "learning_rates"
+            else array
+            for role, array in case.reads.items()
+        }
+        writes, attributes = (
+            {role: array.copy() for role, array in case.writes.items()},
+            dict(case.attributes),
+        )
         if case.products and self.rounded:
             attributes["multiplier"] = FORMATS[self.entry.precision]
         if self._is_split(case, together):
@@ -186,14 +238,23 @@ class Rung:
 
 
 def split(reads, writes, attributes):
-    """The arrays of an update in several parameters of 3, 2, 1 and 3 blocks, if they are large, and one."""
-    ends = np.unique(np.minimum([0, 514, 771, 772, 10 ** 6], writes["parameter"].size))
-    pieces = {f"p{number}": slice(*ends[number:number + 2]) for number in range(len(ends) - 1)}
+    """The arrays of an update in several parameters of 3, 2, 1 and 3 blocks, if they are large, and
+    one.
+    """
+    ends = np.unique(np.minimum([0, 514, 771, 772, 10**6], writes["parameter"].size))
+    pieces = {f"p{number}": slice(*ends[number : number + 2]) for number in range(len(ends) - 1)}
     own = {f"{name}.gradient": reads["gradient"][piece].copy() for name, piece in pieces.items()}
     shared = {role: array for role, array in reads.items() if role != "gradient"}
-    written = {name if role == "parameter" else f"{name}.{role}": array[piece].copy()
-               for name, piece in pieces.items() for role, array in writes.items()}
-    return own | shared, written, attributes | {"gradients": {name: Gradient(f"{name}.gradient") for name in pieces}}
+    written = {
+        name if role == "parameter" else f"{name}.{role}": array[piece].copy()
+        for name, piece in pieces.items()
+        for role, array in writes.items()
+    }
+    return (
+        own | shared,
+        written,
+        attributes | {"gradients": {name: Gradient(f"{name}.gradient") for name in pieces}},
+    )
 
 
 def joined(arrays):
@@ -216,7 +277,9 @@ class OnGpu(Rung):
         uploaded = Bound(executor.upload(arrays), None)
         for launch in launches:
             arguments = executor._arguments(launch, uploaded)[0]
-            executor._kernel(launch)(launch.grid, launch.block, arguments, launch.shared_bytes, executor.stream)
+            executor._kernel(launch)(
+                launch.grid, launch.block, arguments, launch.shared_bytes, executor.stream
+            )
         for name, array in uploaded.items():
             arrays[name][...] = executor.download(array)
 
@@ -232,7 +295,9 @@ def backends():
 
 
 def of_rung(name, entry):
-    """In both arithmetics where its kernels are its own, and with both models of tensor cores where it uses them."""
+    """In both arithmetics where its kernels are its own, and with both models of tensor cores where
+    it uses them.
+    """
     yield Rung(name)
     if entry.on_tensor_cores:
         yield Rung(name, tensor_sums="truncated")
@@ -244,11 +309,13 @@ def of_rung(name, entry):
 
 # ---- checks
 
+
 def check(backend, case, orders=ORDERS):
     """orders: of the threads of a GPU rung; sums of integers show a dependence on them."""
     found = backend.perform(case, orders)
     wanted = case.results(backend.rounded)
-    assert wanted.keys() - found.keys() <= {"dbias"}   # which some rungs have by conv2d_bias_grad alone
+    # which some rungs have by conv2d_bias_grad alone
+    assert wanted.keys() - found.keys() <= {"dbias"}
     for role in wanted.keys() & found.keys():
         value, bound = expected(backend, case, wanted[role], found)
         value = np.asarray(value)
@@ -256,8 +323,11 @@ def check(backend, case, orders=ORDERS):
             right = np.abs(found[role] - value) <= bound
         if np.ndim(bound) == 0 and bound == 0:
             value = value.astype(found[role].dtype)
-        right |= (found[role] == value) | (found[role] != found[role]) & (value != value)   # equal, infinite, or both NaN
-        assert right.all(), f"{role} of {case.operation}: {found[role][~right][:5]} is not {value[~right][:5]}"
+        # equal, infinite, or both NaN
+        right |= (found[role] == value) | (found[role] != found[role]) & (value != value)
+        assert right.all(), (
+            f"{role} of {case.operation}: {found[role][~right][:5]} is not {value[~right][:5]}"
+        )
 
 
 def expected(backend, case, wanted, found):
@@ -268,14 +338,16 @@ def expected(backend, case, wanted, found):
     if not isinstance(wanted, Near):
         return wanted, 0
     value, size = wanted.value, np.abs(wanted.value) if wanted.size is None else wanted.size
-    if backend.rounded and case.products:   # another rounding would be a hundred times as far
+    if backend.rounded and case.products:  # another rounding would be a hundred times as far
         return value, 1e-5 * np.nanmax(np.abs(value))
     error = wanted.terms * unit
     return value, error / (1 - error) * size + wanted.slack
 
 
 def check_convolution(backend, shape, stride=1):
-    """All directions, on integers and on other numbers; for a rung with launches that it would not choose by itself."""
+    """All directions, on integers and on other numbers; for a rung with launches that it would not
+    choose by itself.
+    """
     for draw in operation_cases.BOTH:
         for case in operation_cases.conv2d(draw, shape, stride):
             if case.operation in backend.launches and case.operation != "conv2d_bias_grad":

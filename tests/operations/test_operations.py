@@ -13,7 +13,9 @@ from rung_checks import ORDERS
 
 @functools.cache
 def parameters():
-    """(back end, cases of a row of the table that it has); by back end and operation, which pytest --short goes by."""
+    """(back end, cases of a row of the table that it has); by back end and operation, which pytest
+    --short goes by.
+    """
     found = []
     for backend in backends.backends():
         for row, operations in operation_cases.rows():

@@ -21,7 +21,7 @@ def test_mitchells_error_is_that_of_its_formula():
     product = np.where(x + y < 1, 1 + x + y, 2 * (x + y))
     found = relative_errors("mit32")
     assert np.abs(found - (product / ((1 + x) * (1 + y)) - 1)).max() < 2e-7
-    assert found.min() == pytest.approx(-1 / 9, abs=1e-5)   # the largest error, at x = y = 1/2
+    assert found.min() == pytest.approx(-1 / 9, abs=1e-5)  # the largest error, at x = y = 1/2
 
 
 def test_exact_is_off_by_its_rounding_alone():
@@ -35,7 +35,8 @@ def test_a_cut_product_is_never_too_large_and_a_rounded_one_is_off_by_few_units(
 
 
 def test_rows_are_the_first_operand():
-    table = multipliers.Table("rows", np.array([[0, 0], [0x80, 0x80]], np.uint8))   # as large as the first operand's half
+    # as large as the first operand's half
+    table = multipliers.Table("rows", np.array([[0, 0], [0x80, 0x80]], np.uint8))
     found = relative_errors(table)
     assert (found[0, -1], found[-1, 0]) == pytest.approx((-0.5, 0), abs=0.01)
 
@@ -55,11 +56,15 @@ def test_the_picture_is_blue_below_orange_above_and_clear_at_zero_with_the_first
 
 def test_a_pixel_is_the_mean_of_its_operands():
     errors = np.zeros((SIDE, SIDE))
-    errors[:BLOCK, :BLOCK // 2] = 0.08
+    errors[:BLOCK, : BLOCK // 2] = 0.08
     assert pixels(picture(errors, 0.1))[-1, 0, 3] == 102
 
 
 def test_operands_of_integers_are_those_from_one_to_the_largest():
     sizes = np.arange(256)
-    found = relative_errors(multipliers.Integers("half", (np.outer(sizes, sizes) // 2).astype(np.uint16)))
-    assert (found[0, 0], found[0, -1], found[-1, -1]) == pytest.approx((-1, 127 / 255 - 1, 32512 / 65025 - 1))
+    found = relative_errors(
+        multipliers.Integers("half", (np.outer(sizes, sizes) // 2).astype(np.uint16))
+    )
+    assert (found[0, 0], found[0, -1], found[-1, -1]) == pytest.approx(
+        (-1, 127 / 255 - 1, 32512 / 65025 - 1)
+    )

@@ -1,4 +1,6 @@
-"""Means and deviations over seeds compared with their definitions, and intervals with tables of Student's t."""
+"""Means and deviations over seeds compared with their definitions, and intervals with tables of
+Student's t.
+"""
 
 import math
 
@@ -11,7 +13,11 @@ from ladder.pages.spread import DIFFERENCES, SHARES, Spread, paired, spread
 def test_mean_and_sample_deviation():
     values = [0.91, 0.93, 0.9, 0.98]
     found = spread(values)
-    assert (found.mean, found.deviation, found.n) == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)), 4)
+    assert (found.mean, found.deviation, found.n) == (
+        pytest.approx(np.mean(values)),
+        pytest.approx(np.std(values, ddof=1)),
+        4,
+    )
 
 
 def test_a_single_number_has_no_spread_and_none_has_nothing():
@@ -19,23 +25,33 @@ def test_a_single_number_has_no_spread_and_none_has_nothing():
     assert spread([]) is None
 
 
-@pytest.mark.parametrize("n, quantile", [(2, 12.706), (3, 4.303), (5, 2.776), (10, 2.262)])   # t at 97.5 %, n - 1 degrees
+# t at 97.5 %, n - 1 degrees
+@pytest.mark.parametrize("n, quantile", [(2, 12.706), (3, 4.303), (5, 2.776), (10, 2.262)])
 def test_the_interval_is_students(n, quantile):
     low, high = Spread(0.1, 0.02, n).interval
-    assert (low, high) == pytest.approx((0.1 - quantile * 0.02 / math.sqrt(n), 0.1 + quantile * 0.02 / math.sqrt(n)), abs=1e-5)
+    assert (low, high) == pytest.approx(
+        (0.1 - quantile * 0.02 / math.sqrt(n), 0.1 + quantile * 0.02 / math.sqrt(n)), abs=1e-5
+    )
 
 
 def test_the_interval_of_an_accuracy_ends_where_accuracies_do():
     found = spread([0.8875, 0.9425], SHARES)
     assert found.interval == (pytest.approx(0.915 - 12.706 * 0.0275, abs=1e-5), 1.0)
-    assert spread([0.01, 0.03], SHARES).interval[0] == 0 and spread([0.9, 0.91, 0.92, 0.93], SHARES).interval[1] < 1
+    assert (
+        spread([0.01, 0.03], SHARES).interval[0] == 0
+        and spread([0.9, 0.91, 0.92, 0.93], SHARES).interval[1] < 1
+    )
     assert paired({1: 0.0, 2: 1.0}, {1: 1.0, 2: 0.0}).interval == (-1.0, 1.0)
 
 
 def test_pairs_take_out_what_a_seed_does_to_both():
     exact = {1: 0.90, 2: 0.95, 3: 0.85}
     found = paired({seed: value - 0.01 - 0.001 * seed for seed, value in exact.items()}, exact)
-    assert found.mean == pytest.approx(-0.012) and found.deviation == pytest.approx(0.001) and found.interval[1] < 0
+    assert (
+        found.mean == pytest.approx(-0.012)
+        and found.deviation == pytest.approx(0.001)
+        and found.interval[1] < 0
+    )
 
 
 def test_only_seeds_of_both_are_paired():

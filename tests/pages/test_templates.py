@@ -7,23 +7,46 @@ from ladder.network import networks
 from ladder.pages import templates
 
 
-@pytest.mark.parametrize("fraction, text", [
-    (0.98611, "98.6 %"), (1.0, "100.0 %"), (0.0, "0.0 %"), (0.00017, "0.017 %"), (0.018, "1.8 %"), (0.0042, "0.42 %"),
-])
+@pytest.mark.parametrize(
+    "fraction, text",
+    [
+        (0.98611, "98.6 %"),
+        (1.0, "100.0 %"),
+        (0.0, "0.0 %"),
+        (0.00017, "0.017 %"),
+        (0.018, "1.8 %"),
+        (0.0042, "0.42 %"),
+    ],
+)
 def test_small_percentages_have_digits_that_say_something(fraction, text):
     assert templates.small_percent(fraction).replace(templates.NARROW_SPACE, " ") == text
 
 
-@pytest.mark.parametrize("value, text", [
-    (174_612_480, "174.6 M"), (7_077_888, "7.1 M"), (1500, "1.5 k"), (12, "12"), (4.1e9, "4.1 G"),
-])
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (174_612_480, "174.6 M"),
+        (7_077_888, "7.1 M"),
+        (1500, "1.5 k"),
+        (12, "12"),
+        (4.1e9, "4.1 G"),
+    ],
+)
 def test_large_numbers_get_a_unit(value, text):
     assert templates.large(value).replace(templates.NARROW_SPACE, " ") == text
 
 
-@pytest.mark.parametrize("value, noun, text", [
-    (1, "image", "1 image"), (0, "image", "0 images"), (1437, "test image", "1,437 test images"), (1, "class", "1 class"),
-    (2, "class", "2 classes"), (3, "epoch", "3 epochs")])
+@pytest.mark.parametrize(
+    "value, noun, text",
+    [
+        (1, "image", "1 image"),
+        (0, "image", "0 images"),
+        (1437, "test image", "1,437 test images"),
+        (1, "class", "1 class"),
+        (2, "class", "2 classes"),
+        (3, "epoch", "3 epochs"),
+    ],
+)
 def test_what_is_counted_is_plural_but_for_one(value, noun, text):
     assert templates.counted(value, noun) == text
 
@@ -33,9 +56,16 @@ def test_durations_are_words(seconds, text):
     assert templates.duration(seconds).replace(templates.NARROW_SPACE, " ") == text
 
 
-@pytest.mark.parametrize("value, text", [
-    (True, "true"), (None, "none"), (0.001, "0.001"), (["random", "pixels"], "random, pixels"), ([], "none"),
-])
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (True, "true"),
+        (None, "none"),
+        (0.001, "0.001"),
+        (["random", "pixels"], "random, pixels"),
+        ([], "none"),
+    ],
+)
 def test_settings_read_as_in_the_configuration(value, text):
     assert templates.setting(value) == text
 
@@ -45,31 +75,44 @@ def test_an_unknown_name_in_a_template_is_an_error():
         templates.render("report.html", {})
 
 
-@pytest.mark.parametrize("name, title", [
-    ("lenet_5", "LeNet-5"), ("resnet101", "ResNet-101"), ("autoencoder", "An autoencoder"),
-    ("alexnet", "AlexNet"), ("vgg16", "VGG-16"), ("something", "something"),
-])
+@pytest.mark.parametrize(
+    "name, title",
+    [
+        ("lenet_5", "LeNet-5"),
+        ("resnet101", "ResNet-101"),
+        ("autoencoder", "An autoencoder"),
+        ("alexnet", "AlexNet"),
+        ("vgg16", "VGG-16"),
+        ("something", "something"),
+    ],
+)
 def test_networks_are_called_what_people_call_them(name, title):
     assert templates.network_title(name) == title
 
 
 def test_every_network_has_a_title_to_read():
     for name in networks.NETWORKS:
-        assert "_" not in templates.network_title(name) and templates.network_title(name)[0].isupper()
+        assert (
+            "_" not in templates.network_title(name) and templates.network_title(name)[0].isupper()
+        )
 
 
 def test_layers_fold_by_stage_and_by_block_and_none_is_lost():
     names = [layer.name for layer in networks.build("resnet50", (28, 28, 1)).layers]
     stages, blocks = templates.in_stages(names), templates.in_blocks(names)
     assert [stage for stage, _ in stages] == ["", "stage1", "stage2", "stage3", "stage4", ""]
-    assert [block for block, _ in blocks][1:4] == ["stage1_1", "stage1_2", "stage1_3"] and len(blocks) == 2 + 16
+    assert [block for block, _ in blocks][1:4] == ["stage1_1", "stage1_2", "stage1_3"] and len(
+        blocks
+    ) == 2 + 16
     for folded in (stages, blocks):
         assert [name for _, some in folded for name in some] == names
 
 
 def test_a_layer_that_only_sounds_like_a_stage_is_none():
     assert templates.in_stages(["stage1_pool", "stages", "stage2_10_bn1", "stage2_10"]) == [
-        ("", ["stage1_pool", "stages"]), ("stage2", ["stage2_10_bn1", "stage2_10"])]
+        ("", ["stage1_pool", "stages"]),
+        ("stage2", ["stage2_10_bn1", "stage2_10"]),
+    ]
 
 
 def test_cells_say_amount_share_and_length():

@@ -22,7 +22,10 @@ H200 = driver.Gpu("NVIDIA H200", "sm_90", 140 << 30, 227 << 10)
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A function that pretends that this machine has the GPU, a driver for `cuda`, and the packages `installed`."""
+    """A function that pretends that this machine has the GPU, a driver for `cuda`, and the packages
+    `installed`.
+    """
+
     def pretend(gpu, *installed, cuda=(12, 4), cupy=12):
         monkeypatch.setattr(driver, "gpu", lambda: gpu)
         monkeypatch.setattr(driver, "gpu_count", lambda: 1 if gpu else 0)
@@ -49,13 +52,48 @@ PACKED = ["gpu_3xtf32_packed", OPT]
 # Card -> what `auto` tries first and next, by precision, before what runs on any GPU.
 TRIED = {
     ("Tesla T4", "sm_75"): [[OPT], [OPT], [OPT], ["gpu_f16", OPT]],
-    ("NVIDIA A100-SXM4-80GB", "sm_80"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
-    ("NVIDIA GeForce RTX 3060", "sm_86"): [[OPT], ["gpu_tf32", OPT], ["gpu_bf16", OPT], ["gpu_f16", OPT]],
-    ("NVIDIA GeForce RTX 4090", "sm_89"): [[OPT], ["gpu_tf32", OPT], ["gpu_bf16", OPT], ["gpu_f16", OPT]],
-    ("NVIDIA H200", "sm_90"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16_sm90", "gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
-    ("NVIDIA B200", "sm_100"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
-    ("NVIDIA GeForce RTX 5090", "sm_120"): [[OPT], ["gpu_tf32", OPT], ["gpu_bf16", OPT], ["gpu_f16", OPT]],
-    ("NVIDIA Thor", "sm_110"): [PACKED, ["gpu_tf32", *PACKED], ["gpu_bf16", *PACKED], ["gpu_f16", *PACKED]],
+    ("NVIDIA A100-SXM4-80GB", "sm_80"): [
+        PACKED,
+        ["gpu_tf32", *PACKED],
+        ["gpu_bf16", *PACKED],
+        ["gpu_f16", *PACKED],
+    ],
+    ("NVIDIA GeForce RTX 3060", "sm_86"): [
+        [OPT],
+        ["gpu_tf32", OPT],
+        ["gpu_bf16", OPT],
+        ["gpu_f16", OPT],
+    ],
+    ("NVIDIA GeForce RTX 4090", "sm_89"): [
+        [OPT],
+        ["gpu_tf32", OPT],
+        ["gpu_bf16", OPT],
+        ["gpu_f16", OPT],
+    ],
+    ("NVIDIA H200", "sm_90"): [
+        PACKED,
+        ["gpu_tf32", *PACKED],
+        ["gpu_bf16_sm90", "gpu_bf16", *PACKED],
+        ["gpu_f16", *PACKED],
+    ],
+    ("NVIDIA B200", "sm_100"): [
+        PACKED,
+        ["gpu_tf32", *PACKED],
+        ["gpu_bf16", *PACKED],
+        ["gpu_f16", *PACKED],
+    ],
+    ("NVIDIA GeForce RTX 5090", "sm_120"): [
+        [OPT],
+        ["gpu_tf32", OPT],
+        ["gpu_bf16", OPT],
+        ["gpu_f16", OPT],
+    ],
+    ("NVIDIA Thor", "sm_110"): [
+        PACKED,
+        ["gpu_tf32", *PACKED],
+        ["gpu_bf16", *PACKED],
+        ["gpu_f16", *PACKED],
+    ],
 }
 OLDER = {("NVIDIA GeForce GTX 1080", "sm_61"), ("Tesla V100-SXM2-16GB", "sm_70")}
 
@@ -75,32 +113,50 @@ def test_what_auto_tries_on_a_card_before_anything_was_measured(machine, tmp_pat
         assert all(catalog.unavailable(rung) is None for rung in found)
 
 
-@pytest.mark.parametrize("card, name", [(card, name) for card in TRIED for name in assumptions.NAMES if name in card[0]])
+@pytest.mark.parametrize(
+    "card, name", [(card, name) for card in TRIED for name in assumptions.NAMES if name in card[0]]
+)
 def test_auto_tries_first_what_is_predicted_the_fastest(machine, tmp_path, card, name):
     machine(gpu(*card), "cupy")
-    predicted = {rung: sum(row["predicted"][name]) for rung, row in counted.read()["rungs"].items() if name in row["predicted"]}
+    predicted = {
+        rung: sum(row["predicted"][name])
+        for rung, row in counted.read()["rungs"].items()
+        if name in row["predicted"]
+    }
     for precision in multipliers.PRECISIONS:
-        fit = [rung for rung in predicted if catalog.is_for_auto(rung) and catalog.RUNGS[rung].precision in (EXACT, precision)]
+        fit = [
+            rung
+            for rung in predicted
+            if catalog.is_for_auto(rung) and catalog.RUNGS[rung].precision in (EXACT, precision)
+        ]
         assert next(iter(catalog.candidates(precision, tmp_path))) == min(fit, key=predicted.get)
 
 
 @pytest.mark.parametrize("card", sorted(OLDER), ids=lambda card: card[0])
-def test_a_card_too_old_for_every_rung_gets_the_cpu_and_the_reason_before_any_package(machine, tmp_path, card):
+def test_a_card_too_old_for_every_rung_gets_the_cpu_and_the_reason_before_any_package(
+    machine, tmp_path, card
+):
     for installed in ((), ("cupy",)):
         machine(gpu(*card), *installed)
         for precision in multipliers.PRECISIONS:
-            (rung, why), = catalog.candidates(precision, tmp_path).items()
+            ((rung, why),) = catalog.candidates(precision, tmp_path).items()
             assert rung == "cpu"
-            assert why.startswith(f"a GPU rung needs a GPU of sm_75 or newer, and the {card[0]} here is {card[1]};")
+            assert why.startswith(
+                f"a GPU rung needs a GPU of sm_75 or newer, and the {card[0]} here is {card[1]};"
+            )
 
 
 @pytest.mark.parametrize("bindings, cupy", [(12, 12), (None, 12), (12, 13)])
-def test_a_card_newer_than_the_compiler_gets_the_cpu_and_the_cure_in_one_line(machine, tmp_path, monkeypatch, bindings, cupy):
+def test_a_card_newer_than_the_compiler_gets_the_cpu_and_the_cure_in_one_line(
+    machine, tmp_path, monkeypatch, bindings, cupy
+):
     machine(gpu("NVIDIA Thor", "sm_110"), "cupy", cuda=(13, 0), cupy=cupy)
     monkeypatch.setattr(catalog, "_bindings", lambda: bindings)
-    (rung, why), = catalog.candidates("float32", tmp_path).items()
+    ((rung, why),) = catalog.candidates("float32", tmp_path).items()
     assert rung == "cpu" and "\n" not in why
-    assert why.startswith("a GPU rung needs the compiler of CUDA 13 for NVIDIA Thor (sm_110), and the packages here are for ")
+    assert why.startswith(
+        "a GPU rung needs the compiler of CUDA 13 for NVIDIA Thor (sm_110), and the packages here are for "
+    )
     assert "install cupy-cuda13x[ctk] cuml-cu13 nvidia-cuda-nvrtc" in why
     machine(gpu("NVIDIA Thor", "sm_110"), "cupy", cuda=(13, 0), cupy=13)
     monkeypatch.setattr(catalog, "_bindings", lambda: 13)
@@ -112,9 +168,13 @@ def test_auto_is_the_default_of_the_kind_of_machine_before_anything_was_measured
     assert first(tmp_path)[0] == "cpu"
     machine(H200, "cupy", "numba")
     assert first(tmp_path)[0] == "gpu_3xtf32_packed"
-    machine(H200, "numba")   # a GPU without CuPy is no GPU
+    machine(H200, "numba")  # a GPU without CuPy is no GPU
     name, how = first(tmp_path)
-    assert name == "cpu" and how.startswith("a GPU rung needs CuPy, not installed here (") and "results/parity.html" in how
+    assert (
+        name == "cpu"
+        and how.startswith("a GPU rung needs CuPy, not installed here (")
+        and "results/parity.html" in how
+    )
 
 
 def test_auto_is_the_fastest_that_passed_on_this_machine(machine, tmp_path):
@@ -137,9 +197,23 @@ def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
     assert first(tmp_path)[0] == "cpu"
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"fastest": "cpu"}', b'{"machine": 1, "fastest": "x"}', b"\xff\xfe\0",
-                                  b"[" * 10**5, b'{"a":' * 10**5, b"1" * 10**5, b'{"machine": {}, "fastest": []}',
-                                  b'{"machine": {}, "fastest": {"float32": []}}'], ids=range(11))
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"fastest": "cpu"}',
+        b'{"machine": 1, "fastest": "x"}',
+        b"\xff\xfe\0",
+        b"[" * 10**5,
+        b'{"a":' * 10**5,
+        b"1" * 10**5,
+        b'{"machine": {}, "fastest": []}',
+        b'{"machine": {}, "fastest": {"float32": []}}',
+    ],
+    ids=range(11),
+)
 def test_a_damaged_record_is_no_record(machine, tmp_path, data):
     machine(None)
     (tmp_path / catalog.RECORD).write_bytes(data)
@@ -155,7 +229,13 @@ def test_a_record_of_a_rung_that_is_gone_is_no_record(machine, tmp_path):
 def test_after_what_was_measured_come_the_other_rungs_of_the_gpu_then_the_cpu(machine, tmp_path):
     machine(H200, "cupy")
     record(tmp_path, "gpu_opt_v1")
-    assert list(catalog.candidates("float32", tmp_path)) == ["gpu_opt_v1", *PACKED, "gpu_gemm", "gpu_basic", "cpu"]
+    assert list(catalog.candidates("float32", tmp_path)) == [
+        "gpu_opt_v1",
+        *PACKED,
+        "gpu_gemm",
+        "gpu_basic",
+        "cpu",
+    ]
     machine(None, "cupy")
     assert list(catalog.candidates("float32", tmp_path)) == ["cpu"]
 
@@ -177,32 +257,58 @@ def test_a_gpu_without_tensor_cores_for_a_rung_gets_one_line_and_runs_the_others
     machine(TURING, "cupy", "numba")
     assert catalog.unavailable("gpu_tf32") == (
         "variant gpu_tf32 needs a GPU of sm_80 or newer, and the Tesla T4 here is sm_75; set variant to auto, cpu or "
-        "cpu_sequential")
+        "cpu_sequential"
+    )
     assert catalog.unavailable("gpu_gemm") is None
 
 
 BLACKWELL = driver.Gpu("NVIDIA B200", "sm_100", 180 << 30, 227 << 10)
 
 
-@pytest.mark.parametrize("gpu", [BLACKWELL, driver.Gpu("NVIDIA A100", "sm_80", 80 << 30, 163 << 10)], ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize(
+    "gpu",
+    [BLACKWELL, driver.Gpu("NVIDIA A100", "sm_80", 80 << 30, 163 << 10)],
+    ids=lambda gpu: gpu.name,
+)
 def test_hoppers_rung_is_of_no_use_to_older_and_newer_gpus(machine, tmp_path, gpu):
     machine(gpu, "cupy", "numba")
     assert catalog.unavailable("gpu_bf16_sm90") == (
         f"variant gpu_bf16_sm90 needs a GPU of sm_90, and the {gpu.name} here is {gpu.architecture}; set variant to auto, cpu "
-        "or cpu_sequential")
+        "or cpu_sequential"
+    )
     record(tmp_path, "gpu_bf16_sm90", "bfloat16")
     assert next(iter(catalog.candidates("bfloat16", tmp_path))) == "gpu_bf16"
     machine(H200, "cupy", "numba")
     assert catalog.unavailable("gpu_bf16_sm90") is None
 
 
-@pytest.mark.parametrize("gpu, installed, cuda, cupy, words", [
-    (None, ["cupy", "numba"], None, 12, "needs an NVIDIA GPU and no driver answers here; "),
-    (H200, ["numba"], (12, 4), 12, "needs CuPy, not installed here (pip install -r envs/gpu.txt); "),
-    (H200, ["cupy", "numba"], (12, 4), 13, "CuPy here is for CUDA 13, the driver runs CUDA 12.4 at most; update the driver; "),
-    (driver.Gpu("Tesla P100", "sm_60", 1, 1), ["cupy", "numba"], (12, 4), 12,
-     "needs a GPU of sm_75 or newer, and the Tesla P100 here is sm_60; "),
-])
+@pytest.mark.parametrize(
+    "gpu, installed, cuda, cupy, words",
+    [
+        (None, ["cupy", "numba"], None, 12, "needs an NVIDIA GPU and no driver answers here; "),
+        (
+            H200,
+            ["numba"],
+            (12, 4),
+            12,
+            "needs CuPy, not installed here (pip install -r envs/gpu.txt); ",
+        ),
+        (
+            H200,
+            ["cupy", "numba"],
+            (12, 4),
+            13,
+            "CuPy here is for CUDA 13, the driver runs CUDA 12.4 at most; update the driver; ",
+        ),
+        (
+            driver.Gpu("Tesla P100", "sm_60", 1, 1),
+            ["cupy", "numba"],
+            (12, 4),
+            12,
+            "needs a GPU of sm_75 or newer, and the Tesla P100 here is sm_60; ",
+        ),
+    ],
+)
 def test_the_reason_is_one_line_that_says_what_can_run(machine, gpu, installed, cuda, cupy, words):
     machine(gpu, *installed, cuda=cuda, cupy=cupy)
     reason = catalog.unavailable("gpu_basic")
@@ -211,14 +317,15 @@ def test_the_reason_is_one_line_that_says_what_can_run(machine, gpu, installed, 
 
 
 def test_a_machine_that_has_all_it_needs_has_no_reason(machine):
-    machine(H200, "cupy", "numba", cuda=(13, 0), cupy=12)   # a newer driver runs older CUDA
+    machine(H200, "cupy", "numba", cuda=(13, 0), cupy=12)  # a newer driver runs older CUDA
     assert catalog.available() == list(catalog.RUNGS)
 
 
 def test_without_numba_the_sequential_rung_is_not_offered(machine):
     machine(None)
     assert catalog.unavailable("cpu_sequential") == (
-        "variant cpu_sequential needs Numba, not installed here (pip install -r envs/cpu.txt); set variant to auto or cpu")
+        "variant cpu_sequential needs Numba, not installed here (pip install -r envs/cpu.txt); set variant to auto or cpu"
+    )
     assert "auto or cpu" in catalog.unavailable("gpu_basic")
 
 
@@ -228,16 +335,29 @@ def test_a_row_in_a_folder_of_kernels_is_an_own_rung(tmp_path):
     (tmp_path / "mine/rung.toml").write_text('technique = "less"\nbelow = "gpu_basic"\n')
     (tmp_path / "another/rung.toml").write_text('below = "mine"\ntechnique = "more"\n')
     found = catalog._own_rungs(tmp_path)
-    assert list(found.items()) == [("another", catalog.Rung("cuda", "more", "mine", "own")),
-                                   ("mine", catalog.Rung("cuda", "less", "gpu_basic", "own"))]
+    assert list(found.items()) == [
+        ("another", catalog.Rung("cuda", "more", "mine", "own")),
+        ("mine", catalog.Rung("cuda", "less", "gpu_basic", "own")),
+    ]
 
 
-@pytest.mark.parametrize("row, fault", [
-    (b'technique = "less"', "it must have the texts technique and below, and nothing else"),
-    (b'technique = "less"\nbelow = 1', "it must have the texts technique and below, and nothing else"),
-    (b'technique = "less"\nbelow = "gpu_basic"\nrole = "rung"', "it must have the texts technique and below, and nothing else"),
-    (b"technique = less", "Invalid value"), (b"\xff", "can't decode byte 0xff"), (b"#" * 10**5, "10,000 at most"),
-])
+@pytest.mark.parametrize(
+    "row, fault",
+    [
+        (b'technique = "less"', "it must have the texts technique and below, and nothing else"),
+        (
+            b'technique = "less"\nbelow = 1',
+            "it must have the texts technique and below, and nothing else",
+        ),
+        (
+            b'technique = "less"\nbelow = "gpu_basic"\nrole = "rung"',
+            "it must have the texts technique and below, and nothing else",
+        ),
+        (b"technique = less", "Invalid value"),
+        (b"\xff", "can't decode byte 0xff"),
+        (b"#" * 10**5, "10,000 at most"),
+    ],
+)
 def test_a_row_that_cannot_be_read_is_named_in_one_line(tmp_path, row, fault):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/rung.toml").write_bytes(row)

@@ -1,6 +1,8 @@
-"""Lessons, the small steps between two rungs: their training, their launches, and what each one changes.
+"""Lessons, the small steps between two rungs: their training, their launches, and what each one
+changes.
 
-A lesson is no choice of `auto`, so it is tested on what it changes alone; tests/rungs/test_ladder.py has the rungs.
+A lesson is no choice of `auto`, so it is tested on what it changes alone;
+tests/rungs/test_ladder.py has the rungs.
 """
 
 import functools
@@ -21,18 +23,24 @@ from ladder.training import parity, plan
 from rung_checks import training_plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
-needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+needs_nvrtc = pytest.mark.skipif(
+    not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)"
+)
 
 LESSONS = [name for name, entry in catalog.RUNGS.items() if entry.role == "lesson"]
 NETWORK = networks.build("autoencoder")
-SMALL = 5e-5   # largest deviation, as in test_ladder.py
+SMALL = 5e-5  # largest deviation, as in test_ladder.py
 
 
-@pytest.mark.parametrize("rung, network", [*((rung, "forked") for rung in LESSONS), ("gpu_fused", "postactivation")])
+@pytest.mark.parametrize(
+    "rung, network", [*((rung, "forked") for rung in LESSONS), ("gpu_fused", "postactivation")]
+)
 def test_networks_train_as_on_the_cpu(rung, network):
     reference, network = reference_of(network), zoo.NETWORKS[network]
     protocol = parity.protocols(network)["momentum"]
-    trained = parity.train(network, rung, emulator_executor.Executor("random"), protocol, follow=reference)
+    trained = parity.train(
+        network, rung, emulator_executor.Executor("random"), protocol, follow=reference
+    )
     deviations = parity.deviations(network, trained, reference)
     assert max(deviations.values()) <= SMALL, deviations
 
@@ -40,36 +48,57 @@ def test_networks_train_as_on_the_cpu(rung, network):
 @functools.cache
 def reference_of(name):
     network = zoo.NETWORKS[name]
-    return parity.train(network, "cpu", executors.create("cpu", 1), parity.protocols(network)["momentum"])
+    return parity.train(
+        network, "cpu", executors.create("cpu", 1), parity.protocols(network)["momentum"]
+    )
 
 
 @pytest.mark.parametrize("network", [NETWORK, zoo.ZOO], ids=["autoencoder", "zoo"])
 @pytest.mark.parametrize("rung", LESSONS)
 def test_launches_match_their_kernels_parameters_and_write_what_their_step_declares(rung, network):
     plan = training_plan(rung, network)
-    assert [wrong for launch in plan_checks.launches(plan) for wrong in plan_checks.wrong_arguments(launch, plan)] == []
+    assert [
+        wrong
+        for launch in plan_checks.launches(plan)
+        for wrong in plan_checks.wrong_arguments(launch, plan)
+    ] == []
     assert not plan_checks.undeclared_writes(plan)
 
 
 def files(rung):
     """{entry: file} of the large convolutions of the autoencoder's step."""
-    return {launch.entry: launch.source for step in training_plan(rung, NETWORK).steps for launch in step.launches
-            if step.layer in ("enc2", "dec2", "enc3", "dec1") and "conv2d" in launch.entry}
+    return {
+        launch.entry: launch.source
+        for step in training_plan(rung, NETWORK).steps
+        for launch in step.launches
+        if step.layer in ("enc2", "dec2", "enc3", "dec1") and "conv2d" in launch.entry
+    }
 
 
 @pytest.mark.parametrize("rung", ["gpu_shared", "gpu_registers", "gpu_wide"])
 def test_large_convolutions_run_in_the_lessons_own_kernels(rung):
     found = files(rung)
-    assert all(found[f"conv2d_{one}"] == f"{rung}/conv2d.cu" for one in ("forward", "input_grad", "weight_grad"))
+    assert all(
+        found[f"conv2d_{one}"] == f"{rung}/conv2d.cu"
+        for one in ("forward", "input_grad", "weight_grad")
+    )
 
 
 def test_split_k_changes_weight_gradients_alone_and_fills_the_gpu():
     below, found = files("gpu_wide"), files("gpu_split_k")
-    assert found.pop("conv2d_weight_grad_split") == found.pop("conv2d_add_splits") == "gpu_split_k/weight_grad.cu"
+    assert (
+        found.pop("conv2d_weight_grad_split")
+        == found.pop("conv2d_add_splits")
+        == "gpu_split_k/weight_grad.cu"
+    )
     del below["conv2d_weight_grad"]
     assert found == below
-    grids = [np.prod(launch.grid) for step in training_plan("gpu_split_k", NETWORK).steps for launch in step.launches
-             if launch.entry == "conv2d_weight_grad_split"]
+    grids = [
+        np.prod(launch.grid)
+        for step in training_plan("gpu_split_k", NETWORK).steps
+        for launch in step.launches
+        if launch.entry == "conv2d_weight_grad_split"
+    ]
     assert grids and all(264 < blocks <= 528 for blocks in grids)
 
 
@@ -84,15 +113,20 @@ def test_a_fused_relu_saves_a_launch_and_the_bytes_of_what_it_would_read():
 @needs_nvrtc
 def test_only_from_its_lesson_on_accesses_have_16_bytes():
     def loads(rung):
-        return nvrtc.wide_accesses(compiled(f"{rung}/conv2d.cu", (), "sm_90").ptx, "conv2d_forward")[0]
+        return nvrtc.wide_accesses(
+            compiled(f"{rung}/conv2d.cu", (), "sm_90").ptx, "conv2d_forward"
+        )[0]
 
     assert loads("gpu_shared") == loads("gpu_registers") == 0 < loads("gpu_wide")
 
 
 def test_a_lesson_builds_on_the_one_before_and_the_rungs_stay():
     order = list(catalog.RUNGS)
-    assert LESSONS == order[order.index("gpu_basic") + 1:order.index("gpu_opt_v1")]
-    assert [catalog.RUNGS[name].below for name in [*LESSONS, "gpu_opt_v1"]] == ["gpu_basic", *LESSONS]
+    assert LESSONS == order[order.index("gpu_basic") + 1 : order.index("gpu_opt_v1")]
+    assert [catalog.RUNGS[name].below for name in [*LESSONS, "gpu_opt_v1"]] == [
+        "gpu_basic",
+        *LESSONS,
+    ]
     assert not any(map(catalog.is_for_auto, LESSONS))
 
 
@@ -107,4 +141,7 @@ def test_an_inference_plan_of_a_lesson_computes_the_features_of_the_cpu_rung():
         return executor.download(arrays[made.output])
 
     expected = values(executors.create("cpu", 1), "cpu")
-    assert np.abs(values(emulator_executor.Executor(), "gpu_fused") - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert (
+        np.abs(values(emulator_executor.Executor(), "gpu_fused") - expected).max()
+        <= 1e-5 * np.abs(expected).max()
+    )

@@ -8,7 +8,8 @@ from ladder.rungs.packed_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, 
 SHORT, FEW, TALL, NARROW, WIDEST = RECTANGLES
 FEW_2, FEW_3, MANY_2, MANY_3 = WINDOWS
 
-# (batch, height, width of y, channels, filters, kernel, stride): tile. The autoencoder's, then those without a halo.
+# (batch, height, width of y, channels, filters, kernel, stride): tile. The autoencoder's, then
+# those without a halo.
 CHOSEN = {
     (64, 16, 16, 256, 128, 3, 1): WIDEST,
     (64, 8, 8, 128, 128, 3, 1): NARROW,
@@ -35,7 +36,8 @@ def test_the_tile_of_the_fewest_cycles_is_chosen_by_shape(shape):
     assert packed_tiles.pixel_tile(packed_tiles.Sums(*shape)) == CHOSEN[shape]
 
 
-# (batch, height, width of y, channels, filters, kernel, stride): tile, splits, steps of one. The autoencoder's, then others.
+# (batch, height, width of y, channels, filters, kernel, stride): tile, splits, steps of one. The
+# autoencoder's, then others.
 OF_WEIGHTS = {
     (64, 32, 32, 256, 3, 3, 1): (FEW_3, 32, 16),
     (64, 16, 16, 128, 256, 3, 1): (MANY_3, 16, 8),

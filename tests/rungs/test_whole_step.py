@@ -1,4 +1,6 @@
-"""The autoencoder's training step in the kernels and tiles of a batch of 64, of two images: bit for bit that of float64."""
+"""The autoencoder's training step in the kernels and tiles of a batch of 64, of two images: bit for
+bit that of float64.
+"""
 
 import shutil
 
@@ -12,7 +14,9 @@ IMAGES = 2
 
 @pytest.mark.parametrize("rung", whole_step.RUNGS)
 def test_a_step_in_which_nothing_is_rounded_is_that_of_its_definition(rung, monkeypatch):
-    """Every launch of the real step, the update that adds parts and leaves copies of the new weights among them."""
+    """Every launch of the real step, the update that adds parts and leaves copies of the new
+    weights among them.
+    """
     wanted = whole_step.launched(rung, whole_step.BATCH)
     whole_step.on_a_gpu_for(IMAGES, monkeypatch.setattr)
     assert whole_step.launched(rung, IMAGES) == wanted

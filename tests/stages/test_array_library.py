@@ -1,4 +1,6 @@
-"""Stages that classify and extract with CuPy, on a stand-in: the predictions of NumPy, and a manifest that names the GPU."""
+"""Stages that classify and extract with CuPy, on a stand-in: the predictions of NumPy, and a
+manifest that names the GPU.
+"""
 
 import numpy as np
 import pytest
@@ -30,15 +32,26 @@ def write(folder, name, **arrays):
 def inputs(tmp_path, monkeypatch):
     monkeypatch.setattr(scores, "record", lambda work, inputs: None)
     labels = DIGITS[:400].astype(np.uint8)
-    return {"data": write(tmp_path, "data", train_labels=labels[:300], test_labels=labels[300:]),
-            "features": write(tmp_path, "features", train=ROWS[:300].astype(np.float32), test=ROWS[300:400].astype(np.float32)),
-            "normalized": write(tmp_path, "normalized", train=IMAGES[:300], test=IMAGES[300:])}
+    return {
+        "data": write(tmp_path, "data", train_labels=labels[:300], test_labels=labels[300:]),
+        "features": write(
+            tmp_path,
+            "features",
+            train=ROWS[:300].astype(np.float32),
+            test=ROWS[300:400].astype(np.float32),
+        ),
+        "normalized": write(tmp_path, "normalized", train=IMAGES[:300], test=IMAGES[300:]),
+    }
 
 
 STAGES = {
     "ridge": (fit_ridge, {"seed": 1}, "predictions.npy"),
     "knn": (classify_knn, {"knn_k": 5, "knn_distance": "cosine"}, "predictions.npy"),
-    "features": (extract_features, {"encoder": "pixels", "features_pca": 9, "features_fit_rows": 200, "seed": 1}, "test.npy"),
+    "features": (
+        extract_features,
+        {"encoder": "pixels", "features_pca": 9, "features_fit_rows": 200, "seed": 1},
+        "test.npy",
+    ),
 }
 
 
@@ -48,11 +61,15 @@ def test_a_stage_computes_the_same_on_a_gpu_and_says_so(inputs, tmp_path, monkey
     gpu, found = numpy_cupy.install(monkeypatch), []
     for library in ("numpy", "cupy"):
         uploaded = gpu.moved["there"]
-        with artifacts.making(tmp_path / f"made {library}", manifest_files.spec(stage, params)) as work:
+        with artifacts.making(
+            tmp_path / f"made {library}", manifest_files.spec(stage, params)
+        ) as work:
             options = ({},) if stage == "features" else ()
             script.make(work, inputs, {**params, "array_library": library}, *options)
         assert (gpu.moved["there"] > uploaded) == (library == "cupy")
         made = artifacts.Artifact(tmp_path / f"made {library}")
-        assert made.metrics.get("gpu") == ("Fake, driver 550.54.14, CuPy 0.0" if library == "cupy" else None)
+        assert made.metrics.get("gpu") == (
+            "Fake, driver 550.54.14, CuPy 0.0" if library == "cupy" else None
+        )
         found.append(made.array(file))
     np.testing.assert_allclose(*found, atol=0 if file == "predictions.npy" else 1e-3)

@@ -7,18 +7,24 @@ from ladder.rungs import catalog
 
 def test_a_rung_of_a_gpu_is_explained_on_any_machine(monkeypatch):
     monkeypatch.setattr(catalog, "unavailable", lambda rung: "no GPU")
-    (made,) = explain_step.plans_of(planned.run(variant="gpu_opt_v2", batch_size=48, augment_crop=2))
+    (made,) = explain_step.plans_of(
+        planned.run(variant="gpu_opt_v2", batch_size=48, augment_crop=2)
+    )
     assert (made.rung, made.batch) == ("gpu_opt_v2", 48) and made.launches
     assert "load_augmented_batch" in [step.operation for step in made.steps]
 
 
 def test_the_plans_are_those_of_each_part_of_the_training():
-    parts = explain_step.plans_of(planned.run(network="patch_net", patch_net_filters=[6, 5, 4, 3], training="patches"))
+    parts = explain_step.plans_of(
+        planned.run(network="patch_net", patch_net_filters=[6, 5, 4, 3], training="patches")
+    )
     assert [[step.pass_ for step in made.steps].count("backward") for made in parts] == [0]
     decoder, whole = explain_step.plans_of(planned.run(training="patches_then_gradient"))
     assert len(decoder.steps) < len(whole.steps) and decoder.network == whole.network
 
 
 def test_what_changes_memory_alone_is_shown_too():
-    kept, less = (explain_step.plans_of(planned.run(recompute=recompute))[0] for recompute in (False, True))
+    kept, less = (
+        explain_step.plans_of(planned.run(recompute=recompute))[0] for recompute in (False, True)
+    )
     assert less.bytes < kept.bytes and less.places and not kept.places

@@ -17,12 +17,28 @@ OPTIONS = {"data_residency": "auto", "multiplier": "exact"}
 @pytest.mark.parametrize("rows", [40, 1000], ids=["a sample", "all images"])
 @pytest.mark.parametrize("flip", [False, "apart"])
 def test_images_that_pca_is_fitted_to_are_computed_once(rows, flip, tmp_path, monkeypatch):
-    run, batches, seen = answering_run.make(tmp_path, side=16), Inference.batches, {False: [], True: []}
-    monkeypatch.setattr(Inference, "batches", lambda self, images, mirrored=False: (
-        seen[mirrored].extend(image.tobytes() for image in images), batches(self, images, mirrored))[1])
+    run, batches, seen = (
+        answering_run.make(tmp_path, side=16),
+        Inference.batches,
+        {False: [], True: []},
+    )
+    monkeypatch.setattr(
+        Inference,
+        "batches",
+        lambda self, images, mirrored=False: (
+            seen[mirrored].extend(image.tobytes() for image in images),
+            batches(self, images, mirrored),
+        )[1],
+    )
     monkeypatch.setattr(features, "prepare", lambda *arguments: None)
-    params = {**run["features"].manifest["spec"]["params"], "features_flip": flip, "features_standardize": True,
-              "features_pca": 12, "features_fit_rows": rows, "seed": 1}
+    params = {
+        **run["features"].manifest["spec"]["params"],
+        "features_flip": flip,
+        "features_standardize": True,
+        "features_pca": 12,
+        "features_fit_rows": rows,
+        "seed": 1,
+    }
     read = {"normalized": run["normalized"], "weights": run["train"]}
     with artifacts.making(tmp_path / "f", manifest_files.spec("features", params)) as work:
         extract_features.make(work, read, params, OPTIONS)
@@ -34,6 +50,8 @@ def test_images_that_pca_is_fitted_to_are_computed_once(rows, flip, tmp_path, mo
     transform = features.FeatureTransform.of(params, fitted.tensors(features.FILE))
     encoder, _ = extract_features.ENCODERS["network"](read, params, 1, OPTIONS)
     for name, part in zip(("train", "test"), images, strict=True):
-        expected = np.concatenate([block.copy() for _, block in features.blocks(encoder, part, transform, arrays.NumPy())])
+        expected = np.concatenate(
+            [block.copy() for _, block in features.blocks(encoder, part, transform, arrays.NumPy())]
+        )
         halves = [fitted.array(f"{name}{half}.npy") for half in (("", "_odd") if flip else ("",))]
         np.testing.assert_allclose(np.concatenate(halves, axis=1), expected, atol=1e-4)

@@ -9,9 +9,16 @@ from ladder.store import artifacts
 
 def features(folder, count, width, seed, odd=0):
     random = np.random.default_rng(seed)
-    rows = {name: random.normal(size=(rows, columns)).astype(np.float32)
-            for name, rows, columns in (("train.npy", count, width), ("test.npy", 7, width),
-                                        ("train_odd.npy", count, odd), ("test_odd.npy", 7, odd)) if columns}
+    rows = {
+        name: random.normal(size=(rows, columns)).astype(np.float32)
+        for name, rows, columns in (
+            ("train.npy", count, width),
+            ("test.npy", 7, width),
+            ("train_odd.npy", count, odd),
+            ("test_odd.npy", 7, odd),
+        )
+        if columns
+    }
     with artifacts.making(folder, manifest_files.spec("features")) as work:
         for name, values in rows.items():
             work.write_array(name, values)
@@ -21,20 +28,36 @@ def features(folder, count, width, seed, odd=0):
 
 def test_each_parts_columns_are_in_order_and_multiplied_by_its_weight(tmp_path, monkeypatch):
     monkeypatch.setattr(join_features, "ROWS", 4)
-    parts = [features(tmp_path / f"f{number}", 10, width, number) for number, width in enumerate((3, 5, 2))]
+    parts = [
+        features(tmp_path / f"f{number}", 10, width, number)
+        for number, width in enumerate((3, 5, 2))
+    ]
     with artifacts.making(tmp_path / "joined", manifest_files.spec("joined")) as work:
-        join_features.make(work, {f"part{number}": one for number, (one, _) in enumerate(parts, 1)}, {"weights": [1, 0.5, 2]})
+        join_features.make(
+            work,
+            {f"part{number}": one for number, (one, _) in enumerate(parts, 1)},
+            {"weights": [1, 0.5, 2]},
+        )
     joined = artifacts.Artifact(tmp_path / "joined")
     for name in ("train.npy", "test.npy"):
-        wanted = np.hstack([weight * rows[name] for weight, (_, rows) in zip((1, 0.5, 2), parts, strict=True)])
+        wanted = np.hstack(
+            [weight * rows[name] for weight, (_, rows) in zip((1, 0.5, 2), parts, strict=True)]
+        )
         assert np.array_equal(joined.array(name), wanted.astype(np.float32))
     assert joined.metrics == {"dimensions": 10, "parts": [3, 5, 2]}
 
 
 def test_odd_parts_are_joined_apart_and_a_part_without_one_adds_nothing_to_them(tmp_path):
-    parts = [features(tmp_path / f"f{number}", 10, 3, number, odd) for number, odd in enumerate((3, 0, 2))]
+    parts = [
+        features(tmp_path / f"f{number}", 10, 3, number, odd)
+        for number, odd in enumerate((3, 0, 2))
+    ]
     with artifacts.making(tmp_path / "joined", manifest_files.spec("joined")) as work:
-        join_features.make(work, {f"part{number}": one for number, (one, _) in enumerate(parts, 1)}, {"weights": [1, 0.5, 2]})
+        join_features.make(
+            work,
+            {f"part{number}": one for number, (one, _) in enumerate(parts, 1)},
+            {"weights": [1, 0.5, 2]},
+        )
     joined = artifacts.Artifact(tmp_path / "joined")
     for name in ("train_odd.npy", "test_odd.npy"):
         (_, first), _, (_, last) = parts

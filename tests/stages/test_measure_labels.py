@@ -9,13 +9,17 @@ from ladder.store import artifacts, scores
 
 
 def inputs(results, odd=0):
-    """Features around one centre for each of three classes, with odd columns whose sign is a coin's, and their labels."""
+    """Features around one centre for each of three classes, with odd columns whose sign is a
+    coin's, and their labels.
+    """
     random, given = np.random.default_rng(0), {"data": {}, "features": {}}
     centres, sides = random.normal(size=(3, 4)), random.normal(size=(3, odd))
     for name, count in (("train", 90), ("test", 60)):
         labels = np.arange(count, dtype=np.uint8) % 3
         given["data"][f"{name}_labels.npy"] = labels
-        given["features"][f"{name}.npy"] = (centres[labels] + random.normal(size=(count, 4))).astype(np.float32)
+        given["features"][f"{name}.npy"] = (
+            centres[labels] + random.normal(size=(count, 4))
+        ).astype(np.float32)
         if odd:
             signs = random.choice([-1, 1], size=(count, 1))
             given["features"][f"{name}_odd.npy"] = (signs * sides[labels]).astype(np.float32)
@@ -37,13 +41,19 @@ def measured(results, odd=0):
 
 def test_each_count_has_the_accuracy_of_each_draw_and_the_scoring_is_recorded(tmp_path):
     metrics = measured(tmp_path)
-    assert metrics["counts"] == [3, 60] and [len(draws) for draws in metrics["scores"]] == [few_labels.DRAWS] * 2
+    assert (
+        metrics["counts"] == [3, 60]
+        and [len(draws) for draws in metrics["scores"]] == [few_labels.DRAWS] * 2
+    )
     few, many = ([score["accuracy"] for score in draws] for draws in metrics["scores"])
     assert len(set(few)) > 1 and 0.4 < np.mean(few) < np.mean(many) <= 1
-    assert [(line["stage"], line["version"], line["rows"]) for line in scores.lines(tmp_path)] == [("labels", "l1", "test")]
+    assert [(line["stage"], line["version"], line["rows"]) for line in scores.lines(tmp_path)] == [
+        ("labels", "l1", "test")
+    ]
 
 
 def test_the_odd_part_is_a_part_of_the_features(tmp_path):
     plain, odd = measured(tmp_path / "plain"), measured(tmp_path / "odd", odd=3)
     assert np.mean([score["accuracy"] for score in odd["scores"][1]]) > np.mean(
-        [score["accuracy"] for score in plain["scores"][1]])
+        [score["accuracy"] for score in plain["scores"][1]]
+    )

@@ -1,4 +1,6 @@
-"""The archive of a report: what is in it, that it can be checked with Python alone, and that its settings make it again."""
+"""The archive of a report: what is in it, that it can be checked with Python alone, and that its
+settings make it again.
+"""
 
 import subprocess
 import sys
@@ -22,7 +24,9 @@ def report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = synthetic_results.add(tmp_path / "results", epochs=1)
     chain = {role: types.SimpleNamespace(folder=artifact.folder) for role, artifact in run.items()}
-    return types.SimpleNamespace(chain={**chain, "model": types.SimpleNamespace(folder=tmp_path / "none")}, run=planned.run())
+    return types.SimpleNamespace(
+        chain={**chain, "model": types.SimpleNamespace(folder=tmp_path / "none")}, run=planned.run()
+    )
 
 
 @pytest.fixture
@@ -36,18 +40,36 @@ def unpacked(report, tmp_path):
 
 def verified(folder):
     """(exit status, lines) of verify.py."""
-    done = subprocess.run([sys.executable, "-I", "-S", folder / "verify.py"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", folder / "verify.py"], capture_output=True, text=True
+    )
     return done.returncode, done.stdout.splitlines()
 
 
-def test_the_archive_has_the_report_all_manifests_predictions_and_the_final_weights_alone(report, unpacked):
-    names = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
-    folders = {role: f"results/{artifact.folder.parent.name}/{artifact.folder.name}"
-               for role, artifact in report.chain.items() if role != "model"}
+def test_the_archive_has_the_report_all_manifests_predictions_and_the_final_weights_alone(
+    report, unpacked
+):
+    names = {
+        path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()
+    }
+    folders = {
+        role: f"results/{artifact.folder.parent.name}/{artifact.folder.name}"
+        for role, artifact in report.chain.items()
+        if role != "model"
+    }
     assert {f"{folder}/manifest.json" for folder in folders.values()} <= names
-    assert {f"{folders['report']}/report.html", f"{folders['report']}/summary.json", f"{folders['svm']}/predictions.npy",
-            f"{folders['svm_pixels']}/predictions.npy", f"{folders['train']}/weights.bin"} <= names
-    assert not [name for name in names if "images.npy" in name or name.endswith(("train.npy", "features.npy"))]
+    assert {
+        f"{folders['report']}/report.html",
+        f"{folders['report']}/summary.json",
+        f"{folders['svm']}/predictions.npy",
+        f"{folders['svm_pixels']}/predictions.npy",
+        f"{folders['train']}/weights.bin",
+    } <= names
+    assert not [
+        name
+        for name in names
+        if "images.npy" in name or name.endswith(("train.npy", "features.npy"))
+    ]
     assert [name for name in names if "weights." in name] == [f"{folders['train']}/weights.bin"]
     assert manifests.read(unpacked / folders["svm"]) == manifests.read(report.chain["svm"].folder)
     text = (unpacked / "README.md").read_text()
@@ -63,7 +85,10 @@ def test_a_flipped_byte_a_missing_and_another_file_are_named(unpacked):
     (unpacked / "config.yaml").unlink()
     (unpacked / "more.txt").touch()
     name = weights.relative_to(unpacked).as_posix()
-    assert verified(unpacked) == (1, ["config.yaml: missing", "more.txt: not of this archive", f"{name}: changed"])
+    assert verified(unpacked) == (
+        1,
+        ["config.yaml: missing", "more.txt: not of this archive", f"{name}: changed"],
+    )
 
 
 def test_the_archive_has_the_same_bytes_each_time(report, tmp_path):

@@ -46,7 +46,10 @@ def test_an_artifact_is_read_as_written(folder):
     assert artifact.json("facts.json") == {"x": 1}
     assert artifact.metrics == {"rows": 2} and artifact.version == "d1"
     assert artifact.manifest["spec"] == SPEC and artifact.manifest["program"] == ladder.__version__
-    assert artifact.manifest["files"]["values.npy"].items() >= {"shape": [2, 3], "dtype": "float32"}.items()
+    assert (
+        artifact.manifest["files"]["values.npy"].items()
+        >= {"shape": [2, 3], "dtype": "float32"}.items()
+    )
 
 
 def test_a_file_may_be_empty(tmp_path):
@@ -76,14 +79,20 @@ def test_an_unfinished_file_is_removed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("damage", [
-    lambda path: path.unlink(),
-    lambda path: path.write_bytes(path.read_bytes()[:-1]),
-    lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x77"),
-], ids=["missing", "truncated", "one byte changed"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x77"),
+    ],
+    ids=["missing", "truncated", "one byte changed"],
+)
 def test_a_damaged_file_is_named_where_it_is_read_and_made_anew(folder, damage):
     damage(folder / "values.npy")
-    with pytest.raises(UserError, match=r"values.npy is damaged \(it.*\); the command that needs it makes it again"):
+    with pytest.raises(
+        UserError, match=r"values.npy is damaged \(it.*\); the command that needs it makes it again"
+    ):
         artifacts.Artifact(folder).array("values.npy")
     assert make(folder)
     np.testing.assert_array_equal(artifacts.Artifact(folder).array("values.npy"), VALUES)
@@ -143,7 +152,9 @@ def test_the_second_of_two_waits_and_uses_the_result_of_the_first(tmp_path):
     started.wait(10)
     assert not make(tmp_path / "d1")
     first.join()
-    np.testing.assert_array_equal(artifacts.Artifact(tmp_path / "d1").array("values.npy"), VALUES + 1)
+    np.testing.assert_array_equal(
+        artifacts.Artifact(tmp_path / "d1").array("values.npy"), VALUES + 1
+    )
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
@@ -171,13 +182,19 @@ except OSError as error:
 
 
 def test_a_full_disk_is_an_error_and_not_a_crash(tmp_path):
-    done = subprocess.run([sys.executable, "-c", FULL, tmp_path / "d1"], capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(SCRIPTS)})
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path / "d1"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SCRIPTS)},
+    )
     assert done.stdout.split() == [str(errno.EFBIG)], done.stderr
     assert not (tmp_path / "d1/manifest.json").exists()
 
 
-def test_a_forced_artifact_starts_in_an_empty_folder_and_a_finished_one_keeps_only_its_files(tmp_path):
+def test_a_forced_artifact_starts_in_an_empty_folder_and_a_finished_one_keeps_only_its_files(
+    tmp_path,
+):
     def make(**options):
         found = []
         with artifacts.making(tmp_path / "t1", SPEC, **options) as work:
@@ -193,12 +210,16 @@ def test_a_forced_artifact_starts_in_an_empty_folder_and_a_finished_one_keeps_on
     (tmp_path / "t1/manifest.json").unlink()
     (tmp_path / "t1/.complete.json").unlink()
     (tmp_path / "t1/checkpoint").write_text("step 5")
-    assert make() == [".lock", "checkpoint", "weights.json"], "an interrupted run resumes from its checkpoint"
+    assert make() == [".lock", "checkpoint", "weights.json"], (
+        "an interrupted run resumes from its checkpoint"
+    )
     (tmp_path / "t1/checkpoint").write_text("step 5")
     assert make(remake=True) == [".lock"]
 
 
-def test_the_time_of_an_artifact_is_that_of_its_work_and_compiling_stands_by_itself(tmp_path, monkeypatch):
+def test_the_time_of_an_artifact_is_that_of_its_work_and_compiling_stands_by_itself(
+    tmp_path, monkeypatch
+):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with artifacts.making(tmp_path / "t0123456789a", SPEC) as work:
@@ -206,4 +227,8 @@ def test_the_time_of_an_artifact_is_that_of_its_work_and_compiling_stands_by_its
         with compiling.counted():
             now[0] += 30.0
     manifest = artifacts.Artifact(tmp_path / "t0123456789a").manifest
-    assert (manifest["seconds"], manifest["seconds_compiling"]) == (2.0, 30.0) == (work.seconds, work.seconds_compiling)
+    assert (
+        (manifest["seconds"], manifest["seconds_compiling"])
+        == (2.0, 30.0)
+        == (work.seconds, work.seconds_compiling)
+    )

@@ -24,11 +24,14 @@ def test_what_is_kept_is_found_by_every_process(kernels, tmp_path):
     assert path.read_bytes() == b"code" and os.listdir(kernels) == ["a.cubin"]
 
 
-def test_where_nothing_can_be_written_it_is_kept_for_this_process_and_said_once(kernels, tmp_path, caplog):
+def test_where_nothing_can_be_written_it_is_kept_for_this_process_and_said_once(
+    kernels, tmp_path, caplog
+):
     (tmp_path / "kernel-ladder").write_text("no folder")
     for name in ("a.cubin", "b.cubin"):
         path = kernels / name
         spare = cache.keep(path, name.encode())
         assert spare != path and spare.read_bytes() == name.encode() and cache.find(path) == spare
     assert [record.getMessage() for record in caplog.records] == [
-        f"{kernels} cannot be written (Not a directory): kernels and checks are made again by every command"]
+        f"{kernels} cannot be written (Not a directory): kernels and checks are made again by every command"
+    ]

@@ -23,11 +23,15 @@ def calls(monkeypatch, tmp_path):
     monkeypatch.setattr(progress.log, "propagate", True)
     monkeypatch.setattr(progress.log, "handlers", [progress.logging.NullHandler()])
     monkeypatch.setattr(first_use, "_outcomes", {})
-    return lambda: (tmp_path / "calls.txt").read_text().split() if (tmp_path / "calls.txt").exists() else []
+    return lambda: (
+        (tmp_path / "calls.txt").read_text().split() if (tmp_path / "calls.txt").exists() else []
+    )
 
 
 def outcome(monkeypatch, kind=None, name="rung", **key):
-    """The outcome in a process that has made no check yet, where the check does what `kind` says."""
+    """The outcome in a process that has made no check yet, where the check does what `kind`
+    says.
+    """
     monkeypatch.setattr(first_use, "_outcomes", {})
     monkeypatch.setenv("FAULTS", json.dumps({name: kind} if kind else {}))
     return first_use.outcome(check(name, **key))
@@ -48,21 +52,30 @@ def test_a_check_that_passes_is_said_and_made_once(calls, monkeypatch, caplog):
     assert not outcome(monkeypatch, "wrong", driver="2")["passed"] and calls() == ["rung", "rung"]
 
 
-@pytest.mark.parametrize("kind, words, kept", [
-    ("wrong", "rung computes other numbers: enc2.weight deviates by 3.1e-01", True),
-    ("cudaErrorX: bad\naddress", "rung could not be checked: RuntimeError: cudaErrorX: bad address", True),
-    ("hang", "rung could not be checked: it hung and was ended after 1 s", True),
-    ("segfault", "rung could not be checked: the process was ended by SIGSEGV", True),
-    ("die", "rung could not be checked: the process was ended by SIGKILL", False),
-    ("memory", "rung: out of memory", False),
-])
-def test_whatever_goes_wrong_is_an_outcome_which_is_kept_unless_it_may_pass(calls, monkeypatch, kind, words, kept):
+@pytest.mark.parametrize(
+    "kind, words, kept",
+    [
+        ("wrong", "rung computes other numbers: enc2.weight deviates by 3.1e-01", True),
+        (
+            "cudaErrorX: bad\naddress",
+            "rung could not be checked: RuntimeError: cudaErrorX: bad address",
+            True,
+        ),
+        ("hang", "rung could not be checked: it hung and was ended after 1 s", True),
+        ("segfault", "rung could not be checked: the process was ended by SIGSEGV", True),
+        ("die", "rung could not be checked: the process was ended by SIGKILL", False),
+        ("memory", "rung: out of memory", False),
+    ],
+)
+def test_whatever_goes_wrong_is_an_outcome_which_is_kept_unless_it_may_pass(
+    calls, monkeypatch, kind, words, kept
+):
     monkeypatch.setattr(first_use, "SECONDS", 1 if kind == "hang" else 60)
     found = outcome(monkeypatch, kind)
     assert not found["passed"] and found["fault"].startswith(words) and "\n" not in found["fault"]
     assert check().path.exists() == kept
     monkeypatch.setattr(first_use, "SECONDS", 60)
-    assert outcome(monkeypatch)["passed"] != kept   # the next command, where it would pass
+    assert outcome(monkeypatch)["passed"] != kept  # the next command, where it would pass
 
 
 def test_a_check_that_has_to_pass_stops_in_one_line_with_what_to_do(calls, monkeypatch):
@@ -72,16 +85,28 @@ def test_a_check_that_has_to_pass_stops_in_one_line_with_what_to_do(calls, monke
     assert str(raised.value) == (
         f"rung computes other numbers: enc2.weight deviates by 3.1e-01 (checked {first_use.outcome(check())['made']}, kept in "
         f"{check().path}: remove it to check again); please report it with that file (CONTRIBUTING.md); variant=cpu needs no "
-        "GPU")
+        "GPU"
+    )
     monkeypatch.setenv("FAULTS", "{}")
     note = first_use.require(check("other"), "")
     assert note["first_use"].keys() == {"name", "made", "seconds", "summary"}
     assert note["first_use"]["summary"] == "sgd 1.9e-07 in a.bias"
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", b'{"key": {}}', b"[" * 10**5,
-                                    b'{"key": {}, "passed": 3, "passing": false, "name": "", "summary": "", "fault": "", '
-                                    b'"made": "", "seconds": 1}'], ids=range(7))
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"key": {}}',
+        b"[" * 10**5,
+        b'{"key": {}, "passed": 3, "passing": false, "name": "", "summary": "", "fault": "", '
+        b'"made": "", "seconds": 1}',
+    ],
+    ids=range(7),
+)
 def test_a_damaged_outcome_is_none(calls, monkeypatch, damage):
     outcome(monkeypatch, "wrong")
     check().path.write_bytes(damage)
@@ -110,7 +135,9 @@ def test_two_commands_at_once_both_check_and_one_outcome_is_kept(calls, monkeypa
     monkeypatch.setattr(first_use, "_make", lambda check: both.wait() is not None and make(check))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         assert all(found["passed"] for found in pool.map(first_use.outcome, [check(), check()]))
-    assert calls() == ["rung", "rung"] and [path.name for path in check().path.parent.iterdir()] == [check().path.name]
+    assert calls() == ["rung", "rung"] and [
+        path.name for path in check().path.parent.iterdir()
+    ] == [check().path.name]
     assert outcome(monkeypatch, "wrong")["passed"]
 
 
@@ -118,12 +145,20 @@ def test_the_key_of_a_machine_is_its_gpu_driver_and_packages(monkeypatch):
     monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", 1, 1))
     monkeypatch.setattr(driver, "version", lambda: "550.1")
     found = first_use.machine(["sklearn"])
-    assert found["gpu"] == "Fake" and found["driver"] == "550.1" and list(found["packages"]) == ["scikit-learn"]
+    assert (
+        found["gpu"] == "Fake"
+        and found["driver"] == "550.1"
+        and list(found["packages"]) == ["scikit-learn"]
+    )
 
 
 def test_the_key_of_the_program_changes_with_any_file_that_it_is_made_of(monkeypatch):
     module, kernel = "ladder.errors", "kernels/gpu_basic/relu.cu"
     before = first_use.code(module), first_use.code(module, {kernel})
-    monkeypatch.setattr(programs, "digest", lambda path, right=programs.digest: "other" if path == kernel else right(path))
+    monkeypatch.setattr(
+        programs,
+        "digest",
+        lambda path, right=programs.digest: "other" if path == kernel else right(path),
+    )
     assert first_use.code(module) == before[0] and first_use.code(module, {kernel}) != before[1]
     assert os.path.exists(ROOT / kernel)

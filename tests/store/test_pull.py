@@ -20,7 +20,9 @@ from ladder.store import pull as pulling
 
 SPECS = {"data": manifest_files.spec("data", {"x": 1})}
 SPECS["train"] = manifest_files.spec("train", {"x": 1}, {"data": versions.version(SPECS["data"])})
-SPECS["report"] = manifest_files.spec("report", {"x": 1}, {"train": versions.version(SPECS["train"])})
+SPECS["report"] = manifest_files.spec(
+    "report", {"x": 1}, {"train": versions.version(SPECS["train"])}
+)
 STAGES = tuple(SPECS)
 DATA, TRAIN, REPORT = map(versions.version, SPECS.values())
 
@@ -53,7 +55,9 @@ def here(tmp_path):
 
 
 def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != artifacts.LOCK}
+    return {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.name != artifacts.LOCK
+    }
 
 
 def nothing_finished(here, name):
@@ -62,7 +66,11 @@ def nothing_finished(here, name):
 
 def test_whole_artifacts_are_taken_with_their_manifests_as_they_are(there, here):
     found = pull(there, here)
-    assert found.taken == [f"data/{DATA}", f"train/{TRAIN}", f"report/{REPORT}"] and not found.here and not found.left
+    assert (
+        found.taken == [f"data/{DATA}", f"train/{TRAIN}", f"report/{REPORT}"]
+        and not found.here
+        and not found.left
+    )
     for name in found.taken:
         assert content(here / name) == content(there / name)
         manifests.verify(here / name)
@@ -110,7 +118,9 @@ def point_outside(folder):
     manifest = manifests.decoded(folder / manifests.MANIFEST)
     facts = manifests.facts(folder.parent.parent / "secret.txt")
     for name in (manifests.MANIFEST, manifests.COMPLETE):
-        (folder / name).write_bytes(manifests.encoded({**manifest, "files": {"../../secret.txt": facts}}))
+        (folder / name).write_bytes(
+            manifests.encoded({**manifest, "files": {"../../secret.txt": facts}})
+        )
 
 
 def be_another(folder):
@@ -124,10 +134,16 @@ def link(folder):
     (folder / "weights.bin").symlink_to("real")
 
 
-FAULTS = {cut: "bytes, not", change: "its checksum is not its manifest's", unfinish: "unfinished there",
-          point_outside: "it names a file outside of its folder", be_another: "it is the manifest of another artifact",
-          link: "damaged there, weights.bin: it is a link", lambda folder: (folder / "weights.bin").unlink(): "No such file",
-          lambda folder: (folder / manifests.MANIFEST).write_text("{}"): "it has no digest of itself"}
+FAULTS = {
+    cut: "bytes, not",
+    change: "its checksum is not its manifest's",
+    unfinish: "unfinished there",
+    point_outside: "it names a file outside of its folder",
+    be_another: "it is the manifest of another artifact",
+    link: "damaged there, weights.bin: it is a link",
+    lambda folder: (folder / "weights.bin").unlink(): "No such file",
+    lambda folder: (folder / manifests.MANIFEST).write_text("{}"): "it has no digest of itself",
+}
 
 
 @pytest.mark.parametrize("damage", FAULTS, ids=lambda damage: damage.__name__)
@@ -154,7 +170,9 @@ def test_a_file_that_changes_while_it_is_copied_is_not_taken(there, here, monkey
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "history.bin"])
-def test_a_pull_that_is_killed_leaves_nothing_that_looks_finished_and_the_next_one_ends_it(there, here, monkeypatch, name):
+def test_a_pull_that_is_killed_leaves_nothing_that_looks_finished_and_the_next_one_ends_it(
+    there, here, monkeypatch, name
+):
     real = pulling._copy
 
     def killed(source, *others):
@@ -174,16 +192,21 @@ def test_a_pull_that_is_killed_leaves_nothing_that_looks_finished_and_the_next_o
 def test_a_disk_without_room_is_one_line(there, here, monkeypatch):
     usage = shutil.disk_usage(there)
     monkeypatch.setattr(pulling.shutil, "disk_usage", lambda path: usage._replace(free=10))
-    with pytest.raises(UserError, match="to take, but only 10 B are free for .*; what is here stays"):
+    with pytest.raises(
+        UserError, match="to take, but only 10 B are free for .*; what is here stays"
+    ):
         pull(there, here)
 
 
 def test_what_cannot_be_written_here_is_no_fault_of_the_other_folder(there, here, monkeypatch):
     def full(source, target, *others):
-        raise OSError(errno.ENOSPC, "No space left on device")   # as write() raises it
+        raise OSError(errno.ENOSPC, "No space left on device")  # as write() raises it
 
     monkeypatch.setattr(pulling, "_copy", full)
-    with pytest.raises(UserError, match=rf"from: .*here/results/data/{DATA} cannot be written: No space left on device; what"):
+    with pytest.raises(
+        UserError,
+        match=rf"from: .*here/results/data/{DATA} cannot be written: No space left on device; what",
+    ):
         pull(there, here)
     monkeypatch.undo()
     (here / "train").write_text("in the way")
@@ -193,13 +216,18 @@ def test_what_cannot_be_written_here_is_no_fault_of_the_other_folder(there, here
 
 # By ssh.
 
+
 @pytest.fixture
 def ssh(tmp_path, monkeypatch):
-    """A program `ssh` that runs the command here, in the folder above elsewhere/; the file with its arguments."""
+    """A program `ssh` that runs the command here, in the folder above elsewhere/; the file with its
+    arguments.
+    """
     program, log = tmp_path / "bin/ssh", tmp_path / "ssh.log"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$1 $2" >> {log}\ncd {tmp_path} && [ "$2" != down ] && exec sh -c "$3"\n'
-                       'echo "ssh: connect to host down port 22: No route to host" >&2\nexit 255\n')
+    program.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$1 $2" >> {log}\ncd {tmp_path} && [ "$2" != down ] && exec sh -c "$3"\n'
+        'echo "ssh: connect to host down port 22: No route to host" >&2\nexit 255\n'
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     return log
@@ -217,33 +245,71 @@ def test_artifacts_of_another_machine_come_by_ssh(there, here, ssh, tmp_path, fo
 
 def test_a_remote_program_may_say_much_before_it_writes(there, here, ssh, tmp_path):
     program = tmp_path / "bin/ssh"
-    program.write_text(program.read_text().replace("cd ", "head -c 300000 /dev/zero | tr '\\0' x >&2; cd ", 1))
-    found = subprocess.run([sys.executable, str(ROOT / "workflow/scripts/pull.py"), "--results", str(here), "--from",
-                            "server:elsewhere"], capture_output=True, text=True, timeout=60)
+    program.write_text(
+        program.read_text().replace("cd ", "head -c 300000 /dev/zero | tr '\\0' x >&2; cd ", 1)
+    )
+    found = subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "workflow/scripts/pull.py"),
+            "--results",
+            str(here),
+            "--from",
+            "server:elsewhere",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert found.stdout.startswith("3 artifacts taken from server:elsewhere"), found.stderr
 
 
-def test_a_pull_that_is_killed_leaves_a_folder_that_the_next_command_knows(there, here, ssh, tmp_path):
+def test_a_pull_that_is_killed_leaves_a_folder_that_the_next_command_knows(
+    there, here, ssh, tmp_path
+):
     program = tmp_path / "bin/ssh"
     program.write_text(program.read_text().replace("cd ", "kill -KILL $PPID; cd ", 1))
-    killed = subprocess.run([sys.executable, str(ROOT / "workflow/scripts/pull.py"), "--results", str(here), "--from",
-                             "server:elsewhere"], capture_output=True)
+    killed = subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "workflow/scripts/pull.py"),
+            "--results",
+            str(here),
+            "--from",
+            "server:elsewhere",
+        ],
+        capture_output=True,
+    )
     assert killed.returncode == -9
-    left, = here.glob(".*")
-    assert left.match("results/.*.tmp") and left.is_dir() and processes.is_left(left)   # as common.smk looks for them
+    (left,) = here.glob(".*")
+    # as common.smk looks for them
+    assert left.match("results/.*.tmp") and left.is_dir() and processes.is_left(left)
 
 
-@pytest.mark.parametrize("damage", [cut, change, point_outside, be_another], ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(
+    "damage", [cut, change, point_outside, be_another], ids=lambda damage: damage.__name__
+)
 def test_what_is_not_whole_there_is_not_taken_by_ssh_either(there, here, ssh, damage):
     damage(there / "train" / TRAIN)
     found = pull("server:elsewhere", here)
-    assert f"train/{TRAIN}" in found.left and len(found.taken) == 2 and nothing_finished(here, f"train/{TRAIN}")
+    assert (
+        f"train/{TRAIN}" in found.left
+        and len(found.taken) == 2
+        and nothing_finished(here, f"train/{TRAIN}")
+    )
 
 
-@pytest.mark.parametrize("source, words", [
-    ("down:elsewhere", "down: ssh: connect to host down port 22: No route to host"),
-    ("server:nowhere", "server: "), ("-oProxyCommand=x:y", "is not HOST:FOLDER"), ("server:", "is not HOST:FOLDER"),
-    ("nowhere", "from: there is no folder nowhere"), ("a b/c:d", "there is no folder a b/c:d")])
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("down:elsewhere", "down: ssh: connect to host down port 22: No route to host"),
+        ("server:nowhere", "server: "),
+        ("-oProxyCommand=x:y", "is not HOST:FOLDER"),
+        ("server:", "is not HOST:FOLDER"),
+        ("nowhere", "from: there is no folder nowhere"),
+        ("a b/c:d", "there is no folder a b/c:d"),
+    ],
+)
 def test_a_source_that_cannot_be_read_is_one_line(here, ssh, source, words):
     with pytest.raises(UserError) as error:
         pull(source, here)
@@ -252,9 +318,13 @@ def test_a_source_that_cannot_be_read_is_one_line(here, ssh, source, words):
 
 # Another machine that means harm, or is broken.
 
+
 @pytest.fixture
 def hostile(there, here, tmp_path, monkeypatch):
-    """Put a program `ssh` in place that sends a tar of the manifests with other members, then one of the files with others."""
+    """Put a program `ssh` in place that sends a tar of the manifests with other members, then one
+    of the files with others.
+    """
+
     def answers(more=(), listed=(), sends="files.tar", behind=""):
         def archive(name, others, wanted):
             with tarfile.open(tmp_path / f"{name}.tar", "w", format=tarfile.PAX_FORMAT) as tar:
@@ -267,11 +337,14 @@ def hostile(there, here, tmp_path, monkeypatch):
         archive("files", more, lambda path: path.suffix == ".bin")
         program = tmp_path / "bin/ssh"
         program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\ncase "$3" in *find*) exec cat {tmp_path}/manifests.tar;; esac\n'
-                           f'cat {tmp_path}/{sends}{behind}\n')
+        program.write_text(
+            f'#!/bin/sh\ncase "$3" in *find*) exec cat {tmp_path}/manifests.tar;; esac\n'
+            f"cat {tmp_path}/{sends}{behind}\n"
+        )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         return pull("server:elsewhere", here)
+
     return answers
 
 
@@ -284,7 +357,9 @@ def member(name, data=b"", **facts):
 
 
 def chain_of_links(outside):
-    """Links through folders so deep that a resolved path is too long to be looked at, and out of the folder behind them."""
+    """Links through folders so deep that a resolved path is too long to be looked at, and out of
+    the folder behind them.
+    """
     part, path, members = "d" * 247, "", []
     for letter in "abcdefghijklmnop":
         members.append(member(f"{path}{part}", type=tarfile.DIRTYPE))
@@ -292,64 +367,119 @@ def chain_of_links(outside):
         path += f"{part}/"
     links = "/".join("abcdefghijklmnop") + "/" + "l" * 254
     members.append(member(links, type=tarfile.SYMTYPE, linkname="../" * 16))
-    members.append(member("escape", type=tarfile.SYMTYPE, linkname=f"{links}/../../../{outside.name}"))
+    members.append(
+        member("escape", type=tarfile.SYMTYPE, linkname=f"{links}/../../../{outside.name}")
+    )
     members.append(member("escape/owned", b"owned"))
     members.append(member("hard", type=tarfile.LNKTYPE, linkname=f"escape/{outside.name}"))
     return members
 
 
 def nested_folders(outside):
-    """1,500 folders, each in the one before; their names are too long for a header after the first thousand."""
+    """1,500 folders, each in the one before; their names are too long for a header after the first
+    thousand.
+    """
     return [member("/".join("f" * depth), type=tarfile.DIRTYPE) for depth in range(1, 1501)][-500:]
 
 
 OWN = f"train/{TRAIN}"
 HOSTILE = {
     "links": chain_of_links,
-    "absolute": lambda outside: [member(f"{outside}/owned", b"owned"), member(f"/{OWN}/weights.bin", b"owned")],
-    "above": lambda outside: [member("../../../owned", b"owned"), member(f"./{OWN}/../../../owned", b"owned"),
-                              member(f"{OWN}/..", b"owned")],
-    "devices": lambda outside: [member(f"./{OWN}/weights.bin", type=tarfile.CHRTYPE, devmajor=1, devminor=5),
-                                member("block", type=tarfile.BLKTYPE, devmajor=8)],
-    "fifo": lambda outside: [member(f"./{OWN}/{name}", type=tarfile.FIFOTYPE) for name in ("weights.bin", "pipe")],
-    "a link to a secret": lambda outside: [member(f"./{OWN}/weights.bin", type=tarfile.SYMTYPE, linkname=f"{outside}/secret")],
+    "absolute": lambda outside: [
+        member(f"{outside}/owned", b"owned"),
+        member(f"/{OWN}/weights.bin", b"owned"),
+    ],
+    "above": lambda outside: [
+        member("../../../owned", b"owned"),
+        member(f"./{OWN}/../../../owned", b"owned"),
+        member(f"{OWN}/..", b"owned"),
+    ],
+    "devices": lambda outside: [
+        member(f"./{OWN}/weights.bin", type=tarfile.CHRTYPE, devmajor=1, devminor=5),
+        member("block", type=tarfile.BLKTYPE, devmajor=8),
+    ],
+    "fifo": lambda outside: [
+        member(f"./{OWN}/{name}", type=tarfile.FIFOTYPE) for name in ("weights.bin", "pipe")
+    ],
+    "a link to a secret": lambda outside: [
+        member(f"./{OWN}/weights.bin", type=tarfile.SYMTYPE, linkname=f"{outside}/secret")
+    ],
     "nested folders": nested_folders,
-    "other names": lambda outside: [member(name, b"owned") for name in (
-        f"./{OWN}/.complete.json", f"./{OWN}/more.bin", f"./{OWN}/weights.bin/x", ".bashrc", "")],
+    "other names": lambda outside: [
+        member(name, b"owned")
+        for name in (
+            f"./{OWN}/.complete.json",
+            f"./{OWN}/more.bin",
+            f"./{OWN}/weights.bin/x",
+            ".bashrc",
+            "",
+        )
+    ],
     "another size": lambda outside: [member(f"./{OWN}/weights.bin", b"n")],
-    "sparse": lambda outside: [member(f"./{OWN}/weights.bin", bytes(512), pax_headers={
-        "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,512", "GNU.sparse.size": "800"})],
+    "sparse": lambda outside: [
+        member(
+            f"./{OWN}/weights.bin",
+            bytes(512),
+            pax_headers={
+                "GNU.sparse.major": "0",
+                "GNU.sparse.minor": "1",
+                "GNU.sparse.map": "0,512",
+                "GNU.sparse.size": "800",
+            },
+        )
+    ],
 }
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_only_the_files_of_artifacts_are_taken_whatever_else_comes(hostile, there, here, tmp_path, kind):
+def test_only_the_files_of_artifacts_are_taken_whatever_else_comes(
+    hostile, there, here, tmp_path, kind
+):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
     members = HOSTILE[kind](outside)
-    before = {path for path in tmp_path.rglob("*") if here not in path.parents and "bin" not in path.parts}
+    before = {
+        path for path in tmp_path.rglob("*") if here not in path.parents and "bin" not in path.parts
+    }
     found = hostile(more=members, listed=members)
-    assert found.taken == [f"data/{DATA}", OWN, f"report/{REPORT}"] and not found.left and not found.fault
+    assert (
+        found.taken == [f"data/{DATA}", OWN, f"report/{REPORT}"]
+        and not found.left
+        and not found.fault
+    )
     assert found.refused.keys() == {shown(one.name.removeprefix("./")) for one, _ in members}
     assert "\n" not in "".join(found.refused.values())
     for name in found.taken:
         assert content(here / name) == content(there / name)
-    after = {path for path in tmp_path.rglob("*") if here not in path.parents and "bin" not in path.parts}
+    after = {
+        path for path in tmp_path.rglob("*") if here not in path.parents and "bin" not in path.parts
+    }
     assert after - before == {here, here.parent, tmp_path / "files.tar", tmp_path / "manifests.tar"}
-    assert (outside / "secret").read_text() == "secret" and list(outside.iterdir()) == [outside / "secret"]
+    assert (outside / "secret").read_text() == "secret" and list(outside.iterdir()) == [
+        outside / "secret"
+    ]
     assert {path.name for path in here.iterdir()} == {"data", "train", "report"}
     assert all(path.is_file() and not path.is_symlink() for path in here.glob("*/*/*"))
 
 
 def test_a_member_that_comes_twice_is_refused_the_second_time(hostile, there):
-    found = hostile(more=[member(f"./{OWN}/weights.bin", (there / OWN / "weights.bin").read_bytes())])
-    assert OWN in found.taken and found.refused == {f"{OWN}/weights.bin": "nobody asked for it, or it came before"}
+    found = hostile(
+        more=[member(f"./{OWN}/weights.bin", (there / OWN / "weights.bin").read_bytes())]
+    )
+    assert OWN in found.taken and found.refused == {
+        f"{OWN}/weights.bin": "nobody asked for it, or it came before"
+    }
 
 
 def test_what_comes_in_place_of_a_file_is_not_taken_and_the_rest_is(hostile, there, here):
-    found = hostile(more=[member(f"./{OWN}/weights.bin", b"n" * (there / OWN / "weights.bin").stat().st_size)])
-    assert found.left == {OWN: "damaged there, weights.bin: its checksum is not its manifest's"} and len(found.taken) == 2
+    found = hostile(
+        more=[member(f"./{OWN}/weights.bin", b"n" * (there / OWN / "weights.bin").stat().st_size)]
+    )
+    assert (
+        found.left == {OWN: "damaged there, weights.bin: its checksum is not its manifest's"}
+        and len(found.taken) == 2
+    )
     assert nothing_finished(here, OWN)
 
 
@@ -357,16 +487,31 @@ def header(name, **facts):
     return member(name, **facts)[0].tobuf(tarfile.GNU_FORMAT)
 
 
-@pytest.mark.parametrize("sent, fault", [
-    (header(f"./{OWN}/bomb", size=10**12), "bomb' has 1000000000000 bytes, more than were asked for"),
-    (header("x", size=-512), "server: "),
-    (header("x", size=10**7), "server: "),
-    (header("x", type=tarfile.XHDTYPE, size=10**9), "server: "),
-    ((header("x", type=tarfile.XHDTYPE, size=9) + b"9 a=bcde\n".ljust(512, b"\0")) * 3000, "server: "),
-    (b"".join(header(str(number)) for number in range(1001)), "more than 1,000 files were sent that nobody asked for"),
-    (b"<html>" * 10_000, "server: "),
-], ids=["bomb", "negative", "cut", "long header", "headers of headers", "many", "no tar"])
-def test_an_absurd_stream_ends_in_one_line_and_nothing_of_it_is_taken(hostile, here, tmp_path, sent, fault):
+@pytest.mark.parametrize(
+    "sent, fault",
+    [
+        (
+            header(f"./{OWN}/bomb", size=10**12),
+            "bomb' has 1000000000000 bytes, more than were asked for",
+        ),
+        (header("x", size=-512), "server: "),
+        (header("x", size=10**7), "server: "),
+        (header("x", type=tarfile.XHDTYPE, size=10**9), "server: "),
+        (
+            (header("x", type=tarfile.XHDTYPE, size=9) + b"9 a=bcde\n".ljust(512, b"\0")) * 3000,
+            "server: ",
+        ),
+        (
+            b"".join(header(str(number)) for number in range(1001)),
+            "more than 1,000 files were sent that nobody asked for",
+        ),
+        (b"<html>" * 10_000, "server: "),
+    ],
+    ids=["bomb", "negative", "cut", "long header", "headers of headers", "many", "no tar"],
+)
+def test_an_absurd_stream_ends_in_one_line_and_nothing_of_it_is_taken(
+    hostile, here, tmp_path, sent, fault
+):
     (tmp_path / "sent").write_bytes(sent)
     found = hostile(sends="sent")
     assert fault in found.fault and "\n" not in found.fault and not found.taken
@@ -378,14 +523,22 @@ def test_a_stream_without_end_is_cut_off(hostile):
     assert found.fault == "from: server: more came than was asked for" and len(found.taken) == 3
 
 
-def test_what_a_connection_brought_before_it_ended_is_taken_and_the_next_pull_takes_the_rest(hostile, there, here, tmp_path):
+def test_what_a_connection_brought_before_it_ended_is_taken_and_the_next_pull_takes_the_rest(
+    hostile, there, here, tmp_path
+):
     program = tmp_path / "bin/ssh"
     hostile()
     shutil.rmtree(here)
     whole = program.read_text()
-    start = (tmp_path / "files.tar").read_bytes().index(b"a page")   # of the second of three artifacts
-    program.write_text(whole.replace(f"cat {tmp_path}/files.tar", f"head -c {start} {tmp_path}/files.tar; "
-                                     "echo 'Connection to server closed by remote host.' >&2; kill -KILL $$"))
+    # of the second of three artifacts
+    start = (tmp_path / "files.tar").read_bytes().index(b"a page")
+    program.write_text(
+        whole.replace(
+            f"cat {tmp_path}/files.tar",
+            f"head -c {start} {tmp_path}/files.tar; "
+            "echo 'Connection to server closed by remote host.' >&2; kill -KILL $$",
+        )
+    )
     found = pull("server:elsewhere", here)
     assert found.fault == "from: server: Connection to server closed by remote host."
     assert len(found.taken) == 1 and set(found.left.values()) == {"it did not come whole"}
@@ -402,7 +555,9 @@ def test_a_machine_that_says_nothing_is_given_up(hostile, here, tmp_path, monkey
         pull("server:elsewhere", here)
 
 
-def test_a_machine_that_never_ends_its_connection_is_given_up_with_all_that_came(hostile, here, tmp_path, monkeypatch):
+def test_a_machine_that_never_ends_its_connection_is_given_up_with_all_that_came(
+    hostile, here, tmp_path, monkeypatch
+):
     monkeypatch.setattr(remote, "SILENCE", 0.3)
     found = hostile(behind="; exec sleep 1000")
     assert len(found.taken) == 3 and found.fault == "from: server: nothing came for 0.3 s"
@@ -410,11 +565,14 @@ def test_a_machine_that_never_ends_its_connection_is_given_up_with_all_that_came
 
 def test_without_ssh_there_is_one_line(here, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="from: ssh cannot be started here: No such file or directory"):
+    with pytest.raises(
+        UserError, match="from: ssh cannot be started here: No such file or directory"
+    ):
         pull("server:elsewhere", here)
 
 
 # Folders of this machine that mean harm.
+
 
 def manifest_with(folder, **changes):
     manifest = manifests.decoded(folder / manifests.MANIFEST)
@@ -445,12 +603,17 @@ def facts_of(**changes):
     def damage(folder):
         facts = manifests.decoded(folder / manifests.MANIFEST)["files"]["weights.bin"]
         manifest_with(folder, files={"weights.bin": {**facts, **changes}})
+
     return damage
 
 
 def named(name):
     def damage(folder):
-        manifest_with(folder, files={name: manifests.decoded(folder / manifests.MANIFEST)["files"]["weights.bin"]})
+        manifest_with(
+            folder,
+            files={name: manifests.decoded(folder / manifests.MANIFEST)["files"]["weights.bin"]},
+        )
+
     return damage
 
 
@@ -464,14 +627,23 @@ def nested(folder):
     os.close(deep)
 
 
-@pytest.mark.parametrize("damage, fault", [
-    (without_its_version, "its specification is not that of its version"),
-    (not_a_number, "its specification is not that of its version"),
-    (fifo_for_a_manifest, "manifest.json: it is not a file"), (fifo_for_a_file, "weights.bin: it is not a file"),
-    *((facts_of(**changes), "its size, time or checksum cannot be")
-      for changes in ({"mtime_ns": 10**30}, {"bytes": -1}, {"bytes": 10**30}, {"sha256": "0"})),
-    *((named(name), "it names a file outside of its folder") for name in ("a\0b", "\ud800", "", ".lock", "n" * 300)),
-])
+@pytest.mark.parametrize(
+    "damage, fault",
+    [
+        (without_its_version, "its specification is not that of its version"),
+        (not_a_number, "its specification is not that of its version"),
+        (fifo_for_a_manifest, "manifest.json: it is not a file"),
+        (fifo_for_a_file, "weights.bin: it is not a file"),
+        *(
+            (facts_of(**changes), "its size, time or checksum cannot be")
+            for changes in ({"mtime_ns": 10**30}, {"bytes": -1}, {"bytes": 10**30}, {"sha256": "0"})
+        ),
+        *(
+            (named(name), "it names a file outside of its folder")
+            for name in ("a\0b", "\ud800", "", ".lock", "n" * 300)
+        ),
+    ],
+)
 def test_a_manifest_that_cannot_be_is_left_in_one_line(there, here, damage, fault):
     damage(there / "train" / TRAIN)
     found = pull(there, here)
@@ -482,7 +654,8 @@ def test_a_manifest_that_cannot_be_is_left_in_one_line(there, here, damage, faul
 def test_folders_in_folders_beside_the_files_of_an_artifact_are_not_looked_at(there, here):
     nested(there / "train" / TRAIN)
     assert len(pull(there, here).taken) == 3 and all(path.is_file() for path in here.glob("*/*/*"))
-    subprocess.run(["rm", "-rf", there / "train" / TRAIN], check=True)   # shutil.rmtree goes no deeper than 1,000
+    # shutil.rmtree goes no deeper than 1,000
+    subprocess.run(["rm", "-rf", there / "train" / TRAIN], check=True)
 
 
 @pytest.mark.parametrize("source", ["~nobody/results", "~no such user", "nul\0byte"])
@@ -499,10 +672,19 @@ def test_an_odd_folder_is_quoted(there, here, ssh, tmp_path):
 
 def test_the_program_says_what_it_took(there, here):
     unfinish(there / "train" / TRAIN)
-    command = [sys.executable, str(ROOT / "workflow/scripts/pull.py"), "--results", str(here), "--from"]
+    command = [
+        sys.executable,
+        str(ROOT / "workflow/scripts/pull.py"),
+        "--results",
+        str(here),
+        "--from",
+    ]
     run = subprocess.run([*command, str(there)], capture_output=True, text=True)
-    assert run.stdout.splitlines() == [f"2 artifacts taken from {there}, 0 were here, 1 left there",
-                                       f"left: train/{TRAIN}: unfinished there"]
+    assert run.stdout.splitlines() == [
+        f"2 artifacts taken from {there}, 0 were here, 1 left there",
+        f"left: train/{TRAIN}: unfinished there",
+    ]
     run = subprocess.run([*command, ""], capture_output=True, text=True)
     assert run.returncode == 2 and run.stderr.splitlines() == [
-        "from is empty; name a results folder, or HOST:FOLDER: snakemake pull --config from=FOLDER"]
+        "from is empty; name a results folder, or HOST:FOLDER: snakemake pull --config from=FOLDER"
+    ]

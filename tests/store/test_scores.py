@@ -23,23 +23,41 @@ def scored(results, version, inputs, stage="svm"):
 
 @pytest.fixture
 def inputs(tmp_path):
-    return {"data": artifact(tmp_path, "data", "d0", dataset="digits"),
-            "features": artifact(tmp_path, "features", "f0", {"normalized": "n0", "weights": "t0"})}
+    return {
+        "data": artifact(tmp_path, "data", "d0", dataset="digits"),
+        "features": artifact(tmp_path, "features", "f0", {"normalized": "n0", "weights": "t0"}),
+    }
 
 
 def test_a_line_names_the_artifact_the_weights_and_the_images(tmp_path, inputs):
     scored(tmp_path, "s0", inputs)
-    scored(tmp_path, "e0", {"data": inputs["data"], "weights": artifact(tmp_path, "train", "t1")}, "evaluate")
+    scored(
+        tmp_path,
+        "e0",
+        {"data": inputs["data"], "weights": artifact(tmp_path, "train", "t1")},
+        "evaluate",
+    )
     first, second = scoring_record.lines(tmp_path)
     assert len(first.pop("when")) == 20 and second["when"]
-    assert first == {"stage": "svm", "version": "s0", "weights": "t0", "dataset": "digits", "data": "d0", "rows": "test"}
+    assert first == {
+        "stage": "svm",
+        "version": "s0",
+        "weights": "t0",
+        "dataset": "digits",
+        "data": "d0",
+        "rows": "test",
+    }
     assert (second["stage"], second["version"], second["weights"]) == ("evaluate", "e0", "t1")
 
 
 def test_joined_features_name_the_weights_of_the_first_part_and_pixels_none(tmp_path, inputs):
     joined = artifact(tmp_path, "joined", "j0", {"part1": "f0", "part2": "f1"})
     scored(tmp_path, "s0", inputs | {"features": joined})
-    scored(tmp_path, "s1", inputs | {"features": artifact(tmp_path, "features", "f2", {"normalized": "n0"})})
+    scored(
+        tmp_path,
+        "s1",
+        inputs | {"features": artifact(tmp_path, "features", "f2", {"normalized": "n0"})},
+    )
     assert [line["weights"] for line in scoring_record.lines(tmp_path)] == ["t0", ""]
 
 
@@ -59,11 +77,22 @@ def test_a_missing_record_is_empty_and_a_torn_line_is_skipped(tmp_path, inputs):
         scored(tmp_path, version, inputs)
     assert [line["version"] for line in scoring_record.lines(tmp_path)] == ["s0", "s1", "s2"]
     header, *lines = (tmp_path / scoring_record.NAME).read_text().splitlines()
-    assert header.startswith("when,stage") and len(lines) == 4 and all(lines), "no line is empty, and none has two lines"
+    assert header.startswith("when,stage") and len(lines) == 4 and all(lines), (
+        "no line is empty, and none has two lines"
+    )
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe\0\n", "ü,ß\n".encode("latin-1"), b"x" * 300_000 + b"\n", b'"' + b"a,b\n" * 9,
-                                  b"when,\0,\0\r\r\n"], ids=range(5))
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xfe\0\n",
+        "ü,ß\n".encode("latin-1"),
+        b"x" * 300_000 + b"\n",
+        b'"' + b"a,b\n" * 9,
+        b"when,\0,\0\r\r\n",
+    ],
+    ids=range(5),
+)
 def test_damaged_lines_are_skipped_and_the_others_stay(tmp_path, inputs, data):
     scored(tmp_path, "s0", inputs)
     with open(tmp_path / scoring_record.NAME, "ab") as file:
@@ -75,7 +104,10 @@ def test_damaged_lines_are_skipped_and_the_others_stay(tmp_path, inputs, data):
 def test_a_folder_in_its_place_is_one_line(tmp_path, inputs):
     (tmp_path / scoring_record.NAME).mkdir()
     for use in (lambda: scored(tmp_path, "s0", inputs), lambda: scoring_record.lines(tmp_path)):
-        with pytest.raises(UserError, match="cannot keep the record .*test_scores.csv: Is a directory; move it away and run"):
+        with pytest.raises(
+            UserError,
+            match="cannot keep the record .*test_scores.csv: Is a directory; move it away and run",
+        ):
             use()
 
 
@@ -86,11 +118,16 @@ def append_many(path, name):
 
 def test_concurrent_writers_lose_no_line(tmp_path):
     context = multiprocessing.get_context("fork")
-    both = [context.Process(target=append_many, args=(tmp_path / scoring_record.NAME, name)) for name in "ab"]
+    both = [
+        context.Process(target=append_many, args=(tmp_path / scoring_record.NAME, name))
+        for name in "ab"
+    ]
     for process in both:
         process.start()
     for process in both:
         process.join()
     lines = scoring_record.lines(tmp_path)
     assert len(lines) == 200
-    assert [line["version"] for line in lines if line["when"] == "a"] == [str(number) for number in range(100)]
+    assert [line["version"] for line in lines if line["when"] == "a"] == [
+        str(number) for number in range(100)
+    ]

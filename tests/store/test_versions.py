@@ -4,7 +4,12 @@ import pytest
 
 from ladder.store import versions
 
-SPEC = {"stage": "train", "params": {"batch_size": 64, "hidden": 128, "rate": 1.0}, "sources": {"a.py": "1f"}, "parents": {}}
+SPEC = {
+    "stage": "train",
+    "params": {"batch_size": 64, "hidden": 128, "rate": 1.0},
+    "sources": {"a.py": "1f"},
+    "parents": {},
+}
 
 
 def test_a_version_does_not_depend_on_the_order_of_keys_or_on_1_against_1_0():
@@ -13,10 +18,17 @@ def test_a_version_does_not_depend_on_the_order_of_keys_or_on_1_against_1_0():
     assert versions.version(other) == versions.version(SPEC)
 
 
-@pytest.mark.parametrize("part, value", [
-    ("params", {"batch_size": 128, "hidden": 64, "rate": 1.0}), ("params", {"batch_size": "64", "hidden": 128, "rate": 1.0}),
-    ("sources", {"a.py": "20"}), ("sources", {"b.py": "1f"}), ("parents", {"data": "d0"}), ("stage", "tests"),
-])
+@pytest.mark.parametrize(
+    "part, value",
+    [
+        ("params", {"batch_size": 128, "hidden": 64, "rate": 1.0}),
+        ("params", {"batch_size": "64", "hidden": 128, "rate": 1.0}),
+        ("sources", {"a.py": "20"}),
+        ("sources", {"b.py": "1f"}),
+        ("parents", {"data": "d0"}),
+        ("stage", "tests"),
+    ],
+)
 def test_a_version_changes_with_every_part_of_its_spec(part, value):
     assert versions.version(SPEC | {part: value}) != versions.version(SPEC)
 

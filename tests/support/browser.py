@@ -1,4 +1,6 @@
-"""A headless Chromium, controlled with its DevTools protocol over a pipe, without a driver program or a package."""
+"""A headless Chromium, controlled with its DevTools protocol over a pipe, without a driver program
+or a package.
+"""
 
 import base64
 import contextlib
@@ -15,11 +17,22 @@ import time
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-         "--remote-debugging-pipe")
-PAPER, TURNED = 688, 1017   # CSS pixels of 182 and 269 mm, the width between the margins of A4 upright and turned
-PATIENCE = 60   # timeout of an answer in seconds; a browser starts slowly on a busy machine
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
+# CSS pixels of 182 and 269 mm, the width between the margins of A4 upright and turned
+PAPER, TURNED = 688, 1017
+PATIENCE = 60  # timeout of an answer in seconds; a browser starts slowly on a busy machine
 
 # The visible texts whose contrast with their background (WCAG 2) is below 4.5.
 FAINT_TEXTS = """
@@ -51,7 +64,8 @@ FAINT_TEXTS = """
   return faint;
 })()
 """
-# Elements that extend beyond the right edge of the page and are not in a box with its own scroll bar.
+# Elements that extend beyond the right edge of the page and are not in a box with its own scroll
+# bar.
 TOO_WIDE = """
 [...document.querySelectorAll("body *")]
   .filter(element => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, .skip"))
@@ -61,7 +75,8 @@ TOO_WIDE = """
 # Boxes of tables that are wider inside.
 SCROLLING = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
 
-# What a finger presses and is less than 44 CSS pixels high or wide; links within a text are as high as their lines.
+# What a finger presses and is less than 44 CSS pixels high or wide; links within a text are as high
+# as their lines.
 SMALL_TARGETS = """
 [...document.querySelectorAll(".site a, .brand a, .contents a, summary, button, select, input:not(.pick), .tick")]
   .filter(one => one.checkVisibility() && !one.matches(".drop input"))
@@ -117,7 +132,9 @@ def find():
 
 
 class Browser:
-    """One browser with one page. `events` are the messages of the protocol that are not answers, such as requests."""
+    """One browser with one page. `events` are the messages of the protocol that are not answers,
+    such as requests.
+    """
 
     def __init__(self, executable):
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -125,16 +142,28 @@ class Browser:
         self._in, theirs_out = os.pipe()
         # The protocol's pipe is file descriptors 3 and 4 of the browser.
         self.process = subprocess.Popen(
-            ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "-", executable, *FLAGS,
-             f"--user-data-dir={self.profile.name}"],
+            [
+                "bash",
+                "-c",
+                f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}',
+                "-",
+                executable,
+                *FLAGS,
+                f"--user-data-dir={self.profile.name}",
+            ],
             pass_fds=(theirs_in, theirs_out),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(theirs_in)
         os.close(theirs_out)
         self.events = []
         self._rest, self._number, self._session = b"", 0, None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
@@ -147,34 +176,56 @@ class Browser:
         self.profile.cleanup()
 
     def open(self, path, width=1280, height=900, scheme="light"):
-        """Open a file or an http address at this width (CSS pixels) in the colour scheme light or dark, and wait until it is
-        loaded. A narrow window is that of a phone, where fingers are the pointer."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
-                  mobile=width < 600)
+        """Open a file or an http address at this width (CSS pixels) in the colour scheme light or
+        dark, and wait until it is loaded. A narrow window is that of a phone, where fingers are the
+        pointer.
+        """
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         self.call("Emulation.setTouchEmulationEnabled", enabled=width < 600)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.events.clear()
         address = str(path)
-        loader = self.call("Page.navigate",
-                           url=address if address.startswith("http:") else pathlib.Path(path).resolve().as_uri())["loaderId"]
+        loader = self.call(
+            "Page.navigate",
+            url=address if address.startswith("http:") else pathlib.Path(path).resolve().as_uri(),
+        )["loaderId"]
         while not any(_is_load(event, loader) for event in self.events):
             self.events.append(self._message())
 
     def value(self, expression):
         """The JSON value of a JavaScript expression in the page, or of the promise that it is."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
     def requested(self):
         """The addresses requested since the page was opened."""
-        return [event["params"]["request"]["url"] for event in self.events
-                if event["method"] == "Network.requestWillBeSent"]
+        return [
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
 
     def screenshot(self, path, width, height, scale=1):
-        """The beginning of the page, width by height CSS pixels, as a PNG with `scale` pixels for each."""
-        answer = self.call("Page.captureScreenshot", clip={"x": 0, "y": 0, "width": width, "height": height, "scale": scale})
+        """The beginning of the page, width by height CSS pixels, as a PNG with `scale` pixels for
+        each.
+        """
+        answer = self.call(
+            "Page.captureScreenshot",
+            clip={"x": 0, "y": 0, "width": width, "height": height, "scale": scale},
+        )
         pathlib.Path(path).write_bytes(base64.b64decode(answer["data"]))
 
     def call(self, method, **params):
@@ -208,9 +259,13 @@ class Browser:
 
 
 def _is_load(event, loader):
-    """Whether the event says that this loader's page is loaded: the page left before may say the same of itself late."""
-    return (event["method"] == "Page.lifecycleEvent"
-            and (event["params"]["name"], event["params"]["loaderId"]) == ("load", loader))
+    """Whether the event says that this loader's page is loaded: the page left before may say the
+    same of itself late.
+    """
+    return event["method"] == "Page.lifecycleEvent" and (
+        event["params"]["name"],
+        event["params"]["loaderId"],
+    ) == ("load", loader)
 
 
 def show(chromium, page, *place, **settings):
@@ -222,8 +277,14 @@ def show(chromium, page, *place, **settings):
 def check_self_contained(chromium, page):
     """A page requests nothing but itself and logs no errors."""
     chromium.open(page)
-    assert [address for address in chromium.requested() if not address.startswith("data:")] == [page.as_uri()]
-    assert not [event for event in chromium.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+    assert [address for address in chromium.requested() if not address.startswith("data:")] == [
+        page.as_uri()
+    ]
+    assert not [
+        event
+        for event in chromium.events
+        if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")
+    ]
 
 
 def check_width(chromium, page, width):
@@ -234,7 +295,9 @@ def check_width(chromium, page, width):
 
 
 def check_axe(chromium, page, width, scheme):
-    """axe-core finds nothing to object to in a page with all parts unfolded; in the dark only colours are others."""
+    """axe-core finds nothing to object to in a page with all parts unfolded; in the dark only
+    colours are others.
+    """
     show(chromium, page, width, scheme=scheme)
     run_axe(chromium, scheme)
 
@@ -250,8 +313,8 @@ def run_axe(chromium, scheme="light"):
 
 
 def check_print(chromium, page):
-    """On paper, whose pages are turned for tables of many columns, every text is 9 pt or larger, no word of a table is broken,
-    and nothing is wider than the page."""
+    """On paper, whose pages are turned for tables of many columns, every text is 9 pt or larger, no
+    word of a table is broken, and nothing is wider than the page."""
     for width, named in ((PAPER, "auto"), (TURNED, "turned")):
         chromium.open(page)
         with on_paper(chromium, width):
@@ -263,7 +326,9 @@ def check_print(chromium, page):
 
 
 class EveryPage:
-    """What holds for every page: a subclass in a module of tests has these of the module's fixture `page`."""
+    """What holds for every page: a subclass in a module of tests has these of the module's fixture
+    `page`.
+    """
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     @pytest.mark.parametrize("width", [390, 1280])
@@ -276,9 +341,21 @@ class EveryPage:
 
 @contextlib.contextmanager
 def on_paper(chromium, width=PAPER):
-    """The open page as it is printed on A4, with the width between its margins, by a browser in the dark."""
-    chromium.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
-    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    """The open page as it is printed on A4, with the width between its margins, by a browser in the
+    dark.
+    """
+    chromium.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=1000,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    chromium.call(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
     try:
         yield
     finally:
@@ -286,7 +363,9 @@ def on_paper(chromium, width=PAPER):
 
 
 def check_keys_scroll(chromium):
-    """Some boxes of the open page are wider inside than they are, and the arrow keys scroll each of them."""
+    """Some boxes of the open page are wider inside than they are, and the arrow keys scroll each of
+    them.
+    """
     chromium.value(f"globalThis.scrolling = {SCROLLING}; undefined")
     count = chromium.value("scrolling.length")
     assert count, "no table scrolls"
@@ -295,9 +374,15 @@ def check_keys_scroll(chromium):
         chromium.value(f"{box}.focus()")
         assert chromium.value(f"document.activeElement === {box} && Boolean({box}.ariaLabel)")
         for kind in ("keyDown", "keyUp"):
-            chromium.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
+            chromium.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key="ArrowRight",
+                code="ArrowRight",
+                windowsVirtualKeyCode=39,
+            )
         deadline = time.monotonic() + PATIENCE
-        while not chromium.value(f"{box}.scrollLeft"):   # it moves smoothly
+        while not chromium.value(f"{box}.scrollLeft"):  # it moves smoothly
             assert time.monotonic() < deadline, chromium.value(f"{box}.ariaLabel")
 
 

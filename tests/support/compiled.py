@@ -1,5 +1,5 @@
-"""What NVRTC and NVIDIA's disassembler say about a kernel file, cached in the user's cache folder under a hash of sources and
-options.
+"""What NVRTC and NVIDIA's disassembler say about a kernel file, cached in the user's cache folder
+under a hash of sources and options.
 """
 
 import base64
@@ -23,10 +23,16 @@ import disassembly  # noqa: E402
 
 def compiled(source, defines, architecture):
     """The nvrtc.Compiled of a file below kernels/."""
+
     def report():
         made = nvrtc.compile_file(KERNELS / source, architecture, defines)
-        return {"cubin": base64.b64encode(made.cubin).decode(), "ptx": made.ptx,
-                "kernels": {name: dataclasses.asdict(resources) for name, resources in made.kernels.items()}}
+        return {
+            "cubin": base64.b64encode(made.cubin).decode(),
+            "ptx": made.ptx,
+            "kernels": {
+                name: dataclasses.asdict(resources) for name, resources in made.kernels.items()
+            },
+        }
 
     kept = _kept("", [nvrtc.__file__], source, defines, architecture, report)
     kernels = {name: nvrtc.Resources(**resources) for name, resources in kept["kernels"].items()}
@@ -35,17 +41,26 @@ def compiled(source, defines, architecture):
 
 def bodies(source, defines, architecture):
     """{kernel: disassembly.Body} of a file below kernels/."""
+
     def report():
         made = disassembly.bodies(compiled(source, defines, architecture).cubin)
         return {name: dataclasses.asdict(body) for name, body in made.items()}
 
-    kept = _kept("-bodies", [nvrtc.__file__, disassembly.__file__], source, defines, architecture, report)
+    kept = _kept(
+        "-bodies", [nvrtc.__file__, disassembly.__file__], source, defines, architecture, report
+    )
     return {name: disassembly.Body(**body) for name, body in kept.items()}
 
 
 def _kept(what, makers, source, defines, architecture, report):
-    """What report() returns, from the cache where it was made of the same texts; makers: files that make it."""
-    files = [pathlib.Path(__file__), *map(pathlib.Path, makers), *sorted(with_headers(KERNELS / source, (KERNELS,)))]
+    """What report() returns, from the cache where it was made of the same texts; makers: files that
+    make it.
+    """
+    files = [
+        pathlib.Path(__file__),
+        *map(pathlib.Path, makers),
+        *sorted(with_headers(KERNELS / source, (KERNELS,))),
+    ]
     read = [text for path in files for text in (path.name, path.read_text())]
     made_from = [architecture, *defines, str(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
@@ -57,6 +72,8 @@ def _kept(what, makers, source, defines, architecture, report):
 
 
 def _cache():
-    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "kernel-ladder/nvrtc")
+    folder = pathlib.Path(
+        os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "kernel-ladder/nvrtc"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     return folder

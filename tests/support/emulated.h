@@ -1,12 +1,14 @@
-// The names that kernels/common has for what cuda_emulator/ptx.h declares: where CUDA_EMULATOR is defined, its headers leave their
-// instructions to these.
+// The names that kernels/common has for what cuda_emulator/ptx.h declares: where CUDA_EMULATOR is
+// defined, its headers leave their instructions to these.
 #pragma once
 
 #define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(emulator::dynamic_shared())
 #define SWIZZLED_SHARED(name) unsigned char* name = emulator::dynamic_shared()
-static inline unsigned shared_address(const void* shared) { return __cvta_generic_to_shared(shared); }
+static inline unsigned shared_address(const void* shared) {
+    return __cvta_generic_to_shared(shared);
+}
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800   // tests of what sm_75 has instead define it
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // tests of what sm_75 has instead define it
 using emulator::cp_async;
 #define cp_async_commit emulator::cp_async_commit_group
 #define cp_async_wait emulator::cp_async_wait_group
@@ -16,8 +18,10 @@ using emulator::cp_async;
 #endif
 
 // Parentheses keep the macro `ldmatrix` out of the other.
-#define ldmatrix(to, row) emulator::ldmatrix(to, row, sizeof(to) / sizeof(to[0]), false, EMULATOR_SITE)
-#define ldmatrix_trans(to, row) (emulator::ldmatrix)(to, row, sizeof(to) / sizeof(to[0]), true, EMULATOR_SITE)
+#define ldmatrix(to, row) \
+    emulator::ldmatrix(to, row, sizeof(to) / sizeof(to[0]), false, EMULATOR_SITE)
+#define ldmatrix_trans(to, row) \
+    (emulator::ldmatrix)(to, row, sizeof(to) / sizeof(to[0]), true, EMULATOR_SITE)
 #define mma_bf16(c, a, b) emulator::mma_bf16(c, a, b, EMULATOR_SITE)
 #define mma_tf32(c, a, b) emulator::mma_tf32(c, a, b, EMULATOR_SITE)
 #define bf16x2(low, high) emulator::cvt_bf16x2(low, high)
@@ -35,7 +39,8 @@ using emulator::wgmma_fence;
 #define wgmma emulator::wgmma_mma_async
 #define wgmma_commit emulator::wgmma_commit_group
 #define wgmma_wait emulator::wgmma_wait_group
-template <unsigned count> void waited(float (&)[count]) {}
+template <unsigned count>
+void waited(float (&)[count]) {}
 #define sync_first emulator::bar_sync
 #define give_registers emulator::setmaxnreg_dec
 #define take_registers emulator::setmaxnreg_inc

@@ -12,5 +12,7 @@ cuda_emulator.cache = "kernel-ladder/emulator"
 
 
 def load(source, defines=()):
-    """The cuda_emulator.Module of a CUDA file that may include the project's headers; defines: a tuple of -DNAME=VALUE."""
+    """The cuda_emulator.Module of a CUDA file that may include the project's headers; defines: a
+    tuple of -DNAME=VALUE.
+    """
     return cuda_emulator.load(source, defines, (KERNELS, NAMES))

@@ -1,7 +1,7 @@
 """Runs a GPU rung's plans in the emulator, in any order of threads and blocks.
 
-Every buffer lies between guards of its own, which are NaN as floats and negative as integers: a launch that writes there is
-named, and what one reads there shows in the results.
+Every buffer lies between guards of its own, which are NaN as floats and negative as integers: a
+launch that writes there is named, and what one reads there shows in the results.
 """
 
 import concurrent.futures
@@ -14,11 +14,11 @@ import cuda_emulator
 import emulated
 from ladder.rungs.patterns import Table
 
-ALIGNMENT = 256     # of an allocation on a GPU
-GUARD = 16 << 10    # bytes before and behind every buffer
-# The words of a guard, before the buffer's number is laid over them: a NaN read beyond one buffer differs from the one at its
-# place beyond another.
-WORDS = np.random.default_rng(0).integers(0xffc00000, 1 << 32, GUARD // 4, np.uint32)
+ALIGNMENT = 256  # of an allocation on a GPU
+GUARD = 16 << 10  # bytes before and behind every buffer
+# The words of a guard, before the buffer's number is laid over them: a NaN read beyond one buffer
+# differs from the one at its place beyond another.
+WORDS = np.random.default_rng(0).integers(0xFFC00000, 1 << 32, GUARD // 4, np.uint32)
 _numbers = itertools.count(1)
 
 
@@ -35,24 +35,34 @@ class Executor:
         return {name: _guarded(np.asarray(array)) for name, array in arrays.items()}
 
     def allocate(self, plan, uploaded):
-        """New buffers hold NaN, or for integers 0x55 in every byte: reads of unwritten data show."""
-        modules = {_module(launch) for step in (*plan.prologue, *plan.steps) for launch in step.launches}
+        """New buffers hold NaN, or for integers 0x55 in every byte: reads of unwritten data
+        show.
+        """
+        modules = {
+            _module(launch) for step in (*plan.prologue, *plan.steps) for launch in step.launches
+        }
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda module: module.plain, modules))   # compiles
-        arrays = {name: uploaded[name] if name in uploaded else _guarded(_poisoned(buffer))
-                  for name, buffer in plan.own.items()}
+            list(pool.map(lambda module: module.plain, modules))  # compiles
+        arrays = {
+            name: uploaded[name] if name in uploaded else _guarded(_poisoned(buffer))
+            for name, buffer in plan.own.items()
+        }
         return arrays | plan.views(arrays)
 
     def run(self, plan, arrays):
         self.run_many(plan, arrays, 1)
 
     def run_many(self, plan, arrays, count):
-        """Raises cuda_emulator.KernelFault for the first launch that writes to a guard of one of its buffers."""
+        """Raises cuda_emulator.KernelFault for the first launch that writes to a guard of one of
+        its buffers.
+        """
         for step in (*plan.prologue, *count * plan.steps):
             for launch in step.launches:
                 self.launch(launch, arrays)
                 for name in sorted(plan.memory(launch.buffers)):
-                    _check_guards(f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name])
+                    _check_guards(
+                        f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name]
+                    )
         for name in plan.own:
             _check_guards("a step that does not use the buffer", plan.rung, name, arrays[name])
 
@@ -76,10 +86,12 @@ def function(launch):
 
 
 def zeros(buffer):
-    """An array for a buffer of a plan, aligned as on a GPU, all zero: memory that nothing touches costs nothing."""
+    """An array for a buffer of a plan, aligned as on a GPU, all zero: memory that nothing touches
+    costs nothing.
+    """
     memory = np.zeros(buffer.bytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
-    return memory[start:start + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
+    return memory[start : start + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
 
 
 def _argument(argument, arrays):
@@ -89,15 +101,19 @@ def _argument(argument, arrays):
 
 
 def _module(launch):
-    return emulated.load(emulated.KERNELS / launch.source, tuple(f"-D{define}" for define in launch.defines))
+    return emulated.load(
+        emulated.KERNELS / launch.source, tuple(f"-D{define}" for define in launch.defines)
+    )
 
 
 def _guarded(values):
-    """A copy of the array between guards; its `base` is the memory of all three, whose first word tells the buffer's number."""
+    """A copy of the array between guards; its `base` is the memory of all three, whose first word
+    tells the buffer's number.
+    """
     memory = np.empty(ALIGNMENT + GUARD + values.nbytes + GUARD, np.uint8)
-    memory = memory[-memory.ctypes.data % ALIGNMENT:]
+    memory = memory[-memory.ctypes.data % ALIGNMENT :]
     end, guard = GUARD + values.nbytes, (WORDS ^ np.uint32(next(_numbers))).view(np.uint8)
-    memory[:GUARD] = memory[end:end + GUARD] = guard
+    memory[:GUARD] = memory[end : end + GUARD] = guard
     array = memory[GUARD:end].view(values.dtype).reshape(values.shape)
     array[...] = values
     return array
@@ -106,15 +122,20 @@ def _guarded(values):
 def _check_guards(step, kernel, name, array):
     start = array.ctypes.data - array.base.ctypes.data - GUARD
     memory = array.base[start:]
-    guard, end = (WORDS ^ memory[:4].view(np.uint32) ^ WORDS[0]).view(np.uint8), GUARD + array.nbytes
-    for side, found in (("before", memory[:GUARD]), ("behind", memory[end:end + GUARD])):
+    guard, end = (
+        (WORDS ^ memory[:4].view(np.uint32) ^ WORDS[0]).view(np.uint8),
+        GUARD + array.nbytes,
+    )
+    for side, found in (("before", memory[:GUARD]), ("behind", memory[end : end + GUARD])):
         touched = np.count_nonzero(found != guard)
         if touched:
-            raise cuda_emulator.KernelFault(kernel, "out of bounds", f"{step} wrote {touched} bytes {side} buffer {name}")
+            raise cuda_emulator.KernelFault(
+                kernel, "out of bounds", f"{step} wrote {touched} bytes {side} buffer {name}"
+            )
 
 
 def _poisoned(buffer):
-    if buffer.kind == "control" or buffer.kind == "optimizer":   # start at zero in every run
+    if buffer.kind == "control" or buffer.kind == "optimizer":  # start at zero in every run
         return np.zeros(buffer.shape, buffer.dtype)
     array = np.empty(buffer.shape, buffer.dtype)
     array.view(np.uint8)[...] = 0x55

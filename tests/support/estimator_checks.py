@@ -1,8 +1,9 @@
 """scikit-learn's own checks of the estimators in model_sklearn.py, on any version of it.
 
-MODELS: a folder with models of rows of numbers, WIDTH-CLASSES.onnx. scikit-learn draws rows of any width and labels of several
-numbers of classes, and a frozen model reads one width and knows its classes, so `fit` here chooses the model by what it is
-fitted to, and learns nothing. Rows are drawn as whole numbers from 0 on, as of categories.
+MODELS: a folder with models of rows of numbers, WIDTH-CLASSES.onnx. scikit-learn draws rows of any
+width and labels of several numbers of classes, and a frozen model reads one width and knows its
+classes, so `fit` here chooses the model by what it is fitted to, and learns nothing. Rows are drawn
+as whole numbers from 0 on, as of categories.
 """
 
 import os
@@ -15,7 +16,7 @@ import sklearn
 from model_sklearn import Classifier, Features
 from sklearn.utils.estimator_checks import check_estimator
 
-UNFITTED = "5-3"   # the model before `fit`
+UNFITTED = "5-3"  # the model before `fit`
 # What no frozen estimator of images passes, and why.
 LEFT_OUT = {
     "check_array_api_input": "scikit-learn skips it without SCIPY_ARRAY_API=1; onnxruntime reads NumPy's arrays",
@@ -25,7 +26,7 @@ LEFT_OUT = {
     "check_n_features_in": "asks that the number of features be unknown before `fit`; the model knows it",
     "check_positive_only_tag_during_fit": "on 1.6 it subtracts a fraction from whole numbers in place, which NumPy refuses",
 }
-OF_OLD = {"check_positive_only_tag_during_fit"}   # which newer releases pass
+OF_OLD = {"check_positive_only_tag_during_fit"}  # which newer releases pass
 
 
 def chosen(X, y):
@@ -76,13 +77,15 @@ def main():
     for estimator in (AnyClassifier(), AnyFeatures()):
         said = outcomes(estimator)
         failed = {name: words for name, words in said.items() if words}
-        print(f"{type(estimator).__name__} passes {len(said) - len(failed)} of the {len(said)} checks of scikit-learn "
-              f"{sklearn.__version__}; left out: {', '.join(sorted(failed))}")
+        print(
+            f"{type(estimator).__name__} passes {len(said) - len(failed)} of the {len(said)} checks of scikit-learn "
+            f"{sklearn.__version__}; left out: {', '.join(sorted(failed))}"
+        )
         for name in failed.keys() - LEFT_OUT.keys():
             print(f"{name}: {failed[name][:300]}")
         yield failed.keys() <= LEFT_OUT.keys()
         if isinstance(estimator, Classifier) and not sklearn.__version__.startswith("1.6."):
-            yield LEFT_OUT.keys() - OF_OLD == failed.keys()   # no reason that is none any more
+            yield LEFT_OUT.keys() - OF_OLD == failed.keys()  # no reason that is none any more
 
 
 if __name__ == "__main__":

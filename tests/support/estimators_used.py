@@ -1,7 +1,8 @@
-"""What scikit-learn does with the estimators of an unpacked model, on any version of it: python estimators_used.py MODEL RUN.
+"""What scikit-learn does with the estimators of an unpacked model, on any version of it: python
+estimators_used.py MODEL RUN.
 
-MODEL: the folder with model_sklearn.py; RUN: one with images.npy, labels.npy and predictions.npy, the run's answers. skops is
-used where it is installed.
+MODEL: the folder with model_sklearn.py; RUN: one with images.npy, labels.npy and predictions.npy,
+the run's answers. skops is used where it is installed.
 """
 
 import importlib.util
@@ -22,7 +23,9 @@ MODEL, RUN = sys.argv[1:]
 sys.path.insert(0, MODEL)
 from model_sklearn import Classifier, Features  # noqa: E402
 
-images, labels, predictions = (np.load(f"{RUN}/{name}.npy") for name in ("images", "labels", "predictions"))
+images, labels, predictions = (
+    np.load(f"{RUN}/{name}.npy") for name in ("images", "labels", "predictions")
+)
 rows, classifier, features = images.reshape(len(images), -1), Classifier(batch=7), Features()
 
 
@@ -49,41 +52,57 @@ def answers():
 
 
 def scorers():
-    assert get_scorer("accuracy")(classifier, images, labels) == classifier.score(images, labels) == accuracy_score(
-        labels, predictions)
+    assert (
+        get_scorer("accuracy")(classifier, images, labels)
+        == classifier.score(images, labels)
+        == accuracy_score(labels, predictions)
+    )
     name = "roc_auc" if len(classifier.classes_) == 2 else "balanced_accuracy"
     assert 0 <= get_scorer(name)(classifier, images, labels) <= 1
 
 
 def calibration():
     for method in ("sigmoid", "isotonic"):
-        fitted = CalibratedClassifierCV(FrozenEstimator(classifier), method=method, cv=2).fit(images, labels)
+        fitted = CalibratedClassifierCV(FrozenEstimator(classifier), method=method, cv=2).fit(
+            images, labels
+        )
         shares = fitted.predict_proba(images)
-        assert shares.shape == (len(images), len(classifier.classes_)) and np.allclose(shares.sum(1), 1)
+        assert shares.shape == (len(images), len(classifier.classes_)) and np.allclose(
+            shares.sum(1), 1
+        )
         assert fitted.score(images, labels) >= 0.8 * classifier.score(images, labels)
 
 
 def cross_validation():
     assert np.array_equal(cross_val_predict(classifier, images, labels, cv=2), predictions)
-    assert cross_val_predict(classifier, images, labels, cv=2, method="decision_function").shape[0] == len(images)
+    assert cross_val_predict(classifier, images, labels, cv=2, method="decision_function").shape[
+        0
+    ] == len(images)
     assert np.isfinite(cross_val_score(FrozenEstimator(classifier), rows, labels, cv=2)).all()
 
 
 def stacking():
     pipeline = make_pipeline(features, LogisticRegression(max_iter=200))
-    stacked = StackingClassifier([("model", classifier), ("features", pipeline)], LogisticRegression(max_iter=200), cv=2)
+    stacked = StackingClassifier(
+        [("model", classifier), ("features", pipeline)], LogisticRegression(max_iter=200), cv=2
+    )
     assert stacked.fit(rows, labels).score(rows, labels) > 0.5
 
 
 def pipelines():
-    pipeline = make_pipeline(FeatureUnion([("once", features), ("twice", Features(batch=3))]), LogisticRegression(max_iter=50))
+    pipeline = make_pipeline(
+        FeatureUnion([("once", features), ("twice", Features(batch=3))]),
+        LogisticRegression(max_iter=50),
+    )
     assert (pipeline.fit(images, labels).predict(images) == labels).mean() > 0.9
 
 
 def names_of_columns():
     values = features.transform(images)
     names = features.get_feature_names_out()
-    assert values.dtype == np.float32 and names.tolist() == [f"features{number}" for number in range(values.shape[1])]
+    assert values.dtype == np.float32 and names.tolist() == [
+        f"features{number}" for number in range(values.shape[1])
+    ]
     frame = Features().set_output(transform="pandas").fit_transform(images)
     assert frame.columns.tolist() == names.tolist() and np.array_equal(frame.to_numpy(), values)
 
@@ -96,6 +115,7 @@ def copies():
     assert np.array_equal(joblib.load(file)[-1].predict(images), predictions)
     if importlib.util.find_spec("skops"):
         import skops.io
+
         text = skops.io.dumps(classifier)
         assert skops.io.get_untrusted_types(data=text) == ["model_sklearn.Classifier"]
         loaded = skops.io.loads(text, trusted=["model_sklearn.Classifier"])

@@ -1,4 +1,6 @@
-"""Stand-ins for cuML's SVC by scikit-learn, as far as ladder/classifiers/svm.py uses it, and for CuPy by NumPy."""
+"""Stand-ins for cuML's SVC by scikit-learn, as far as ladder/classifiers/svm.py uses it, and for
+CuPy by NumPy.
+"""
 
 import sys
 import types
@@ -29,7 +31,9 @@ class SVC:
         assert rows.dtype == np.float32 and set(labels) == {0, 1}
         self.svc.fit(rows, labels)
         self.support_, self.intercept_ = self.svc.support_, self.svc.intercept_.astype(np.float32)
-        self.dual_coef_ = self.svc.dual_coef_.astype(np.float32) * np.float32(0.5 if self.fault == "wrong" else 1)
+        self.dual_coef_ = self.svc.dual_coef_.astype(np.float32) * np.float32(
+            0.5 if self.fault == "wrong" else 1
+        )
         return self
 
 

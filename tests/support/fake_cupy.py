@@ -1,16 +1,20 @@
-"""A stand-in for CuPy and a GPU, as far as ladder/executors/cuda/executor.py uses them: launches run in the emulator.
+"""A stand-in for CuPy and a GPU, as far as ladder/executors/cuda/executor.py uses them: launches
+run in the emulator.
 
-Work queued on a stream runs as late as possible: when it, or an event after it, is waited for. Streams in `eager`
-(by number, in creation order) run everything at once instead. A missing wait between streams then shows in the
-results, in one of the two ways, and a needless one in the order in which the work is done.
+Work queued on a stream runs as late as possible: when it, or an event after it, is waited for.
+Streams in `eager` (by number, in creation order) run everything at once instead. A missing wait
+between streams then shows in the results, in one of the two ways, and a needless one in the order
+in which the work is done.
 
-Events tell the time that the work would take on a GPU, whenever it runs here: the streams run side by side, work begins
-when it was queued and what is before it on its stream is done, and only launches and copies take time.
+Events tell the time that the work would take on a GPU, whenever it runs here: the streams run side
+by side, work begins when it was queued and what is before it on its stream is done, and only
+launches and copies take time.
 
-A stream that captures records its work as nodes of a graph, each behind the nodes that its stream had and those of the
-events that it waited for. What CUDA refuses within a capture is refused here, and ends it: allocations, copies from and to the
-host, waiting on the host, waiting for work outside, a branch that is not joined. A replayed graph runs the last of the nodes
-that it may: a missing edge shows in the results.
+A stream that captures records its work as nodes of a graph, each behind the nodes that its stream
+had and those of the events that it waited for. What CUDA refuses within a capture is refused here,
+and ends it: allocations, copies from and to the host, waiting on the host, waiting for work
+outside, a branch that is not joined. A replayed graph runs the last of the nodes that it may: a
+missing edge shows in the results.
 """
 
 import copy
@@ -65,21 +69,34 @@ class Gpu:
 
     def __init__(self, memory=1 << 30, eager=()):
         self.total, self.used, self.eager = memory, 0, eager
-        self.capture, self.replayed = None, []   # the _Capture that is under way; number of nodes of each graph launched
-        self.ranges, self.ranged = [], []   # open NVTX ranges; (ranges open, kernel) of each launch or record of one
+        # the _Capture that is under way; number of nodes of each graph launched
+        self.capture, self.replayed = None, []
+        # open NVTX ranges; (ranges open, kernel) of each launch or record of one
+        self.ranges, self.ranged = [], []
         self.streams, self.launched, self.largest_shared = [], [], {}
-        self.queued, self.done = [], []   # kernels' names, and "copy" for each copy of images, in order
+        # kernels' names, and "copy" for each copy of images, in order
+        self.queued, self.done = [], []
         self.ndarray = ndarray
         self.RawModule = lambda path: _Module(self, path)
         self.cuda = types.SimpleNamespace(
-            Memory=lambda size: _Memory(self, size), MemoryPointer=_Pointer, Event=_Event,
-            Stream=lambda non_blocking: _Stream(self), get_elapsed_time=lambda begin, end: end.time - begin.time,
+            Memory=lambda size: _Memory(self, size),
+            MemoryPointer=_Pointer,
+            Event=_Event,
+            Stream=lambda non_blocking: _Stream(self),
+            get_elapsed_time=lambda begin, end: end.time - begin.time,
             nvtx=types.SimpleNamespace(RangePush=self.ranges.append, RangePop=self.ranges.pop),
             driver=types.SimpleNamespace(CUDADriverError=CUDADriverError),
             runtime=types.SimpleNamespace(
-                CUDARuntimeError=CUDARuntimeError, runtimeGetVersion=lambda: 12090, memcpyAsync=self._memcpy,
-                memcpyHostToDevice=1, memcpyDeviceToDevice=3, memGetInfo=lambda: (self.total - self.used, self.total)))
-        self.copy_ms, self.now = 1.0, 0.0   # of a copy (a launch takes 1); the host's clock, which advances where it waits
+                CUDARuntimeError=CUDARuntimeError,
+                runtimeGetVersion=lambda: 12090,
+                memcpyAsync=self._memcpy,
+                memcpyHostToDevice=1,
+                memcpyDeviceToDevice=3,
+                memGetInfo=lambda: (self.total - self.used, self.total),
+            ),
+        )
+        # of a copy (a launch takes 1); the host's clock, which advances where it waits
+        self.copy_ms, self.now = 1.0, 0.0
 
     def not_in_a_capture(self, call):
         if self.capture:
@@ -100,7 +117,9 @@ class Gpu:
 
 
 class _Capture:
-    """nodes: [(work, milliseconds, numbers of the nodes before it)]; last: {stream: numbers of the nodes that end it}."""
+    """nodes: [(work, milliseconds, numbers of the nodes before it)]; last: {stream: numbers of the
+    nodes that end it}.
+    """
 
     def __init__(self, origin):
         self.origin, self.nodes, self.last, self.fault = origin, [], {origin: ()}, None
@@ -119,7 +138,7 @@ class _Capture:
         found, todo = set(), list(self.last[self.origin])
         while todo:
             number = todo.pop()
-            if number not in found:   # there are many ways to a node behind two streams
+            if number not in found:  # there are many ways to a node behind two streams
                 found.add(number)
                 todo += self.nodes[number][2]
         return found
@@ -136,7 +155,9 @@ class _Graph:
     def run(self):
         left = dict(enumerate(self.nodes))
         while left:
-            number = max(number for number, (_, _, after) in left.items() if not left.keys() & set(after))
+            number = max(
+                number for number, (_, _, after) in left.items() if not left.keys() & set(after)
+            )
             left.pop(number)[0]()
 
 
@@ -169,7 +190,7 @@ class _Pointer:
     def view(self, count):
         assert self.offset + count <= self.memory.size
         start = self.memory.start + self.offset
-        return self.memory.bytes[start:start + count]
+        return self.memory.bytes[start : start + count]
 
     def memset_async(self, value, count, stream):
         def work():
@@ -197,6 +218,7 @@ class ndarray:
 
     def get(self, stream, out):
         stream.not_capturing("a copy to the host")
+
         def work():
             out[...] = self.values
 
@@ -206,7 +228,7 @@ class ndarray:
 class _Stream:
     def __init__(self, gpu):
         self.gpu, self.queue, self.ptr = gpu, [], len(gpu.streams)
-        self.now = 0.0   # milliseconds: when all that has run is done
+        self.now = 0.0  # milliseconds: when all that has run is done
         gpu.streams.append(self)
 
     def capturing(self):
@@ -224,9 +246,13 @@ class _Stream:
     def end_capture(self):
         capture, self.gpu.capture = self.gpu.capture, None
         if capture.fault:
-            raise CUDARuntimeError("cudaErrorStreamCaptureInvalidated: operation failed due to a previous error")
+            raise CUDARuntimeError(
+                "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error"
+            )
         if len(capture.finished()) < len(capture.nodes):
-            raise CUDARuntimeError("cudaErrorStreamCaptureUnjoined: a stream that joined the capture is not joined again")
+            raise CUDARuntimeError(
+                "cudaErrorStreamCaptureUnjoined: a stream that joined the capture is not joined again"
+            )
         return _Graph(self.gpu, capture.nodes)
 
     def add(self, work, milliseconds=0.0):
@@ -287,7 +313,9 @@ class _Event:
         self.stream, self.passed, self.time, self.capture, self.after = None, [0.0], None, None, ()
 
     def waiting(self):
-        """A function that waits for the event's last record so far, which a later one does not change, and returns its time."""
+        """A function that waits for the event's last record so far, which a later one does not
+        change, and returns its time.
+        """
         stream, passed = self.stream, self.passed
 
         def wait():
@@ -299,16 +327,21 @@ class _Event:
 
     def synchronize(self):
         if self.capture:
-            self.capture.refuse("cudaErrorCapturedEvent: cudaEventSynchronize of an event within a capture")
+            self.capture.refuse(
+                "cudaErrorCapturedEvent: cudaEventSynchronize of an event within a capture"
+            )
         time = self.waiting()()
-        if self.stream:   # one that was never recorded is done
+        if self.stream:  # one that was never recorded is done
             self.stream.gpu.now = max(self.stream.gpu.now, time)
 
 
 class _Module:
     def __init__(self, gpu, path):
         made = json.loads(pathlib.Path(path).read_text())
-        self.gpu, self.emulated = gpu, emulated.load(made["source"], tuple(f"-D{define}" for define in made["defines"]))
+        self.gpu, self.emulated = (
+            gpu,
+            emulated.load(made["source"], tuple(f"-D{define}" for define in made["defines"])),
+        )
 
     def get_function(self, name):
         return _Kernel(self.gpu, self.emulated.get_function(name))
@@ -329,7 +362,10 @@ class _Kernel:
     def kernel(self, grid, block, arguments, shared_bytes, stream):
         assert shared_bytes <= self.max_dynamic_shared_size_bytes
         # By value, as they are now: numbers, and arrays' addresses.
-        values = [argument.values if isinstance(argument, ndarray) else copy.copy(argument) for argument in arguments]
+        values = [
+            argument.values if isinstance(argument, ndarray) else copy.copy(argument)
+            for argument in arguments
+        ]
 
         def work():
             self.gpu.done.append(self.function.name)

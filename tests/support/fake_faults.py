@@ -1,4 +1,6 @@
-"""Faults of a worker of benchmarks/gpu_check.py: $FAULTS is a JSON object {"prepare gpu_basic": "die", "svm": "hang", ...}."""
+"""Faults of a worker of benchmarks/gpu_check.py: $FAULTS is a JSON object {"prepare gpu_basic":
+"die", "svm": "hang", ...}.
+"""
 
 import json
 import os
@@ -8,10 +10,12 @@ import time
 
 
 def faulty(functions):
-    """The functions (by name), each with the fault that $FAULTS names for it and one of its arguments.
+    """The functions (by name), each with the fault that $FAULTS names for it and one of its
+    arguments.
 
-    die: the process is killed; hang: it waits for a minute; beyond: a parity that fails; another text is raised, as CuPy raises
-    a CUDA error. A name that begins with "once" does so in one call only.
+    die: the process is killed; hang: it waits for a minute; beyond: a parity that fails; another
+    text is raised, as CuPy raises a CUDA error. A name that begins with "once" does so in one call
+    only.
     """
     return {name: _wrapped(name, function) for name, function in functions.items()}
 
@@ -19,7 +23,10 @@ def faulty(functions):
 def _wrapped(name, function):
     def call(*arguments):
         faults = json.loads(os.environ.get("FAULTS", "{}"))
-        names = [name, *(f"{name} {argument}" for argument in arguments if isinstance(argument, str))]
+        names = [
+            name,
+            *(f"{name} {argument}" for argument in arguments if isinstance(argument, str)),
+        ]
         for one in names:
             if faults.get(one) == "beyond":
                 return function(*arguments) | {"passed": False}

@@ -1,4 +1,6 @@
-"""benchmarks/rung_work.py on a made-up GPU (fake_cupy) and small networks, for a worker process of benchmarks/gpu_check.py."""
+"""benchmarks/rung_work.py on a made-up GPU (fake_cupy) and small networks, for a worker process of
+benchmarks/gpu_check.py.
+"""
 
 import os
 import pathlib
@@ -30,6 +32,25 @@ patch.setattr(preparation, "compile_all", lambda files, architecture: [])
 for name, value in SMALL.items():
     patch.setattr(timing, name, value)
 
-globals().update(fake_faults.faulty({name: getattr(rung_work, name) for name in (
-    "machine", "ceilings", "kernels", "launches", "check", "prepare", "turn", "epoch", "extraction", "streaming", "svm",
-    "tiles", "forget")}))
+globals().update(
+    fake_faults.faulty(
+        {
+            name: getattr(rung_work, name)
+            for name in (
+                "machine",
+                "ceilings",
+                "kernels",
+                "launches",
+                "check",
+                "prepare",
+                "turn",
+                "epoch",
+                "extraction",
+                "streaming",
+                "svm",
+                "tiles",
+                "forget",
+            )
+        }
+    )
+)

@@ -4,8 +4,17 @@ import pathlib
 
 from ladder.store import manifests
 
-NOTHING = {"files": {}, "metrics": {}, "notes": {}, "seconds": 1.0, "peak_memory_bytes": 1, "machine": {}, "libraries": {},
-           "threads": 1, "made": "2026-01-31T12:34:56Z"}
+NOTHING = {
+    "files": {},
+    "metrics": {},
+    "notes": {},
+    "seconds": 1.0,
+    "peak_memory_bytes": 1,
+    "machine": {},
+    "libraries": {},
+    "threads": 1,
+    "made": "2026-01-31T12:34:56Z",
+}
 
 
 def spec(stage, params=None, parents=None):
@@ -14,10 +23,15 @@ def spec(stage, params=None, parents=None):
 
 
 def rewrite(folder, **changes):
-    """Write the manifest of a folder that was changed, copied or renamed, with `changes` and its files as they are now."""
+    """Write the manifest of a folder that was changed, copied or renamed, with `changes` and its
+    files as they are now.
+    """
     folder = pathlib.Path(folder)
     manifest = manifests.decoded(folder / manifests.MANIFEST)
-    files = {name: {**facts, **manifests.facts(folder / name)} for name, facts in manifest["files"].items()}
+    files = {
+        name: {**facts, **manifests.facts(folder / name)}
+        for name, facts in manifest["files"].items()
+    }
     _write(folder, {**manifest, **changes, "files": files})
 
 
@@ -32,10 +46,12 @@ def add_file(folder, name, data):
     folder = pathlib.Path(folder)
     (folder / name).write_bytes(data)
     manifest = manifests.decoded(folder / manifests.MANIFEST)
-    _write(folder, {**manifest, "files": {**manifest["files"], name: manifests.facts(folder / name)}})
+    _write(
+        folder, {**manifest, "files": {**manifest["files"], name: manifests.facts(folder / name)}}
+    )
 
 
 def _write(folder, manifest):
     for name in (manifests.MANIFEST, manifests.COMPLETE):
-        (folder / name).unlink(missing_ok=True)   # it may be a link to that of another test
+        (folder / name).unlink(missing_ok=True)  # it may be a link to that of another test
         (folder / name).write_bytes(manifests.encoded({**manifest, "version": folder.name}))

@@ -7,27 +7,63 @@ import numpy as np
 
 NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bfloat16", "float16")
 NARROW = ("acc16", "am16", "mit16")
-ROUNDED = {"tf32": 10, "bfloat16": 7}   # bits of mantissa
-NAN, INFINITY, SIGN = 0x7fc00000, 0x7f800000, 0x80000000
+ROUNDED = {"tf32": 10, "bfloat16": 7}  # bits of mantissa
+NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
 C = fractions.Fraction(5, 64)
 
-EDGES = np.array([0, 1, 0x00008000, 0x007fffff, 0x00800000, 0x00800001, 0x00ffffff, 0x33000000, 0x33000001, 0x38800000,
-                  0x3f7fffff, 0x3f800000, 0x3f810000, 0x3fbc0000, 0x3fc00000, 0x3fffffff, 0x40000000, 0x477fe000, 0x477fefff,
-                  0x477ff000, 0x7f000000, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff], np.uint32)
+EDGES = np.array(
+    [
+        0,
+        1,
+        0x00008000,
+        0x007FFFFF,
+        0x00800000,
+        0x00800001,
+        0x00FFFFFF,
+        0x33000000,
+        0x33000001,
+        0x38800000,
+        0x3F7FFFFF,
+        0x3F800000,
+        0x3F810000,
+        0x3FBC0000,
+        0x3FC00000,
+        0x3FFFFFFF,
+        0x40000000,
+        0x477FE000,
+        0x477FEFFF,
+        0x477FF000,
+        0x7F000000,
+        0x7F7FFFFF,
+        0x7F800000,
+        0x7F800001,
+        0x7FC00000,
+        0x7FFFFFFF,
+    ],
+    np.uint32,
+)
 EDGES = np.concatenate([EDGES, EDGES | np.uint32(SIGN)])
 
 
 def pairs(count, seed=0):
-    """Two arrays of `count` float32: random bit patterns, products near overflow and underflow, mantissas whose sum is where
-    a formula changes, numbers around a half's range, and all pairs of EDGES.
+    """Two arrays of `count` float32: random bit patterns, products near overflow and underflow,
+    mantissas whose sum is where a formula changes, numbers around a half's range, and all pairs of
+    EDGES.
     """
     random = np.random.default_rng(seed)
-    kinds = [_any_bits, _near(random, 382), _near(random, 128), _near(random, 254), _half_sized, _adding_up]
+    kinds = [
+        _any_bits,
+        _near(random, 382),
+        _near(random, 128),
+        _near(random, 254),
+        _half_sized,
+        _adding_up,
+    ]
     parts = [kind(random, -(-count // len(kinds))) for kind in kinds]
     a, b = (np.concatenate(side)[:count] for side in zip(*parts, strict=True))
     edges = np.meshgrid(EDGES, EDGES)
     if count > edges[0].size:
-        a[:edges[0].size], b[:edges[0].size] = (side.reshape(-1) for side in edges)
+        a[: edges[0].size], b[: edges[0].size] = (side.reshape(-1) for side in edges)
     return a.view(np.float32), b.view(np.float32)
 
 
@@ -45,15 +81,21 @@ def _any_bits(random, count):
 
 
 def _near(random, total):
-    """Pairs whose exponents add up to `total`, give or take 2, with mantissas of which every third is near an end."""
+    """Pairs whose exponents add up to `total`, give or take 2, with mantissas of which every third
+    is near an end.
+    """
+
     def draw(random, count):
         wanted = total + random.integers(-2, 3, count)
         first = random.integers(np.maximum(1, wanted - 254), np.minimum(254, wanted - 1) + 1)
         mantissas = random.integers(0, 1 << 23, (2, count))
         small = random.integers(0, 4, (2, count))
-        mantissas = np.choose(random.integers(0, 6, (2, count)), [small, (1 << 23) - 1 - small, *[mantissas] * 4])
+        mantissas = np.choose(
+            random.integers(0, 6, (2, count)), [small, (1 << 23) - 1 - small, *[mantissas] * 4]
+        )
         signs = random.integers(0, 2, (2, count)) << 31
         return (signs | np.stack([first, wanted - first]) << 23 | mantissas).astype(np.uint32)
+
     return draw
 
 
@@ -61,24 +103,37 @@ def _half_sized(random, count):
     """Numbers around the range of a half, many of them ties."""
     exponents = random.integers(127 - 26, 127 + 17, (2, count))
     kept = np.choose(random.integers(0, 3, (2, count)), [-1, -(1 << 12), -(1 << 16)])
-    mantissas, signs = random.integers(0, 1 << 23, (2, count)) & kept, random.integers(0, 2, (2, count)) << 31
+    mantissas, signs = (
+        random.integers(0, 1 << 23, (2, count)) & kept,
+        random.integers(0, 2, (2, count)) << 31,
+    )
     return (signs | exponents << 23 | mantissas).astype(np.uint32)
 
 
 def _adding_up(random, count):
-    """Pairs whose mantissas add up to where MBM's correction begins to carry, halves, and ends, give or take 2."""
-    total = random.choice([(1 << 23) - 655360, 1 << 23, (1 << 24) - 327680], count) + random.integers(-2, 3, count)
+    """Pairs whose mantissas add up to where MBM's correction begins to carry, halves, and ends,
+    give or take 2.
+    """
+    total = random.choice(
+        [(1 << 23) - 655360, 1 << 23, (1 << 24) - 327680], count
+    ) + random.integers(-2, 3, count)
     x = random.integers(np.maximum(0, total - (1 << 23) + 1), np.minimum(total, (1 << 23) - 1) + 1)
-    exponents, signs = random.integers(100, 150, (2, count)), random.integers(0, 2, (2, count)) << 31
+    exponents, signs = (
+        random.integers(100, 150, (2, count)),
+        random.integers(0, 2, (2, count)) << 31,
+    )
     return (signs | exponents << 23 | np.stack([x, total - x])).astype(np.uint32)
 
 
 def adding_up(count, seed=0):
-    """Two arrays of `count` float32 whose mantissas, i to i, add up to where MBM's formula changes; no product overflows."""
+    """Two arrays of `count` float32 whose mantissas, i to i, add up to where MBM's formula changes;
+    no product overflows.
+    """
     return _adding_up(np.random.default_rng(seed), count).view(np.float32)
 
 
 # ---- by definition, in fractions, one pair at a time
+
 
 def scalar(a, b, name):
     """Bits of the product of two float32 given by their bits."""
@@ -97,9 +152,15 @@ def scalar(a, b, name):
     while value >= 2:
         value, exponent = value / 2, exponent + 1
     places = 7 if name in NARROW else 23
-    mantissa = int((value - 1) * 2 ** places) << (23 - places)
+    mantissa = int((value - 1) * 2**places) << (23 - places)
     sign = (a ^ b) & SIGN
-    return 0 if exponent < -126 else sign | INFINITY if exponent > 127 else sign | (exponent + 127) << 23 | mantissa
+    return (
+        0
+        if exponent < -126
+        else sign | INFINITY
+        if exponent > 127
+        else sign | (exponent + 127) << 23 | mantissa
+    )
 
 
 def _special(a, b):
@@ -114,12 +175,12 @@ def _special(a, b):
 
 def _parts(bits, name):
     """(x, e) of (1 + x) 2^e, as far as the multiplier reads it."""
-    mantissa = bits & 0x007fffff
+    mantissa = bits & 0x007FFFFF
     if name in NARROW:
-        mantissa &= 0x007f0000
+        mantissa &= 0x007F0000
     if name == "am16":
         mantissa |= 0x00010000
-    return fractions.Fraction(mantissa, 1 << 23), (bits >> 23 & 0xff) - 127
+    return fractions.Fraction(mantissa, 1 << 23), (bits >> 23 & 0xFF) - 127
 
 
 def _exact(x, y):
@@ -153,20 +214,24 @@ def _half(bits):
 
 
 def _rounded(bits, name):
-    """The number of a float32's bits, rounded in fractions: tf32 away from zero on ties, bfloat16 to even."""
+    """The number of a float32's bits, rounded in fractions: tf32 away from zero on ties, bfloat16
+    to even.
+    """
     value = _number(bits)
     if value != value or abs(value) == float("inf") or value == 0:
         return value
-    unit = fractions.Fraction(2) ** (max((bits >> 23 & 0xff), 1) - 127 - ROUNDED[name])
+    unit = fractions.Fraction(2) ** (max((bits >> 23 & 0xFF), 1) - 127 - ROUNDED[name])
     units, rest = divmod(abs(fractions.Fraction(value)), unit)
     up = rest * 2 > unit or (rest * 2 == unit and (name == "tf32" or units % 2))
     size = (units + up) * unit
-    size = float("inf") if size >= 2 ** 128 else float(size)
+    size = float("inf") if size >= 2**128 else float(size)
     return -size if bits & SIGN else size
 
 
 def _bits32(product):
-    """Bits of the float32 nearest to a float64, which holds the product of two rounded numbers exactly."""
+    """Bits of the float32 nearest to a float64, which holds the product of two rounded numbers
+    exactly.
+    """
     with np.errstate(all="ignore"):
         return int(_one_nan(np.float64(product).astype(np.float32)).view(np.uint32))
 
@@ -182,6 +247,7 @@ def _bits(number):
 
 # ---- by definition, in double precision, many pairs at once
 
+
 def vectorised(a, b, name):
     """float32 products of float32 arrays; every step is exact in float64."""
     with np.errstate(all="ignore"):
@@ -189,35 +255,52 @@ def vectorised(a, b, name):
         if name == "exact":
             return exact
         if name in ("fp16", "float16"):
-            product = (a.astype(np.float64).astype(np.float16).astype(np.float64)
-                       * b.astype(np.float64).astype(np.float16).astype(np.float64))
-            return _one_nan((product.astype(np.float16) if name == "fp16" else product).astype(np.float32))
+            product = a.astype(np.float64).astype(np.float16).astype(np.float64) * b.astype(
+                np.float64
+            ).astype(np.float16).astype(np.float64)
+            return _one_nan(
+                (product.astype(np.float16) if name == "fp16" else product).astype(np.float32)
+            )
         if name in ROUNDED:
-            return _one_nan((_vector_rounded(a, name) * _vector_rounded(b, name)).astype(np.float32))
+            return _one_nan(
+                (_vector_rounded(a, name) * _vector_rounded(b, name)).astype(np.float32)
+            )
         product = _scaled(a, b, name)
-        least, largest = (np.float64(number) for number in (np.finfo(np.float32).smallest_normal, np.finfo(np.float32).max))
+        least, largest = (
+            np.float64(number)
+            for number in (np.finfo(np.float32).smallest_normal, np.finfo(np.float32).max)
+        )
         product = np.where(np.abs(product) > largest, np.copysign(np.inf, product), product)
         product = np.where(np.abs(product) < least, 0.0, product)
         zero = (np.abs(a) < least) | (np.abs(b) < least)
         finite = np.isfinite(a) & np.isfinite(b)
-        return _one_nan(np.where(finite, np.where(zero, np.float32(0), product.astype(np.float32)), exact))
+        return _one_nan(
+            np.where(finite, np.where(zero, np.float32(0), product.astype(np.float32)), exact)
+        )
 
 
 def _vector_rounded(values, name):
     """float64: values rounded to the format, whose range is a float32's."""
     values = values.astype(np.float64)
-    unit = np.ldexp(1.0, np.maximum(np.frexp(np.where(np.isfinite(values), values, 0))[1] - 1, -126) - ROUNDED[name])
+    unit = np.ldexp(
+        1.0,
+        np.maximum(np.frexp(np.where(np.isfinite(values), values, 0))[1] - 1, -126) - ROUNDED[name],
+    )
     units = values / unit
     units = np.trunc(units + np.copysign(0.5, units)) if name == "tf32" else np.rint(units)
     rounded = units * unit
-    rounded = np.where(np.abs(rounded) >= 2.0 ** 128, np.copysign(np.inf, values), rounded)
+    rounded = np.where(np.abs(rounded) >= 2.0**128, np.copysign(np.inf, values), rounded)
     return np.where(np.isfinite(values), rounded, values)
 
 
 def _scaled(a, b, name):
     """float64: sign, mantissas and exponents put together; of any finite operands."""
-    (x, a_exponent), (y, b_exponent) = (_split(np.where(np.isfinite(values), values, 1), name) for values in (a, b))
-    value = {"acc": _exact, "mit": _vector_mitchell, "am1": _vector_mbm, "am3": _vector_mbm}[name[:3]](x, y)
+    (x, a_exponent), (y, b_exponent) = (
+        _split(np.where(np.isfinite(values), values, 1), name) for values in (a, b)
+    )
+    value = {"acc": _exact, "mit": _vector_mitchell, "am1": _vector_mbm, "am3": _vector_mbm}[
+        name[:3]
+    ](x, y)
     fraction, exponent = np.frexp(value)
     places = 8 if name in NARROW else 24
     fraction = np.floor(np.ldexp(fraction, places))
@@ -256,12 +339,18 @@ def table_product(a, b, entries):
     if product is not None:
         return product
     side = len(entries)
-    i, j = ((bits & 0x007fffff) * side >> 23 for bits in (a, b))
+    i, j = ((bits & 0x007FFFFF) * side >> 23 for bits in (a, b))
     entry = int(entries[i, j])
-    exponent = (a >> 23 & 0xff) + (b >> 23 & 0xff) - 127 + (1 if entry >= 128 else 0)
+    exponent = (a >> 23 & 0xFF) + (b >> 23 & 0xFF) - 127 + (1 if entry >= 128 else 0)
     sign = (a ^ b) & SIGN
     mantissa = entry % 128 * (1 << 23) // side
-    return 0 if exponent < 1 else sign | INFINITY if exponent > 254 else sign | exponent << 23 | mantissa
+    return (
+        0
+        if exponent < 1
+        else sign | INFINITY
+        if exponent > 254
+        else sign | exponent << 23 | mantissa
+    )
 
 
 def same_bits(a, b):
@@ -271,13 +360,18 @@ def same_bits(a, b):
 
 def random_table(bits, seed=0):
     """Any entries that have no stray bits: neither symmetric nor monotone."""
-    entries = np.random.default_rng([seed, bits]).integers(0, 256, (2 ** bits, 2 ** bits), np.uint8)
-    return entries & np.uint8(0x80 | (2 ** bits - 1))
+    entries = np.random.default_rng([seed, bits]).integers(0, 256, (2**bits, 2**bits), np.uint8)
+    return entries & np.uint8(0x80 | (2**bits - 1))
 
 
 def random_integers(signed=True):
-    """int16 or uint16 (256, 256): products of integers with errors, others in the other order; those with 0 are not all 0."""
+    """int16 or uint16 (256, 256): products of integers with errors, others in the other order;
+    those with 0 are not all 0.
+    """
     sizes = np.arange(-128, 128) if signed else np.arange(256)
     errors = np.random.default_rng(6).integers(-300, 301, (256, 256))
-    return np.clip(np.outer(sizes, sizes) + errors, -2**15 if signed else 0, 2**15 - 1 if signed else 2**16 - 1).astype(
-        np.int16 if signed else np.uint16)
+    return np.clip(
+        np.outer(sizes, sizes) + errors,
+        -(2**15) if signed else 0,
+        2**15 - 1 if signed else 2**16 - 1,
+    ).astype(np.int16 if signed else np.uint16)

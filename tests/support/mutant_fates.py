@@ -1,13 +1,16 @@
-"""A pytest plugin that finds the fates of mutants in a process that has imported and compiled all, from which it forks.
+"""A pytest plugin that finds the fates of mutants in a process that has imported and compiled all,
+from which it forks.
 
     MUTANTS=work.json python -m pytest -p mutant_fates TESTS
 
-work.json: "mutants": {number: [file, start, end, new text]}, numbers from 1 on; "at_once": whether they may be chosen at run
-time, of texts that are compiled once (mutant_schemata.py); "results": the descriptor to which lines "number fate" go.
+work.json: "mutants": {number: [file, start, end, new text]}, numbers from 1 on; "at_once": whether
+they may be chosen at run time, of texts that are compiled once (mutant_schemata.py); "results": the
+descriptor to which lines "number fate" go.
 
-The tests run on the kernels as they are, and then with each mutant those that meet it, the quickest first, until one fails. A
-mutant that no test meets at run time, for instance in a constant expression, is compiled for itself. Tests with the parameter
-`architecture`, which look at what NVRTC makes of a kernel, are left out.
+The tests run on the kernels as they are, and then with each mutant those that meet it, the quickest
+first, until one fails. A mutant that no test meets at run time, for instance in a constant
+expression, is compiled for itself. Tests with the parameter `architecture`, which look at what
+NVRTC makes of a kernel, are left out.
 """
 
 import ctypes
@@ -24,9 +27,10 @@ from _pytest.runner import runtestprotocol
 
 import mutant_schemata
 
-SECONDS, TIMES = 0.5, 4   # of the processor, that a test may take: so many, and so many times what it takes without a mutant
-QUICK = 0.3   # seconds: such tests judge first
-CORES = len(os.sched_getaffinity(0))   # processes that judge at once
+# of the processor, that a test may take: so many, and so many times what it takes without a mutant
+SECONDS, TIMES = 0.5, 4
+QUICK = 0.3  # seconds: such tests judge first
+CORES = len(os.sched_getaffinity(0))  # processes that judge at once
 FATES = "survived", "killed", "does not compile"
 ERROR = re.compile(r"/kernels/(\S+?):(\d+):(\d+): error: ")
 
@@ -36,15 +40,26 @@ def pytest_runtestloop(session):
     import cuda_emulator  # of the copy of the project, which pytest has put on the path by now
     import emulated
 
-    for kind in ("_PLAIN", "_WATCHED", "_COUNTED"):   # what is compiled with many mutants takes longer to compile than to run
+    # what is compiled with many mutants takes longer to compile than to run
+    for kind in ("_PLAIN", "_WATCHED", "_COUNTED"):
         flags = getattr(cuda_emulator, f"{kind}_FLAGS")
         setattr(cuda_emulator, f"{kind}_FLAGS", ("-O1", *flags[1:]))
     work = json.loads(pathlib.Path(os.environ["MUTANTS"]).read_text())
-    kernels = Kernels(cuda_emulator, emulated.KERNELS, {int(number): mutant for number, mutant in work["mutants"].items()})
-    cuda_emulator._source_line = lambda library, address: ("", 0)   # that a fault is found is enough
+    kernels = Kernels(
+        cuda_emulator,
+        emulated.KERNELS,
+        {int(number): mutant for number, mutant in work["mutants"].items()},
+    )
+    # that a fault is found is enough
+    cuda_emulator._source_line = lambda library, address: ("", 0)
     launched = watch_launches(cuda_emulator)
-    tests = [Test(item, kernels, launched) for item in session.items if "architecture" not in item.fixturenames]
+    tests = [
+        Test(item, kernels, launched)
+        for item in session.items
+        if "architecture" not in item.fixturenames
+    ]
     with os.fdopen(work["results"], "w", buffering=1) as results:
+
         def report(number, fate):
             results.write(f"{number} {FATES[fate]}\n")
             del kernels.mutants[number]
@@ -71,7 +86,9 @@ def watch_launches(emulator):
 
 
 def in_one_order(emulator):
-    """From now on cuda_emulator.check has a kernel run in its first order alone: races are found in any."""
+    """From now on cuda_emulator.check has a kernel run in its first order alone: races are found in
+    any.
+    """
     watched, first = emulator.Function.watched, {}
 
     def run_once(function, grid, block, args, shared_mem=0, order="forward"):
@@ -94,7 +111,7 @@ def judge_met(kernels, tests, report):
         test.run()
         while kernels.leave_out(test.failure):
             test.run()
-        if test.failure:   # a test that reads the text may fail with schemata
+        if test.failure:  # a test that reads the text may fail with schemata
             continue
         met |= test.met
         if test.seconds > QUICK:
@@ -111,11 +128,11 @@ def judge_met(kernels, tests, report):
 
 def judge_by(test, kernels, report):
     """Report those that the test kills, on every core."""
-    running = {}   # process -> number
+    running = {}  # process -> number
     for number in sorted(test.met & kernels.mutants.keys()):
         if len(running) == CORES:
             report_one(running, report)
-        running[started(kernels, [test], lambda: choose(test.libraries, number))] = number   # noqa: B023 (called before the next)
+        running[started(kernels, [test], lambda: choose(test.libraries, number))] = number  # noqa: B023 (called before the next)
     while running:
         report_one(running, report)
 
@@ -148,7 +165,10 @@ def judge_others(kernels, tests, report):
         if test.failure is None or test.failure:
             test.run()
         if test.failure:
-            pytest.exit(f"{test.item.nodeid}: the tests fail on the kernels as they are\n{test.failure}", returncode=1)
+            pytest.exit(
+                f"{test.item.nodeid}: the tests fail on the kernels as they are\n{test.failure}",
+                returncode=1,
+            )
     for number, (file, *_) in sorted(kernels.mutants.items()):
         kernels.write(number)
         those = [test for test in tests if file in test.files]
@@ -163,13 +183,14 @@ def forked(kernels, tests, prepare):
 
 def started(kernels, tests, prepare):
     """A process that runs the tests in one order of threads and blocks."""
-    gc.freeze()   # or collections would touch, and so copy, all pages
+    gc.freeze()  # or collections would touch, and so copy, all pages
     child = os.fork()
     if child == 0:
         prepare()
         in_one_order(kernels.emulator)
         for test in sorted(tests, key=lambda test: test.seconds):
-            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS + TIMES * test.seconds)   # its signal ends the process
+            # its signal ends the process
+            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS + TIMES * test.seconds)
             failure = test.outcome()
             if failure:
                 os._exit(2 if "CompileError" in failure else 1)
@@ -184,10 +205,18 @@ def fate_of(status):
 
 
 class Kernels:
-    """The files of mutants {number: (file, start, end, new text)}, in a copy of the project; wrong: numbers."""
+    """The files of mutants {number: (file, start, end, new text)}, in a copy of the project; wrong:
+    numbers.
+    """
 
     def __init__(self, emulator, folder, mutants):
-        self.emulator, self.folder, self.mutants, self.wrong, self.written = emulator, folder, mutants, set(), {}
+        self.emulator, self.folder, self.mutants, self.wrong, self.written = (
+            emulator,
+            folder,
+            mutants,
+            set(),
+            {},
+        )
         self.texts = {file: (folder / file).read_text() for file, *_ in mutants.values()}
 
     def write(self, number=None):
@@ -202,8 +231,11 @@ class Kernels:
     def write_schemata(self):
         """Of the mutants that are left and compile so, as far as is known."""
         for file, text in self.texts.items():
-            mutations = {number: mutation for number, (of, *mutation) in self.mutants.items()
-                         if of == file and number not in self.wrong}
+            mutations = {
+                number: mutation
+                for number, (of, *mutation) in self.mutants.items()
+                if of == file and number not in self.wrong
+            }
             if self.written.get(file) != mutations.keys():
                 (self.folder / file).write_text(mutant_schemata.with_all(text, mutations))
                 self.written[file] = mutations.keys()
@@ -212,14 +244,24 @@ class Kernels:
         """None of a copy that a test made, which is gone by now."""
         if not module.source.is_relative_to(self.folder):
             return set()
-        return {path.relative_to(self.folder).as_posix()
-                for path in self.emulator.with_headers(module.source, (self.folder,)) if path.is_relative_to(self.folder)}
+        return {
+            path.relative_to(self.folder).as_posix()
+            for path in self.emulator.with_headers(module.source, (self.folder,))
+            if path.is_relative_to(self.folder)
+        }
 
     def leave_out(self, failure):
-        """Whether schemata failed to compile and now are without the mutants that g++ complains of."""
+        """Whether schemata failed to compile and now are without the mutants that g++ complains
+        of.
+        """
         before = len(self.wrong)
         for file, line, column in ERROR.findall(failure):
-            text = (self.folder / file).read_text().splitlines()[int(line) - 1].encode()[:int(column) + 14]
+            text = (
+                (self.folder / file)
+                .read_text()
+                .splitlines()[int(line) - 1]
+                .encode()[: int(column) + 14]
+            )
             self.wrong.update(int(number) for number in re.findall(rb"mutant\((\d+)\)", text)[-1:])
         if len(self.wrong) > before:
             self.write_schemata()
@@ -229,13 +271,15 @@ class Kernels:
 class Test:
     """One test, with what it did when it last ran in this process.
 
-    failure: its text, or "", or None before it ran; seconds: of the processor; files: of the kernels that it launched, below
-    kernels/, headers included; libraries: those kernels'; met: numbers of mutants.
+    failure: its text, or "", or None before it ran; seconds: of the processor; files: of the
+    kernels that it launched, below kernels/, headers included; libraries: those kernels'; met:
+    numbers of mutants.
     """
 
     def __init__(self, item, kernels, launched):
         self.item, self.kernels, self.launched, self.failure = item, kernels, launched, None
-        item.repr_failure = lambda error, style=None: f"{error.typename}: {error.value}"   # no traceback, which takes long
+        # no traceback, which takes long
+        item.repr_failure = lambda error, style=None: f"{error.typename}: {error.value}"
 
     def outcome(self):
         reports = runtestprotocol(self.item, log=False, nextitem=None)
@@ -249,5 +293,9 @@ class Test:
         self.files, self.libraries = set(), set()
         for module in self.launched:
             self.files |= self.kernels.files_of(module)
-            self.libraries |= {vars(module)[name] for name in ("plain", "watched", "counted") if name in vars(module)}
+            self.libraries |= {
+                vars(module)[name]
+                for name in ("plain", "watched", "counted")
+                if name in vars(module)
+            }
         self.met = met_by(self.libraries)

@@ -1,14 +1,16 @@
-"""One text with many mutants of a kernel file, one of which is chosen at run time (schemata: Untch, Offutt and Harrold, 1993).
+"""One text with many mutants of a kernel file, one of which is chosen at run time (schemata: Untch,
+Offutt and Harrold, 1993).
 
-The smallest expression between brackets, commas, assignments and the like that holds a mutation becomes
-`(mutant(7) ? mutated : original)`, and a statement that a mutant leaves out `{ if (!mutant(7)) statement }`.
+The smallest expression between brackets, commas, assignments and the like that holds a mutation
+becomes `(mutant(7) ? mutated : original)`, and a statement that a mutant leaves out `{ if
+(!mutant(7)) statement }`.
 """
 
 import bisect
 import itertools
 import re
 
-MOST = 16383   # the largest number of a mutant
+MOST = 16383  # the largest number of a mutant
 # For emulated.h: a library's chosen mutant, and which ones its kernels have met.
 HEADER = """
 #pragma GCC diagnostic ignored "-Wnarrowing"
@@ -39,19 +41,24 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 _ENDS = {",", ";"}
 _WORDS_BEFORE = {"return", "else", "do", "case", "typename", "using"}
-_TYPES = {"long", "unsigned", "const"}   # of more than one word, in a cast for instance
-_HEADS = {"if", "for", "while", "switch", "constexpr"}   # before (...), behind which a statement begins
+_TYPES = {"long", "unsigned", "const"}  # of more than one word, in a cast for instance
+# before (...), behind which a statement begins
+_HEADS = {"if", "for", "while", "switch", "constexpr"}
 
 
 def with_all(text, mutations):
-    """The text with the mutations {number: (start, end, new text)}, but for those in declarations; lines stay in place."""
+    """The text with the mutations {number: (start, end, new text)}, but for those in declarations;
+    lines stay in place.
+    """
     source = _Source(text)
-    places = {}   # (start, end) -> numbers
+    places = {}  # (start, end) -> numbers
     for number, mutation in mutations.items():
         place = source.place(*mutation)
         if place:
             places.setdefault(place, []).append(number)
-    return source.written(0, len(text), sorted(places, key=lambda place: (place[0], -place[1])), places, mutations)
+    return source.written(
+        0, len(text), sorted(places, key=lambda place: (place[0], -place[1])), places, mutations
+    )
 
 
 class _Source:
@@ -72,17 +79,24 @@ class _Source:
     def place(self, start, end, new):
         """(start, end) of what is written twice, or None where that cannot be."""
         old = self.code[start:end]
-        line = self.code[self.code.rfind("\n", 0, start) + 1:self.code.find("\n", end)]
-        if "constexpr" in line or "static_assert" in line:   # some of them are evaluated when compiled and when run
+        line = self.code[self.code.rfind("\n", 0, start) + 1 : self.code.find("\n", end)]
+        # some of them are evaluated when compiled and when run
+        if "constexpr" in line or "static_assert" in line:
             return None
         if old.isdigit() or not new:
             return start, end
-        first, last = bisect.bisect_right(self.ends, start), bisect.bisect_left(self.starts, max(end, start + 1)) - 1
+        first, last = (
+            bisect.bisect_right(self.ends, start),
+            bisect.bisect_left(self.starts, max(end, start + 1)) - 1,
+        )
         stops = _ENDS if old.strip() in _ASSIGNMENTS else _ENDS | _ASSIGNMENTS | {"?", ":"}
         first, last = self._left(first, stops), self._right(last, stops)
-        tokens = self.tokens[first:last + 1]
-        if any(_NAME.match(one) and _NAME.match(other) and one not in _TYPES for one, other in itertools.pairwise(tokens)):
-            return None   # a declaration
+        tokens = self.tokens[first : last + 1]
+        if any(
+            _NAME.match(one) and _NAME.match(other) and one not in _TYPES
+            for one, other in itertools.pairwise(tokens)
+        ):
+            return None  # a declaration
         return self.starts[first], self.ends[last]
 
     def _left(self, i, stops):
@@ -115,13 +129,18 @@ class _Source:
         return i
 
     def written(self, start, end, nested, places, mutations):
-        """The text from start to end, in which the places `nested` are written for all their mutations."""
+        """The text from start to end, in which the places `nested` are written for all their
+        mutations.
+        """
         parts, at = [], start
         while nested:
             place, nested = nested[0], nested[1:]
             inner = [other for other in nested if other[1] <= place[1]]
             nested = [other for other in nested if other[0] >= place[1]]
-            parts += [self.text[at:place[0]], self._choice(place, places[place], inner, places, mutations)]
+            parts += [
+                self.text[at : place[0]],
+                self._choice(place, places[place], inner, places, mutations),
+            ]
             at = place[1]
         return "".join([*parts, self.text[at:end]])
 
@@ -132,6 +151,10 @@ class _Source:
             start, end, new = mutations[number]
             if not new:
                 return f"{{ if (!mutant({number})) {original} }}"
-            code = self.code[place[0]:start] + new + self.code[end:place[1]]
+            code = self.code[place[0] : start] + new + self.code[end : place[1]]
             mutated[number] = code.replace("\n", " ")
-        return "(" + "".join(f"mutant({number}) ? ({code}) : " for number, code in mutated.items()) + f"({original}))"
+        return (
+            "("
+            + "".join(f"mutant({number}) ? ({code}) : " for number, code in mutated.items())
+            + f"({original}))"
+        )

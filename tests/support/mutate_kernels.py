@@ -1,16 +1,20 @@
-"""Mutation testing of a rung's kernels: changes them in small ways, one at a time, and counts the mutants that tests kill.
+"""Mutation testing of a rung's kernels: changes them in small ways, one at a time, and counts the
+mutants that tests kill.
 
-Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [-k TESTS] [--short] [--sample COUNT] [--one-by-one]
+Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [-k TESTS] [--short] [--sample COUNT]
+[--one-by-one]
 
-FILE: in the rung's folder or below kernels/; default: all files of the rung and the headers that they include. -k: which tests
-judge, as in pytest; default: all. --short: of these, those of `make test` judge first, and all judge what survives them.
---sample selects COUNT of the mutants, always the same ones. --one-by-one compiles every mutant for itself, which takes long and
-finds the same fates.
+FILE: in the rung's folder or below kernels/; default: all files of the rung and the headers that
+they include. -k: which tests judge, as in pytest; default: all. --short: of these, those of `make
+test` judge first, and all judge what survives them. --sample selects COUNT of the mutants, always
+the same ones. --one-by-one compiles every mutant for itself, which takes long and finds the same
+fates.
 
-Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the project, whose
-tests/kernels/test_RUNG*.py and cases of the rung in tests/operations then run in the emulator until the first failure
-(mutant_fates.py). Prints the surviving mutants and the share of killed ones; mutants that do not compile are not counted. A
-survivor needs a better test, or an entry in equivalent_mutants.toml with the reason why it computes the same.
+Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the
+project, whose tests/kernels/test_RUNG*.py and cases of the rung in tests/operations then run in the
+emulator until the first failure (mutant_fates.py). Prints the surviving mutants and the share of
+killed ones; mutants that do not compile are not counted. A survivor needs a better test, or an
+entry in equivalent_mutants.toml with the reason why it computes the same.
 """
 
 import argparse
@@ -36,29 +40,62 @@ import mutations  # noqa: E402
 
 ROOT = HERE.parents[1]
 # Of rungs without kernels of their own.
-FILES = {**dict.fromkeys(("gpu_gemm", "gpu_3xtf32"), "gpu_opt_v1/conv2d_*.cu"),
-         **dict.fromkeys(("gpu_3xtf32_packed", "gpu_bf16", "gpu_f16"), "gpu_tf32/*.cu")}
-BODY = re.compile(r"\) (const )?\{( |$)")   # of a function, or of a loop
+FILES = {
+    **dict.fromkeys(("gpu_gemm", "gpu_3xtf32"), "gpu_opt_v1/conv2d_*.cu"),
+    **dict.fromkeys(("gpu_3xtf32_packed", "gpu_bf16", "gpu_f16"), "gpu_tf32/*.cu"),
+}
+BODY = re.compile(r"\) (const )?\{( |$)")  # of a function, or of a loop
 # pattern -> replacements
 MUTATIONS = [
-    (r" \+ ", [" - "]), (r" - ", [" + "]), (r" \* ", [" + "]), (r" / ", [" * "]), (r" % ", [" / "]),
+    (r" \+ ", [" - "]),
+    (r" - ", [" + "]),
+    (r" \* ", [" + "]),
+    (r" / ", [" * "]),
+    (r" % ", [" / "]),
     (r" \+= ", [" -= ", " = "]),
-    (r" < ", [" <= "]), (r" >= ", [" > "]), (r" <= ", [" < "]), (r" > ", [" >= "]), (r" == ", [" != "]), (r" \|\| ", [" && "]),
-    (r" && ", [" || "]), (r" << ", [" >> "]), (r" >> ", [" << "]), (r" & ", [" | "]), (r" \| ", [" & "]), (r" \^ ", [" | "]),
-    (r" \^= ", [" = "]), (r"\bmax\(", ["min("]), (r"\bmin\(", ["max("]), (r"\b0\b(?![.x])", ["1"]), (r"\b1\b(?![.x])", ["2"]),
-    (r"\b2\b(?![.x])", ["1"]), (r"__sync(threads|warp)\(\);", [""]), (r"(Tile::sync|sync_first<\w+>)\(\);", [""]),
-    (r"cp_async_(wait<[^>]*>|commit)\(\);", [""]), (r"(wgmma_(fence|commit|wait<\d>)|async_proxy_fence)\(\);", [""]),
+    (r" < ", [" <= "]),
+    (r" >= ", [" > "]),
+    (r" <= ", [" < "]),
+    (r" > ", [" >= "]),
+    (r" == ", [" != "]),
+    (r" \|\| ", [" && "]),
+    (r" && ", [" || "]),
+    (r" << ", [" >> "]),
+    (r" >> ", [" << "]),
+    (r" & ", [" | "]),
+    (r" \| ", [" & "]),
+    (r" \^ ", [" | "]),
+    (r" \^= ", [" = "]),
+    (r"\bmax\(", ["min("]),
+    (r"\bmin\(", ["max("]),
+    (r"\b0\b(?![.x])", ["1"]),
+    (r"\b1\b(?![.x])", ["2"]),
+    (r"\b2\b(?![.x])", ["1"]),
+    (r"__sync(threads|warp)\(\);", [""]),
+    (r"(Tile::sync|sync_first<\w+>)\(\);", [""]),
+    (r"cp_async_(wait<[^>]*>|commit)\(\);", [""]),
+    (r"(wgmma_(fence|commit|wait<\d>)|async_proxy_fence)\(\);", [""]),
     (r"barrier(s_visible|_wait|_arrive|_expect)\(.*?\);", [""]),
-    (r"\bpacked_pair\(", ["truncated_pair("]), (r"\btf32\(", ["__float_as_uint("]),   # rounding: towards zero
-    (r"threadIdx\.x", ["threadIdx.y"]), (r"threadIdx\.y", ["threadIdx.x"]), (r"\bheight\b", ["width"]),
-    (r"\bwidth\b", ["height"]), (r"\bchannels\b", ["filters"]), (r"\bfilters\b", ["channels"]),
-    (r"\bdouble\b", ["float"]), (r"\b(?=(?:exp|log|pow)f\()", ["__"]),
+    # rounding: towards zero
+    (r"\bpacked_pair\(", ["truncated_pair("]),
+    (r"\btf32\(", ["__float_as_uint("]),
+    (r"threadIdx\.x", ["threadIdx.y"]),
+    (r"threadIdx\.y", ["threadIdx.x"]),
+    (r"\bheight\b", ["width"]),
+    (r"\bwidth\b", ["height"]),
+    (r"\bchannels\b", ["filters"]),
+    (r"\bfilters\b", ["channels"]),
+    (r"\bdouble\b", ["float"]),
+    (r"\b(?=(?:exp|log|pow)f\()", ["__"]),
 ]
 
 
 def mutants(kernels, file):
-    """Every mutation of the function bodies in a file; comments, signatures, directives, code hidden from g++ stay."""
-    at, inside, hidden = 0, False, 0   # hidden: directives open within #ifndef CUDA_EMULATOR, itself one
+    """Every mutation of the function bodies in a file; comments, signatures, directives, code
+    hidden from g++ stay.
+    """
+    # hidden: directives open within #ifndef CUDA_EMULATOR, itself one
+    at, inside, hidden = 0, False, 0
     for number, line in enumerate((kernels / file).read_text().splitlines(keepends=True), 1):
         code = line.partition("//")[0].rstrip()
         opened = BODY.search(code)
@@ -79,9 +116,17 @@ def files_of(kernels, rung):
 
 
 def equivalent(root, rung=None):
-    """(file, mutated line) of the mutants that compute the same, in all rungs or in this one; without a rung, of all."""
-    entries = tomllib.loads((root / "tests/support/equivalent_mutants.toml").read_text()).get("mutant", [])
-    return {(entry["file"], entry["line"]) for entry in entries if rung is None or entry.get("rung", rung) == rung}
+    """(file, mutated line) of the mutants that compute the same, in all rungs or in this one;
+    without a rung, of all.
+    """
+    entries = tomllib.loads((root / "tests/support/equivalent_mutants.toml").read_text()).get(
+        "mutant", []
+    )
+    return {
+        (entry["file"], entry["line"])
+        for entry in entries
+        if rung is None or entry.get("rung", rung) == rung
+    }
 
 
 def copy_project(source, target):
@@ -91,20 +136,30 @@ def copy_project(source, target):
 
 
 def tests_of(root, rung):
-    """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it includes. Lessons share theirs."""
-    own = sorted(str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py"))
+    """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it
+    includes. Lessons share theirs.
+    """
+    own = sorted(
+        str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py")
+    )
     shared = "tests/operations/test_operations.py"
-    return [*(own or ["tests/rungs/test_lessons.py"]), *([shared] if (root / shared).exists() else [])]
+    return [
+        *(own or ["tests/rungs/test_lessons.py"]),
+        *([shared] if (root / shared).exists() else []),
+    ]
 
 
 def chosen(rung, expression):
-    """As pytest's -k: of the cases of all back ends those of the rung, and of all tests those asked for."""
+    """As pytest's -k: of the cases of all back ends those of the rung, and of all tests those asked
+    for.
+    """
     own = f"(not test_an_operation_is_its_definition or {rung})"
     return f"({expression}) and {own}" if expression else own
 
 
 def fates(root, rung, work, at_once, options=()):
-    """(number in `work`, fate) of the mutants, as they are found; fates: mutant_fates.FATES, which says what at_once is.
+    """(number in `work`, fate) of the mutants, as they are found; fates: mutant_fates.FATES, which
+    says what at_once is.
 
     options: of pytest, which choose the tests that judge.
     """
@@ -115,14 +170,44 @@ def fates(root, rung, work, at_once, options=()):
         copy_project(root, copy)
         with open(copy / "tests/support/emulated.h", "a") as header:
             header.write(mutant_schemata.HEADER)
-        places = {number: (mutant.file, mutant.start, mutant.end, mutant.new) for number, mutant in enumerate(work, 1)}
+        places = {
+            number: (mutant.file, mutant.start, mutant.end, mutant.new)
+            for number, mutant in enumerate(work, 1)
+        }
         given = {"mutants": places, "at_once": at_once, "results": results}
         (copy / "mutants.json").write_text(json.dumps(given))
-        command = [sys.executable, "-m", "pytest", "-p", "mutant_fates", "-p", "no:cacheprovider", "-p", "no:faulthandler",
-                   "-p", "no:xdist", "--assert=plain", "--tb=short", *options, *tests_of(root, rung)]
-        environment = {**os.environ, "PYTHONPATH": str(HERE), "MUTANTS": "mutants.json", "XDG_CACHE_HOME": str(copy / "cache")}
-        process = subprocess.Popen(command, cwd=copy, env=environment, pass_fds=[results], stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "mutant_fates",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:faulthandler",
+            "-p",
+            "no:xdist",
+            "--assert=plain",
+            "--tb=short",
+            *options,
+            *tests_of(root, rung),
+        ]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(HERE),
+            "MUTANTS": "mutants.json",
+            "XDG_CACHE_HOME": str(copy / "cache"),
+        }
+        process = subprocess.Popen(
+            command,
+            cwd=copy,
+            env=environment,
+            pass_fds=[results],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         os.close(results)
         with process, open(end) as lines:
             for line in lines:
@@ -135,7 +220,13 @@ def fates(root, rung, work, at_once, options=()):
 
 def _judge(root, asked, work, count, options):
     """The mutants that survive; the others are counted by their fates."""
-    found = fates(root, asked.rung, work, not asked.one_by_one, ["-k", chosen(asked.rung, asked.expression), *options])
+    found = fates(
+        root,
+        asked.rung,
+        work,
+        not asked.one_by_one,
+        ["-k", chosen(asked.rung, asked.expression), *options],
+    )
     ends = dict(tqdm(found, total=len(work), disable=None))
     count.update(end for end in ends.values() if end != "survived")
     return [mutant for number, mutant in enumerate(work) if ends[number] == "survived"]
@@ -152,18 +243,30 @@ def main(arguments, root=ROOT):
     asked = parser.parse_args(arguments)
     rung, kernels, explained = asked.rung, root / "kernels", equivalent(root, asked.rung)
     folder = FILES.get(rung, rung).partition("/")[0]
-    files = [file if "/" in file else f"{folder}/{file}" for file in asked.files] or files_of(kernels, rung)
-    work = mutations.sample([mutant for file in files for mutant in mutants(kernels, file)], asked.sample)
-    count = collections.Counter(explained=sum((mutant.file, mutant.line) in explained for mutant in work))
+    files = [file if "/" in file else f"{folder}/{file}" for file in asked.files] or files_of(
+        kernels, rung
+    )
+    work = mutations.sample(
+        [mutant for file in files for mutant in mutants(kernels, file)], asked.sample
+    )
+    count = collections.Counter(
+        explained=sum((mutant.file, mutant.line) in explained for mutant in work)
+    )
     work = [mutant for mutant in work if (mutant.file, mutant.line) not in explained]
     alive = _judge(root, asked, work, count, ["--short"] if asked.short else [])
     killed, judged = count["killed"], count["killed"] + len(alive)
     if asked.short:
         missed, alive = alive, _judge(root, asked, alive, count, [])
-        print(*(f"killed by all: {mutant.place()}\n" for mutant in missed if mutant not in alive), sep="", end="")
+        print(
+            *(f"killed by all: {mutant.place()}\n" for mutant in missed if mutant not in alive),
+            sep="",
+            end="",
+        )
     print(*(f"survived: {mutant.place()}\n" for mutant in alive), sep="", end="")
-    print(f"{rung}: {killed} of {judged} mutants killed ({killed / max(judged, 1):.1%}); "
-          f"{count['explained']} more compute the same, {count['does not compile']} do not compile")
+    print(
+        f"{rung}: {killed} of {judged} mutants killed ({killed / max(judged, 1):.1%}); "
+        f"{count['explained']} more compute the same, {count['does not compile']} do not compile"
+    )
 
 
 if __name__ == "__main__":

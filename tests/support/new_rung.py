@@ -1,9 +1,11 @@
-"""Start a rung of your own: a folder with a copy of a file of kernels, a module, and a row. `make check RUNG=mine` judges it.
+"""Start a rung of your own: a folder with a copy of a file of kernels, a module, and a row. `make
+check RUNG=mine` judges it.
 
     make rung NAME=mine FROM=gpu_basic [KERNEL=gpu_basic/relu.cu]
 
-FROM: the rung that it builds on; KERNEL: the file to copy, below kernels/, one that this rung runs, by default that of its
-convolutions. All files are new: git shows them as untracked, and removing kernels/mine and the module removes the rung.
+FROM: the rung that it builds on; KERNEL: the file to copy, below kernels/, one that this rung runs,
+by default that of its convolutions. All files are new: git shows them as untracked, and removing
+kernels/mine and the module removes the rung.
 """
 
 import argparse
@@ -50,7 +52,9 @@ below = "{below}"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name")
     parser.add_argument("below", metavar="from")
     parser.add_argument("kernel", nargs="?", default="")
@@ -59,11 +63,20 @@ def main():
         made = start(arguments.name, arguments.below, arguments.kernel)
     except UserError as error:
         sys.exit(str(error))
-    print("\n".join([*(f"wrote {path.relative_to(ROOT)}" for path in made), f"judge it: make check RUNG={arguments.name}"]))
+    print(
+        "\n".join(
+            [
+                *(f"wrote {path.relative_to(ROOT)}" for path in made),
+                f"judge it: make check RUNG={arguments.name}",
+            ]
+        )
+    )
 
 
 def start(name, below, kernel=""):
-    """Write the files of rung `name`; returns their paths. Raises UserError, having written nothing."""
+    """Write the files of rung `name`; returns their paths. Raises UserError, having written
+    nothing.
+    """
     check_name(name)
     if not catalog.uses_gpu(below):
         gpu = filter(catalog.uses_gpu, catalog.RUNGS)
@@ -73,11 +86,20 @@ def start(name, below, kernel=""):
     module = catalog.module(below)
     names = [one for one in PASSED_ON if hasattr(module, one)]
     contents = {
-        **{KERNELS / name / path.name: path.read_text() for path in with_own_headers(KERNELS / kernel)},
+        **{
+            KERNELS / name / path.name: path.read_text()
+            for path in with_own_headers(KERNELS / kernel)
+        },
         KERNELS / name / catalog.ROW: ROW.format(below=below),
-        MODULES / f"{name}.py": MODULE.format(quotes='"' * 3, name=name, below=below, file=file, kernel=kernel,
-                                              passed_on=", ".join(names),
-                                              exported=", ".join(f'"{one}"' for one in ["LAUNCHES", *names])),
+        MODULES / f"{name}.py": MODULE.format(
+            quotes='"' * 3,
+            name=name,
+            below=below,
+            file=file,
+            kernel=kernel,
+            passed_on=", ".join(names),
+            exported=", ".join(f'"{one}"' for one in ["LAUNCHES", *names]),
+        ),
     }
     write(name, contents)
     return list(contents)
@@ -85,25 +107,36 @@ def start(name, below, kernel=""):
 
 def check_name(name):
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
-        raise UserError(f"NAME={excerpt(name)}: a name has lower-case letters, digits and _, such as mine")
+        raise UserError(
+            f"NAME={excerpt(name)}: a name has lower-case letters, digits and _, such as mine"
+        )
     if name in catalog.RUNGS or (KERNELS / name).exists() or (MODULES / f"{name}.py").exists():
-        raise UserError(f"NAME={name}: there is a rung, a folder below kernels/ or a module of that name already")
+        raise UserError(
+            f"NAME={name}: there is a rung, a folder below kernels/ or a module of that name already"
+        )
 
 
 def chosen(below, kernel):
-    """The file to copy: `kernel` if `below` runs it, or of all the one in which most arithmetic is done."""
+    """The file to copy: `kernel` if `below` runs it, or of all the one in which most arithmetic is
+    done.
+    """
     work = {}
     for step in training_plan(below, networks.build("autoencoder")).steps:
         for launch in step.launches:
             work[launch.source] = work.get(launch.source, 0) + step.flop
     wanted = kernel.removeprefix("kernels/")
     if wanted and wanted not in work:
-        raise UserError(f"KERNEL={excerpt(kernel)}: {below} runs no such file{nearest(wanted, work)}")
+        raise UserError(
+            f"KERNEL={excerpt(kernel)}: {below} runs no such file{nearest(wanted, work)}"
+        )
     return wanted or max(work, key=work.get)
 
 
 def nearest(value, choices):
-    found = difflib.get_close_matches(value[:100], choices := list(choices), n=1, cutoff=0.3) or choices[:1]
+    found = (
+        difflib.get_close_matches(value[:100], choices := list(choices), n=1, cutoff=0.3)
+        or choices[:1]
+    )
     return f"; the nearest is {found[0]}"
 
 
@@ -114,7 +147,9 @@ def with_own_headers(path):
 
 
 def write(name, contents):
-    """All files or none: the folder and the module get their names when they are whole, the folder with the row last."""
+    """All files or none: the folder and the module get their names when they are whole, the folder
+    with the row last.
+    """
     folder, (module,) = KERNELS / name, [path for path in contents if path.suffix == ".py"]
     with tempfile.TemporaryDirectory(dir=KERNELS, prefix=".new-") as made:
         for path, text in contents.items():

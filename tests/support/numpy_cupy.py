@@ -1,7 +1,9 @@
-"""A stand-in for CuPy as ladder/arithmetic/arrays.py and its users know it: NumPy computes, in GPU memory that ends.
+"""A stand-in for CuPy as ladder/arithmetic/arrays.py and its users know it: NumPy computes, in GPU
+memory that ends.
 
-It is as strict as CuPy: an array meets no NumPy array and becomes none by itself, and only functions that CuPy has, with the
-parameters that it takes, are there. Everything that an array takes is counted; beyond `memory` bytes allocating fails.
+It is as strict as CuPy: an array meets no NumPy array and becomes none by itself, and only
+functions that CuPy has, with the parameters that it takes, are there. Everything that an array
+takes is counted; beyond `memory` bytes allocating fails.
 """
 
 import contextlib
@@ -16,8 +18,25 @@ import scipy.linalg
 from ladder.arithmetic import arrays
 from ladder.machine import driver
 
-FUNCTIONS = ("abs", "arange", "broadcast_to", "concatenate", "einsum", "empty", "exp", "eye", "full", "isfinite", "minimum",
-             "power", "sign", "square", "stack", "take_along_axis", "zeros")
+FUNCTIONS = (
+    "abs",
+    "arange",
+    "broadcast_to",
+    "concatenate",
+    "einsum",
+    "empty",
+    "exp",
+    "eye",
+    "full",
+    "isfinite",
+    "minimum",
+    "power",
+    "sign",
+    "square",
+    "stack",
+    "take_along_axis",
+    "zeros",
+)
 METHODS = ("all", "any", "argmax", "astype", "copy", "max", "min", "reshape", "sum", "trace")
 
 
@@ -25,8 +44,14 @@ def install(monkeypatch, **options):
     """Give this machine a Gpu, which is returned."""
     gpu = Gpu(**options)
     linalg = types.SimpleNamespace(solve_triangular=gpu.solve_triangular)
-    modules = {"cupy": gpu, "cupyx": types.SimpleNamespace(errstate=gpu.errstate, scipy=types.SimpleNamespace(linalg=linalg)),
-               "cupyx.scipy": types.SimpleNamespace(linalg=linalg), "cupyx.scipy.linalg": linalg}
+    modules = {
+        "cupy": gpu,
+        "cupyx": types.SimpleNamespace(
+            errstate=gpu.errstate, scipy=types.SimpleNamespace(linalg=linalg)
+        ),
+        "cupyx.scipy": types.SimpleNamespace(linalg=linalg),
+        "cupyx.scipy.linalg": linalg,
+    }
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", gpu.total, 100 << 10))
@@ -49,20 +74,29 @@ class CUDARuntimeError(RuntimeError):
 class Gpu:
     """The module `cupy` of one made-up GPU with `memory` bytes.
 
-    tf32: products round their factors to 11 bits. moved: arrays uploaded and downloaded; uploaded: bytes; most: bytes in use at
-    a time.
+    tf32: products round their factors to 11 bits. moved: arrays uploaded and downloaded; uploaded:
+    bytes; most: bytes in use at a time.
     """
 
     __version__ = "0.0"
 
     def __init__(self, memory=1 << 30, tf32=False):
-        self.total, self.tf32, self.used, self.most, self.moved = memory, tf32, 0, 0, {"there": 0, "back": 0}
+        self.total, self.tf32, self.used, self.most, self.moved = (
+            memory,
+            tf32,
+            0,
+            0,
+            {"there": 0, "back": 0},
+        )
         self.uploaded, self.raises, self.taken = 0, False, {}
         self.ndarray = Array
         self.cuda = types.SimpleNamespace(
             is_available=lambda: True,
-            runtime=types.SimpleNamespace(CUDARuntimeError=CUDARuntimeError,
-                                          memGetInfo=lambda: (self.total - self.used, self.total)))
+            runtime=types.SimpleNamespace(
+                CUDARuntimeError=CUDARuntimeError,
+                memGetInfo=lambda: (self.total - self.used, self.total),
+            ),
+        )
         self.linalg = types.SimpleNamespace(cholesky=self.cholesky, eigh=self.eigh)
         for name in FUNCTIONS:
             setattr(self, name, self._function(getattr(np, name)))
@@ -92,13 +126,15 @@ class Gpu:
         except np.linalg.LinAlgError:
             if self.raises:
                 raise
-            return self.own(np.full_like(matrix.values, 7))   # what cuSOLVER leaves is no factor
+            return self.own(np.full_like(matrix.values, 7))  # what cuSOLVER leaves is no factor
 
     def eigh(self, matrix, UPLO):
         return tuple(map(self.own, np.linalg.eigh(matrix.values, UPLO)))
 
     def solve_triangular(self, factor, values, trans=0, lower=False):
-        found = scipy.linalg.solve_triangular(factor.values, values.values, trans=trans, lower=lower)
+        found = scipy.linalg.solve_triangular(
+            factor.values, values.values, trans=trans, lower=lower
+        )
         return self.own(np.asfortranarray(found))
 
     @contextlib.contextmanager
@@ -129,11 +165,18 @@ class Gpu:
         """A factor as TF32 has it: 10 of 23 bits behind the point."""
         if not self.tf32 or values.dtype != np.float32:
             return values
-        return ((values.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
+        return ((values.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(
+            np.float32
+        )
 
     def _function(self, function):
         def call(*arguments, **options):
-            return self.own(function(*map(plain, arguments), **{name: plain(value) for name, value in options.items()}))
+            return self.own(
+                function(
+                    *map(plain, arguments),
+                    **{name: plain(value) for name, value in options.items()},
+                )
+            )
 
         return call
 
@@ -141,7 +184,7 @@ class Gpu:
 class Array:
     """A cupy.ndarray."""
 
-    __array_ufunc__ = None   # an operation of a NumPy array with one raises TypeError
+    __array_ufunc__ = None  # an operation of a NumPy array with one raises TypeError
 
     def __init__(self, gpu, values):
         self.gpu, self.values = gpu, np.asarray(values)
@@ -179,7 +222,9 @@ class Array:
 
 
 def plain(value):
-    """What NumPy computes with in place of an argument; TypeError for a NumPy array, as CuPy refuses it."""
+    """What NumPy computes with in place of an argument; TypeError for a NumPy array, as CuPy
+    refuses it.
+    """
     if isinstance(value, Array):
         return value.values
     if isinstance(value, (tuple, list)):
@@ -208,6 +253,23 @@ def _operator(name):
 
 for _name in METHODS:
     setattr(Array, _name, _method(_name))
-for _name in ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "iadd", "isub", "imul", "itruediv", "neg", "eq", "lt",
-              "le", "gt", "ge"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "radd",
+    "rsub",
+    "rmul",
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "neg",
+    "eq",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+):
     setattr(Array, f"__{_name}__", _operator(f"__{_name}__"))

@@ -5,10 +5,12 @@ import os
 
 
 def folder(tmp_path_factory, name, make):
-    """A folder that the first process to ask for it fills by make(folder), while the others wait; only to be read or copied."""
+    """A folder that the first process to ask for it fills by make(folder), while the others wait;
+    only to be read or copied.
+    """
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent   # that of all workers of the run
+        base = base.parent  # that of all workers of the run
     path, whole = base / name, base / f"{name}.whole"
     with open(base / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,6 @@
-"""Numba compiles in one process at a time: the others then find in its cache what they would have compiled too."""
+"""Numba compiles in one process at a time: the others then find in its cache what they would have
+compiled too.
+"""
 
 import fcntl
 import os
@@ -8,12 +10,15 @@ from ladder.sources import ROOT
 
 
 def install():
-    """Lock what Numba compiles, or looks for in its cache, against all other processes that call this, from now on."""
+    """Lock what Numba compiles, or looks for in its cache, against all other processes that call
+    this, from now on.
+    """
     from numba.core import event
 
     class Lock(event.Listener):
         def __init__(self):
-            self._folder = os.open(ROOT / "workflow/scripts/ladder", os.O_RDONLY)   # below which the cache lies
+            # below which the cache lies
+            self._folder = os.open(ROOT / "workflow/scripts/ladder", os.O_RDONLY)
             self._inside, self._guard = 0, threading.Lock()
 
         def on_start(self, event):

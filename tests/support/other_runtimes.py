@@ -1,6 +1,8 @@
-"""An exported model in another program beside the run's own answers: python other_runtimes.py PROGRAM MODEL RUN.
+"""An exported model in another program beside the run's own answers: python other_runtimes.py
+PROGRAM MODEL RUN.
 
-PROGRAM: of PROGRAMS; MODEL: the folder with model.onnx; RUN: one with images.npy, predictions.npy and decisions.npy of the run.
+PROGRAM: of PROGRAMS; MODEL: the folder with model.onnx; RUN: one with images.npy, predictions.npy
+and decisions.npy of the run.
 """
 
 import sys
@@ -8,8 +10,8 @@ import sys
 import numpy as np
 
 OUTPUTS = ["features", "decisions", "class", "margin"]
-BATCHES = 13, 50   # the number of images changes from call to call
-MOST = 1e-4        # of the largest decision
+BATCHES = 13, 50  # the number of images changes from call to call
+MOST = 1e-4  # of the largest decision
 
 
 def onnxruntime(path):
@@ -56,17 +58,24 @@ PROGRAMS = {program.__name__: program for program in (onnxruntime, reference, op
 def answers(program, path, images):
     """{output: values} for uint8 images (N, H, W, C)."""
     run, cut = PROGRAMS[program](str(path)), min(BATCHES[0], len(images))
-    parts = [images[:cut], *(images[at:at + BATCHES[1]] for at in range(cut, len(images), BATCHES[1]))]
+    parts = [
+        images[:cut],
+        *(images[at : at + BATCHES[1]] for at in range(cut, len(images), BATCHES[1])),
+    ]
     outputs = zip(*(run(part) for part in parts), strict=True)
     return dict(zip(OUTPUTS, map(np.concatenate, outputs), strict=True))
 
 
 def main(program, model, run):
-    images, predictions, decisions = (np.load(f"{run}/{name}.npy") for name in ("images", "predictions", "decisions"))
+    images, predictions, decisions = (
+        np.load(f"{run}/{name}.npy") for name in ("images", "predictions", "decisions")
+    )
     given = answers(program, f"{model}/model.onnx", images)
     differ = int((given["class"] != predictions).sum())
     deviation = np.abs(given["decisions"] - decisions).max() / np.abs(decisions).max()
-    print(f"{program}: {differ} of {len(images)} classes differ, decisions by up to {deviation:.1e} of the largest")
+    print(
+        f"{program}: {differ} of {len(images)} classes differ, decisions by up to {deviation:.1e} of the largest"
+    )
     assert given["class"].shape == predictions.shape and given["decisions"].shape == decisions.shape
     assert all(np.isfinite(values).all() for values in given.values())
     assert differ <= max(1, len(images) // 1000) and deviation <= MOST

@@ -18,7 +18,9 @@ def loaded(raw):
 
 
 def run(file_sha256=None, **keys):
-    """A run on the CPU; file_sha256: as if it started from a file of initial weights with this checksum."""
+    """A run on the CPU; file_sha256: as if it started from a file of initial weights with this
+    checksum.
+    """
     made = runs.of(config.load(RAW | {"svm_backend": "sklearn", "array_library": "numpy"} | keys))
     return dataclasses.replace(made, file_sha256=file_sha256) if file_sha256 else made
 
@@ -29,7 +31,9 @@ def chain(keys=None, **others):
 
 
 def page(name, active=None, **entries):
-    """The page of a configuration that is part of no run; entries: runs.Entry of each run of a list, by its key."""
+    """The page of a configuration that is part of no run; entries: runs.Entry of each run of a
+    list, by its key.
+    """
     return stages.page(stages.STAGES[name], stages.Configuration(active or run(), entries, {}))
 
 

@@ -1,6 +1,8 @@
-"""Every operation in float64, written as its definition reads: slow, and independent of the library.
+"""Every operation in float64, written as its definition reads: slow, and independent of the
+library.
 
-Images are (N, H, W, C), vectors (N, 1, 1, units). Addition is NumPy's own. Gradients come from `gradient`, by differences.
+Images are (N, H, W, C), vectors (N, 1, 1, units). Addition is NumPy's own. Gradients come from
+`gradient`, by differences.
 """
 
 import itertools
@@ -11,15 +13,21 @@ import numpy as np
 
 
 def conv2d(x, weight, bias, padding, stride=1):
-    """x (N, H, W, C), weight (O, K, K, C), bias (O): cross-correlation with zeros around the image."""
+    """x (N, H, W, C), weight (O, K, K, C), bias (O): cross-correlation with zeros around the
+    image.
+    """
     images, height, width, _ = x.shape
     filters, kernel = weight.shape[:2]
     x = np.pad(x.astype(np.float64), ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     out = np.zeros((images, *slid(height, width, kernel, stride, padding), filters))
     for row in range(out.shape[1]):
         for column in range(out.shape[2]):
-            window = x[:, stride * row:stride * row + kernel, stride * column:stride * column + kernel]
-            out[:, row, column] = np.einsum("nklc,oklc->no", window, weight.astype(np.float64)) + bias
+            window = x[
+                :, stride * row : stride * row + kernel, stride * column : stride * column + kernel
+            ]
+            out[:, row, column] = (
+                np.einsum("nklc,oklc->no", window, weight.astype(np.float64)) + bias
+            )
     return out
 
 
@@ -30,7 +38,10 @@ def slid(height, width, window, stride, padding):
 
 def dense(x, weight, bias):
     """x (N, 1, 1, I), weight (O, 1, 1, I), bias (O): (N, 1, 1, O)."""
-    return np.einsum("nklc,oklc->no", x.astype(np.float64), weight.astype(np.float64))[:, None, None] + bias
+    return (
+        np.einsum("nklc,oklc->no", x.astype(np.float64), weight.astype(np.float64))[:, None, None]
+        + bias
+    )
 
 
 def relu(x):
@@ -38,7 +49,9 @@ def relu(x):
 
 
 def maxpool2d(x, window=2, stride=2, padding=0):
-    """(maxima, places window * row + column) of the windows' pixels in the image; the first if tied, NaN first."""
+    """(maxima, places window * row + column) of the windows' pixels in the image; the first if
+    tied, NaN first.
+    """
     images, height, width, channels = x.shape
     out = np.zeros((images, *slid(height, width, window, stride, padding), channels))
     place = np.zeros(out.shape, np.uint8)
@@ -57,7 +70,9 @@ def maxpool2d_backward(dy, place, shape, window=2, stride=2, padding=0):
     for position in np.ndindex(dy.shape):
         image, row, column, channel = position
         i, j = divmod(int(place[position]), window)
-        dx[image, stride * row + i - padding, stride * column + j - padding, channel] += dy[position]
+        dx[image, stride * row + i - padding, stride * column + j - padding, channel] += dy[
+            position
+        ]
     return dx
 
 
@@ -68,21 +83,26 @@ def avgpool2d(x, window=2, stride=2, padding=0):
     for row, column in np.ndindex(out.shape[1:3]):
         for i, j, _ in _window(row, column, (height, width), window, stride, padding):
             out[:, row, column] += x[:, i, j]
-    return out / window ** 2
+    return out / window**2
 
 
 def avgpool2d_backward(dy, shape, window, stride, padding):
     batch, height, width, channels = shape
     dx = np.zeros((batch, height + 2 * padding, width + 2 * padding, channels))
     for row, column in np.ndindex(dy.shape[1:3]):
-        dx[:, stride * row:stride * row + window, stride * column:stride * column + window] += dy[:, [[row]], [[column]]]
-    return dx[:, padding:padding + height, padding:padding + width] / window ** 2
+        dx[:, stride * row : stride * row + window, stride * column : stride * column + window] += (
+            dy[:, [[row]], [[column]]]
+        )
+    return dx[:, padding : padding + height, padding : padding + width] / window**2
 
 
 def _window(row, column, size, window, stride, padding):
     """(row, column, place) of a window's pixels in the image, row by row."""
-    pixels = [(stride * row + i - padding, stride * column + j - padding, window * i + j)
-              for i in range(window) for j in range(window)]
+    pixels = [
+        (stride * row + i - padding, stride * column + j - padding, window * i + j)
+        for i in range(window)
+        for j in range(window)
+    ]
     return [pixel for pixel in pixels if 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]]
 
 
@@ -108,7 +128,7 @@ def pad(x, amount):
 
 
 def pad_backward(dy, amount):
-    return dy[:, amount:dy.shape[1] - amount, amount:dy.shape[2] - amount]
+    return dy[:, amount : dy.shape[1] - amount, amount : dy.shape[2] - amount]
 
 
 def flatten(x):
@@ -130,14 +150,23 @@ def batchnorm(x, weight, bias, epsilon):
 
 
 def running_statistics(x, running_mean, running_var, decay):
-    """(running_mean, running_var) after the batch x; variance with divisor n - 1, for one value n."""
+    """(running_mean, running_var) after the batch x; variance with divisor n - 1, for one value
+    n.
+    """
     values = x.astype(np.float64).reshape(-1, x.shape[3])
     variance = values.var(axis=0, ddof=1 if len(values) > 1 else 0)
-    return decay * running_mean + (1 - decay) * values.mean(axis=0), decay * running_var + (1 - decay) * variance
+    return decay * running_mean + (1 - decay) * values.mean(axis=0), decay * running_var + (
+        1 - decay
+    ) * variance
 
 
 def batchnorm_inference(x, weight, bias, running_mean, running_var, epsilon):
-    return weight * (x.astype(np.float64) - running_mean) / np.sqrt(running_var.astype(np.float64) + epsilon) + bias
+    return (
+        weight
+        * (x.astype(np.float64) - running_mean)
+        / np.sqrt(running_var.astype(np.float64) + epsilon)
+        + bias
+    )
 
 
 def dropout(x, mask, rate):
@@ -145,7 +174,8 @@ def dropout(x, mask, rate):
 
 
 def winner_take_all(x, winners, images):
-    """(y, mask): of each channel of an image the `winners` largest values, in the `images` images with the largest; else 0.
+    """(y, mask): of each channel of an image the `winners` largest values, in the `images` images
+    with the largest; else 0.
 
     Ties go to the first. NaN counts as infinite.
     """
@@ -166,9 +196,13 @@ def sample(mean, log_variance, drawn):
 
 
 def divergences(mean, log_variance):
-    """Of the normal distributions of each image's values from the standard normal distribution, in nats."""
-    mean, log_variance = (values.astype(np.float64).reshape(len(values), -1) for values in (mean, log_variance))
-    return (mean ** 2 + np.exp(log_variance) - 1 - log_variance).sum(axis=1) / 2
+    """Of the normal distributions of each image's values from the standard normal distribution, in
+    nats.
+    """
+    mean, log_variance = (
+        values.astype(np.float64).reshape(len(values), -1) for values in (mean, log_variance)
+    )
+    return (mean**2 + np.exp(log_variance) - 1 - log_variance).sum(axis=1) / 2
 
 
 def sample_gradients(mean, log_variance, noise, dy, factor):
@@ -178,37 +212,45 @@ def sample_gradients(mean, log_variance, noise, dy, factor):
 
 
 def lrn(x, size, alpha, beta, k):
-    """(y, sums): x over a power of the sum of squares over `size` channels, of which size // 2 are before the value's own."""
+    """(y, sums): x over a power of the sum of squares over `size` channels, of which size // 2 are
+    before the value's own.
+    """
     squares, channels = x.astype(np.float64) ** 2, x.shape[3]
     sums = np.zeros(x.shape)
     for channel in range(channels):
         first, last = max(channel - size // 2, 0), min(channel + (size - 1) // 2, channels - 1)
-        sums[..., channel] = k + alpha / size * squares[..., first:last + 1].sum(axis=3)
-    return x * sums ** -beta, sums
+        sums[..., channel] = k + alpha / size * squares[..., first : last + 1].sum(axis=3)
+    return x * sums**-beta, sums
 
 
 def position_norm(x, epsilon):
     """(y, norms): each pixel's vector over the root of its sum of squares and epsilon."""
     x = x.astype(np.float64)
-    norms = np.sqrt((x ** 2).sum(axis=3) + epsilon)
+    norms = np.sqrt((x**2).sum(axis=3) + epsilon)
     return x / norms[..., None], norms
 
 
 def attention(x):
-    """(y, weights): x has queries, keys and values of as many channels; weights (N, pixels, pixels), y their sums of values."""
+    """(y, weights): x has queries, keys and values of as many channels; weights (N, pixels,
+    pixels), y their sums of values.
+    """
     images, height, width, channels = x.shape
-    query, key, value = np.split(x.astype(np.float64).reshape(images, height * width, channels), 3, axis=2)
+    query, key, value = np.split(
+        x.astype(np.float64).reshape(images, height * width, channels), 3, axis=2
+    )
     scores = np.einsum("npc,nqc->npq", query, key) / np.sqrt(channels / 3)
     weights = np.exp(scores - scores.max(axis=2, keepdims=True))
     weights /= weights.sum(axis=2, keepdims=True)
-    return np.einsum("npq,nqc->npc", weights, value).reshape(images, height, width, channels // 3), weights
+    return np.einsum("npq,nqc->npc", weights, value).reshape(
+        images, height, width, channels // 3
+    ), weights
 
 
 def local_contrast(x, image, kernel, epsilon):
     """x over the root of variance plus epsilon of each of its pixels' windows in `image`."""
     y = x.astype(np.float64)
     for row, column in np.ndindex(x.shape[1:3]):
-        window = image[:, row:row + kernel, column:column + kernel].astype(np.float64)
+        window = image[:, row : row + kernel, column : column + kernel].astype(np.float64)
         y[:, row, column] /= np.sqrt(window.reshape(len(x), -1).var(axis=1) + epsilon)[:, None]
     return y
 
@@ -220,17 +262,22 @@ def soft_threshold(x, threshold):
 def mse(prediction, target, divisor):
     """(gradient, loss): the mean over all elements, its gradient that of the sum over `divisor`."""
     difference = prediction.astype(np.float64) - target
-    return 2 * difference / divisor, (difference ** 2).mean()
+    return 2 * difference / divisor, (difference**2).mean()
 
 
 def cross_entropy(prediction, labels):
-    """(gradient, loss, hits) of scores (N, 1, 1, classes) against a label for each row: the loss is a mean over rows."""
+    """(gradient, loss, hits) of scores (N, 1, 1, classes) against a label for each row: the loss is
+    a mean over rows.
+    """
     scores = prediction.astype(np.float64).reshape(len(prediction), -1)
     scores = scores - scores.max(axis=1, keepdims=True)
     softmax = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     is_label = np.arange(scores.shape[1]) == np.asarray(labels)[:, None]
     loss = np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[is_label])
-    hits = sum(not np.isnan(row).any() and int(np.argmax(row)) == label for row, label in zip(scores, labels, strict=True))
+    hits = sum(
+        not np.isnan(row).any() and int(np.argmax(row)) == label
+        for row, label in zip(scores, labels, strict=True)
+    )
     return ((softmax - is_label) / len(scores)).reshape(prediction.shape), loss, hits
 
 
@@ -241,7 +288,9 @@ def load_batch(images, rows, scale, offset, flip=False):
 
 
 def load_augmented_batch(images, rows, scale, offset, augmentation):
-    """As load_batch, each image mirrored, then shifted by its own (dy, dx, mirrored), zeros moving in."""
+    """As load_batch, each image mirrored, then shifted by its own (dy, dx, mirrored), zeros moving
+    in.
+    """
     height, width = images.shape[1:3]
     batch = np.zeros((len(rows), *images.shape[1:]), np.float32)
     for out, image, (dy, dx, mirrored) in zip(batch, images[rows], augmentation, strict=True):
@@ -253,22 +302,30 @@ def load_augmented_batch(images, rows, scale, offset, augmentation):
 
 
 def load_jittered_batch(images, rows, scale, offset, augmentation, jitter):
-    """As load_augmented_batch, each image then rotated by its own (cosine, sine) and multiplied by its channels' factors.
+    """As load_augmented_batch, each image then rotated by its own (cosine, sine) and multiplied by
+    its channels' factors.
 
     Every operation is in float32, in this order, so that all rungs can be compared to the last bit.
     """
     f, (height, width, channels) = np.float32, images.shape[1:]
     batch = np.zeros((len(rows), height, width, channels), f)
-    for out, image, (dy, dx, mirrored), (cosine, sine, *factors) in zip(batch, images[rows].astype(f), augmentation, jitter,
-                                                                        strict=True):
+    for out, image, (dy, dx, mirrored), (cosine, sine, *factors) in zip(
+        batch, images[rows].astype(f), augmentation, jitter, strict=True
+    ):
         image = image[:, ::-1] if mirrored else image
         for row, column in np.ndindex(height, width):
             y, x = f(row + dy) - f((height - 1) / 2), f(column + dx) - f((width - 1) / 2)
-            at = cosine * y - sine * x + f((height - 1) / 2), sine * y + cosine * x + f((width - 1) / 2)
+            at = (
+                cosine * y - sine * x + f((height - 1) / 2),
+                sine * y + cosine * x + f((width - 1) / 2),
+            )
             top, left = (math.floor(one) for one in at)
             down, right = at[0] - f(top), at[1] - f(left)
-            corners = [image[i, j] if 0 <= i < height and 0 <= j < width else np.zeros(channels, f)
-                       for i in (top, top + 1) for j in (left, left + 1)]
+            corners = [
+                image[i, j] if 0 <= i < height and 0 <= j < width else np.zeros(channels, f)
+                for i in (top, top + 1)
+                for j in (left, left + 1)
+            ]
             above, below = (a + right * (b - a) for a, b in (corners[:2], corners[2:]))
             out[row, column] = (above + down * (below - above)) * np.array(factors, f)
     return batch * scale + offset
@@ -298,9 +355,9 @@ def numerical_gradient(function, x, step=1e-5):
 # ---- random numbers: Philox4x64-10 (Salmon et al., 2011)
 
 MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
-WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B   # added to the key from round to round
+WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B  # added to the key from round to round
 ROUNDS = 10
-MASK = 2 ** 64 - 1
+MASK = 2**64 - 1
 
 
 def philox(counter, key):
@@ -314,56 +371,98 @@ def philox(counter, key):
 
 
 def blocks(seed, stream, step, count):
-    """The first `count` blocks of a stream in a step, as NumPy draws them: it increments the counter before each."""
+    """The first `count` blocks of a stream in a step, as NumPy draws them: it increments the
+    counter before each.
+    """
     return [philox((block + 1, 0, 0, step), (seed, stream)) for block in range(count)]
 
 
 def dropout_mask(seed, layer, step, count, rate):
     """uint8: 1 for each of a batch's `count` values that is kept. layer: the layer's number."""
-    words = [word >> shift & 0xFFFFFFFF for block in blocks(seed, 16 + layer, step, -(-count // 8)) for word in block
-             for shift in (0, 32)]
-    return np.array([word >= math.floor(rate * 2 ** 32) for word in words[:count]], np.uint8)
+    words = [
+        word >> shift & 0xFFFFFFFF
+        for block in blocks(seed, 16 + layer, step, -(-count // 8))
+        for word in block
+        for shift in (0, 32)
+    ]
+    return np.array([word >= math.floor(rate * 2**32) for word in words[:count]], np.uint8)
 
 
 def normal(seed, stream, step, count):
-    """float64 (count,): the quantile of the standard normal distribution for the upper 24 bits of each word."""
-    words = [word >> shift & 0xFFFFFFFF for block in blocks(seed, stream, step, -(-count // 8)) for word in block
-             for shift in (0, 32)]
-    return np.array([statistics.NormalDist().inv_cdf((2 * (word >> 8) + 1) / 2 ** 25) for word in words[:count]])
+    """float64 (count,): the quantile of the standard normal distribution for the upper 24 bits of
+    each word.
+    """
+    words = [
+        word >> shift & 0xFFFFFFFF
+        for block in blocks(seed, stream, step, -(-count // 8))
+        for word in block
+        for shift in (0, 32)
+    ]
+    return np.array(
+        [statistics.NormalDist().inv_cdf((2 * (word >> 8) + 1) / 2**25) for word in words[:count]]
+    )
 
 
 def augmentation(seed, step, count, crop, flip):
     """int32 (count, 3): (dy, dx, mirrored) of each row of a batch."""
-    return np.array([(down % (2 * crop + 1) - crop, right % (2 * crop + 1) - crop, coin >> 63 if flip else 0)
-                     for down, right, coin, _ in blocks(seed, 3, step, count)], np.int32).reshape(-1, 3)
+    return np.array(
+        [
+            (down % (2 * crop + 1) - crop, right % (2 * crop + 1) - crop, coin >> 63 if flip else 0)
+            for down, right, coin, _ in blocks(seed, 3, step, count)
+        ],
+        np.int32,
+    ).reshape(-1, 3)
 
 
 def jitter(seed, step, count, channels, tangent, colour):
-    """float32 (count, 2 + channels): cosine and sine of 2 arctan t and the channels' factors, of 24 bits of a word each."""
+    """float32 (count, 2 + channels): cosine and sine of 2 arctan t and the channels' factors, of 24
+    bits of a word each.
+    """
     rows = []
     for block in blocks(seed, 9, step, count):
         words = [word >> shift & 0xFFFFFFFF for word in block for shift in (0, 32)]
-        t, *evenly = (np.float32(((word >> 8) - 2 ** 23) / 2 ** 23) for word in words)
+        t, *evenly = (np.float32(((word >> 8) - 2**23) / 2**23) for word in words)
         t = np.float32(tangent) * t
         turned = (1 - t * t) / (1 + t * t), 2 * t / (1 + t * t)
-        rows.append([*turned, *(1 + np.float32(colour) * evenly[channel % 7] for channel in range(channels))])
+        rows.append(
+            [
+                *turned,
+                *(1 + np.float32(colour) * evenly[channel % 7] for channel in range(channels)),
+            ]
+        )
     return np.array(rows, np.float32)
 
 
-# Rows, or columns, of a 3x3 filter in each of the four of the transposed convolution of the image before an upsampling by 2.
+# Rows, or columns, of a 3x3 filter in each of the four of the transposed convolution of the image
+# before an upsampling by 2.
 SUMMED_TAPS = (2,), (1, 2), (0, 1), (0,)
 
 
 def decompose_taps(weight):
-    """(C, 4, 4, O) of weight (O, 3, 3, C), in its type: sums of the taps that one of the transposed convolution replaces."""
-    return np.stack([np.stack([sum(sum(weight[:, row, column] for row in rows) for column in columns).T
-                               for columns in SUMMED_TAPS], axis=1) for rows in SUMMED_TAPS], axis=1)
+    """(C, 4, 4, O) of weight (O, 3, 3, C), in its type: sums of the taps that one of the transposed
+    convolution replaces.
+    """
+    return np.stack(
+        [
+            np.stack(
+                [
+                    sum(sum(weight[:, row, column] for row in rows) for column in columns).T
+                    for columns in SUMMED_TAPS
+                ],
+                axis=1,
+            )
+            for rows in SUMMED_TAPS
+        ],
+        axis=1,
+    )
 
 
 def add_tap_gradients(gradient):
     """The gradient of a weight from that of its phase weights (C, 4, 4, O)."""
     found = np.zeros((gradient.shape[3], 3, 3, gradient.shape[0]))
-    for (t, rows), (s, columns) in itertools.product(enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)):
+    for (t, rows), (s, columns) in itertools.product(
+        enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)
+    ):
         for row, column in itertools.product(rows, columns):
             found[:, row, column] += gradient[:, t, s].T
     return found
@@ -374,12 +473,19 @@ def conv2d_input_grad(dy, weight, padding, height, width, stride=1):
     dx = np.zeros((len(dy), height + 2 * padding, width + 2 * padding, weight.shape[3]))
     for row, column in np.ndindex(dy.shape[1:3]):
         top, left = stride * row, stride * column
-        dx[:, top:top + size, left:left + size] += np.einsum("no,oklc->nklc", dy[:, row, column].astype(float), weight)
-    return dx[:, padding:padding + height, padding:padding + width]
+        dx[:, top : top + size, left : left + size] += np.einsum(
+            "no,oklc->nklc", dy[:, row, column].astype(float), weight
+        )
+    return dx[:, padding : padding + height, padding : padding + width]
 
 
 def conv2d_weight_grad(x, dy, padding, size, stride=1):
     x = np.pad(x.astype(float), ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    return sum(np.einsum("no,nklc->oklc", dy[:, row, column],
-                         x[:, stride * row:stride * row + size, stride * column:stride * column + size])
-               for row, column in np.ndindex(dy.shape[1:3]))
+    return sum(
+        np.einsum(
+            "no,nklc->oklc",
+            dy[:, row, column],
+            x[:, stride * row : stride * row + size, stride * column : stride * column + size],
+        )
+        for row, column in np.ndindex(dy.shape[1:3])
+    )

@@ -1,4 +1,5 @@
-"""Packed copies as the launches of gpu_tf32 and the rungs on its kernels make them, for tests of what reads and writes them.
+"""Packed copies as the launches of gpu_tf32 and the rungs on its kernels make them, for tests of
+what reads and writes them.
 
 They are made in one order of threads, if the test is not of them.
 """
@@ -17,7 +18,16 @@ from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, t
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import packed_launches as launches
-from ladder.rungs.packed_tiles import BFLOAT16, FLOAT16, FLOAT32, LARGE, SQUARE, TF32, Window, weight_tiles
+from ladder.rungs.packed_tiles import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    LARGE,
+    SQUARE,
+    TF32,
+    Window,
+    weight_tiles,
+)
 from ladder.rungs.packing import PIXELS_OF_LOSS, Columns, Packing, rows_of_packing
 from ladder.training import parity, plan
 from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run_step
@@ -29,17 +39,25 @@ def numbers(copy, number=BFLOAT16):
     """float32 of the words of a copy."""
     if copy.dtype == np.uint32:
         return copy.view(np.float32)
-    return copy.view(np.float16).astype(np.float32) if number is FLOAT16 else (copy.astype(np.uint32) << 16).view(np.float32)
+    return (
+        copy.view(np.float16).astype(np.float32)
+        if number is FLOAT16
+        else (copy.astype(np.uint32) << 16).view(np.float32)
+    )
 
 
 def padded(image, padding, number=BFLOAT16):
     """With borders of zeros, and channels of zeros up to the end of a chunk."""
-    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % number.chunk)))
+    return np.pad(
+        image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % number.chunk))
+    )
 
 
 def rounded_input(x, padding, number=BFLOAT16, orders=ONE_ORDER):
     copy = poisoned(padded(x, padding, number).shape, number.dtype)
-    run_step(launched("conv2d_round_input", number), {"x": x}, {"rounded": copy}, orders, padding=padding)
+    run_step(
+        launched("conv2d_round_input", number), {"x": x}, {"rounded": copy}, orders, padding=padding
+    )
     return copy
 
 
@@ -47,22 +65,35 @@ def rounded_gradient(dy, padding, number=BFLOAT16, orders=ONE_ORDER):
     """(copy, partials)."""
     copy = poisoned(padded(dy, padding, number).shape, number.dtype)
     partials = poisoned((rows_of_packing(dy.shape, padding), dy.shape[3]))
-    run_step(launched("conv2d_round_gradient", number), {"dy": dy}, {"rounded": copy, "bias_partials": partials}, orders,
-             padding=padding)
+    run_step(
+        launched("conv2d_round_gradient", number),
+        {"dy": dy},
+        {"rounded": copy, "bias_partials": partials},
+        orders,
+        padding=padding,
+    )
     return copy, partials
 
 
 def columns_of(x, kernel, stride, padding, number=BFLOAT16):
     """The windows of an image side by side (im2col), with zeros up to the end of a chunk."""
     image = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(1, 2))[:, ::stride, ::stride]
+    windows = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(1, 2))[
+        :, ::stride, ::stride
+    ]
     return padded(windows.transpose(0, 1, 2, 4, 5, 3).reshape(*windows.shape[:3], -1), 0, number)
 
 
 def gathered(x, kernel, stride, padding, number=BFLOAT16, orders=ONE_ORDER):
     columns = poisoned(columns_of(x, kernel, stride, padding, number).shape, number.dtype)
-    run_step(launched("gather_columns", number), {"x": x}, {"columns": columns}, orders, window=(kernel, stride),
-             padding=padding)
+    run_step(
+        launched("gather_columns", number),
+        {"x": x},
+        {"columns": columns},
+        orders,
+        window=(kernel, stride),
+        padding=padding,
+    )
     return columns
 
 
@@ -78,27 +109,45 @@ def launched(operation, number):
 
 
 def copies_of(name, shape, flip=True, number=BFLOAT16, packing=None):
-    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight; packing: other than Packing."""
-    shapes = {role: size for role, size in (packing or Packing(number)).weight(shape).items() if flip or role != "flipped"}
-    return ({f"{name}.{role}": poisoned(size, number.dtype) for role, size in shapes.items()},
-            {name: {role: f"{name}.{role}" for role in shapes}})
+    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight; packing: other
+    than Packing.
+    """
+    shapes = {
+        role: size
+        for role, size in (packing or Packing(number)).weight(shape).items()
+        if flip or role != "flipped"
+    }
+    return (
+        {f"{name}.{role}": poisoned(size, number.dtype) for role, size in shapes.items()},
+        {name: {role: f"{name}.{role}" for role in shapes}},
+    )
 
 
 def check_copies(number):
-    """Copies of 4 bytes are the numbers, rounded, of all sizes, with zeros behind; partial sums are of what was not rounded."""
+    """Copies of 4 bytes are the numbers, rounded, of all sizes, with zeros behind; partial sums are
+    of what was not rounded.
+    """
     rounds = ROUNDS[number]
-    x = np.ldexp(normal(3, 9, 8, 22), np.random.default_rng(0).integers(-140, 120, (3, 9, 8, 22), np.int32))
+    x = np.ldexp(
+        normal(3, 9, 8, 22), np.random.default_rng(0).integers(-140, 120, (3, 9, 8, 22), np.int32)
+    )
     x.flat[:4] = np.inf, np.nan, -np.inf, 1e-45
-    assert np.array_equal(numbers(rounded_input(x, 1, number, ORDERS)), padded(rounds(x), 1, number), equal_nan=True)
+    assert np.array_equal(
+        numbers(rounded_input(x, 1, number, ORDERS)), padded(rounds(x), 1, number), equal_nan=True
+    )
     gradient = normal(2, 5, 7, 38)
     copy, partials = rounded_gradient(gradient, 2, number, ORDERS)
     assert np.array_equal(numbers(copy), padded(rounds(gradient), 2, number))
     error = np.abs(partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float))
-    assert (error <= gamma(gradient[..., 0].size) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)).all()
+    assert (
+        error <= gamma(gradient[..., 0].size) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)
+    ).all()
     weight = normal(42, 3, 3, 27)
     copy, flipped = rounded_weight(weight, number=number, orders=ORDERS)
     assert np.array_equal(numbers(copy), padded(rounds(weight), 0, number))
-    assert np.array_equal(numbers(flipped), padded(rounds(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, number))
+    assert np.array_equal(
+        numbers(flipped), padded(rounds(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, number)
+    )
     check_columns(number)
     check_products_of_columns(number)
     for tile in weight_tiles(number):
@@ -107,55 +156,114 @@ def check_copies(number):
     check_loss(number)
 
 
-COLUMNS = [((2, 9, 11, 3), 3, 1, 1), ((3, 8, 5, 1), 5, 2, 2), ((1, 4, 6, 5), 2, 1, 0), ((70, 3, 2, 2), 1, 1, 0)]
+COLUMNS = [
+    ((2, 9, 11, 3), 3, 1, 1),
+    ((3, 8, 5, 1), 5, 2, 2),
+    ((1, 4, 6, 5), 2, 1, 0),
+    ((70, 3, 2, 2), 1, 1, 0),
+]
 
 
 def check_columns(number):
-    """Columns are the windows, rounded, of an image in float32 and of a batch that is loaded, whose bytes are load_batch's."""
+    """Columns are the windows, rounded, of an image in float32 and of a batch that is loaded, whose
+    bytes are load_batch's.
+    """
     rounds = ROUNDS[number]
     for shape, *window in COLUMNS:
         x = normal(*shape)
         x.flat[:2] = np.inf, np.nan
         wanted = rounds(columns_of(x, *window, number))
-        assert np.array_equal(numbers(gathered(x, *window, number, ORDERS), number), wanted, equal_nan=True)
+        assert np.array_equal(
+            numbers(gathered(x, *window, number, ORDERS), number), wanted, equal_nan=True
+        )
         for dtype, flip in ((np.uint8, True), (np.float32, False)):
-            images = np.random.default_rng(0).integers(1, 256, (shape[0] + 3, *shape[1:])).astype(dtype)
+            images = (
+                np.random.default_rng(0).integers(1, 256, (shape[0] + 3, *shape[1:])).astype(dtype)
+            )
             permutation = np.random.default_rng(1).permutation(len(images))
             scale, offset = (np.abs(normal(shape[3], seed=seed)) for seed in (2, 3))
             batch, columns = poisoned(shape), poisoned(wanted.shape, number.dtype)
-            reads = {"images": images, "permutation": permutation, "counters": np.array([9, 3, 0], np.int64), "scale": scale,
-                     "offset": offset}
+            reads = {
+                "images": images,
+                "permutation": permutation,
+                "counters": np.array([9, 3, 0], np.int64),
+                "scale": scale,
+                "offset": offset,
+            }
             kernel, stride, padding = window
-            run_step(launched("load_batch", number), reads, {"batch": batch, "columns": columns}, ORDERS, flip=flip,
-                     window=(kernel, stride), padding=padding)
-            assert batch.tobytes() == references.load_batch(images, permutation[3:], scale, offset, flip).tobytes()
-            assert np.array_equal(numbers(columns, number), rounds(columns_of(batch, *window, number)))
+            run_step(
+                launched("load_batch", number),
+                reads,
+                {"batch": batch, "columns": columns},
+                ORDERS,
+                flip=flip,
+                window=(kernel, stride),
+                padding=padding,
+            )
+            assert (
+                batch.tobytes()
+                == references.load_batch(images, permutation[3:], scale, offset, flip).tobytes()
+            )
+            assert np.array_equal(
+                numbers(columns, number), rounds(columns_of(batch, *window, number))
+            )
 
 
 def check_loss(number):
-    """The gradient, times the loss scale, is rounded to a copy; its sums and the loss are those of what was not rounded."""
-    for shape, padding, factor in (((3, 9, 8, 3), 1, 1.0), ((2, 5, 7, 20), 2, 8.0), ((1, 2, 2, 1), 0, 1.0),
-                                   ((2, 4, 3, 16), 1, 1.0)):
+    """The gradient, times the loss scale, is rounded to a copy; its sums and the loss are those of
+    what was not rounded.
+    """
+    for shape, padding, factor in (
+        ((3, 9, 8, 3), 1, 1.0),
+        ((2, 5, 7, 20), 2, 8.0),
+        ((1, 2, 2, 1), 0, 1.0),
+        ((2, 4, 3, 16), 1, 1.0),
+    ):
         prediction, target, divisor = normal(*shape), normal(*shape, seed=1), 24
-        copy, partials = poisoned(padded(target, padding, number).shape, number.dtype), poisoned(
-            (rows_of_packing(shape, padding, PIXELS_OF_LOSS), shape[3]))
+        copy, partials = (
+            poisoned(padded(target, padding, number).shape, number.dtype),
+            poisoned((rows_of_packing(shape, padding, PIXELS_OF_LOSS), shape[3])),
+        )
         losses, counters = poisoned(5, np.float64), np.array([7, 0, 2], np.int64)
-        run_step(launched("mse", number), {"prediction": prediction, "target": target, "counters": counters},
-                 {"rounded": copy, "bias_partials": partials, "losses": losses}, ORDERS, divisor=divisor, padding=padding,
-                 factor=factor)
+        run_step(
+            launched("mse", number),
+            {"prediction": prediction, "target": target, "counters": counters},
+            {"rounded": copy, "bias_partials": partials, "losses": losses},
+            ORDERS,
+            divisor=divisor,
+            padding=padding,
+            factor=factor,
+        )
         gradient = np.float32(factor) * (np.float32(2 / divisor) * (prediction - target))
-        assert np.array_equal(numbers(copy, number), padded(ROUNDS[number](gradient), padding, number))
-        error = np.abs(partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float))
+        assert np.array_equal(
+            numbers(copy, number), padded(ROUNDS[number](gradient), padding, number)
+        )
+        error = np.abs(
+            partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float)
+        )
         assert (error <= gamma(16) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)).all()
-        np.testing.assert_allclose(losses[2], references.mse(prediction, target, divisor)[1], rtol=1e-6)
+        np.testing.assert_allclose(
+            losses[2], references.mse(prediction, target, divisor)[1], rtol=1e-6
+        )
 
 
 def forward_of_columns(conv, relu, number):
     """y of a Convolution whose images are columns."""
-    y, weight = poisoned(conv.output), rounded_weight(conv.weight, number=number, packing=columns_packing(conv, number))[0]
-    run_step(launched("rounded_conv2d_forward", number),
-             {"x": gathered(conv.x, conv.kernel, conv.stride, conv.padding, number), "weight": weight, "bias": conv.bias},
-             {"y": y}, stride=1, relu=relu)
+    y, weight = (
+        poisoned(conv.output),
+        rounded_weight(conv.weight, number=number, packing=columns_packing(conv, number))[0],
+    )
+    run_step(
+        launched("rounded_conv2d_forward", number),
+        {
+            "x": gathered(conv.x, conv.kernel, conv.stride, conv.padding, number),
+            "weight": weight,
+            "bias": conv.bias,
+        },
+        {"y": y},
+        stride=1,
+        relu=relu,
+    )
     return y
 
 
@@ -164,20 +272,34 @@ def weight_grad_of_columns(conv, number):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     dy, partials = rounded_gradient(conv.dy, 0, number)
     x = gathered(conv.x, conv.kernel, conv.stride, conv.padding, number)
-    run_step(launched("rounded_conv2d_weight_grad", number), {"x": x, "dy": dy, "bias_partials": partials},
-             {"dweight": dweight, "dbias": dbias}, stride=1, padding=0, kernel=1)
+    run_step(
+        launched("rounded_conv2d_weight_grad", number),
+        {"x": x, "dy": dy, "bias_partials": partials},
+        {"dweight": dweight, "dbias": dbias},
+        stride=1,
+        padding=0,
+        kernel=1,
+    )
     return dweight, dbias
 
 
-# (batch, height, width, channels, filters, kernel, padding): windows of which rows fill steps and others, that end within a
-# step and a split; filters within a tile and beyond
-BEHIND_POOLING = [(2, 8, 12, 3, 40, 3, 1), (5, 6, 10, 1, 136, 5, 2), (1, 16, 32, 3, 72, 3, 1), (9, 8, 8, 3, 264, 2, 0)]
+# (batch, height, width, channels, filters, kernel, padding): windows of which rows fill steps and
+# others, that end within a step and a split; filters within a tile and beyond
+BEHIND_POOLING = [
+    (2, 8, 12, 3, 40, 3, 1),
+    (5, 6, 10, 1, 136, 5, 2),
+    (1, 16, 32, 3, 72, 3, 1),
+    (9, 8, 8, 3, 264, 2, 0),
+]
 
 
 def check_weight_gradients_behind_pooling(number, tile=None):
-    """They are those of the gradient that a pooling leads back to its places, whose sum is the bias gradient."""
+    """They are those of the gradient that a pooling leads back to its places, whose sum is the bias
+    gradient.
+    """
     for batch, height, width, channels, filters, kernel, padding in BEHIND_POOLING:
-        height, width = height + kernel - 1 - 2 * padding, width + kernel - 1 - 2 * padding   # of y as given, and even
+        # of y as given, and even
+        height, width = height + kernel - 1 - 2 * padding, width + kernel - 1 - 2 * padding
         shape = batch, height, width, channels, filters, kernel, padding
         for values, equal in ((integers, np.testing.assert_array_equal), (normal, close)):
             conv = Convolution(shape, values)
@@ -185,12 +307,24 @@ def check_weight_gradients_behind_pooling(number, tile=None):
             index = np.random.default_rng(5).integers(0, 4, pooled.shape).astype(np.uint8)
             dy, places = np.zeros(conv.output, np.float32), np.arange(4).reshape(2, 2)
             for row, column in np.ndindex(2, 2):
-                dy[:, row::2, column::2] = np.where(index == places[row, column], ROUNDS[number](pooled), 0)
+                dy[:, row::2, column::2] = np.where(
+                    index == places[row, column], ROUNDS[number](pooled), 0
+                )
             copy, partials = rounded_gradient(pooled, 0, number)
             dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-            run_step(functools.partial(launches.weight_grad, tile=tile, number=number),
-                     {"x": gathered(conv.x, kernel, 1, padding, number), "dy": copy, "index": index,
-                      "bias_partials": partials}, {"dweight": dweight, "dbias": dbias}, stride=1, padding=0, kernel=1)
+            run_step(
+                functools.partial(launches.weight_grad, tile=tile, number=number),
+                {
+                    "x": gathered(conv.x, kernel, 1, padding, number),
+                    "dy": copy,
+                    "index": index,
+                    "bias_partials": partials,
+                },
+                {"dweight": dweight, "dbias": dbias},
+                stride=1,
+                padding=0,
+                kernel=1,
+            )
             equal(dweight, conv.weight_grad(ROUNDS[number](conv.x), dy))
             equal(dbias, pooled.sum(axis=(0, 1, 2), dtype=float))
 
@@ -201,10 +335,17 @@ def columns_packing(conv, number):
 
 def check_products_of_columns(number):
     """As check_products, of convolutions whose images are columns."""
-    for ((batch, height, width, channels), kernel, stride, padding), filters in itertools.product(COLUMNS, (40, 136)):
-        check_products((batch, height, width, channels, filters, kernel, padding), stride,
-                       lambda conv, relu: forward_of_columns(conv, relu, number), None,
-                       lambda conv: weight_grad_of_columns(conv, number), number)
+    for ((batch, height, width, channels), kernel, stride, padding), filters in itertools.product(
+        COLUMNS, (40, 136)
+    ):
+        check_products(
+            (batch, height, width, channels, filters, kernel, padding),
+            stride,
+            lambda conv, relu: forward_of_columns(conv, relu, number),
+            None,
+            lambda conv: weight_grad_of_columns(conv, number),
+            number,
+        )
 
 
 def with_border(copy_of, padding):
@@ -221,18 +362,26 @@ def copied(x, padding):
 
 
 def close(found, wanted):
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
+    # another rounding would be a hundred times as far
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
-def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=None, number=BFLOAT16):
-    """Exact on small integers, in every order; otherwise the products of rounded operands, but for the order and the rounding
-    of sums. Those of integers are the same where tensor cores truncate their sums, and left out there.
+def check_products(
+    shape, stride=1, forward=None, input_grad=None, weight_grad=None, number=BFLOAT16
+):
+    """Exact on small integers, in every order; otherwise the products of rounded operands, but for
+    the order and the rounding of sums. Those of integers are the same where tensor cores truncate
+    their sums, and left out there.
 
-    Functions of a Convolution, those that there are: y with and without ReLU; dx; dweight and dbias.
+    Functions of a Convolution, those that there are: y with and without ReLU; dx; dweight and
+    dbias.
     """
+
     def check(values, equal):
         conv, exact = (Convolution(shape, values, stride) for _ in range(2))
-        exact.x, exact.weight, exact.dy = (ROUNDS[number](value) for value in (conv.x, conv.weight, conv.dy))
+        exact.x, exact.weight, exact.dy = (
+            ROUNDS[number](value) for value in (conv.x, conv.weight, conv.dy)
+        )
         if forward:
             y = exact.forward(exact.x, exact.weight, conv.bias)
             equal(forward(conv, values is normal), np.maximum(y, 0) if values is normal else y)
@@ -241,7 +390,8 @@ def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=N
         if weight_grad:
             dweight, dbias = weight_grad(conv)
             equal(dweight, exact.weight_grad(exact.x, exact.dy))
-            equal(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
+            # a sum, no product: not rounded
+            equal(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))
 
     if cuda_emulator.tensor_sums == "rounded":
         check(integers, np.testing.assert_array_equal)
@@ -250,20 +400,36 @@ def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=N
 
 
 def forward(conv, relu, tile=None, number=BFLOAT16):
-    """y of a Convolution; tile: replaces the one that the shape asks for, here and in the gradients."""
+    """y of a Convolution; tile: replaces the one that the shape asks for, here and in the
+    gradients.
+    """
     y = poisoned(conv.output)
-    run_step(functools.partial(launches.forward, tile=tile, number=number),
-             {"x": rounded_input(conv.x, conv.padding, number), "weight": rounded_weight(conv.weight, number=number)[0],
-              "bias": conv.bias}, {"y": y}, stride=conv.stride, relu=relu)
+    run_step(
+        functools.partial(launches.forward, tile=tile, number=number),
+        {
+            "x": rounded_input(conv.x, conv.padding, number),
+            "weight": rounded_weight(conv.weight, number=number)[0],
+            "bias": conv.bias,
+        },
+        {"y": y},
+        stride=conv.stride,
+        relu=relu,
+    )
     return y
 
 
 def input_grad(conv, tile=None, number=BFLOAT16):
     dx = poisoned(conv.x.shape)
-    run_step(functools.partial(launches.input_grad, tile=tile, number=number),
-             {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, number)[0],
-              "flipped": rounded_weight(conv.weight, number=number)[1], "zeros": np.zeros(conv.x.shape[3:], np.float32)},
-             {"dx": dx}, stride=1)
+    run_step(
+        functools.partial(launches.input_grad, tile=tile, number=number),
+        {
+            "dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, number)[0],
+            "flipped": rounded_weight(conv.weight, number=number)[1],
+            "zeros": np.zeros(conv.x.shape[3:], np.float32),
+        },
+        {"dx": dx},
+        stride=1,
+    )
     return dx
 
 
@@ -272,42 +438,87 @@ def weight_grad(conv, tile=None, number=BFLOAT16):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
     dy, partials = rounded_gradient(conv.dy, padding, number)
-    run_step(functools.partial(launches.weight_grad, tile=tile, number=number),
-             {"x": rounded_input(conv.x, conv.padding, number), "dy": dy, "bias_partials": partials},
-             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, padding=padding, kernel=conv.kernel)
+    run_step(
+        functools.partial(launches.weight_grad, tile=tile, number=number),
+        {"x": rounded_input(conv.x, conv.padding, number), "dy": dy, "bias_partials": partials},
+        {"dweight": dweight, "dbias": dbias},
+        stride=conv.stride,
+        padding=padding,
+        kernel=conv.kernel,
+    )
     return dweight, dbias
 
 
 def wide_builds(made, number):
-    """(source, defines) of a plan's kernels on copies of 4 bytes, and of tiles whose sums and fragments take most registers."""
-    return sorted({(launch.source, launch.defines) for launch in made.launches if launch.source.startswith("gpu_tf32/")}
-                  | {("gpu_tf32/weight_grad_halo.cu", (*tile.defines(KERNEL=tile.kernel, WHOLE=whole), *number.defines))
-                     for tile in weight_tiles(number) if isinstance(tile, Window) for whole in (False, True)}
-                  | {(f"gpu_tf32/weight_grad{kind}.cu", (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number.defines))
-                     for tile in weight_tiles(number) if not isinstance(tile, Window) for whole in (False, True)
-                     for kind in ("", "_pooled") if not kind or tile.m % number.step == 0}
-                  | {(f"gpu_tf32/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number.defines))
-                     for entry in ("", "_copy", "_gradient", "_gradient_pool") for tile in (LARGE, SQUARE)})
+    """(source, defines) of a plan's kernels on copies of 4 bytes, and of tiles whose sums and
+    fragments take most registers.
+    """
+    return sorted(
+        {
+            (launch.source, launch.defines)
+            for launch in made.launches
+            if launch.source.startswith("gpu_tf32/")
+        }
+        | {
+            (
+                "gpu_tf32/weight_grad_halo.cu",
+                (*tile.defines(KERNEL=tile.kernel, WHOLE=whole), *number.defines),
+            )
+            for tile in weight_tiles(number)
+            if isinstance(tile, Window)
+            for whole in (False, True)
+        }
+        | {
+            (
+                f"gpu_tf32/weight_grad{kind}.cu",
+                (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number.defines),
+            )
+            for tile in weight_tiles(number)
+            if not isinstance(tile, Window)
+            for whole in (False, True)
+            for kind in ("", "_pooled")
+            if not kind or tile.m % number.step == 0
+        }
+        | {
+            (f"gpu_tf32/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number.defines))
+            for entry in ("", "_copy", "_gradient", "_gradient_pool")
+            for tile in (LARGE, SQUARE)
+        }
+    )
 
 
 def check_wide_build(source, defines):
-    """A GPU of the newest architecture runs it without spills, and it has what copies of 4 bytes are fed to tensor cores by."""
+    """A GPU of the newest architecture runs it without spills, and it has what copies of 4 bytes
+    are fed to tensor cores by.
+    """
     made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * (resources.most_threads or 256) <= 65536, name
     assert ("mma.sync" in made.ptx) == ("cp.async" in made.ptx) == ("WARP_M" in str(defines))
     assert made.ptx.count("mma.sync") == made.ptx.count("mma.sync.aligned.m16n8k8.row.col.f32.tf32")
-    assert ("ldmatrix" in made.ptx) == ("WARP_M" in str(defines) and "weight_grad" not in source)   # transposes 16 bits
+    # transposes 16 bits
+    assert ("ldmatrix" in made.ptx) == ("WARP_M" in str(defines) and "weight_grad" not in source)
 
 
 def check_training(rung, network, precision, frozen=()):
-    """Parity's updates are those of the cpu rung but for the order of sums, and the same bytes in every order of threads."""
-    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS[precision], "frozen": frozen}
+    """Parity's updates are those of the cpu rung but for the order of sums, and the same bytes in
+    every order of threads.
+    """
+    protocol, settings = (
+        parity.protocols(network)["momentum"],
+        {"multipliers": PRECISIONS[precision], "frozen": frozen},
+    )
     reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(network, rung, emulator_executor.Executor(order), protocol, follow=reference, **settings)
-             for order in ORDERS]
-    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
+    found = [
+        parity.train(
+            network, rung, emulator_executor.Executor(order), protocol, follow=reference, **settings
+        )
+        for order in ORDERS
+    ]
+    learning = {
+        name: value for name, value in reference.items() if name.split(".")[0] not in frozen
+    }
     deviations = parity.deviations(network, found[0], learning)
     assert max(deviations.values()) <= SMALL[precision], deviations
     for other, (name, value) in itertools.product(found[1:], found[0].items()):
@@ -317,10 +528,19 @@ def check_training(rung, network, precision, frozen=()):
 def check_features(rung, network, until):
     """The output of layer `until`, extracted as features are, is that of the cpu rung."""
     dataset, found = plan.Dataset(4, "uint8"), {}
-    for name, executor in (("cpu", executors.create("cpu", 2)), (rung, emulator_executor.Executor())):
-        made = plan.inference_plan(network, name, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
-        arrays = executor.allocate(made, executor.upload({**parity.random_images(network, 4), **parity.initial(network)}))
+    for name, executor in (
+        ("cpu", executors.create("cpu", 2)),
+        (rung, emulator_executor.Executor()),
+    ):
+        made = plan.inference_plan(
+            network, name, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"]
+        )
+        arrays = executor.allocate(
+            made, executor.upload({**parity.random_images(network, 4), **parity.initial(network)})
+        )
         executor.run(made, arrays)
         found[name] = executor.download(arrays[made.output])
     assert np.abs(found["cpu"]).max() > 0
-    assert np.abs(found[rung] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()
+    assert (
+        np.abs(found[rung] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()
+    )

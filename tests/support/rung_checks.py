@@ -1,4 +1,6 @@
-"""Runs single steps of a GPU rung in the emulator, through the rung's own launch functions, every access watched."""
+"""Runs single steps of a GPU rung in the emulator, through the rung's own launch functions, every
+access watched.
+"""
 
 import contextlib
 import dataclasses
@@ -14,10 +16,11 @@ from ladder.training import plan
 from ladder.training.planning.data import Step
 
 ORDERS = ("forward", "reverse", "random")
-ONE_ORDER = ("random",)   # enough for what other tests run in all of them
+ONE_ORDER = ("random",)  # enough for what other tests run in all of them
 _orders = [ORDERS]
-# Largest deviation of small networks, where no rounding error changes the sign of a ReLU's input, by precision. Another order
-# of a sum can round an operand to its neighbour, which is 1e-3 of it in TF32 and float16 and 8e-3 in bfloat16.
+# Largest deviation of small networks, where no rounding error changes the sign of a ReLU's input,
+# by precision. Another order of a sum can round an operand to its neighbour, which is 1e-3 of it in
+# TF32 and float16 and 8e-3 in bfloat16.
 SMALL = {"float32": 5e-5, "tf32": 2e-3, "bfloat16": 5e-3, "float16": 3e-3}
 
 
@@ -28,7 +31,7 @@ class Shapes:
 
     def __init__(self, arrays):
         self.arrays, self.batch = arrays, next((len(array) for array in arrays.values()), 0)
-        self.buffers = arrays   # of which a dtype is asked
+        self.buffers = arrays  # of which a dtype is asked
 
     def shape(self, name):
         return self.arrays[name].shape
@@ -58,9 +61,18 @@ def run_step(launches, reads, writes, orders=None, operation="step", **attribute
 
 def made(launches, arrays, reads, writes, operation="step", **attributes):
     """The launches of a step, as a plan completes them; its workspace joins the arrays."""
-    step = Step(operation, "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
+    step = Step(
+        operation,
+        "layer",
+        {role: role for role in reads},
+        {role: role for role in writes},
+        attributes,
+    )
     defines = kernel_defines(attributes["multiplier"]) if "multiplier" in attributes else ()
-    return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches(step, Shapes(arrays)))
+    return tuple(
+        dataclasses.replace(launch, defines=(*launch.defines, *defines))
+        for launch in launches(step, Shapes(arrays))
+    )
 
 
 def run_launches(launches, arrays, orders=None):
@@ -68,46 +80,74 @@ def run_launches(launches, arrays, orders=None):
         defines = tuple(f"-D{define}" for define in launch.defines)
         kernel = load(KERNELS / launch.source, defines).get_function(launch.entry)
         arguments = [passed(argument, arrays) for argument in launch.arguments]
-        cuda_emulator.check(kernel, launch.grid, launch.block, arguments, launch.shared_bytes, orders or _orders[-1])
+        cuda_emulator.check(
+            kernel, launch.grid, launch.block, arguments, launch.shared_bytes, orders or _orders[-1]
+        )
 
 
 def passed(argument, arrays):
     """What the emulator is given for a launch's argument."""
     if isinstance(argument, Table):
-        return cuda_emulator.Table([arrays.get(word, word) for word in argument.words],
-                                   [arrays[name] for name in argument.written])
+        return cuda_emulator.Table(
+            [arrays.get(word, word) for word in argument.words],
+            [arrays[name] for name in argument.written],
+        )
     return arrays[argument] if isinstance(argument, str) else argument
 
 
 def training_plan(rung, network, batch=64, multiprocessors=tiles.H200):
-    settings = plan.Settings(network=network, variant=rung, batch_size=batch,
-                             multipliers=plan.made_for(rung), multiprocessors=multiprocessors)
+    settings = plan.Settings(
+        network=network,
+        variant=rung,
+        batch_size=batch,
+        multipliers=plan.made_for(rung),
+        multiprocessors=multiprocessors,
+    )
     return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
 
 
 def kernel_folder(rung):
-    """The folder below kernels/ of a rung's kernels; some rungs compile those of a rung below for other tiles or numbers."""
+    """The folder below kernels/ of a rung's kernels; some rungs compile those of a rung below for
+    other tiles or numbers.
+    """
     return rung if (KERNELS / rung).is_dir() else kernel_folder(catalog.RUNGS[rung].below)
 
 
 def launches_of(made, rung):
     """(source, defines) of the rung's own launches in a plan."""
-    return {(launch.source, launch.defines) for step in made.steps for launch in step.launches
-            if launch.source.startswith(f"{kernel_folder(rung)}/")}
+    return {
+        (launch.source, launch.defines)
+        for step in made.steps
+        for launch in step.launches
+        if launch.source.startswith(f"{kernel_folder(rung)}/")
+    }
 
 
 def convolution_launches(rung, shape, stride=1):
     """(source, defines) of a convolution's launches in all directions, without running them."""
     conv = Convolution(shape, integers, stride)
-    arrays = {"x": conv.x, "dx": conv.x, "weight": conv.weight, "dweight": conv.weight, "bias": conv.bias, "dbias": conv.bias,
-              "y": conv.dy, "dy": conv.dy}
+    arrays = {
+        "x": conv.x,
+        "dx": conv.x,
+        "weight": conv.weight,
+        "dweight": conv.weight,
+        "bias": conv.bias,
+        "dbias": conv.bias,
+        "y": conv.dy,
+        "dy": conv.dy,
+    }
     attributes = {"padding": conv.padding, "stride": stride, "relu": False, "kernel": conv.kernel}
-    return {(launch.source, launch.defines) for operation in ("conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad")
-            for launch in made(rung.LAUNCHES[operation], dict(arrays), arrays, arrays, **attributes)}
+    return {
+        (launch.source, launch.defines)
+        for operation in ("conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad")
+        for launch in made(rung.LAUNCHES[operation], dict(arrays), arrays, arrays, **attributes)
+    }
 
 
 class Convolution:
-    """One convolution by definition, in float64. shape: batch, height, width, channels, filters, kernel, padding."""
+    """One convolution by definition, in float64. shape: batch, height, width, channels, filters,
+    kernel, padding.
+    """
 
     def __init__(self, shape, values, stride=1):
         batch, self.height, self.width, channels, filters, self.kernel, self.padding = shape
@@ -115,21 +155,29 @@ class Convolution:
         self.x = values(batch, self.height, self.width, channels)
         self.weight = values(filters, self.kernel, self.kernel, channels, seed=1)
         self.bias = values(filters, seed=2)
-        self.output = (batch, *references.slid(self.height, self.width, self.kernel, stride, self.padding), filters)
+        self.output = (
+            batch,
+            *references.slid(self.height, self.width, self.kernel, stride, self.padding),
+            filters,
+        )
         self.dy = values(*self.output, seed=3)
 
     def forward(self, x, weight, bias):
         return references.conv2d(x, weight, bias, self.padding, self.stride)
 
     def input_grad(self, dy, weight):
-        return references.conv2d_input_grad(dy, weight, self.padding, self.height, self.width, self.stride)
+        return references.conv2d_input_grad(
+            dy, weight, self.padding, self.height, self.width, self.stride
+        )
 
     def weight_grad(self, x, dy):
         return references.conv2d_weight_grad(x, dy, self.padding, self.kernel, self.stride)
 
 
 class Upsampled(Convolution):
-    """A 3x3 convolution of an image that is upsampled; shape: batch, height, width, channels of the small image, filters."""
+    """A 3x3 convolution of an image that is upsampled; shape: batch, height, width, channels of the
+    small image, filters.
+    """
 
     def __init__(self, shape, values):
         batch, height, width, channels, filters = shape

@@ -9,8 +9,19 @@ from ladder.executors.create import create
 from ladder.network import layers, networks
 from ladder.training import measure_rungs
 
-NETWORK = networks.resolve("small", (6, 6, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
-                                               layers.upsample2d("up"), layers.conv2d("b", 3)), "a_pool", "mse")
+NETWORK = networks.resolve(
+    "small",
+    (6, 6, 3),
+    (
+        layers.conv2d("a", 4),
+        layers.relu("a_relu"),
+        layers.maxpool2d("a_pool"),
+        layers.upsample2d("up"),
+        layers.conv2d("b", 3),
+    ),
+    "a_pool",
+    "mse",
+)
 
 
 @contextlib.contextmanager
@@ -25,8 +36,14 @@ def brief():
 def compare(network, names):
     """measure_rungs.compare of these rungs, in this process, with batches of 4 images."""
     made = measure_rungs.references(network, "float32", functools.partial(create, "cpu", 1))
-    return measure_rungs.compare(network, names, 4, lambda rung: (
-        measure_rungs.check(network, rung, 1, made) | measure_rungs.measure(network, rung, 4, 1)))
+    return measure_rungs.compare(
+        network,
+        names,
+        4,
+        lambda rung: (
+            measure_rungs.check(network, rung, 1, made) | measure_rungs.measure(network, rung, 4, 1)
+        ),
+    )
 
 
 def summary():

@@ -16,9 +16,13 @@ def training_plan(network=NETWORK, rung="cpu", batch=4, **settings):
 
 def plans_of(network, rung):
     """Of a training step, of the whole forward pass, and of the features."""
-    return [training_plan(network, rung, optimizer=Optimizer("adam"), augmentation=plan.Augmentation(crop=1)),
-            plan.inference_plan(network, rung, 4, IMAGES),
-            plan.inference_plan(network, rung, 4, IMAGES, network.features)]
+    return [
+        training_plan(
+            network, rung, optimizer=Optimizer("adam"), augmentation=plan.Augmentation(crop=1)
+        ),
+        plan.inference_plan(network, rung, 4, IMAGES),
+        plan.inference_plan(network, rung, 4, IMAGES, network.features),
+    ]
 
 
 def graph(*table, loss="mse", input_shape=(4, 4, 4)):

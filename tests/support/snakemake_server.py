@@ -1,8 +1,9 @@
-"""Snakemake in a process that has imported it already: each command runs in a fork, which saves a second of every call.
+"""Snakemake in a process that has imported it already: each command runs in a fork, which saves a
+second of every call.
 
-`python snakemake_server.py` reads a JSON object a line, {"arguments", "folder", "environment", "output": a file}, runs
-`snakemake` with them as a new process would, and answers with its exit status. Nothing of the project is imported before the
-fork.
+`python snakemake_server.py` reads a JSON object a line, {"arguments", "folder", "environment",
+"output": a file}, runs `snakemake` with them as a new process would, and answers with its exit
+status. Nothing of the project is imported before the fork.
 """
 
 import atexit
@@ -14,22 +15,36 @@ import subprocess
 import sys
 
 # What every command imports later, a fifth of the time of one that does nothing.
-LATER = "PIL.ImageOps", "requests", "smart_open", "snakemake.report.html_reporter", "snakemake.storage"
+LATER = (
+    "PIL.ImageOps",
+    "requests",
+    "smart_open",
+    "snakemake.report.html_reporter",
+    "snakemake.storage",
+)
 
 
 @functools.cache
 def server():
     """One process for all tests of this one."""
-    process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     atexit.register(process.stdin.close)
     return process
 
 
 def run(arguments, folder, **environment):
-    """(exit status, output) of `snakemake` with these arguments in the folder; environment: beside this process's."""
+    """(exit status, output) of `snakemake` with these arguments in the folder; environment: beside
+    this process's.
+    """
     output = folder / ".output.txt"
-    request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(os.environ | environment),
-               "output": str(output)}
+    request = {
+        "arguments": list(arguments),
+        "folder": str(folder),
+        "environment": dict(os.environ | environment),
+        "output": str(output),
+    }
     server().stdin.write(json.dumps(request) + "\n")
     server().stdin.flush()
     return int(server().stdout.readline()), output.read_text()
@@ -58,7 +73,8 @@ def main():
         child = os.fork()
         if child == 0:
             become(request)
-            cli.main(request["arguments"])   # ends in sys.exit, so that functions registered with atexit run
+            # ends in sys.exit, so that functions registered with atexit run
+            cli.main(request["arguments"])
             sys.exit(0)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)

@@ -1,10 +1,13 @@
-"""A machine with a GPU for a process of its own: a driver, CuPy and NVRTC as an interpreter without any of them finds them.
+"""A machine with a GPU for a process of its own: a driver, CuPy and NVRTC as an interpreter without
+any of them finds them.
 
-install() writes them, environment() has the variables of a process that is to find them, and SCRIPT is gpu_check.py on a
-training that takes the emulator seconds, to be called in the folder of the program.
+install() writes them, environment() has the variables of a process that is to find them, and SCRIPT
+is gpu_check.py on a training that takes the emulator seconds, to be called in the folder of the
+program.
 
-The driver is a shared library that names a GPU; `import cupy` gives fake_cupy.Gpu, whose launches run in the emulator in place
-of the machine code that they were loaded as. What would take the emulator hours is smaller: see SMALL.
+The driver is a shared library that names a GPU; `import cupy` gives fake_cupy.Gpu, whose launches
+run in the emulator in place of the machine code that they were loaded as. What would take the
+emulator hours is smaller: see SMALL.
 """
 
 import ctypes
@@ -16,11 +19,30 @@ import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 NAME = "Stand-in H200"
-VERSION = "14.2.0"   # of CuPy
+VERSION = "14.2.0"  # of CuPy
 # CUdevice_attribute, see driver.py, -> value.
-ATTRIBUTES = {75: 9, 76: 0, 97: 227 << 10, 13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6144, 38: 50 << 20}
-SMALL = {"timing": {"FLUSH_BYTES": 4096, "COPY_BYTES": 4096, "COPIES": 2, "ROUNDS": 2, "BLOCKS": 2, "LOOPS": 2},
-         "rung_work": {"ROWS": 12, "CHECKED": 2, "STREAMED": 4}, "launch_times": {"STEPS": 1, "TURNS": 1, "MOST": 1}}
+ATTRIBUTES = {
+    75: 9,
+    76: 0,
+    97: 227 << 10,
+    13: 1_980_000,
+    16: 132,
+    36: 3_201_000,
+    37: 6144,
+    38: 50 << 20,
+}
+SMALL = {
+    "timing": {
+        "FLUSH_BYTES": 4096,
+        "COPY_BYTES": 4096,
+        "COPIES": 2,
+        "ROUNDS": 2,
+        "BLOCKS": 2,
+        "LOOPS": 2,
+    },
+    "rung_work": {"ROWS": 12, "CHECKED": 2, "STREAMED": 4},
+    "launch_times": {"STEPS": 1, "TURNS": 1, "MOST": 1},
+}
 DRIVER = """
 extern "C" {
 int cuInit(unsigned) { return 0; }
@@ -46,14 +68,24 @@ METADATA = f"Metadata-Version: 2.1\nName: cupy-cuda13x\nVersion: {VERSION}\n"
 
 
 def install(folder):
-    """Write the driver (by g++), which only ctypes finds, as NVRTC asks one too; CuPy, and what pip would have noted of it."""
-    cases = " ".join(f"case {number}: *value = {value}; return 0;" for number, value in ATTRIBUTES.items())
+    """Write the driver (by g++), which only ctypes finds, as NVRTC asks one too; CuPy, and what pip
+    would have noted of it.
+    """
+    cases = " ".join(
+        f"case {number}: *value = {value}; return 0;" for number, value in ATTRIBUTES.items()
+    )
     source = DRIVER.replace("NAME", NAME).replace("CASES", cases)
-    subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", folder / "driver.so"], input=source, text=True,
-                   check=True)
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", folder / "driver.so"],
+        input=source,
+        text=True,
+        check=True,
+    )
     (folder / "sitecustomize.py").write_text(LIBRARIES.format(folder / "driver.so"))
-    for name, text in {"cupy": "import stand_in_gpu\nstand_in_gpu.take_over(__spec__)\n",
-                       "cupyx": "import cupy\nempty_pinned = cupy.empty_pinned\n"}.items():
+    for name, text in {
+        "cupy": "import stand_in_gpu\nstand_in_gpu.take_over(__spec__)\n",
+        "cupyx": "import cupy\nempty_pinned = cupy.empty_pinned\n",
+    }.items():
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text(text)
     about = folder / f"cupy_cuda13x-{VERSION}.dist-info"
@@ -62,10 +94,16 @@ def install(folder):
 
 
 def environment(folder, nvrtc=None):
-    """Variables of a process that finds what is in the folder, and the NVRTC in this shared library."""
+    """Variables of a process that finds what is in the folder, and the NVRTC in this shared
+    library.
+    """
     path = os.pathsep.join(map(str, (folder, HERE, HERE.parent / "cuda_emulator")))
-    return {"PYTHONPATH": path, "LD_LIBRARY_PATH": str(nvrtc.parent if nvrtc else ""), "STAND_IN_NVRTC": str(nvrtc or ""),
-            "STAND_IN_CACHE": os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")}
+    return {
+        "PYTHONPATH": path,
+        "LD_LIBRARY_PATH": str(nvrtc.parent if nvrtc else ""),
+        "STAND_IN_NVRTC": str(nvrtc or ""),
+        "STAND_IN_CACHE": os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache"),
+    }
 
 
 def take_over(spec):
@@ -76,7 +114,7 @@ def take_over(spec):
     import fake_cupy
     from ladder.executors.cuda import executor as cuda_executor
 
-    own = os.environ.get("XDG_CACHE_HOME")   # the emulator's cache stays that of the user
+    own = os.environ.get("XDG_CACHE_HOME")  # the emulator's cache stays that of the user
     os.environ["XDG_CACHE_HOME"] = os.environ["STAND_IN_CACHE"]
     cuda_emulator._cache()
     os.environ["XDG_CACHE_HOME"] = own
@@ -100,7 +138,9 @@ def take_over(spec):
     gpu.cuda.runtime.runtimeGetVersion = lambda: 13000
     sys.modules |= {"cupy": gpu, "cupy.cuda": gpu.cuda}
     if os.environ["STAND_IN_NVRTC"]:
-        gpu.cuda.nvrtc = sys.modules["cupy.cuda.nvrtc"] = Nvrtc(ctypes.CDLL(os.environ["STAND_IN_NVRTC"]))
+        gpu.cuda.nvrtc = sys.modules["cupy.cuda.nvrtc"] = Nvrtc(
+            ctypes.CDLL(os.environ["STAND_IN_NVRTC"])
+        )
 
 
 class Nvrtc:
@@ -126,11 +166,18 @@ class Nvrtc:
 
     def createProgram(self, text, name, headers, names):
         program = ctypes.c_void_p()
-        self.call("nvrtcCreateProgram", ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
+        self.call(
+            "nvrtcCreateProgram", ctypes.byref(program), text.encode(), name.encode(), 0, None, None
+        )
         return program
 
     def compileProgram(self, program, options):
-        self.call("nvrtcCompileProgram", program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options)))
+        self.call(
+            "nvrtcCompileProgram",
+            program,
+            len(options),
+            (ctypes.c_char_p * len(options))(*map(str.encode, options)),
+        )
 
     def destroyProgram(self, program):
         self.call("nvrtcDestroyProgram", ctypes.byref(program))

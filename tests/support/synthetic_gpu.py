@@ -1,4 +1,6 @@
-"""Records of benchmarks/gpu_check.py with small networks, and with worker processes and a chain that are stand-ins."""
+"""Records of benchmarks/gpu_check.py with small networks, and with worker processes and a chain
+that are stand-ins.
+"""
 
 import json
 import os
@@ -20,9 +22,18 @@ import table  # noqa: E402
 import tools  # noqa: E402
 from cases import Case  # noqa: E402
 
-SMALL = {"HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)), "LARGE": Case("small", (4, 4, 3), 4, 8),
-         "OTHERS": (Case("labelled", (4, 4, 3), 2, 7),), "MULTIPLIED": Case("labelled", (4, 4, 3), 3, 7)}
-SUMMARY = {"test_accuracy": 0.9, "images_per_second": 1e4, "seconds": {"train": 2.5, "svm": 0.5}, "device": "Fake"}
+SMALL = {
+    "HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)),
+    "LARGE": Case("small", (4, 4, 3), 4, 8),
+    "OTHERS": (Case("labelled", (4, 4, 3), 2, 7),),
+    "MULTIPLIED": Case("labelled", (4, 4, 3), 3, 7),
+}
+SUMMARY = {
+    "test_accuracy": 0.9,
+    "images_per_second": 1e4,
+    "seconds": {"train": 2.5, "svm": 0.5},
+    "device": "Fake",
+}
 
 
 def _made(python, site, folder, name, variant, *_):
@@ -34,11 +45,16 @@ def _made(python, site, folder, name, variant, *_):
 
 def until(sections):
     """In place of gpu.Session.left: the time ends with so many sections in the record."""
-    return property(lambda session: 500 * (not session.record or len(session.record.data["sections"]) < sections))
+    return property(
+        lambda session: (
+            500 * (not session.record or len(session.record.data["sections"]) < sections)
+        )
+    )
 
 
 def set_up(patch, folder, modules):
-    """measure(*arguments, rungs, faults) makes a record in `folder` with these worker modules, and returns it.
+    """measure(*arguments, rungs, faults) makes a record in `folder` with these worker modules, and
+    returns it.
 
     The networks are small. faults: see fake_faults.py; a double underscore stands for a space.
     """
@@ -47,7 +63,9 @@ def set_up(patch, folder, modules):
     patch.setenv("FAKE_FOLDER", str(folder / "fake"))
 
     def set_faults(faults):
-        patch.setenv("FAULTS", json.dumps({name.replace("__", " "): kind for name, kind in faults.items()}))
+        patch.setenv(
+            "FAULTS", json.dumps({name.replace("__", " "): kind for name, kind in faults.items()})
+        )
 
     def measure(*arguments, rungs="gpu_basic,gpu_gemm", **faults):
         set_faults(faults)
@@ -67,16 +85,20 @@ def stand_in(patch, modules):
         patch.setattr(sections, name, value)
     for name, value in {"TURNS": 2, "TURN_SECONDS": 0.002, "FEWEST_STEPS": 1}.items():
         patch.setattr(race, name, value)
-    patch.setattr(sections, "LAUNCHES_SECONDS", 240)   # the emulator compiles a kernel when it is first launched
+    # the emulator compiles a kernel when it is first launched
+    patch.setattr(sections, "LAUNCHES_SECONDS", 240)
     patch.setattr(gpu, "MODULES", modules)
     patch.setattr(gpu, "find_torch", lambda: sys.executable)
-    for module, name, value in ((gpu_check.catalog, "no_gpu", None), (gpu_check.catalog, "unavailable", None),
-                                (driver, "gpu", driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10)),
-                                (driver, "cuda_version", (13, 0))):
+    for module, name, value in (
+        (gpu_check.catalog, "no_gpu", None),
+        (gpu_check.catalog, "unavailable", None),
+        (driver, "gpu", driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10)),
+        (driver, "cuda_version", (13, 0)),
+    ):
         patch.setattr(module, name, lambda *_, value=value: value)
     patch.setattr(chain, "_made", _made)
     for name in tools.CACHES:
-        patch.setenv(name, os.environ.get(name, ""))   # restored after the test
+        patch.setenv(name, os.environ.get(name, ""))  # restored after the test
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
     folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"
     patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in folders))

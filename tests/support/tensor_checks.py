@@ -1,4 +1,6 @@
-"""What the tests of the tensor-core rungs share: shapes, both models of their sums, the compiled kernels' resources."""
+"""What the tests of the tensor-core rungs share: shapes, both models of their sums, the compiled
+kernels' resources.
+"""
 
 import re
 
@@ -21,7 +23,7 @@ NETWORK = networks.build("autoencoder")
 NAMED = {**MULTIPLIERS, **FORMATS}
 LARGE = [((1, 12, 11, 12, 132, 2, 1), 1), ((1, 4, 5, 132, 12, 2, 0), 1)]
 FILES = sorted(f"gpu_opt_v1/{path.name}" for path in (KERNELS / "gpu_opt_v1").glob("conv2d_*.cu"))
-A100 = 108   # multiprocessors
+A100 = 108  # multiprocessors
 
 
 @pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
@@ -31,7 +33,9 @@ def sums(request, monkeypatch):
 
 def in_large_tiles(operation):
     """The launch function of an operation in the large tile, whatever the shape."""
-    return lambda step, build: getattr(gpu_opt_v1, operation)(step, build, lambda *_: gpu_3xtf32.LARGE)
+    return lambda step, build: getattr(gpu_opt_v1, operation)(
+        step, build, lambda *_: gpu_3xtf32.LARGE
+    )
 
 
 def multiplier(name):
@@ -42,26 +46,43 @@ def multiplier(name):
 def forward(launches, conv, name):
     """y of a convolution with a multiplier, without a ReLU."""
     y = poisoned(conv.output)
-    run_step(launches["conv2d_forward"], {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y},
-             padding=conv.padding, stride=conv.stride, relu=False, **multiplier(name))
+    run_step(
+        launches["conv2d_forward"],
+        {"x": conv.x, "weight": conv.weight, "bias": conv.bias},
+        {"y": y},
+        padding=conv.padding,
+        stride=conv.stride,
+        relu=False,
+        **multiplier(name),
+    )
     return y
 
 
 def counted(made, layer, operation):
-    """(launch, counts of its first block) of a step of a plan, which has that layer and ends in that operation."""
-    step = next(step for step in made.steps if step.layer == layer and step.operation.endswith(operation))
+    """(launch, counts of its first block) of a step of a plan, which has that layer and ends in
+    that operation.
+    """
+    step = next(
+        step for step in made.steps if step.layer == layer and step.operation.endswith(operation)
+    )
     (launch,) = step.launches
     arrays = {name: emulator_executor.zeros(made.buffers[name]) for name in launch.buffers}
-    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
-    return launch, emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64,
-                                                            50_000)
+    arguments = [
+        arrays.get(argument, argument) if isinstance(argument, str) else argument
+        for argument in launch.arguments
+    ]
+    return launch, emulator_executor.function(launch).count(
+        launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64, 50_000
+    )
 
 
 class RoundedOperands:
-    """Tests of a rung of gpu_opt_v1's convolution kernels on tensor cores with rounded operands; its test file has a subclass.
+    """Tests of a rung of gpu_opt_v1's convolution kernels on tensor cores with rounded operands;
+    its test file has a subclass.
 
-    rung: its module; name: the multiplier that its products are of; others: multipliers whose products are those of gpu_gemm;
-    instruction, by_matrices: as check_compiled; network: one that it runs in these kernels.
+    rung: its module; name: the multiplier that its products are of; others: multipliers whose
+    products are those of gpu_gemm; instruction, by_matrices: as check_compiled; network: one that
+    it runs in these kernels.
     """
 
     others, by_matrices, network = (), False, NETWORK
@@ -82,7 +103,9 @@ class RoundedOperands:
         compiled = self._compiled()
         assert compiled
         for source, defines in compiled:
-            check_compiled(source, defines, self.instruction, products=1, by_matrices=self.by_matrices)
+            check_compiled(
+                source, defines, self.instruction, products=1, by_matrices=self.by_matrices
+            )
 
     def test_every_file_is_launched(self):
         assert {source for source, _ in self._compiled()} == set(FILES)
@@ -96,31 +119,55 @@ class RoundedOperands:
 
 def same_launches(one, other, shape, name):
     """Whether two rungs compile a forward convolution in the same way with a multiplier."""
-    found = [[launch.defines for launch in _launches(rung.LAUNCHES, "conv2d_forward", name, shape)] for rung in (one, other)]
+    found = [
+        [launch.defines for launch in _launches(rung.LAUNCHES, "conv2d_forward", name, shape)]
+        for rung in (one, other)
+    ]
     return found[0] == found[1]
 
 
 def _launches(launches, operation, name, shape, stride=1):
     """Those of an operation with a multiplier."""
-    (case, *_) = [case for case in operation_cases.conv2d(integers, shape, stride) if case.operation == operation]
+    (case, *_) = [
+        case
+        for case in operation_cases.conv2d(integers, shape, stride)
+        if case.operation == operation
+    ]
     arrays = case.reads, case.writes
-    return made(launches[operation], arrays[0] | arrays[1], *arrays, **case.attributes, **multiplier(name))
+    return made(
+        launches[operation], arrays[0] | arrays[1], *arrays, **case.attributes, **multiplier(name)
+    )
 
 
 def compiled_launches(rung, launches, name, network=NETWORK):
-    """(source, defines) of what a rung compiles for tensor cores: for the network, and operation_cases.CONVOLUTIONS."""
-    trained = {(launch.source, launch.defines) for gpu in (tiles.H200, A100)
-               for launch in training_plan(rung, network, multiprocessors=gpu).launches if launch.source in FILES}
-    others = {(launch.source, launch.defines) for case in operation_cases.CONVOLUTIONS for operation in gpu_3xtf32.TILES
-              for launch in _launches(launches, operation, name, *case)}
-    return sorted(launch for launch in trained | others if any(define.startswith("WARP_M") for define in launch[1]))
+    """(source, defines) of what a rung compiles for tensor cores: for the network, and
+    operation_cases.CONVOLUTIONS.
+    """
+    trained = {
+        (launch.source, launch.defines)
+        for gpu in (tiles.H200, A100)
+        for launch in training_plan(rung, network, multiprocessors=gpu).launches
+        if launch.source in FILES
+    }
+    others = {
+        (launch.source, launch.defines)
+        for case in operation_cases.CONVOLUTIONS
+        for operation in gpu_3xtf32.TILES
+        for launch in _launches(launches, operation, name, *case)
+    }
+    return sorted(
+        launch
+        for launch in trained | others
+        if any(define.startswith("WARP_M") for define in launch[1])
+    )
 
 
 def check_compiled(source, defines, instruction, products, by_matrices=False):
-    """No spills, two blocks on a multiprocessor, and in a step the instructions that the tile needs.
+    """No spills, two blocks on a multiprocessor, and in a step the instructions that the tile
+    needs.
 
-    products: of a pair of fragments for the step's values of k; by_matrices: whether ldmatrix reads all fragments, in place of
-    those whose values of k are neighbours.
+    products: of a pair of fragments for the step's values of k; by_matrices: whether ldmatrix reads
+    all fragments, in place of those whose values of k are neighbours.
     """
     made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
     sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", " ".join(defines))}
@@ -130,7 +177,11 @@ def check_compiled(source, defines, instruction, products, by_matrices=False):
         assert resources.spill_bytes == resources.stack_bytes == 0, f"{source} {defines} {name}"
         assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks must fit"
     depth = 1 if by_matrices else gpu_3xtf32.STEPS["exact" if products == 3 else "tf32"] // 8
-    assert made.ptx.count(f"mma.sync.aligned.{instruction}") == made.ptx.count("mma.sync") == pairs * products * depth
+    assert (
+        made.ptx.count(f"mma.sync.aligned.{instruction}")
+        == made.ptx.count("mma.sync")
+        == pairs * products * depth
+    )
     fragments = {"forward": down + across // 2, "input_grad": down, "weight_grad": 0}
     (along_k,) = (count for direction, count in fragments.items() if direction in source)
     matrices = down + across // 2 if by_matrices else along_k * depth

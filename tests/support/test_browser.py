@@ -9,7 +9,9 @@ import pytest
 
 import browser
 
-pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+pytestmark = pytest.mark.skipif(
+    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
+)
 
 PAGE = b"<title>slow</title><img src='picture'>"
 
@@ -30,7 +32,9 @@ class SlowPicture(http.server.BaseHTTPRequestHandler):
 
 
 class LateMessages(browser.Browser):
-    """A browser in which the messages of the page before arrive again while the next one is asked for."""
+    """A browser in which the messages of the page before arrive again while the next one is asked
+    for.
+    """
 
     before = ()
 

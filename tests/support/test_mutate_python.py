@@ -1,4 +1,6 @@
-"""The mutation script kills what a test notices, and tells what the short run missed from what no test notices."""
+"""The mutation script kills what a test notices, and tells what the short run missed from what no
+test notices.
+"""
 
 import pytest
 
@@ -25,11 +27,16 @@ def test_none_at_night():
 
 @pytest.fixture
 def toy(tmp_path):
-    """A project of one module, with a test for the short run, one for the night, and a function that none calls."""
-    for path, text in (("workflow/scripts/ladder/store/odd.py", MODULE), ("tests/store/test_odd.py", TEST),
-                       ("tests/conftest.py", (ROOT / "tests/support/toy_conftest.py").read_text()),
-                       ("tests/README.md", "# Tests"),
-                       ("pyproject.toml", '[tool.pytest.ini_options]\npythonpath = ["workflow/scripts"]\n')):
+    """A project of one module, with a test for the short run, one for the night, and a function
+    that none calls.
+    """
+    for path, text in (
+        ("workflow/scripts/ladder/store/odd.py", MODULE),
+        ("tests/store/test_odd.py", TEST),
+        ("tests/conftest.py", (ROOT / "tests/support/toy_conftest.py").read_text()),
+        ("tests/README.md", "# Tests"),
+        ("pyproject.toml", '[tool.pytest.ini_options]\npythonpath = ["workflow/scripts"]\n'),
+    ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     return tmp_path
@@ -38,12 +45,16 @@ def toy(tmp_path):
 def test_each_mutant_has_its_fate(toy, capsys):
     mutate_python.main(["store/odd.py", "--short"], toy)
     file = "workflow/scripts/ladder/store/odd.py"
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted([
-        f"killed: {file}:2: return min(values) if len(values) > 0 else 0",
-        f"killed by all: {file}:2: return max(values) if len(values) >= 0 else 0",
-        f"SURVIVED: {file}:2: return max(values) if len(values) > 1 else 0",
-        f"killed by all: {file}:2: return max(values) if len(values) > 0 else 1",
-        f"SURVIVED: {file}:6: return False", "2 SURVIVED, 1 killed, 2 killed by all"])
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(
+        [
+            f"killed: {file}:2: return min(values) if len(values) > 0 else 0",
+            f"killed by all: {file}:2: return max(values) if len(values) >= 0 else 0",
+            f"SURVIVED: {file}:2: return max(values) if len(values) > 1 else 0",
+            f"killed by all: {file}:2: return max(values) if len(values) > 0 else 1",
+            f"SURVIVED: {file}:6: return False",
+            "2 SURVIVED, 1 killed, 2 killed by all",
+        ]
+    )
     assert (toy / file).read_text() == MODULE
 
 
@@ -61,22 +72,26 @@ def test_texts_comments_signatures_and_what_is_outside_of_functions_are_left_alo
 
 
 def test_a_mutation_is_made_at_its_place_behind_letters_of_several_bytes(tmp_path):
-    text = "def f(a):\n    return g(\"é\") - a\n"
+    text = 'def f(a):\n    return g("é") - a\n'
     (tmp_path / "m.py").write_text(text, "utf-8")
     (mutant,) = mutate_python.mutants(tmp_path, "m.py")
-    assert mutant.mutated(text) == "def f(a):\n    return g(\"é\") + a\n"
+    assert mutant.mutated(text) == 'def f(a):\n    return g("é") + a\n'
 
 
 def test_a_sample_is_the_same_for_a_seed_and_another_for_another():
     work = [mutations.Mutant("a", number, "", 0, 0, "") for number in range(100)]
     first = mutations.sample(work, 10, 1)
-    assert first == mutations.sample(work, 10, 1) != mutations.sample(work, 10, 2) and len(first) == 10
+    assert (
+        first == mutations.sample(work, 10, 1) != mutations.sample(work, 10, 2) and len(first) == 10
+    )
     assert [mutant.number for mutant in first] == sorted(mutant.number for mutant in first)
     assert mutations.sample(work, None) == mutations.sample(work, 100) == work
 
 
 def test_a_module_is_judged_by_its_tests_then_by_those_that_import_it_then_by_those_of_its_package():
-    own, importers, package = mutate_python.judges(ROOT, "workflow/scripts/ladder/training/training.py")
+    own, importers, package = mutate_python.judges(
+        ROOT, "workflow/scripts/ladder/training/training.py"
+    )
     assert (own, package) == (["tests/training/test_training.py"], ["tests/training"])
     assert {"tests/executors/test_passes.py", "tests/stages/test_train_network.py"} <= {*importers}
     assert "tests/store/test_pull.py" not in importers

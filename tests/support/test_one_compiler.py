@@ -32,8 +32,16 @@ def total(count):
 def test_a_function_is_compiled_by_one_of_two_processes_and_found_by_the_other(tmp_path):
     (tmp_path / "module.py").write_text(MODULE)
     path = os.pathsep.join(map(str, (tmp_path, ROOT / "tests/support", ROOT / "workflow/scripts")))
-    processes = [subprocess.Popen([sys.executable, "-c", PROGRAM], env={**os.environ, "PYTHONPATH": path}, text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONPATH": path},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:

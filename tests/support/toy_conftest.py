@@ -1,4 +1,6 @@
-"""The conftest.py of projects that tests of mutate_kernels.py and mutate_python.py make: --short leaves out *_at_night."""
+"""The conftest.py of projects that tests of mutate_kernels.py and mutate_python.py make: --short
+leaves out *_at_night.
+"""
 
 
 def pytest_addoption(parser):

@@ -1,4 +1,6 @@
-"""Pictures as the stage `data` prepares them, and as predict.py of an exported model does, in a process of its own."""
+"""Pictures as the stage `data` prepares them, and as predict.py of an exported model does, in a
+process of its own.
+"""
 
 import json
 import subprocess
@@ -11,7 +13,8 @@ import export_model
 from ladder.data import folder, listing
 
 SHAPE = (20, 24, 3)
-# A stand-in for onnxruntime: it keeps each image that predict.py gives it, and the packages that this process has imported.
+# A stand-in for onnxruntime: it keeps each image that predict.py gives it, and the packages that
+# this process has imported.
 KEEPER = """
 import os, sys, types
 class InferenceSession:
@@ -41,15 +44,25 @@ def unpack(place):
 
 
 def by_predict(place, files, dataset, shape):
-    """({path: its image, or why there is none}, packages imported) of the unpacked predict.py for these paths."""
+    """({path: its image, or why there is none}, packages imported) of the unpacked predict.py for
+    these paths.
+    """
     facts = {"classes": ["first"], "dataset": dataset, "image": shape}
-    ran = subprocess.run([sys.executable, "../predict.py", *files], cwd=place / "kept", capture_output=True, text=True,
-                         timeout=600, env={"PYTHONPATH": str(place / "kept"), "FACTS": json.dumps(facts)})
+    ran = subprocess.run(
+        [sys.executable, "../predict.py", *files],
+        cwd=place / "kept",
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={"PYTHONPATH": str(place / "kept"), "FACTS": json.dumps(facts)},
+    )
     prepared = np.frombuffer((place / "kept/images").read_bytes(), np.uint8).reshape(-1, *shape)
     lines = dict(line.split(": ", 1) for line in ran.stderr.splitlines())
     read = [line.partition(": ")[0] for line in ran.stdout.splitlines()]
     assert len(read) == len(prepared) and ran.returncode == bool(lines), ran.stderr[-2000:]
-    return {**dict(zip(read, prepared, strict=True)), **lines}, {*(place / "kept/imported").read_text().split()}
+    return {**dict(zip(read, prepared, strict=True)), **lines}, {
+        *(place / "kept/imported").read_text().split()
+    }
 
 
 def by_stage(contents, place, threads=2):
@@ -60,20 +73,36 @@ def by_stage(contents, place, threads=2):
     for number, content in enumerate(contents):
         (place / f"train/a/{number:05d}.png").write_bytes(content)
     listing.of.cache_clear()
-    params = {"folder_sha256": listing.of(str(place)).digest, "image_size": SHAPE[:2], "image_channels": SHAPE[2]}
-    data, skipped, _ = folder.load(str(place), params, {"train": "all", "test": "all"}, place, threads)
+    params = {
+        "folder_sha256": listing.of(str(place)).digest,
+        "image_size": SHAPE[:2],
+        "image_channels": SHAPE[2],
+    }
+    data, skipped, _ = folder.load(
+        str(place), params, {"train": "all", "test": "all"}, place, threads
+    )
     found = dict(zip(data.names["train"], np.asarray(data.train_images), strict=True)) | {
-        entry["file"]: entry["reason"] for entry in skipped}
+        entry["file"]: entry["reason"] for entry in skipped
+    }
     return [found[f"train/a/{number:05d}.png"] for number in range(len(contents))]
 
 
 def compare(contents, place):
-    """([number of each content that the two prepare otherwise], counts, packages that predict.py has imported)."""
+    """([number of each content that the two prepare otherwise], counts, packages that predict.py
+    has imported).
+    """
     staged = by_stage(contents, place / "folder")
     files = [str(place / f"folder/train/a/{number:05d}.png") for number in range(len(contents))]
     answered, imported = by_predict(unpack(place / "model"), files, "folder", SHAPE)
     answers = [answered[file] for file in files]
-    otherwise = [number for number, (one, other) in enumerate(zip(staged, answers, strict=True))
-                 if type(one) is not type(other) or not np.array_equal(one, other)]
+    otherwise = [
+        number
+        for number, (one, other) in enumerate(zip(staged, answers, strict=True))
+        if type(one) is not type(other) or not np.array_equal(one, other)
+    ]
     read = sum(isinstance(one, np.ndarray) for one in staged)
-    return otherwise, {"read": read, "refused": len(staged) - read, "otherwise": len(otherwise)}, imported
+    return (
+        otherwise,
+        {"read": read, "refused": len(staged) - read, "otherwise": len(otherwise)},
+        imported,
+    )

@@ -1,4 +1,6 @@
-"""Made-up models of rows of 1 to 30 numbers and 2 to 5 classes, for estimator_checks.py: python width_models.py FOLDER."""
+"""Made-up models of rows of 1 to 30 numbers and 2 to 5 classes, for estimator_checks.py: python
+width_models.py FOLDER.
+"""
 
 import json
 import pathlib
@@ -12,10 +14,17 @@ from ladder.export.graph import FLOAT, Graph  # noqa: E402
 
 
 def model(width, count):
-    """The onnx.ModelProto of linear features and a linear SVM of so many classes, with random numbers."""
+    """The onnx.ModelProto of linear features and a linear SVM of so many classes, with random
+    numbers.
+    """
     graph, random, pairs = Graph(), np.random.default_rng(width), count * (count - 1) // 2
     flat = graph.add("Reshape", graph.add("Cast", "images", to=FLOAT), np.int64([-1, width]))
-    graph.put_out("features", graph.add("MatMul", flat, random.normal(size=(width, 4)).astype(np.float32)), np.float32, 4)
+    graph.put_out(
+        "features",
+        graph.add("MatMul", flat, random.normal(size=(width, 4)).astype(np.float32)),
+        np.float32,
+        4,
+    )
     decisions = graph.add("MatMul", flat, random.normal(size=(width, pairs)).astype(np.float32))
     place, margin = classifier.by_votes(graph, decisions, count)
     graph.put_out("decisions", decisions, np.float32, pairs)

@@ -1,4 +1,6 @@
-"""Small networks that together hold every kind of layer, in every combination that rungs distinguish."""
+"""Small networks that together hold every kind of layer, in every combination that rungs
+distinguish.
+"""
 
 import dataclasses
 
@@ -32,105 +34,303 @@ def reading(source, layer):
 
 
 # Kind of layer -> (a layer, the shapes that it reads, the shape of its output).
-EXAMPLES = {layer.kind: (layer, inputs, output) for layer, inputs, output in (
-    (conv2d("x", 5, padding=0), [(9, 7, 2)], (7, 5, 5)), (dense("x", 5), [(1, 1, 12)], (1, 1, 5)),
-    (batchnorm("x"), [(9, 7, 2)], (9, 7, 2)), (relu("x"), [(9, 7, 2)], (9, 7, 2)), (maxpool2d("x"), [(9, 6, 2)], (4, 3, 2)),
-    (avgpool2d("x", 3, 1, 1), [(5, 4, 2)], (5, 4, 2)), (global_avgpool("x"), [(5, 4, 2)], (1, 1, 2)),
-    (upsample2d("x"), [(5, 4, 2)], (10, 8, 2)), (pad("x", 3), [(5, 4, 2)], (11, 10, 2)),
-    (flatten("x"), [(5, 4, 2)], (1, 1, 40)),
-    (add("x", ("a", "b")), 2 * [(5, 4, 2)], (5, 4, 2)), (sample("x", ("a", "b"), 0.5), 2 * [(5, 4, 2)], (5, 4, 2)),
-    (dropout("x", 0.5), [(5, 4, 2)], (5, 4, 2)), (winner_take_all("x", 20, 0.5), [(5, 4, 2)], (5, 4, 2)),
-    (l1_penalty("x", 0.5), [(5, 4, 2)], (5, 4, 2)), (lrn("x"), [(5, 4, 2)], (5, 4, 2)),
-    (position_norm("x"), [(5, 4, 2)], (5, 4, 2)), (attention("x"), [(5, 4, 6)], (5, 4, 2)),
-    (local_contrast("x", 3, ("a", "b"), 0.1), [(3, 2, 4), (5, 4, 3)], (3, 2, 4)),
-    (soft_threshold("x", 0.5), [(5, 4, 2)], (5, 4, 4)))}
+EXAMPLES = {
+    layer.kind: (layer, inputs, output)
+    for layer, inputs, output in (
+        (conv2d("x", 5, padding=0), [(9, 7, 2)], (7, 5, 5)),
+        (dense("x", 5), [(1, 1, 12)], (1, 1, 5)),
+        (batchnorm("x"), [(9, 7, 2)], (9, 7, 2)),
+        (relu("x"), [(9, 7, 2)], (9, 7, 2)),
+        (maxpool2d("x"), [(9, 6, 2)], (4, 3, 2)),
+        (avgpool2d("x", 3, 1, 1), [(5, 4, 2)], (5, 4, 2)),
+        (global_avgpool("x"), [(5, 4, 2)], (1, 1, 2)),
+        (upsample2d("x"), [(5, 4, 2)], (10, 8, 2)),
+        (pad("x", 3), [(5, 4, 2)], (11, 10, 2)),
+        (flatten("x"), [(5, 4, 2)], (1, 1, 40)),
+        (add("x", ("a", "b")), 2 * [(5, 4, 2)], (5, 4, 2)),
+        (sample("x", ("a", "b"), 0.5), 2 * [(5, 4, 2)], (5, 4, 2)),
+        (dropout("x", 0.5), [(5, 4, 2)], (5, 4, 2)),
+        (winner_take_all("x", 20, 0.5), [(5, 4, 2)], (5, 4, 2)),
+        (l1_penalty("x", 0.5), [(5, 4, 2)], (5, 4, 2)),
+        (lrn("x"), [(5, 4, 2)], (5, 4, 2)),
+        (position_norm("x"), [(5, 4, 2)], (5, 4, 2)),
+        (attention("x"), [(5, 4, 6)], (5, 4, 2)),
+        (local_contrast("x", 3, ("a", "b"), 0.1), [(3, 2, 4), (5, 4, 3)], (3, 2, 4)),
+        (soft_threshold("x", 0.5), [(5, 4, 2)], (5, 4, 4)),
+    )
+}
 
-# Every kind of layer with a gradient, in a network so small that its gradients are compared with differences.
-ALL_KINDS = networks.resolve("all kinds", (8, 6, 2), (
-    conv2d("conv1", 4, bias=False), batchnorm("bn"), relu("relu1"),
-    conv2d("parts", 12, 1, 0), attention("attention"),
-    lrn("lrn", size=3, alpha=0.5, k=1.0), position_norm("lengths"), maxpool2d("pool", 3, 2, 1),
-    pad("padded", 1),
-    conv2d("conv2", 3, padding=0), conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
-    add("sum", ("conv2", "shortcut")), relu("relu2"), sample("drawn", ("relu2", "shortcut"), 0.3),
-    upsample2d("up"),
-    conv2d("conv3", 3, kernel=2, padding=1, stride=2), avgpool2d("average", 3, 2, 1),
-    winner_take_all("winners", 2, 0.5), l1_penalty("penalty", 0.0),
-    dropout("dropout", 0.3), global_avgpool("mean"), dense("gate", 5), reading("dropout", flatten("flat")), dense("fc", 5),
-    add("scores", ("fc", "gate"))), "flat", "cross_entropy")
+# Every kind of layer with a gradient, in a network so small that its gradients are compared with
+# differences.
+ALL_KINDS = networks.resolve(
+    "all kinds",
+    (8, 6, 2),
+    (
+        conv2d("conv1", 4, bias=False),
+        batchnorm("bn"),
+        relu("relu1"),
+        conv2d("parts", 12, 1, 0),
+        attention("attention"),
+        lrn("lrn", size=3, alpha=0.5, k=1.0),
+        position_norm("lengths"),
+        maxpool2d("pool", 3, 2, 1),
+        pad("padded", 1),
+        conv2d("conv2", 3, padding=0),
+        conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
+        add("sum", ("conv2", "shortcut")),
+        relu("relu2"),
+        sample("drawn", ("relu2", "shortcut"), 0.3),
+        upsample2d("up"),
+        conv2d("conv3", 3, kernel=2, padding=1, stride=2),
+        avgpool2d("average", 3, 2, 1),
+        winner_take_all("winners", 2, 0.5),
+        l1_penalty("penalty", 0.0),
+        dropout("dropout", 0.3),
+        global_avgpool("mean"),
+        dense("gate", 5),
+        reading("dropout", flatten("flat")),
+        dense("fc", 5),
+        add("scores", ("fc", "gate")),
+    ),
+    "flat",
+    "cross_entropy",
+)
 
-# Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels divisible by 4 and others, each layer kind of the
-# autoencoder alone and combined.
-ODD = networks.resolve("odd", (14, 22, 3), (
-    conv2d("a", 5, kernel=5, padding=2), relu("a_relu"), maxpool2d("a_pool"), upsample2d("up"), maxpool2d("pool"),
-    relu("b_relu"), conv2d("c", 7, kernel=1, padding=0), position_norm("c_norm"), conv2d("d", 8), relu("d_relu"),
-    upsample2d("d_up"), conv2d("e", 20), relu("e_relu"), conv2d("f", 3)), "pool", "mse")
+# Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels divisible by 4 and
+# others, each layer kind of the autoencoder alone and combined.
+ODD = networks.resolve(
+    "odd",
+    (14, 22, 3),
+    (
+        conv2d("a", 5, kernel=5, padding=2),
+        relu("a_relu"),
+        maxpool2d("a_pool"),
+        upsample2d("up"),
+        maxpool2d("pool"),
+        relu("b_relu"),
+        conv2d("c", 7, kernel=1, padding=0),
+        position_norm("c_norm"),
+        conv2d("d", 8),
+        relu("d_relu"),
+        upsample2d("d_up"),
+        conv2d("e", 20),
+        relu("e_relu"),
+        conv2d("f", 3),
+    ),
+    "pool",
+    "mse",
+)
 
-# Every kind of layer: convolutions of 1, 3, 5 and 7 with a stride, with bias and without; windows that overlap and cross the
-# edge; values with two readers and three; a sum of a value with itself; as output, a sum.
-ZOO = networks.resolve("zoo", (35, 31, 3), (
-    conv2d("first", 4, bias=False), relu("first_relu"), maxpool2d("first_pool"), pad("padded", 1),
-    conv2d("c7", 8, kernel=7, padding=3, stride=2, bias=False), batchnorm("c7_bn"), relu("c7_relu"),
-    maxpool2d("shared", 3, 2, 1),
-    conv2d("left", 12, stride=2, bias=False), batchnorm("left_bn", decay=0.8, epsilon=1e-3),
-    conv2d("right", 12, kernel=1, padding=0, stride=2, bias=False, inputs=("shared",)), batchnorm("right_bn"),
-    add("sum", ("left_bn", "right_bn")), relu("sum_relu"),
-    conv2d("mid", 12, kernel=5, padding=2), add("mid_sum", ("mid", "sum_relu")),
-    reading("shared", avgpool2d("third", 3, 2, 1)), maxpool2d("third_max", 3, 1, 1), conv2d("third_conv", 12, 1, 0),
-    relu("third_relu"), add("all_three", ("mid_sum", "third_relu")),
-    upsample2d("up"), conv2d("up_conv", 10), relu("up_relu"), maxpool2d("up_pool"),
-    conv2d("c5", 10, kernel=5, padding=2, stride=2, inputs=("up_relu",)), relu("c5_relu"),
-    add("pooled", ("up_pool", "c5_relu")),
-    lrn("lrn", size=3, alpha=0.5), dropout("dropped", 0.25), avgpool2d("small", 2, 1, 0), flatten("flat"),
-    dense("units", 20), relu("units_relu"), dropout("units_dropped", 0.5), dense("scores_a", 5),
-    reading("pooled", global_avgpool("average")), add("twice", ("average", "average")), flatten("still_flat"),
-    dense("scores_b", 5), add("scores", ("scores_a", "scores_b"))), "units_relu", "cross_entropy")
+# Every kind of layer: convolutions of 1, 3, 5 and 7 with a stride, with bias and without; windows
+# that overlap and cross the edge; values with two readers and three; a sum of a value with itself;
+# as output, a sum.
+ZOO = networks.resolve(
+    "zoo",
+    (35, 31, 3),
+    (
+        conv2d("first", 4, bias=False),
+        relu("first_relu"),
+        maxpool2d("first_pool"),
+        pad("padded", 1),
+        conv2d("c7", 8, kernel=7, padding=3, stride=2, bias=False),
+        batchnorm("c7_bn"),
+        relu("c7_relu"),
+        maxpool2d("shared", 3, 2, 1),
+        conv2d("left", 12, stride=2, bias=False),
+        batchnorm("left_bn", decay=0.8, epsilon=1e-3),
+        conv2d("right", 12, kernel=1, padding=0, stride=2, bias=False, inputs=("shared",)),
+        batchnorm("right_bn"),
+        add("sum", ("left_bn", "right_bn")),
+        relu("sum_relu"),
+        conv2d("mid", 12, kernel=5, padding=2),
+        add("mid_sum", ("mid", "sum_relu")),
+        reading("shared", avgpool2d("third", 3, 2, 1)),
+        maxpool2d("third_max", 3, 1, 1),
+        conv2d("third_conv", 12, 1, 0),
+        relu("third_relu"),
+        add("all_three", ("mid_sum", "third_relu")),
+        upsample2d("up"),
+        conv2d("up_conv", 10),
+        relu("up_relu"),
+        maxpool2d("up_pool"),
+        conv2d("c5", 10, kernel=5, padding=2, stride=2, inputs=("up_relu",)),
+        relu("c5_relu"),
+        add("pooled", ("up_pool", "c5_relu")),
+        lrn("lrn", size=3, alpha=0.5),
+        dropout("dropped", 0.25),
+        avgpool2d("small", 2, 1, 0),
+        flatten("flat"),
+        dense("units", 20),
+        relu("units_relu"),
+        dropout("units_dropped", 0.5),
+        dense("scores_a", 5),
+        reading("pooled", global_avgpool("average")),
+        add("twice", ("average", "average")),
+        flatten("still_flat"),
+        dense("scores_b", 5),
+        add("scores", ("scores_a", "scores_b")),
+    ),
+    "units_relu",
+    "cross_entropy",
+)
 
-# Sparse codes: winners that are never stored but as values and places, and several winners of maps, with a penalty on them.
-SPARSE = networks.resolve("sparse", (13, 12, 3), (
-    dropout("noise", 0.2), conv2d("code", 20, kernel=5, padding=0), relu("code_relu"), winner_take_all("winners", 1, 0.4),
-    conv2d("middle", 6, kernel=7, padding=5), relu("middle_relu"), l1_penalty("penalty", 0.5), winner_take_all("few", 3, 1.0),
-    conv2d("last", 3)), "code", "mse")
+# Sparse codes: winners that are never stored but as values and places, and several winners of maps,
+# with a penalty on them.
+SPARSE = networks.resolve(
+    "sparse",
+    (13, 12, 3),
+    (
+        dropout("noise", 0.2),
+        conv2d("code", 20, kernel=5, padding=0),
+        relu("code_relu"),
+        winner_take_all("winners", 1, 0.4),
+        conv2d("middle", 6, kernel=7, padding=5),
+        relu("middle_relu"),
+        l1_penalty("penalty", 0.5),
+        winner_take_all("few", 3, 1.0),
+        conv2d("last", 3),
+    ),
+    "code",
+    "mse",
+)
 
 # Latent values drawn from distributions: the map that both convolutions read has two readers.
-DRAWN = networks.resolve("drawn", (12, 10, 3), (
-    conv2d("enc", 6), relu("enc_relu"), maxpool2d("enc_pool"), conv2d("mean", 5, kernel=1, padding=0),
-    conv2d("log_variance", 5, kernel=1, padding=0, inputs=("enc_pool",)), sample("latent", ("mean", "log_variance"), 0.25),
-    l1_penalty("penalty", 0.5), conv2d("dec", 4), relu("dec_relu"), upsample2d("dec_up"), conv2d("last", 3)), "mean", "mse")
+DRAWN = networks.resolve(
+    "drawn",
+    (12, 10, 3),
+    (
+        conv2d("enc", 6),
+        relu("enc_relu"),
+        maxpool2d("enc_pool"),
+        conv2d("mean", 5, kernel=1, padding=0),
+        conv2d("log_variance", 5, kernel=1, padding=0, inputs=("enc_pool",)),
+        sample("latent", ("mean", "log_variance"), 0.25),
+        l1_penalty("penalty", 0.5),
+        conv2d("dec", 4),
+        relu("dec_relu"),
+        upsample2d("dec_up"),
+        conv2d("last", 3),
+    ),
+    "mean",
+    "mse",
+)
 
 # Residual blocks with a 1x1 convolution and without, and attention over maps that are no square.
-ATTENTIVE = networks.resolve("attentive", (8, 12, 3), **networks.autoencoder(
-    (8, 12, 3), 10, filters=(3, 7), residual=True, attentive=True))
+ATTENTIVE = networks.resolve(
+    "attentive",
+    (8, 12, 3),
+    **networks.autoencoder((8, 12, 3), 10, filters=(3, 7), residual=True, attentive=True),
+)
 
-# A convolution's ReLU that several layers read: only a pooling or an upsampling that is its one reader may apply its gradient.
-FORKED = networks.resolve("forked", (10, 12, 3), (
-    conv2d("a", 8), relu("a_relu"), maxpool2d("a_pool"),
-    conv2d("a_conv", 8, kernel=2, padding=0, stride=2, inputs=("a_relu",)), add("a_sum", ("a_pool", "a_conv")),
-    conv2d("b", 8), relu("b_relu"), upsample2d("b_up"), reading("b_relu", upsample2d("b_up_too")),
-    add("b_sum", ("b_up", "b_up_too")),
-    conv2d("c", 4), relu("c_relu"), conv2d("d", 3), reading("c_relu", conv2d("e", 3)),
-    add("e_sum", ("d", "e"))), "a_sum", "mse")
+# A convolution's ReLU that several layers read: only a pooling or an upsampling that is its one
+# reader may apply its gradient.
+FORKED = networks.resolve(
+    "forked",
+    (10, 12, 3),
+    (
+        conv2d("a", 8),
+        relu("a_relu"),
+        maxpool2d("a_pool"),
+        conv2d("a_conv", 8, kernel=2, padding=0, stride=2, inputs=("a_relu",)),
+        add("a_sum", ("a_pool", "a_conv")),
+        conv2d("b", 8),
+        relu("b_relu"),
+        upsample2d("b_up"),
+        reading("b_relu", upsample2d("b_up_too")),
+        add("b_sum", ("b_up", "b_up_too")),
+        conv2d("c", 4),
+        relu("c_relu"),
+        conv2d("d", 3),
+        reading("c_relu", conv2d("e", 3)),
+        add("e_sum", ("d", "e")),
+    ),
+    "a_sum",
+    "mse",
+)
 
-# Convolutions of many channels, which gpu_bf16 copies: behind a pooling, with a stride, behind upsamplings, of few filters.
-WIDE = networks.resolve("wide", (8, 12, 3), (
-    conv2d("a", 40), relu("a_relu"), maxpool2d("a_pool"), conv2d("b", 48, stride=2, bias=False), relu("b_relu"),
-    upsample2d("b_up"), conv2d("c", 40, kernel=1, padding=0), relu("c_relu"), conv2d("d", 64, kernel=2, padding=0),
-    relu("d_relu"), conv2d("e", 40, kernel=2), upsample2d("e_up"), conv2d("f", 3)), "a_pool", "mse")
+# Convolutions of many channels, which gpu_bf16 copies: behind a pooling, with a stride, behind
+# upsamplings, of few filters.
+WIDE = networks.resolve(
+    "wide",
+    (8, 12, 3),
+    (
+        conv2d("a", 40),
+        relu("a_relu"),
+        maxpool2d("a_pool"),
+        conv2d("b", 48, stride=2, bias=False),
+        relu("b_relu"),
+        upsample2d("b_up"),
+        conv2d("c", 40, kernel=1, padding=0),
+        relu("c_relu"),
+        conv2d("d", 64, kernel=2, padding=0),
+        relu("d_relu"),
+        conv2d("e", 40, kernel=2),
+        upsample2d("e_up"),
+        conv2d("f", 3),
+    ),
+    "a_pool",
+    "mse",
+)
 
-# Convolutions of many channels one after the other, pooled and upsampled between: each writes what only the next one reads.
-DEEP = networks.resolve("deep", (8, 12, 3), (
-    conv2d("a", 40), relu("a_relu"), conv2d("b", 48), relu("b_relu"), maxpool2d("b_pool"), conv2d("c", 40), relu("c_relu"),
-    upsample2d("c_up"), conv2d("d", 3)), "b_pool", "mse")
+# Convolutions of many channels one after the other, pooled and upsampled between: each writes what
+# only the next one reads.
+DEEP = networks.resolve(
+    "deep",
+    (8, 12, 3),
+    (
+        conv2d("a", 40),
+        relu("a_relu"),
+        conv2d("b", 48),
+        relu("b_relu"),
+        maxpool2d("b_pool"),
+        conv2d("c", 40),
+        relu("c_relu"),
+        upsample2d("c_up"),
+        conv2d("d", 3),
+    ),
+    "b_pool",
+    "mse",
+)
 
-# Convolutions of many channels behind upsamplings, of what was pooled and what was not, of many filters and of few.
-RISING = networks.resolve("rising", (8, 12, 3), (
-    conv2d("a", 40), relu("a_relu"), maxpool2d("a_pool"), conv2d("b", 48), relu("b_relu"), maxpool2d("b_pool"),
-    upsample2d("b_up"), conv2d("c", 40), relu("c_relu"), upsample2d("c_up"), conv2d("d", 3)), "b_pool", "mse")
+# Convolutions of many channels behind upsamplings, of what was pooled and what was not, of many
+# filters and of few.
+RISING = networks.resolve(
+    "rising",
+    (8, 12, 3),
+    (
+        conv2d("a", 40),
+        relu("a_relu"),
+        maxpool2d("a_pool"),
+        conv2d("b", 48),
+        relu("b_relu"),
+        maxpool2d("b_pool"),
+        upsample2d("b_up"),
+        conv2d("c", 40),
+        relu("c_relu"),
+        upsample2d("c_up"),
+        conv2d("d", 3),
+    ),
+    "b_pool",
+    "mse",
+)
 
 # A convolution of what was upsampled, which is not the layer before it.
-ASIDE = networks.resolve("aside", (8, 12, 3), (
-    conv2d("a", 40), relu("a_relu"), maxpool2d("a_pool"), upsample2d("a_up"), conv2d("b", 3, inputs=("a_pool",)),
-    upsample2d("b_up"), conv2d("c", 3, inputs=("a_up",)), add("sum", ("b_up", "c"))), "a_pool", "mse")
+ASIDE = networks.resolve(
+    "aside",
+    (8, 12, 3),
+    (
+        conv2d("a", 40),
+        relu("a_relu"),
+        maxpool2d("a_pool"),
+        upsample2d("a_up"),
+        conv2d("b", 3, inputs=("a_pool",)),
+        upsample2d("b_up"),
+        conv2d("c", 3, inputs=("a_up",)),
+        add("sum", ("b_up", "c")),
+    ),
+    "a_pool",
+    "mse",
+)
 
 
 def _resnet(name, input_shape, form, bottleneck):
@@ -140,19 +340,35 @@ def _resnet(name, input_shape, form, bottleneck):
 
 
 def _narrow(name, input_shape, width):
-    return networks.resolve(name, input_shape, **networks.NETWORKS[name](input_shape, 5, width=width))
+    return networks.resolve(
+        name, input_shape, **networks.NETWORKS[name](input_shape, 5, width=width)
+    )
 
 
 NETWORKS = {
-    "odd": ODD, "zoo": ZOO, "forked": FORKED, "sparse": SPARSE, "drawn": DRAWN, "attentive": ATTENTIVE,
+    "odd": ODD,
+    "zoo": ZOO,
+    "forked": FORKED,
+    "sparse": SPARSE,
+    "drawn": DRAWN,
+    "attentive": ATTENTIVE,
     "lenet_5": networks.build("lenet_5", (28, 28, 1)),
-    "alexnet": _narrow("alexnet", (12, 11, 3), 2), "vgg11": _narrow("vgg11", (32, 32, 3), 2),
+    "alexnet": _narrow("alexnet", (12, 11, 3), 2),
+    "vgg11": _narrow("vgg11", (32, 32, 3), 2),
     "preactivation": _resnet("preactivation", (8, 8, 3), networks._preactivation, bottleneck=True),
-    "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),
+    "postactivation": _resnet(
+        "postactivation", (20, 20, 1), networks._postactivation, bottleneck=False
+    ),
 }
 # Networks without a gradient, which are fitted to patches.
-FITTED = {"patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9)),
-          "patch_net of 8x8": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9), kernel=8)}
-assert {layer.kind for network in (*NETWORKS.values(), *FITTED.values()) for layer in network.layers} == set(layers.KINDS)
+FITTED = {
+    "patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9)),
+    "patch_net of 8x8": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9), kernel=8),
+}
+assert {
+    layer.kind for network in (*NETWORKS.values(), *FITTED.values()) for layer in network.layers
+} == set(layers.KINDS)
 assert EXAMPLES.keys() == layers.KINDS.keys()
-assert {layer.kind for layer in ALL_KINDS.layers} == {name for name, kind in layers.KINDS.items() if kind.has_gradient}
+assert {layer.kind for layer in ALL_KINDS.layers} == {
+    name for name, kind in layers.KINDS.items() if kind.has_gradient
+}

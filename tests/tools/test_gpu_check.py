@@ -1,4 +1,6 @@
-"""`make gpu-check`: its order, its page and the file to send in, with workers and a compute-sanitizer that are stand-ins."""
+"""`make gpu-check`: its order, its page and the file to send in, with workers and a
+compute-sanitizer that are stand-ins.
+"""
 
 import json
 import os
@@ -26,7 +28,8 @@ import profile_rung  # noqa: E402
 import sanitizer  # noqa: E402
 import tools  # noqa: E402
 
-# A compute-sanitizer that finds three hazards of gpu_gemm, does not know initcheck, and nothing else.
+# A compute-sanitizer that finds three hazards of gpu_gemm, does not know initcheck, and nothing
+# else.
 SANITIZER = """#!/bin/sh
 echo "========= COMPUTE-SANITIZER"
 case "$*" in
@@ -59,11 +62,15 @@ def tool(monkeypatch, tmp_path):
 @pytest.fixture
 def check(monkeypatch, tmp_path):
     """check(*arguments) runs gpu_check with made-up workers in tmp_path/out."""
-    measure = synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
+    measure = synthetic_gpu.set_up(
+        monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"}
+    )
 
     def check(*arguments, **faults):
         measure.faults(faults)
-        gpu_check.main(["--out", str(tmp_path / "out"), "--rungs", "gpu_basic,gpu_gemm", *arguments])
+        gpu_check.main(
+            ["--out", str(tmp_path / "out"), "--rungs", "gpu_basic,gpu_gemm", *arguments]
+        )
         return tmp_path / "out"
 
     return check
@@ -75,20 +82,42 @@ def test_it_prints_what_is_installed_checks_measures_and_writes_both_files(check
     printed = capsys.readouterr()
     assert "Fake (sm_80), 86 GB" in printed.out and "ncu: not installed" in printed.out
     record = json.loads((out / "record.json").read_text())
-    sent, = out.glob("Fake-*.json")
+    (sent,) = out.glob("Fake-*.json")
     assert json.loads(sent.read_text()) == record and str(sent) in printed.out
     names = list(record["sections"])
-    looks = [f"first look: PyTorch {precision} compiled channels_last graph" for precision in cases.PRECISIONS]
+    looks = [
+        f"first look: PyTorch {precision} compiled channels_last graph"
+        for precision in cases.PRECISIONS
+    ]
     checked = [f"{name}: {rung}" for name in sanitizer.TOOLS for rung in ("gpu_gemm", "gpu_basic")]
-    rungs = [f"{kind}gpu_{rung}" for kind in ("launches: ", "parity: small, ") for rung in ("gemm", "basic")]
+    rungs = [
+        f"{kind}gpu_{rung}"
+        for kind in ("launches: ", "parity: small, ")
+        for rung in ("gemm", "basic")
+    ]
     chain = [f"chain: {run}, gpu" for run in ("config.yaml", "PCA and ridge")]
-    before = [name for name in names if not name.startswith(("epoch", "extraction", "svm", "streaming"))]
-    first = ["kernels: small, batch 2", *rungs, "ceilings", "PyTorch", "PyTorch's ceilings", *looks, "race: small, batch 2",
-             *checked, *(f"cuDNN: {precision}" for precision in cases.PRECISIONS), *chain, "tiles: gpu_gemm",
-             "tiles: gpu_basic"]
-    assert before[:len(first)] == first and record["left_out"] == []
-    last = names[names.index("race: labelled, batch 3, fp16"):]
-    assert {"chain: config.yaml, cpu", "chain: PCA and ridge, cpu"} <= set(last), "unless they were carried"
+    before = [
+        name for name in names if not name.startswith(("epoch", "extraction", "svm", "streaming"))
+    ]
+    first = [
+        "kernels: small, batch 2",
+        *rungs,
+        "ceilings",
+        "PyTorch",
+        "PyTorch's ceilings",
+        *looks,
+        "race: small, batch 2",
+        *checked,
+        *(f"cuDNN: {precision}" for precision in cases.PRECISIONS),
+        *chain,
+        "tiles: gpu_gemm",
+        "tiles: gpu_basic",
+    ]
+    assert before[: len(first)] == first and record["left_out"] == []
+    last = names[names.index("race: labelled, batch 3, fp16") :]
+    assert {"chain: config.yaml, cpu", "chain: PCA and ridge, cpu"} <= set(last), (
+        "unless they were carried"
+    )
     assert record["sections"]["chain: config.yaml, gpu"]["of"] == ["gpu_gemm"], "the faster of both"
 
 
@@ -98,17 +127,34 @@ def test_the_page_says_what_was_found_and_what_failed(check, tool):
     assert "2 of 2 rungs agree with the cpu rung within their tolerances." in text
     assert f"{len(cases.gpu_rungs()) - 2} were not checked: gpu_shared, " in text
     assert "compute-sanitizer reports 3 errors." in text
-    assert "measured 3,008 µs" not in text, "beside the prediction of today's kernels: nobody knows what these were"
-    assert "gpu_gemm trains a batch of 2 in 3008 µs; the fastest PyTorch in fp32 takes 1.33 times as long." in text
+    assert "measured 3,008 µs" not in text, (
+        "beside the prediction of today's kernels: nobody knows what these were"
+    )
+    assert (
+        "gpu_gemm trains a batch of 2 in 3008 µs; the fastest PyTorch in fp32 takes 1.33 times as long."
+        in text
+    )
     assert "3: Error: Race reported between Read access and Write access" in text
     assert "at conv2d+0x5c80 in conv2d.cu" in text and "lines more" in text
     assert "launches one by one (refused)" in text, "a capture that CuPy refuses is seen"
     assert "gpu_gemm: 3008 µs a step, launches as CUDA graphs" in text and "7.0 (6.5-8.0)" in text
-    assert "config.yamlgpu_gemm90.0 %10,0003.0Fake" in text and "30.0 (29.0-31.0)" in text and "-2.0 (-2.0--2.0)" in text
-    assert "initcheck: gpu_basic: compute-sanitizer ended with status 1: Error: Device not supported." in text
-    assert "svm: RuntimeError: the driver is too old" in text and "fp32 compiled channels_last graph4000 (4000-4000)" in text
-    assert ("gpu_gemm: a step takes 1000 µs with the images on the GPU and 1010 µs with images copied batch by batch; a copy "
-            "takes 100 µs, of which the step waits for 10 µs: 90 % are hidden behind the computation.") in text
+    assert (
+        "config.yamlgpu_gemm90.0 %10,0003.0Fake" in text
+        and "30.0 (29.0-31.0)" in text
+        and "-2.0 (-2.0--2.0)" in text
+    )
+    assert (
+        "initcheck: gpu_basic: compute-sanitizer ended with status 1: Error: Device not supported."
+        in text
+    )
+    assert (
+        "svm: RuntimeError: the driver is too old" in text
+        and "fp32 compiled channels_last graph4000 (4000-4000)" in text
+    )
+    assert (
+        "gpu_gemm: a step takes 1000 µs with the images on the GPU and 1010 µs with images copied batch by batch; a copy "
+        "takes 100 µs, of which the step waits for 10 µs: 90 % are hidden behind the computation."
+    ) in text
 
 
 def test_a_page_of_a_record_without_measurements_can_be_made(check, monkeypatch):
@@ -119,20 +165,28 @@ def test_a_page_of_a_record_without_measurements_can_be_made(check, monkeypatch)
     assert "RuntimeError: cudaErrorNoKernelImageForDevice" in text
     left = json.loads((out / "record.json").read_text())["left_out"]
     kinds = gpu_page.left_out({"left_out": left})
-    assert f"There was no time for {len(left)} sections" in text and f"parity: {len(kinds['parity'])}" in text
+    assert (
+        f"There was no time for {len(left)} sections" in text
+        and f"parity: {len(kinds['parity'])}" in text
+    )
     assert sum(map(len, kinds.values())) == len(left) > len(kinds)
 
 
 def test_without_a_gpu_there_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "gpu_count", lambda: 0)
-    with pytest.raises(SystemExit, match="^gpu-check needs an NVIDIA GPU and no driver answers here$"):
+    with pytest.raises(
+        SystemExit, match="^gpu-check needs an NVIDIA GPU and no driver answers here$"
+    ):
         gpu_check.main(["--out", str(tmp_path / "out")])
 
 
 def test_what_a_tool_says_is_kept_up_to_a_length(tool):
     found = sanitizer.check(tool("compute-sanitizer", SANITIZER), "racecheck", "gpu_gemm", 10)
     assert found["errors"] == 3 and found["said"][1] == "at conv2d+0x5c80 in conv2d.cu"
-    assert sum(len(line) + 1 for line in found["said"]) <= sanitizer.MOST and len(found["said"]) + found["left_out"] == 1003
+    assert (
+        sum(len(line) + 1 for line in found["said"]) <= sanitizer.MOST
+        and len(found["said"]) + found["left_out"] == 1003
+    )
 
 
 def test_the_mirror_alone_is_enough_to_go_on(check, tmp_path, monkeypatch, capsys):
@@ -141,16 +195,26 @@ def test_the_mirror_alone_is_enough_to_go_on(check, tmp_path, monkeypatch, capsy
     out = check("--mirror", str(mirror))
     first = json.loads((mirror / "record.json").read_text())
     assert len(first["sections"]) == 6 and {path.name for path in mirror.iterdir()} == {
-        "record.json", "log.txt", "index.html", next(out.glob("Fake-*.json")).name}
+        "record.json",
+        "log.txt",
+        "index.html",
+        next(out.glob("Fake-*.json")).name,
+    }
     shutil.rmtree(out)
     for path in mirror.iterdir():
         if path.name != "record.json":
             path.unlink()
     monkeypatch.setattr(gpu.Session, "left", gpu_left)
-    again = json.loads((check("--mirror", str(mirror), "--only", "chain") / "record.json").read_text())
+    again = json.loads(
+        (check("--mirror", str(mirror), "--only", "chain") / "record.json").read_text()
+    )
     assert all(again["sections"][name] == section for name, section in first["sections"].items())
-    assert len(again["sections"]) == 10 and json.loads((mirror / "record.json").read_text()) == again
-    assert (mirror / "report.html").read_text() == "PCA and ridge with auto" and len(list(mirror.iterdir())) == 5
+    assert (
+        len(again["sections"]) == 10 and json.loads((mirror / "record.json").read_text()) == again
+    )
+    assert (mirror / "report.html").read_text() == "PCA and ridge with auto" and len(
+        list(mirror.iterdir())
+    ) == 5
     capsys.readouterr()
 
 
@@ -160,13 +224,20 @@ def test_a_mirror_that_cannot_be_written_costs_no_measurement(check, tmp_path, m
 
     monkeypatch.setattr(gpu.disk, "write_atomically", full)
     out = check("--mirror", str(tmp_path / "mirror"), "--only", "ceilings,PyTorch")
-    assert list(json.loads((out / "record.json").read_text())["sections"]) == ["ceilings", "PyTorch"]
-    assert f"not copied to {tmp_path / 'mirror'}: [Errno 28] No space left on device" in capsys.readouterr().err
+    assert list(json.loads((out / "record.json").read_text())["sections"]) == [
+        "ceilings",
+        "PyTorch",
+    ]
+    assert (
+        f"not copied to {tmp_path / 'mirror'}: [Errno 28] No space left on device"
+        in capsys.readouterr().err
+    )
 
 
 def test_what_is_measured_is_in_the_mirror_when_a_call_is_ended(tmp_path, monkeypatch):
-    synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"}).faults(
-        {"check gpu_basic": "hang"})
+    synthetic_gpu.set_up(
+        monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"}
+    ).faults({"check gpu_basic": "hang"})
     mirror = tmp_path / "mirror"
     script = f"""
 import sys
@@ -179,7 +250,7 @@ gpu_check.main(["--out", {str(tmp_path / "out")!r}, "--rungs", "gpu_basic", "--m
     waited = time.monotonic() + 60
     while time.monotonic() < waited and "launches: gpu_basic" not in _sections(mirror):
         time.sleep(0.05)
-    time.sleep(0.5)   # in which the next section begins to hang
+    time.sleep(0.5)  # in which the next section begins to hang
     process.terminate()
     printed = process.communicate(timeout=20)[0]
     assert process.returncode == 143 and "launches: gpu_basic" in _sections(mirror)
@@ -195,20 +266,35 @@ def _sections(mirror):
 def test_make_without_a_gpu_says_so_before_it_installs_anything(tool, tmp_path, target):
     tool("nvidia-smi", "#!/bin/sh\nexit 9\n")
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
-    alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
-    ended = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True, env=alone)
-    assert ended.stdout == "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here\n"
-    assert ended.returncode != 0 and [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    alone = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")
+    }
+    ended = subprocess.run(
+        ["make", target], cwd=tmp_path, capture_output=True, text=True, env=alone
+    )
+    assert (
+        ended.stdout
+        == "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here\n"
+    )
+    assert (
+        ended.returncode != 0
+        and [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    )
 
 
 def test_the_whole_call_ends_in_its_time(check):
     began = time.monotonic()
     out = check("--minutes", "0.02", check__gpu_gemm="hang")
-    assert time.monotonic() - began < 15 and json.loads((out / "record.json").read_text())["left_out"]
+    assert (
+        time.monotonic() - began < 15 and json.loads((out / "record.json").read_text())["left_out"]
+    )
 
 
 def test_a_gpu_that_no_process_can_use_ends_in_one_line(check):
-    with pytest.raises(SystemExit, match="^gpu-check: the GPU cannot be used: RuntimeError: cudaErrorDevicesUnavailable$"):
+    with pytest.raises(
+        SystemExit,
+        match="^gpu-check: the GPU cannot be used: RuntimeError: cudaErrorDevicesUnavailable$",
+    ):
         check(machine="cudaErrorDevicesUnavailable")
 
 
@@ -219,27 +305,45 @@ def test_a_sanitizer_that_hangs_is_ended_with_what_it_started(tool):
 
 
 def test_only_tools_that_are_installed_are_called(monkeypatch, tool):
-    assert list(sanitizer.sections(["gpu_basic"])) == list(profile_rung.sections(["gpu_basic"])) == []
+    assert (
+        list(sanitizer.sections(["gpu_basic"])) == list(profile_rung.sections(["gpu_basic"])) == []
+    )
     tool("compute-sanitizer", SANITIZER)
-    monkeypatch.setattr(catalog, "unavailable", lambda rung: "needs a GPU of sm_90" if rung == "gpu_bf16_sm90" else None)
+    monkeypatch.setattr(
+        catalog,
+        "unavailable",
+        lambda rung: "needs a GPU of sm_90" if rung == "gpu_bf16_sm90" else None,
+    )
     assert [one.name for one in sanitizer.sections(["gpu_bf16_sm90", "gpu_basic"])] == [
-        f"{name}: gpu_basic" for name in ("racecheck", "memcheck", "synccheck", "initcheck")]
+        f"{name}: gpu_basic" for name in ("racecheck", "memcheck", "synccheck", "initcheck")
+    ]
 
 
 def test_a_page_is_made_again_from_the_file_that_was_sent_in(check, tmp_path):
     out = check()
-    sent, = out.glob("Fake-*.json")
+    (sent,) = out.glob("Fake-*.json")
     gpu_page.main(sent, tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text() == (out / "index.html").read_text()
-    with pytest.raises(SystemExit, match="^index.html in out is no record of benchmarks/gpu_check.py$"):
+    with pytest.raises(
+        SystemExit, match="^index.html in out is no record of benchmarks/gpu_check.py$"
+    ):
         gpu_page.main(out / "index.html", tmp_path / "again.html")
 
 
 def test_the_state_of_the_gpu_is_that_of_nvidia_smi(tool, tmp_path):
     machine = {"pci_address": "0000:00:1E.0"}
-    tool("nvidia-smi", f"#!/bin/sh\necho $* > {tmp_path}/asked\necho '1980, 3201, 41, [N/A], 700.00, 97'\n")
-    assert gpu.state(machine) == {"clocks.sm": "1980", "clocks.mem": "3201", "temperature.gpu": "41", "power.draw": "[N/A]",
-                                  "power.limit": "700.00", "utilization.gpu": "97"}
+    tool(
+        "nvidia-smi",
+        f"#!/bin/sh\necho $* > {tmp_path}/asked\necho '1980, 3201, 41, [N/A], 700.00, 97'\n",
+    )
+    assert gpu.state(machine) == {
+        "clocks.sm": "1980",
+        "clocks.mem": "3201",
+        "temperature.gpu": "41",
+        "power.draw": "[N/A]",
+        "power.limit": "700.00",
+        "utilization.gpu": "97",
+    }
     assert "--id=0000:00:1E.0" in (tmp_path / "asked").read_text()
     tool("nvidia-smi", "#!/bin/sh\necho 'Unable to determine the device handle'\nexit 15\n")
     assert gpu.state(machine) == {}
@@ -247,17 +351,29 @@ def test_the_state_of_the_gpu_is_that_of_nvidia_smi(tool, tmp_path):
 
 def test_a_launch_stands_beside_its_prediction_where_they_are_the_same_launches():
     timeline = counted.read()["rungs"]["gpu_tf32"]["timeline"]
-    rows = [{"place": row[0], "kernel": row[1], "median_us": 2.0, "low_us": 1.0, "high_us": 3.0} for row in timeline]
+    rows = [
+        {"place": row[0], "kernel": row[1], "median_us": 2.0, "low_us": 1.0, "high_us": 3.0}
+        for row in timeline
+    ]
     timed = {"step_us": 1000.0, "launching": "as CUDA graphs", "launches": rows}
     made = {"sections": {"launches: gpu_tf32": {"result": timed}}}
     (found,) = gpu_page.launches(made)
     assert [row[2] for row in found["rows"]] == [f"{row[4]:.1f}" for row in timeline]
-    assert found["rows"][0][:4] == ["load_batch", timeline[0][1].split()[1], f"{timeline[0][4]:.1f}", "2.0 (1.0-3.0)"]
+    assert found["rows"][0][:4] == [
+        "load_batch",
+        timeline[0][1].split()[1],
+        f"{timeline[0][4]:.1f}",
+        "2.0 (1.0-3.0)",
+    ]
     rows[3]["kernel"] = "mine/conv2d.cu conv2d"
     assert {row[2] for row in gpu_page.launches(made)[0]["rows"]} == {""}
 
 
 def test_a_verdict_counts_only_rungs_that_passed():
-    checked = {"parity": {"sgd": {"largest": 1.0, "tolerance": 1e-3}}, "same_bytes": True, "passed": False}
+    checked = {
+        "parity": {"sgd": {"largest": 1.0, "tolerance": 1e-3}},
+        "same_bytes": True,
+        "passed": False,
+    }
     record = {"sections": {"parity: autoencoder, gpu_basic": {"result": checked}}}
     assert gpu_page.verdict(record).startswith("0 of ")

@@ -1,4 +1,6 @@
-"""The longest chain of dependent loads, of kernels whose chain is known on paper and of the committed counts."""
+"""The longest chain of dependent loads, of kernels whose chain is known on paper and of the
+committed counts.
+"""
 
 import sys
 
@@ -35,7 +37,8 @@ for (int i = 0; i < n; i++) {
     int at = x[i * 32 + t];
     sum += x[at + i + 1];
 }""",
-    "one_slow_thread": "#pragma unroll 1\n for (int i = 0; i < (t == 3 ? n : 1); i++) sum = x[sum + t + 1];"}
+    "one_slow_thread": "#pragma unroll 1\n for (int i = 0; i < (t == 3 ? n : 1); i++) sum = x[sum + t + 1];",
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,22 +50,41 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def groups(source):
-    return load_chains.groups(nvrtc.compile_file(source, "sm_90", more=disassembly.WITH_LINES).cubin)
+    return load_chains.groups(
+        nvrtc.compile_file(source, "sm_90", more=disassembly.WITH_LINES).cubin
+    )
 
 
-@pytest.mark.skipif(not (disassembly.installed() and nvrtc.installed()), reason="no disassembler (envs/kernels.txt)")
-@pytest.mark.parametrize("name, n, loads", [
-    ("one_after_another", 13, 13), ("independent", 0, 1), ("in_eights", 40, 5),
-    pytest.param("in_eights", 43, 5 + 3, id="a remainder of single loads"),
-    pytest.param("guarded", 44, 6, id="loads nothing behind the last part"),
-    pytest.param("guarded", 3, 1, id="fewer parts than a group has"), ("indexed", 7, 2 * 7), ("one_slow_thread", 9, 9)])
+@pytest.mark.skipif(
+    not (disassembly.installed() and nvrtc.installed()), reason="no disassembler (envs/kernels.txt)"
+)
+@pytest.mark.parametrize(
+    "name, n, loads",
+    [
+        ("one_after_another", 13, 13),
+        ("independent", 0, 1),
+        ("in_eights", 40, 5),
+        pytest.param("in_eights", 43, 5 + 3, id="a remainder of single loads"),
+        pytest.param("guarded", 44, 6, id="loads nothing behind the last part"),
+        pytest.param("guarded", 3, 1, id="fewer parts than a group has"),
+        ("indexed", 7, 2 * 7),
+        ("one_slow_thread", 9, 9),
+    ],
+)
 def test_the_chain_of_a_kernel_is_the_number_known_on_paper(source, groups, name, n, loads):
-    x = np.arange(1, 64 * 32 + 1, dtype=np.int32)   # what is loaded says where the next load is
-    counts = cuda_emulator.load(source).get_function(name).count((1,), (32,), (x, np.zeros(32, np.int32), np.int32(n)))
+    x = np.arange(1, 64 * 32 + 1, dtype=np.int32)  # what is loaded says where the next load is
+    counts = (
+        cuda_emulator.load(source)
+        .get_function(name)
+        .count((1,), (32,), (x, np.zeros(32, np.int32), np.int32(n)))
+    )
     assert load_chains.longest(counts["threads"], groups[name]) == loads
 
 
 def test_no_sum_of_parts_waits_for_more_than_40_loads_one_after_another():
-    adding = {counts["kernel"]: counts["chain"]["longest"] for counts in counted.read()["launches"].values()
-              if any(name in counts["kernel"] for name in ("update.cu", "add_parts", "add_splits"))}
+    adding = {
+        counts["kernel"]: counts["chain"]["longest"]
+        for counts in counted.read()["launches"].values()
+        if any(name in counts["kernel"] for name in ("update.cu", "add_parts", "add_splits"))
+    }
     assert adding and {kernel: longest for kernel, longest in adding.items() if longest > 40} == {}

@@ -1,4 +1,6 @@
-"""Other tiles as candidates: which there are, and that a plan with one is what is timed. Nothing runs on a GPU."""
+"""Other tiles as candidates: which there are, and that a plan with one is what is timed. Nothing
+runs on a GPU.
+"""
 
 import sys
 
@@ -18,10 +20,15 @@ CASE = cases.Case("autoencoder", (8, 8, 3), 2, 8, (("filters", (64, 32)),))
 
 
 def launched(plan):
-    return [[(launch.source, launch.defines, launch.grid) for launch in step.launches] for step in plan.steps]
+    return [
+        [(launch.source, launch.defines, launch.grid) for launch in step.launches]
+        for step in plan.steps
+    ]
 
 
-@pytest.mark.parametrize("rung, case", [("gpu_3xtf32_packed", CASE), ("gpu_bf16_sm90", cases.HEADLINES[0])])
+@pytest.mark.parametrize(
+    "rung, case", [("gpu_3xtf32_packed", CASE), ("gpu_bf16_sm90", cases.HEADLINES[0])]
+)
 def test_a_candidate_is_another_tile_that_the_tables_allow_and_fits(rung, case):
     found = tiles.candidates(case, rung)
     assert len(found) == len(set(map(repr, found))) > 10
@@ -30,7 +37,11 @@ def test_a_candidate_is_another_tile_that_the_tables_allow_and_fits(rung, case):
     own = tiles.step_plan(case, rung)
     for made in tiles.plans(case, rung):
         assert launched(made) != launched(own)
-        assert all(launch.shared_bytes <= gpu_bf16_sm90.SHARED for step in made.steps for launch in step.launches)
+        assert all(
+            launch.shared_bytes <= gpu_bf16_sm90.SHARED
+            for step in made.steps
+            for launch in step.launches
+        )
     assert launched(tiles.step_plan(case, rung)) == launched(own), "the choice is the rung's again"
     choosers = {chooser for (chooser, _), _, _ in found}
     assert ((gpu_bf16_sm90, "pixel_tile") in choosers) == (rung == "gpu_bf16_sm90")
@@ -50,23 +61,34 @@ def test_each_candidate_is_timed_beside_the_rungs_own_plan(monkeypatch):
 
         def bind(self):
             made = tiles.step_plan(self.case, self.rung)
-            return made, made, sum(launch.grid[0] for step in made.steps for launch in step.launches)
+            return (
+                made,
+                made,
+                sum(launch.grid[0] for step in made.steps for launch in step.launches),
+            )
 
         def microseconds(self, arrays, graph, replays):
             return 100.0 * replays
 
         def more(self, base, changed, step_us):
-            assert launched(base[0]) != launched(changed[0]) and step_us == 100.0 * launch_times.MOST
-            if "TILE_M=16" in str(launched(changed[0])) and "weight_grad.cu" in str(launched(changed[0])):
+            assert (
+                launched(base[0]) != launched(changed[0]) and step_us == 100.0 * launch_times.MOST
+            )
+            if "TILE_M=16" in str(launched(changed[0])) and "weight_grad.cu" in str(
+                launched(changed[0])
+            ):
                 raise UserError("conv2d does not compile")
             return {"median_us": changed[1] - base[1]}
 
     monkeypatch.setattr(launch_times, "Bench", Bench)
     rows = tiles.tiles({**vars(CASE)}, "gpu_bf16")["tiles"]
     assert len(rows) == len(tiles.candidates(CASE, "gpu_bf16"))
-    packed = "enc1", "enc2", "dec2_up"   # the others have too few channels
-    assert {place for row in rows for place in row["places"]} == {f"{layer} {pass_}" for layer in packed
-                                                                  for pass_ in ("forward", "backward")}
-    assert {row["failed"] for row in rows if row["median_us"] is None} == {"conv2d does not compile"}
+    packed = "enc1", "enc2", "dec2_up"  # the others have too few channels
+    assert {place for row in rows for place in row["places"]} == {
+        f"{layer} {pass_}" for layer in packed for pass_ in ("forward", "backward")
+    }
+    assert {row["failed"] for row in rows if row["median_us"] is None} == {
+        "conv2d does not compile"
+    }
     assert {"rectangle 128x64", "window 16x64", "128x128"} <= {row["tile"] for row in rows}
     assert all(row["places"] and row["tile"] != row["own"] for row in rows)

@@ -1,4 +1,6 @@
-"""The check of a rung on a stand-in for CuPy whose kernels run in the emulator; faults are planted in what it returns."""
+"""The check of a rung on a stand-in for CuPy whose kernels run in the emulator; faults are planted
+in what it returns.
+"""
 
 import shutil
 
@@ -21,7 +23,9 @@ RUNG = "gpu_opt_v1"
 
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
-    monkeypatch.setattr(networks, "from_params", lambda params: small_networks.build(params["network"]))
+    monkeypatch.setattr(
+        networks, "from_params", lambda params: small_networks.build(params["network"])
+    )
     monkeypatch.setattr(inference, "BATCH", 4)
     monkeypatch.setattr(check_rung, "TAIL", 1)
     yield fake_cupy.install(monkeypatch, tmp_path)
@@ -45,17 +49,26 @@ def spoil(monkeypatch, updates, factor):
     monkeypatch.setattr(parity, "train", train)
 
 
-@pytest.mark.parametrize("network, batches", [("small", [8, 8, 8, 5, 5, 5]), ("labelled", [12, 12, 12, 7, 7, 7])])
+@pytest.mark.parametrize(
+    "network, batches", [("small", [8, 8, 8, 5, 5, 5]), ("labelled", [12, 12, 12, 7, 7, 7])]
+)
 def test_a_rung_that_computes_as_the_cpu_does_passes(gpu, network, batches):
     found = check(network)
-    assert found["passed"] and found["fault"] == "" and found["batches"] == batches and found["same_replayed"]
+    assert (
+        found["passed"]
+        and found["fault"] == ""
+        and found["batches"] == batches
+        and found["same_replayed"]
+    )
     assert found["device"].startswith("Fake")
     assert found["summary"].startswith("sgd ") and " (at most " in found["summary"]
     assert len(found["extraction"]) == 2 and max(found["extraction"].values()) < 1e-6
 
 
 @pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_bf16"])
-def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision(gpu, monkeypatch, rung):
+def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision(
+    gpu, monkeypatch, rung
+):
     asked = []
     right = parity.train
 
@@ -67,22 +80,37 @@ def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_prec
     found = check_rung.check(rung, first_use.described({"network": "small"}, 8), 1)
     assert found["passed"] and found["summary"].count("(at most 3e-03)") == 2
     assert {rung for rung, _ in asked} == {"cpu", rung}
-    assert {multipliers for _, multipliers in asked} == {plan.made_for(rung)} != {plan.made_for("cpu")}
+    assert (
+        {multipliers for _, multipliers in asked} == {plan.made_for(rung)} != {plan.made_for("cpu")}
+    )
 
 
 ON_TENSOR_CORES = [name for name, entry in catalog.RUNGS.items() if entry.on_tensor_cores]
-TRUNCATED = {"whole": networks.build("autoencoder", (8, 8, 3)),
-             "narrow": networks.build("autoencoder", (8, 8, 3), filters=(40, 36)),
-             "residual": networks.build("resnet18", (16, 16, 3), width=8)}
+TRUNCATED = {
+    "whole": networks.build("autoencoder", (8, 8, 3)),
+    "narrow": networks.build("autoencoder", (8, 8, 3), filters=(40, 36)),
+    "residual": networks.build("resnet18", (16, 16, 3), width=8),
+}
 
 
-@pytest.mark.parametrize("network, rung", [("whole", "gpu_bf16_sm90"), ("residual", "gpu_bf16"),
-                                           *(("narrow", rung) for rung in ON_TENSOR_CORES)])
+@pytest.mark.parametrize(
+    "network, rung",
+    [
+        ("whole", "gpu_bf16_sm90"),
+        ("residual", "gpu_bf16"),
+        *(("narrow", rung) for rung in ON_TENSOR_CORES),
+    ],
+)
 def test_a_right_rung_passes_where_tensor_cores_truncate_their_sums(network, rung, monkeypatch):
     create = executors.create
-    monkeypatch.setattr(executors, "create", lambda name, *more: (
-        create(name, *more) if name == "cpu" else emulator_executor.Executor()))
-    monkeypatch.setattr(emulator_executor.Executor, "device", lambda executor: "an emulator", raising=False)
+    monkeypatch.setattr(
+        executors,
+        "create",
+        lambda name, *more: create(name, *more) if name == "cpu" else emulator_executor.Executor(),
+    )
+    monkeypatch.setattr(
+        emulator_executor.Executor, "device", lambda executor: "an emulator", raising=False
+    )
     monkeypatch.setattr(networks, "from_params", lambda params: TRUNCATED[params["network"]])
     monkeypatch.setattr(cuda_emulator, "tensor_sums", "truncated")
     monkeypatch.setattr(inference, "BATCH", 4)
@@ -91,16 +119,23 @@ def test_a_right_rung_passes_where_tensor_cores_truncate_their_sums(network, run
     found = check_rung.check(rung, first_use.described({"network": network}, 3), 2)
     assert found["passed"], found["fault"]
     deviations = [worst["largest"] / worst["tolerance"] for worst in found["parity"].values()]
-    assert 0 < max(deviations) < 1 / 2, found["summary"]   # not by luck
+    assert 0 < max(deviations) < 1 / 2, found["summary"]  # not by luck
 
 
-@pytest.mark.parametrize("updates", [slice(0, 3), slice(3, 6)], ids=["whole batches", "tail batches"])
+@pytest.mark.parametrize(
+    "updates", [slice(0, 3), slice(3, 6)], ids=["whole batches", "tail batches"]
+)
 def test_a_tensor_that_deviates_is_named_with_how_much(gpu, monkeypatch, updates):
     spoil(monkeypatch, updates, 1.01)
     found = check()
     assert not found["passed"] and found["report"] and not found["passing"]
-    assert found["fault"].startswith("variant gpu_opt_v1 computes other numbers than the cpu rung on Fake, driver ")
-    assert "a.weight deviates by " in found["fault"] and "of its update with sgd, 2e-03 at most" in found["fault"]
+    assert found["fault"].startswith(
+        "variant gpu_opt_v1 computes other numbers than the cpu rung on Fake, driver "
+    )
+    assert (
+        "a.weight deviates by " in found["fault"]
+        and "of its update with sgd, 2e-03 at most" in found["fault"]
+    )
 
 
 def test_steps_that_give_other_bytes_when_they_are_replayed_fail(gpu, monkeypatch):
@@ -112,7 +147,9 @@ def test_steps_that_give_other_bytes_when_they_are_replayed_fail(gpu, monkeypatc
             executor.fill(arrays["a.bias"], 1)
 
     monkeypatch.setattr(cuda_executor.Executor, "run_many", run_many)
-    assert "steps that are recorded and replayed give other bytes than single ones" in check()["fault"]
+    assert (
+        "steps that are recorded and replayed give other bytes than single ones" in check()["fault"]
+    )
 
 
 def test_nan_fails(gpu, monkeypatch):
@@ -129,7 +166,11 @@ def test_an_extraction_that_deviates_in_its_last_images_only_fails(gpu, monkeypa
 
     monkeypatch.setattr(inference.Inference, "batches", batches)
     fault = check()["fault"]
-    assert "the output of b deviates by " in fault and "the output of a_pool deviates by " in fault and "1e-04 at most" in fault
+    assert (
+        "the output of b deviates by " in fault
+        and "the output of a_pool deviates by " in fault
+        and "1e-04 at most" in fault
+    )
 
 
 def test_a_network_without_gradients_is_extracted_only(gpu, monkeypatch):
@@ -139,11 +180,23 @@ def test_a_network_without_gradients_is_extracted_only(gpu, monkeypatch):
     assert found["passed"] and "parity" not in found and list(found["extraction"]) == ["a_pool"]
 
 
-@pytest.mark.parametrize("error, words, passing", [
-    (fake_cupy.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access"), "please report it", False),
-    (fake_cupy.CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"), "too little free memory", True),
-    (ZeroDivisionError("a bug"), "ZeroDivisionError: a bug", False),
-], ids=repr)
+@pytest.mark.parametrize(
+    "error, words, passing",
+    [
+        (
+            fake_cupy.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access"),
+            "please report it",
+            False,
+        ),
+        (
+            fake_cupy.CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"),
+            "too little free memory",
+            True,
+        ),
+        (ZeroDivisionError("a bug"), "ZeroDivisionError: a bug", False),
+    ],
+    ids=repr,
+)
 def test_an_exception_is_an_outcome_in_one_line(gpu, monkeypatch, error, words, passing):
     def fail(*arguments):
         raise error
@@ -151,7 +204,10 @@ def test_an_exception_is_an_outcome_in_one_line(gpu, monkeypatch, error, words, 
     monkeypatch.setattr(cuda_executor.Executor, "run", fail)
     found = check()
     assert not found["passed"] and found["passing"] == passing
-    assert found["fault"].startswith("variant gpu_opt_v1 does not run here: ") and words in found["fault"]
+    assert (
+        found["fault"].startswith("variant gpu_opt_v1 does not run here: ")
+        and words in found["fault"]
+    )
 
 
 def test_a_batch_that_would_take_the_cpu_long_is_smaller_but_not_too_small():

@@ -1,4 +1,6 @@
-"""Which rung `auto` takes after the checks, whose outcomes are made up here, and what a stage requires."""
+"""Which rung `auto` takes after the checks, whose outcomes are made up here, and what a stage
+requires.
+"""
 
 import pytest
 
@@ -14,14 +16,27 @@ PLAN = first_use.described({"network": "lenet_5", "image": [28, 28, 1], "classes
 
 @pytest.fixture
 def outcomes(monkeypatch):
-    """Variant -> the fault that its check finds, on a machine with a GPU; a check that is not in it passes."""
+    """Variant -> the fault that its check finds, on a machine with a GPU; a check that is not in it
+    passes.
+    """
     faults = {}
 
     def outcome(check, makes=True):
         made.append((check.name, makes))
         fault = faults.get(check.name, "")
-        return {"passed": not fault, "fault": fault, "passing": False, "made": "now", "name": check.name, "seconds": 1,
-                "summary": ""} if makes else None
+        return (
+            {
+                "passed": not fault,
+                "fault": fault,
+                "passing": False,
+                "made": "now",
+                "name": check.name,
+                "seconds": 1,
+                "summary": "",
+            }
+            if makes
+            else None
+        )
 
     made = []
     monkeypatch.setattr(catalog, "no_gpu", lambda: None)
@@ -41,9 +56,10 @@ def test_auto_takes_the_first_that_passes_and_says_which_it_passes_over(outcomes
     assert [name for name, _ in made] == ["gpu_opt_v2", "gpu_gemm", "gpu_opt_v1"]
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2 and lines[0].startswith(
-        "variant gpu_opt_v2 is passed over: enc2.weight deviates by 0.3 (checked now, kept in ")
+        "variant gpu_opt_v2 is passed over: enc2.weight deviates by 0.3 (checked now, kept in "
+    )
     first_use.choose("auto", "float32", PLAN, tmp_path)
-    assert len(caplog.records) == 2   # once in a command
+    assert len(caplog.records) == 2  # once in a command
 
 
 def test_auto_ends_at_the_cpu(outcomes, tmp_path):
@@ -52,7 +68,9 @@ def test_auto_ends_at_the_cpu(outcomes, tmp_path):
     assert first_use.choose("auto", "float32", PLAN, tmp_path)[0] == "cpu"
 
 
-def test_a_command_that_runs_nothing_trusts_a_rung_that_was_never_checked(outcomes, tmp_path, monkeypatch):
+def test_a_command_that_runs_nothing_trusts_a_rung_that_was_never_checked(
+    outcomes, tmp_path, monkeypatch
+):
     _, made = outcomes
     monkeypatch.delenv(caller.VARIABLE)
     rung, reason = first_use.choose("auto", "float32", PLAN, tmp_path)
@@ -65,17 +83,31 @@ def test_a_named_rung_is_kept_and_required_by_its_stage(outcomes):
     assert first_use.choose("gpu_basic", "float32", PLAN) == ("gpu_basic", "") and made == []
     assert first_use.require("gpu_basic", PLAN)["first_use"]["name"] == "gpu_basic"
     faults["gpu_basic"] = "enc2.weight deviates by 0.3"
-    with pytest.raises(UserError, match=r"^enc2.weight deviates by 0.3 \(checked now.*variant=auto takes a rung that passes"):
+    with pytest.raises(
+        UserError,
+        match=r"^enc2.weight deviates by 0.3 \(checked now.*variant=auto takes a rung that passes",
+    ):
         first_use.require("gpu_basic", PLAN)
 
 
 def test_rungs_of_the_cpu_need_no_check(outcomes):
-    assert first_use.require("cpu", PLAN) == first_use.require("cpu_sequential", PLAN) == first_use.require(None, PLAN) == {}
+    assert (
+        first_use.require("cpu", PLAN)
+        == first_use.require("cpu_sequential", PLAN)
+        == first_use.require(None, PLAN)
+        == {}
+    )
     assert outcomes[1] == []
 
 
 def test_a_check_is_of_one_rung_network_batch_and_program(outcomes):
-    other = [first_use._check("gpu_basic", PLAN), first_use._check("gpu_opt_v1", PLAN), first_use._check(
-        "gpu_basic", first_use.described({"network": "lenet_5", "image": [28, 28, 1], "classes": 10}, 32))]
+    other = [
+        first_use._check("gpu_basic", PLAN),
+        first_use._check("gpu_opt_v1", PLAN),
+        first_use._check(
+            "gpu_basic",
+            first_use.described({"network": "lenet_5", "image": [28, 28, 1], "classes": 10}, 32),
+        ),
+    ]
     assert len({check.path for check in other}) == 3
     assert other[0].path == first_use._check("gpu_basic", PLAN).path

@@ -1,4 +1,6 @@
-"""The check of a backward pass: every network passes it on every kind of rung, and a wrong gradient is found and placed."""
+"""The check of a backward pass: every network passes it on every kind of rung, and a wrong gradient
+is found and placed.
+"""
 
 import json
 
@@ -12,9 +14,21 @@ from ladder.network import networks
 from ladder.network.layers import conv2d, dense, flatten, l1_penalty, maxpool2d, relu
 from ladder.training import gradients
 
-NETWORK = networks.resolve("small", (6, 6, 2), (
-    conv2d("first", 4), relu("first_relu"), maxpool2d("pool"), conv2d("second", 5), relu("second_relu"), flatten("flat"),
-    dense("scores", 3)), "flat", "cross_entropy")
+NETWORK = networks.resolve(
+    "small",
+    (6, 6, 2),
+    (
+        conv2d("first", 4),
+        relu("first_relu"),
+        maxpool2d("pool"),
+        conv2d("second", 5),
+        relu("second_relu"),
+        flatten("flat"),
+        dense("scores", 3),
+    ),
+    "flat",
+    "cross_entropy",
+)
 
 
 class Broken:
@@ -28,22 +42,32 @@ class Broken:
 
     def run(self, plan, arrays):
         self.executor.run(plan, arrays)
-        if self.name in arrays and "losses" in arrays and any("grad" in step.operation or "backward" in step.operation
-                                                              for step in plan.steps):
+        if (
+            self.name in arrays
+            and "losses" in arrays
+            and any("grad" in step.operation or "backward" in step.operation for step in plan.steps)
+        ):
             arrays[self.name] *= self.factor
 
 
 @pytest.fixture
 def broken(monkeypatch):
     """broken(tensor, factor): every executor scales that gradient."""
+
     def wrong(name, factor):
         create = executors.create
-        monkeypatch.setattr(executors, "create", lambda *arguments: Broken(create(*arguments), f"{name}.gradient", factor))
+        monkeypatch.setattr(
+            executors,
+            "create",
+            lambda *arguments: Broken(create(*arguments), f"{name}.gradient", factor),
+        )
 
     return wrong
 
 
-@pytest.mark.parametrize("name", ["forked", "sparse", "drawn", "attentive", "alexnet", "preactivation"])
+@pytest.mark.parametrize(
+    "name", ["forked", "sparse", "drawn", "attentive", "alexnet", "preactivation"]
+)
 @pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
 def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, rung):
     found = gradients.check(zoo.NETWORKS[name], rung, 2)
@@ -54,28 +78,44 @@ def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, rung):
 
 def test_a_rung_of_a_gpu_agrees_in_single_precision(monkeypatch):
     create = executors.create
-    monkeypatch.setattr(executors, "create", lambda rung, threads: emulator_executor.Executor("forward")
-                        if rung == "gpu_basic" else create(rung, threads))
+    monkeypatch.setattr(
+        executors,
+        "create",
+        lambda rung, threads: (
+            emulator_executor.Executor("forward") if rung == "gpu_basic" else create(rung, threads)
+        ),
+    )
     found = gradients.check(NETWORK, "gpu_basic", 1)
     assert found["passed"] and found["precision"] == "float32"
     assert 1e-9 < max(one["deviation"] for one in found["tensors"]) < 1e-3
 
 
 @pytest.mark.parametrize("factor", [0.99, 1.01, -1, 0, float("nan")])
-@pytest.mark.parametrize("tensor, suspects", [
-    ("first.weight", ["first", "first_relu", "pool"]), ("second.bias", ["second", "second_relu", "flat"]),
-    ("scores.weight", ["scores"])])
-def test_a_gradient_that_is_wrong_by_one_percent_deviates_and_names_its_layers(broken, tensor, suspects, factor):
+@pytest.mark.parametrize(
+    "tensor, suspects",
+    [
+        ("first.weight", ["first", "first_relu", "pool"]),
+        ("second.bias", ["second", "second_relu", "flat"]),
+        ("scores.weight", ["scores"]),
+    ],
+)
+def test_a_gradient_that_is_wrong_by_one_percent_deviates_and_names_its_layers(
+    broken, tensor, suspects, factor
+):
     broken(tensor, factor)
     found = gradients.check(NETWORK, "cpu", 1)
-    assert not found["passed"] and [one["tensor"] for one in found["tensors"] if not one["passed"]] == [tensor]
+    assert not found["passed"] and [
+        one["tensor"] for one in found["tensors"] if not one["passed"]
+    ] == [tensor]
     assert gradients.suspects(found) == suspects
     assert [row["layer"] for row in found["layers"] if row["passed"] is False] == suspects
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 def test_a_step_over_a_bend_of_the_loss_is_shortened(monkeypatch):
-    """A first step so long that ReLUs switch within it deviates; shorter ones show that the gradient is right."""
+    """A first step so long that ReLUs switch within it deviates; shorter ones show that the
+    gradient is right.
+    """
     monkeypatch.setattr(gradients, "STEPS", (0.3,))
     assert not gradients.check(NETWORK, "cpu", 1)["passed"]
     monkeypatch.setattr(gradients, "STEPS", (0.3, 1e-6))
@@ -87,25 +127,41 @@ def test_a_penalty_is_part_of_what_is_differentiated():
     network = networks.resolve("penalised", (6, 6, 2), layers, "code_relu", "mse")
     found = gradients.check(network, "cpu", 1)
     assert found["passed"]
-    plain = gradients.check(networks.resolve("plain", (6, 6, 2), (*layers[:2], layers[3]), "code_relu", "mse"), "cpu", 1)
-    norms = [next(one["norm"] for one in some["tensors"] if one["tensor"] == "code.weight") for some in (found, plain)]
+    plain = gradients.check(
+        networks.resolve("plain", (6, 6, 2), (*layers[:2], layers[3]), "code_relu", "mse"), "cpu", 1
+    )
+    norms = [
+        next(one["norm"] for one in some["tensors"] if one["tensor"] == "code.weight")
+        for some in (found, plain)
+    ]
     assert norms[0] > 2 * norms[1]
 
 
 def test_the_divergence_is_part_of_what_is_differentiated():
     def norm(beta):
-        network = networks.build("autoencoder", (8, 8, 2), filters=(4,), variational=True, beta=beta)
+        network = networks.build(
+            "autoencoder", (8, 8, 2), filters=(4,), variational=True, beta=beta
+        )
         found = gradients.check(network, "cpu", 1)
         assert found["passed"]
-        return next(one["norm"] for one in found["tensors"] if one["tensor"] == "log_variance.weight")
+        return next(
+            one["norm"] for one in found["tensors"] if one["tensor"] == "log_variance.weight"
+        )
 
     assert norm(20.0) > 2 * norm(0.01)
 
 
 def test_a_layer_that_no_gradient_passes_through_has_no_verdict():
-    found = gradients.check(networks.build("wta_autoencoder", (8, 8, 1), filters=4, kernels=(3, 3), noise=0.2), "cpu", 1)
+    found = gradients.check(
+        networks.build("wta_autoencoder", (8, 8, 1), filters=4, kernels=(3, 3), noise=0.2), "cpu", 1
+    )
     verdicts = {row["layer"]: row["passed"] for row in found["layers"]}
-    assert found["passed"] and verdicts["noise"] is None and verdicts["contrast"] is None and verdicts["winners"]
+    assert (
+        found["passed"]
+        and verdicts["noise"] is None
+        and verdicts["contrast"] is None
+        and verdicts["winners"]
+    )
 
 
 def test_a_network_without_gradients_is_refused_in_one_line():

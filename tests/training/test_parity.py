@@ -1,4 +1,6 @@
-"""The cpu rung against the simplest plan: one operation per layer, nothing fused, float64; and the protocol itself."""
+"""The cpu rung against the simplest plan: one operation per layer, nothing fused, float64; and the
+protocol itself.
+"""
 
 import numpy as np
 import pytest
@@ -20,12 +22,15 @@ def name(request):
     return request.param
 
 
-# Of the tolerance. Through few winners an update is smaller, and the rounding of the weights larger beside it.
+# Of the tolerance. Through few winners an update is smaller, and the rounding of the weights larger
+# beside it.
 FACTORS = {"sparse": 2}
 
 
 def train(network, name, dtype="float32", follow=None):
-    return parity.train(network, "cpu", executors.create("cpu", 2), parity.protocols(network)[name], dtype, follow)
+    return parity.train(
+        network, "cpu", executors.create("cpu", 2), parity.protocols(network)[name], dtype, follow
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +42,13 @@ def trained(name):
 def test_the_cpu_rung_stays_within_the_tolerance(name, network, monkeypatch):
     network = NETWORKS[network]
     found = train(network, name)
-    monkeypatch.setattr(cpu, "PATTERNS", [pattern for pattern in cpu.PATTERNS if len(pattern.kinds) == 1])
+    monkeypatch.setattr(
+        cpu, "PATTERNS", [pattern for pattern in cpu.PATTERNS if len(pattern.kinds) == 1]
+    )
     deviations = parity.deviations(network, found, train(network, name, "float64", follow=found))
-    tolerance = parity.protocols(network)[name].tolerance * FACTORS.get(network.name, 0.1 if network.classifies else 1)
+    tolerance = parity.protocols(network)[name].tolerance * FACTORS.get(
+        network.name, 0.1 if network.classifies else 1
+    )
     assert max(deviations.values()) <= tolerance, deviations
 
 
@@ -47,6 +56,7 @@ def test_the_cpu_rung_stays_within_the_tolerance(name, network, monkeypatch):
 def test_a_gradient_wrong_by_one_percent_in_one_layer_fails(name, trained, layer, monkeypatch):
     wrong = NARROW.parameters[f"{layer}.weight"]
     for operation in ("conv2d_backward", "winograd_conv2d_backward", "upsample_conv2d_backward"):
+
         def scaled(executor, *, dweight, right=numpy_executor.OPERATIONS[operation], **operands):
             right(executor, dweight=dweight, **operands)
             if dweight.shape == wrong:
@@ -54,7 +64,9 @@ def test_a_gradient_wrong_by_one_percent_in_one_layer_fails(name, trained, layer
 
         monkeypatch.setitem(numpy_executor.OPERATIONS, operation, scaled)
     tensor, tolerance = f"{layer}.weight", parity.PROTOCOLS[name].tolerance
-    assert parity.deviations(NARROW, train(NARROW, name, follow=trained), trained)[tensor] > tolerance
+    assert (
+        parity.deviations(NARROW, train(NARROW, name, follow=trained), trained)[tensor] > tolerance
+    )
 
 
 def test_a_following_training_starts_each_update_from_the_reference(name, trained):
@@ -70,9 +82,16 @@ def test_a_following_training_starts_each_update_from_the_reference(name, traine
 def test_a_deviation_is_the_median_over_the_updates_relative_to_their_size():
     network, tensor = zoo.NETWORKS["zoo"], "scores_a.bias"
     start = parity.initial(network)[tensor]
-    right = np.stack([start + movement for movement in (1.0, 3.0, 7.0, 8.0, 10.0)])   # moves by 1, 2, 4, 1, 2
-    for errors, median in (((0, 0, 0.4, 0.1, 0.2), 0.1), ((0, 0, 0, 9, 9), 0), ((0, np.nan, 0, 0, 0), np.nan)):
-        found = parity.deviations(network, {tensor: right + np.reshape(errors, (5, 1))}, {tensor: right})
+    # moves by 1, 2, 4, 1, 2
+    right = np.stack([start + movement for movement in (1.0, 3.0, 7.0, 8.0, 10.0)])
+    for errors, median in (
+        ((0, 0, 0.4, 0.1, 0.2), 0.1),
+        ((0, 0, 0, 9, 9), 0),
+        ((0, np.nan, 0, 0, 0), np.nan),
+    ):
+        found = parity.deviations(
+            network, {tensor: right + np.reshape(errors, (5, 1))}, {tensor: right}
+        )
         assert found == {tensor: pytest.approx(median, nan_ok=True)}
 
 
@@ -83,5 +102,6 @@ def test_only_networks_that_classify_have_labels_and_running_statistics_begin_as
     initial = parity.initial(zoo.ZOO)
     assert set(initial) == {*zoo.ZOO.parameters, *zoo.ZOO.state}
     assert not initial["c7_bn.running_mean"].any() and (initial["c7_bn.running_var"] == 1).all()
-    assert 0.05 <= initial["left_bn.weight"].min() and initial["left_bn.weight"].max() <= 0.15   # ends a residual branch
+    # ends a residual branch
+    assert 0.05 <= initial["left_bn.weight"].min() and initial["left_bn.weight"].max() <= 0.15
     assert 0.5 <= initial["right_bn.weight"].min() and initial["right_bn.weight"].max() <= 1.5

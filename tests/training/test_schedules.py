@@ -6,29 +6,70 @@ from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.training import plan, schedules, training
 
-PARAMS = {"training": "gradient", "batch_size": 64, "epochs": 10, "schedule": "constant", "warmup_steps": 150}
+PARAMS = {
+    "training": "gradient",
+    "batch_size": 64,
+    "epochs": 10,
+    "schedule": "constant",
+    "warmup_steps": 150,
+}
 STEPS = {"schedule": "step", "schedule_step_epochs": 10, "warmup_steps": 0}
 
 
-@pytest.mark.parametrize("changes, images, words", [
-    ({}, 434, ["warmup_steps 150 is more than the training has (epochs 10, 70 steps); the learning rate rises over the first 7 "
-               "steps instead"]),
-    ({"epochs": 1}, 1200, ["warmup_steps 150 is more than the training has (epochs 1, 19 steps); the learning rate has its "
-                           "full value from the first step on"]),
-    ({"steps": 149}, 434, ["warmup_steps 150 is more than the training has (steps 149); the learning rate rises over the first "
-                           "14 steps instead"]),
-    ({"steps": 150}, 434, []), ({"steps": "none"}, 959, []), ({"epochs": 0}, 434, []), ({"steps": 0}, 434, []),
-    ({**STEPS, "epochs": 11}, 434, []),
-    (STEPS, 434, ["schedule step with schedule_step_epochs 10 changes nothing in this training (epochs 10, 70 steps, 7 in an "
-                  "epoch); the learning rate stays as it is after the warm-up"]),
-    ({**STEPS, "schedule": "cosine"}, 434, []),
-])
+@pytest.mark.parametrize(
+    "changes, images, words",
+    [
+        (
+            {},
+            434,
+            [
+                "warmup_steps 150 is more than the training has (epochs 10, 70 steps); the learning rate rises over the first 7 "
+                "steps instead"
+            ],
+        ),
+        (
+            {"epochs": 1},
+            1200,
+            [
+                "warmup_steps 150 is more than the training has (epochs 1, 19 steps); the learning rate has its "
+                "full value from the first step on"
+            ],
+        ),
+        (
+            {"steps": 149},
+            434,
+            [
+                "warmup_steps 150 is more than the training has (steps 149); the learning rate rises over the first "
+                "14 steps instead"
+            ],
+        ),
+        ({"steps": 150}, 434, []),
+        ({"steps": "none"}, 959, []),
+        ({"epochs": 0}, 434, []),
+        ({"steps": 0}, 434, []),
+        ({**STEPS, "epochs": 11}, 434, []),
+        (
+            STEPS,
+            434,
+            [
+                "schedule step with schedule_step_epochs 10 changes nothing in this training (epochs 10, 70 steps, 7 in an "
+                "epoch); the learning rate stays as it is after the warm-up"
+            ],
+        ),
+        ({**STEPS, "schedule": "cosine"}, 434, []),
+    ],
+)
 def test_what_does_not_fit_is_named_with_its_keys(changes, images, words):
     assert schedules.misfits({**PARAMS, **changes}, images) == words
 
 
-@pytest.mark.parametrize("training, keys", [("patches", ["decoder_epochs 2"]),
-                                            ("patches_then_gradient", ["decoder_epochs 2", "epochs 10"])])
+@pytest.mark.parametrize(
+    "training, keys",
+    [
+        ("patches", ["decoder_epochs 2"]),
+        ("patches_then_gradient", ["decoder_epochs 2", "epochs 10"]),
+    ],
+)
 def test_each_part_of_a_training_has_the_schedule_for_itself(training, keys):
     lines = schedules.misfits({**PARAMS, "training": training, "decoder_epochs": 2}, 434)
     assert [line.partition("(")[2].partition(",")[0] for line in lines] == keys
@@ -37,10 +78,23 @@ def test_each_part_of_a_training_has_the_schedule_for_itself(training, keys):
 def test_a_short_training_learns_although_its_warm_up_does_not_fit():
     data = datasets.limited(datasets.digits(), 434, "all")
     network = networks.from_params({"network": "lenet_5", "image": [32, 32, 3], "classes": 10})
-    settings = plan.Settings(network=network, variant="cpu", batch_size=64, steps=30, optimizer=Optimizer("adam"),
-                             schedule={"warmup_steps": 150}, seed=1)
-    run = training.Training(settings, data.train_images, normalization.measure("unit", data.train_images),
-                            weights.initialize(network, 1), 1, labels=data.train_labels)
+    settings = plan.Settings(
+        network=network,
+        variant="cpu",
+        batch_size=64,
+        steps=30,
+        optimizer=Optimizer("adam"),
+        schedule={"warmup_steps": 150},
+        seed=1,
+    )
+    run = training.Training(
+        settings,
+        data.train_images,
+        normalization.measure("unit", data.train_images),
+        weights.initialize(network, 1),
+        1,
+        labels=data.train_labels,
+    )
     while not run.done:
         run.run_epoch()
-    assert np.mean(run.history["hits"][-7:]) / 64 > 0.7   # 0.23 with a warm-up of 150 steps
+    assert np.mean(run.history["hits"][-7:]) / 64 > 0.7  # 0.23 with a warm-up of 150 steps

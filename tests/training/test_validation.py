@@ -1,4 +1,6 @@
-"""What a training measures on images that it does not train on, and what follows: when it stops and which weights it keeps."""
+"""What a training measures on images that it does not train on, and what follows: when it stops and
+which weights it keeps.
+"""
 
 import dataclasses
 import logging
@@ -15,31 +17,76 @@ from ladder.network import layers, networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.training import inference, plan, training, validation
 
-AUTOENCODER = networks.resolve("small", (6, 4, 1), (
-    layers.conv2d("a", 3), layers.relu("a_relu"), layers.maxpool2d("latent"), layers.upsample2d("up"), layers.conv2d("b", 1)),
-    "latent", "mse")
+AUTOENCODER = networks.resolve(
+    "small",
+    (6, 4, 1),
+    (
+        layers.conv2d("a", 3),
+        layers.relu("a_relu"),
+        layers.maxpool2d("latent"),
+        layers.upsample2d("up"),
+        layers.conv2d("b", 1),
+    ),
+    "latent",
+    "mse",
+)
 # With all random numbers and all state of a step.
-CLASSIFIER = networks.resolve("classifier", (6, 4, 1), (
-    layers.conv2d("a", 4, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"), layers.flatten("flat"),
-    layers.dropout("drop", 0.3), layers.dense("scores", 3)), "flat", "cross_entropy")
-PLAIN = networks.resolve("plain", (6, 4, 1), (layers.flatten("flat"), layers.dense("scores", 3)), "flat", "cross_entropy")
+CLASSIFIER = networks.resolve(
+    "classifier",
+    (6, 4, 1),
+    (
+        layers.conv2d("a", 4, bias=False),
+        layers.batchnorm("a_bn"),
+        layers.relu("a_relu"),
+        layers.flatten("flat"),
+        layers.dropout("drop", 0.3),
+        layers.dense("scores", 3),
+    ),
+    "flat",
+    "cross_entropy",
+)
+PLAIN = networks.resolve(
+    "plain", (6, 4, 1), (layers.flatten("flat"), layers.dense("scores", 3)), "flat", "cross_entropy"
+)
 RANDOM = np.random.default_rng(0)
-IMAGES, OTHERS = (RANDOM.integers(0, 256, (count, 6, 4, 1), dtype=np.uint8) for count in (11, 70))   # 70: more than a batch
-LABELS, OTHER_LABELS = (RANDOM.integers(0, 3, len(images)).astype(np.uint8) for images in (IMAGES, OTHERS))
+# 70: more than a batch
+IMAGES, OTHERS = (RANDOM.integers(0, 256, (count, 6, 4, 1), dtype=np.uint8) for count in (11, 70))
+LABELS, OTHER_LABELS = (
+    RANDOM.integers(0, 3, len(images)).astype(np.uint8) for images in (IMAGES, OTHERS)
+)
 STATISTICS = normalization.measure("standardize", IMAGES)
-NETWORKS = pytest.mark.parametrize("network", [AUTOENCODER, CLASSIFIER], ids=lambda network: network.name)
+NETWORKS = pytest.mark.parametrize(
+    "network", [AUTOENCODER, CLASSIFIER], ids=lambda network: network.name
+)
 
 
 def start(network=AUTOENCODER, patience=None, others=(OTHERS, OTHER_LABELS), **changes):
     """A training that is measured on `others` unless patience is None."""
-    settings = dataclasses.replace(plan.Settings(
-        network=network, variant="cpu", batch_size=4, epochs=6, optimizer=Optimizer("adam"), learning_rate=1e-2, seed=7,
-        augmentation=plan.Augmentation(flip=True, crop=1)), **changes)
+    settings = dataclasses.replace(
+        plan.Settings(
+            network=network,
+            variant="cpu",
+            batch_size=4,
+            epochs=6,
+            optimizer=Optimizer("adam"),
+            learning_rate=1e-2,
+            seed=7,
+            augmentation=plan.Augmentation(flip=True, crop=1),
+        ),
+        **changes,
+    )
     labels, measured_on = (LABELS, others[1]) if network.classifies else (None, None)
-    measured = None if patience is None else validation.Validation(settings, others[0], STATISTICS, 1, labels=measured_on,
-                                                                   patience=patience)
+    measured = (
+        None
+        if patience is None
+        else validation.Validation(
+            settings, others[0], STATISTICS, 1, labels=measured_on, patience=patience
+        )
+    )
     values = {**weights.initialize(network, 1), **weights.initial_state(network)}
-    return training.Training(settings, IMAGES, STATISTICS, values, 1, labels=labels, validation=measured)
+    return training.Training(
+        settings, IMAGES, STATISTICS, values, 1, labels=labels, validation=measured
+    )
 
 
 def finish(run, checkpoint=None, monitor=0):
@@ -54,7 +101,11 @@ def bytes_of(values):
 
 def measure(monkeypatch, losses):
     """The losses of the epochs are these, whatever the weights."""
-    monkeypatch.setattr(validation.Validation, "measure", lambda self, values: (losses[len(self.losses)], len(self.losses)))
+    monkeypatch.setattr(
+        validation.Validation,
+        "measure",
+        lambda self, values: (losses[len(self.losses)], len(self.losses)),
+    )
 
 
 @NETWORKS
@@ -71,7 +122,15 @@ def test_looking_changes_no_byte_of_the_weights_and_no_loss(network, rung):
 
 @pytest.mark.parametrize("network", [AUTOENCODER, PLAIN], ids=lambda network: network.name)
 def test_the_loss_is_the_one_of_the_training(network):
-    run = start(network, 0, (IMAGES, LABELS), learning_rate=0.0, batch_size=11, epochs=1, augmentation=plan.Augmentation())
+    run = start(
+        network,
+        0,
+        (IMAGES, LABELS),
+        learning_rate=0.0,
+        batch_size=11,
+        epochs=1,
+        augmentation=plan.Augmentation(),
+    )
     finish(run)
     assert run.validation.losses == pytest.approx(run.losses, rel=1e-6)
     assert run.validation.accuracies == run.accuracies
@@ -79,18 +138,38 @@ def test_the_loss_is_the_one_of_the_training(network):
 
 def test_latent_values_are_not_drawn_for_validation_images():
     network = networks.build("autoencoder", (6, 4, 1), filters=(5,), variational=True)
-    run = finish(start(network, 0, (IMAGES, None), learning_rate=0.0, batch_size=11, augmentation=plan.Augmentation()))
+    run = finish(
+        start(
+            network,
+            0,
+            (IMAGES, None),
+            learning_rate=0.0,
+            batch_size=11,
+            augmentation=plan.Augmentation(),
+        )
+    )
     assert len(set(run.validation.losses)) == 1 and len(set(run.losses)) == len(run.losses) == 6
     assert run.validation.losses[0] < min(run.losses)
 
 
 def test_the_multiplier_is_that_of_the_trainings_forward_pass():
     half = ByDirection(MULTIPLIERS["am16"], MULTIPLIERS["fp16"], MULTIPLIERS["fp16"])
-    run = start(PLAIN, 0, (IMAGES, LABELS), learning_rate=0.0, batch_size=11, epochs=1, augmentation=plan.Augmentation(),
-                multipliers=half)
+    run = start(
+        PLAIN,
+        0,
+        (IMAGES, LABELS),
+        learning_rate=0.0,
+        batch_size=11,
+        epochs=1,
+        augmentation=plan.Augmentation(),
+        multipliers=half,
+    )
     finish(run)
     assert run.validation.losses == pytest.approx(run.losses, rel=1e-6)
-    assert finish(start(PLAIN, 0, (IMAGES, LABELS), learning_rate=0.0, epochs=1)).validation.losses != run.validation.losses
+    assert (
+        finish(start(PLAIN, 0, (IMAGES, LABELS), learning_rate=0.0, epochs=1)).validation.losses
+        != run.validation.losses
+    )
 
 
 def test_the_last_epoch_may_be_partial():
@@ -98,21 +177,35 @@ def test_the_last_epoch_may_be_partial():
     assert run.validation.steps == [3, 6, 7]
 
 
-@pytest.mark.parametrize("patience, losses, epochs, best", [
-    (1, [5, 4, 4.5, 1, 0, 0], 3, 2), (2, [5, 4, 4.5, 3, 3.5, 3, 0], 6, 4), (2, [5, 4, 4.5, 3, 3.5, 2], 6, 6),
-    (9, [1, 2, 3, 4, 5, 6], 6, 1), (1, [2, 2, 1, 1, 1, 1], 2, 1),
-])
-def test_a_training_stops_without_a_smaller_loss_and_keeps_the_best_epoch(monkeypatch, patience, losses, epochs, best):
+@pytest.mark.parametrize(
+    "patience, losses, epochs, best",
+    [
+        (1, [5, 4, 4.5, 1, 0, 0], 3, 2),
+        (2, [5, 4, 4.5, 3, 3.5, 3, 0], 6, 4),
+        (2, [5, 4, 4.5, 3, 3.5, 2], 6, 6),
+        (9, [1, 2, 3, 4, 5, 6], 6, 1),
+        (1, [2, 2, 1, 1, 1, 1], 2, 1),
+    ],
+)
+def test_a_training_stops_without_a_smaller_loss_and_keeps_the_best_epoch(
+    monkeypatch, patience, losses, epochs, best
+):
     measure(monkeypatch, losses)
     run = finish(start(patience=patience))
-    assert (run.epoch, run.epochs, run.step) == (epochs, 6, 3 * epochs) and run.validation.best_epoch == best
+    assert (run.epoch, run.epochs, run.step) == (
+        epochs,
+        6,
+        3 * epochs,
+    ) and run.validation.best_epoch == best
     assert bytes_of(run.kept) == bytes_of(finish(start(epochs=best)).values)
     assert bytes_of(run.values) == bytes_of(finish(start(epochs=epochs)).values)
 
 
 @NETWORKS
 @pytest.mark.parametrize("killed_at", [2, 3, 9, 11, 15])
-def test_a_run_with_patience_that_is_killed_stops_as_an_uninterrupted_one(tmp_path, monkeypatch, network, killed_at):
+def test_a_run_with_patience_that_is_killed_stops_as_an_uninterrupted_one(
+    tmp_path, monkeypatch, network, killed_at
+):
     monkeypatch.setattr(training, "LOOK_EVERY", 1)
     monkeypatch.setattr(training, "SAVE_AFTER", -1)
     measure(monkeypatch, [5, 4, 3, 3.5, 3.2, 2])
@@ -135,13 +228,18 @@ def test_a_run_with_patience_that_is_killed_stops_as_an_uninterrupted_one(tmp_pa
     finish(after)
     assert (after.step, after.validation.best_epoch) == (15, 3)
     assert bytes_of(after.validation.tensors()) == bytes_of(whole.validation.tensors())
-    assert bytes_of(after.kept) == bytes_of(whole.kept) and bytes_of(after.values) == bytes_of(whole.values)
+    assert bytes_of(after.kept) == bytes_of(whole.kept) and bytes_of(after.values) == bytes_of(
+        whole.values
+    )
 
 
 @pytest.mark.parametrize("loss", [np.nan, np.inf])
 def test_a_loss_that_is_not_finite_is_one_line_with_its_epoch(monkeypatch, loss):
     measure(monkeypatch, [1, loss])
-    with pytest.raises(RunFailed, match="the loss on the validation images is (nan|inf) after epoch 2; try a smaller"):
+    with pytest.raises(
+        RunFailed,
+        match="the loss on the validation images is (nan|inf) after epoch 2; try a smaller",
+    ):
         finish(start(patience=0))
 
 
@@ -167,7 +265,9 @@ def test_the_time_of_measuring_is_not_that_of_the_training(monkeypatch):
 
 def test_the_forward_pass_is_that_of_the_rung(monkeypatch):
     made, create = [], executors.create
-    monkeypatch.setattr(inference.executors, "create", lambda rung, *more: made.append(rung) or create("cpu", 1))
+    monkeypatch.setattr(
+        inference.executors, "create", lambda rung, *more: made.append(rung) or create("cpu", 1)
+    )
     settings = plan.Settings(network=AUTOENCODER, variant="gpu_basic", batch_size=4)
     validation.Validation(settings, OTHERS, STATISTICS, 1)
     assert made == ["gpu_basic"]

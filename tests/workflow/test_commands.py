@@ -15,26 +15,52 @@ def of(text):
     return Command(tuple(text.split()))
 
 
-@pytest.mark.parametrize("text, targets", [
-    ("", set()), ("report", {"report"}), ("--cores 1 results/report.html", {"results/report.html"}), ("-n train", {"train"}),
-    ("train --config name=train report=1", {"train"}), ("--configfile results/best.yaml", set()),
-    ("results/compare.html --config compare=[] -j 4", {"results/compare.html"}), ("-R train_network train svm", set()),
-    ("-f svm train", {"svm", "train"}), ("results/train/t0123456789a/manifest.json", set()),
-])
+@pytest.mark.parametrize(
+    "text, targets",
+    [
+        ("", set()),
+        ("report", {"report"}),
+        ("--cores 1 results/report.html", {"results/report.html"}),
+        ("-n train", {"train"}),
+        ("train --config name=train report=1", {"train"}),
+        ("--configfile results/best.yaml", set()),
+        ("results/compare.html --config compare=[] -j 4", {"results/compare.html"}),
+        ("-R train_network train svm", set()),
+        ("-f svm train", {"svm", "train"}),
+        ("results/train/t0123456789a/manifest.json", set()),
+    ],
+)
 def test_targets_are_words_that_are_no_values_of_an_option_that_takes_several(text, targets):
     assert of(text).targets == targets
 
 
-@pytest.mark.parametrize("text, forced, forces_all", [
-    ("train -R train_network fit_svm --cores 2", {"train_network", "fit_svm"}, False), ("-f train", {"train"}, False),
-    ("train", set(), False), ("-F", set(), True), ("train --forceall", set(), True), ("--forcerun=fit_svm", {"fit_svm"}, False),
-])
+@pytest.mark.parametrize(
+    "text, forced, forces_all",
+    [
+        ("train -R train_network fit_svm --cores 2", {"train_network", "fit_svm"}, False),
+        ("-f train", {"train"}, False),
+        ("train", set(), False),
+        ("-F", set(), True),
+        ("train --forceall", set(), True),
+        ("--forcerun=fit_svm", {"fit_svm"}, False),
+    ],
+)
 def test_what_is_forced(text, forced, forces_all):
     assert (of(text).forced, of(text).forces_all) == (forced, forces_all)
 
 
-@pytest.mark.parametrize("text, dry", [("-n", True), ("-np", True), ("--dry-run", True), ("--dryrun report", True),
-                                       ("--cores 1", False), ("report --config name=-n", False), ("", False)])
+@pytest.mark.parametrize(
+    "text, dry",
+    [
+        ("-n", True),
+        ("-np", True),
+        ("--dry-run", True),
+        ("--dryrun report", True),
+        ("--cores 1", False),
+        ("report --config name=-n", False),
+        ("", False),
+    ],
+)
 def test_a_dry_run_is_told(text, dry):
     assert of(text).dry == dry
 
@@ -42,7 +68,11 @@ def test_a_dry_run_is_told(text, dry):
 def test_the_executor_and_options_with_settings():
     assert of("--cores 1").executor == "local" and of("-e slurm --jobs 3").executor == "slurm"
     assert of("report --executor=cluster-generic").executor == "cluster-generic"
-    assert of("--configfile a.yaml").has_settings and of("-C a=1").has_settings and not of("report -n").has_settings
+    assert (
+        of("--configfile a.yaml").has_settings
+        and of("-C a=1").has_settings
+        and not of("report -n").has_settings
+    )
     assert of("--configfile a.yaml b.yaml --cores 1").values("--configfile") == ["a.yaml", "b.yaml"]
 
 
@@ -80,7 +110,11 @@ def test_only_pages_of_lists_keep_failed_runs(begun):
 def test_a_job_on_a_node_believes_the_command_that_has_sent_it(begun):
     inherited = json.dumps({"started": 5, "elsewhere": True, "checks": False})
     command, told = begun("report", 2, inherited)
-    assert not command.is_main and (told["started"], told["elsewhere"], told["checks"]) == (5, True, False)
+    assert not command.is_main and (told["started"], told["elsewhere"], told["checks"]) == (
+        5,
+        True,
+        False,
+    )
 
 
 def test_each_command_has_a_newest_file_of_its_own_content(begun):
@@ -88,7 +122,9 @@ def test_each_command_has_a_newest_file_of_its_own_content(begun):
     assert first != second
 
 
-def test_errors_are_repeated_as_the_last_lines_and_a_signal_is_told_in_words(begun, tmp_path, capsys):
+def test_errors_are_repeated_as_the_last_lines_and_a_signal_is_told_in_words(
+    begun, tmp_path, capsys
+):
     _, told = begun("report")
     (tmp_path / "logs/train").mkdir(parents=True)
     with open(told["errors"], "w") as file:
@@ -96,10 +132,14 @@ def test_errors_are_repeated_as_the_last_lines_and_a_signal_is_told_in_words(beg
     (tmp_path / "logs/train/t1.log.killed").write_text("137 workflow/scripts/train_network.py\n")
     commands.repeat_errors()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-2] == "data d1: the wrong thing" and lines[-1].startswith("train_network was killed by signal 9 before")
+    assert lines[-2] == "data d1: the wrong thing" and lines[-1].startswith(
+        "train_network was killed by signal 9 before"
+    )
     commands.repeat_errors()
     assert "killed" not in capsys.readouterr().err, "said once"
     (tmp_path / "logs/train/t2.log.killed").write_text("137 workflow/scripts/train_network.py\n")
     os.utime(tmp_path / "logs/train/t2.log.killed", (1, 1))
     commands.repeat_errors()
-    assert "killed" not in capsys.readouterr().err and not list(tmp_path.glob("logs/*/*.killed")), "it is of an earlier command"
+    assert "killed" not in capsys.readouterr().err and not list(tmp_path.glob("logs/*/*.killed")), (
+        "it is of an earlier command"
+    )

@@ -1,4 +1,6 @@
-"""Unreachable artifacts are found and, if confirmed, removed; reachable ones, their ancestors and running ones stay."""
+"""Unreachable artifacts are found and, if confirmed, removed; reachable ones, their ancestors and
+running ones stay.
+"""
 
 import fcntl
 import json
@@ -27,8 +29,10 @@ OLD = 2 * garbage.DAY
 def made(tmp_path_factory):
     """Two runs that share their data."""
     results = tmp_path_factory.mktemp("made")
-    return results, [synthetic_results.add(results, epochs=1, test=1700),
-                     synthetic_results.add(results, epochs=1, test=1700, learning_rate=0.1)]
+    return results, [
+        synthetic_results.add(results, epochs=1, test=1700),
+        synthetic_results.add(results, epochs=1, test=1700, learning_rate=0.1),
+    ]
 
 
 @pytest.fixture
@@ -39,7 +43,10 @@ def results(made, tmp_path):
 @pytest.fixture
 def runs(made, results):
     """role -> artifact of both runs in `results`."""
-    return [{role: artifacts.Artifact(results / name(one)) for role, one in run.items()} for run in made[1]]
+    return [
+        {role: artifacts.Artifact(results / name(one)) for role, one in run.items()}
+        for run in made[1]
+    ]
 
 
 def name(artifact):
@@ -65,8 +72,11 @@ def test_ancestors_of_a_kept_artifact_stay(results, runs):
     loose = garbage.collect(results, [name(runs[0]["report"])])
     assert names(loose) == {name(runs[1][role]) for role in ("train", "features", "svm", "report")}
     assert names(garbage.collect(results, [name(runs[0]["svm"]), name(runs[1]["svm"])])) == {
-        name(run["report"]) for run in runs} | {name(runs[0][role]) for role in (
-            "features_random", "svm_random", "features_pixels", "svm_pixels")}
+        name(run["report"]) for run in runs
+    } | {
+        name(runs[0][role])
+        for role in ("features_random", "svm_random", "features_pixels", "svm_pixels")
+    }
 
 
 def test_everything_is_garbage_if_nothing_is_kept_and_nothing_if_all_is_kept(results, runs):
@@ -86,32 +96,50 @@ def test_listing_removes_nothing_and_says_how_to(results, runs):
     (line,) = [line for line in lines if name(runs[1]["train"]) in line]
     size = sum(path.stat().st_size for path in runs[1]["train"].folder.iterdir())
     assert re.search(r"  3\.\d MB  ", line) and abs(size - 3.1e6) < 1e5
-    assert "0 min" in line and "autoencoder, cpu, batch_size 64, epochs 1, adam, learning_rate 0.1, seed 1" in line
+    assert (
+        "0 min" in line
+        and "autoencoder, cpu, batch_size 64, epochs 1, adam, learning_rate 0.1, seed 1" in line
+    )
     assert "accuracy 95.4 %" in next(line for line in lines if name(runs[1]["svm"]) in line)
 
 
-def test_what_keep_matches_is_named_and_one_that_matches_nothing_is_refused_with_the_nearest(results, runs):
+def test_what_keep_matches_is_named_and_one_that_matches_nothing_is_refused_with_the_nearest(
+    results, runs
+):
     (train, other), report = [run["train"].version for run in runs], runs[0]["report"].version
     assert garbage.named(results, [train, f"report/{report}", "train/t*"]) == {
-        train: [f"train/{train}"], f"report/{report}": [f"report/{report}"],
-        "train/t*": [f"train/{one}" for one in sorted([train, other])]}
-    for wrong, hint in ((train[:-1], f"do you mean {train}?"), ("a**b", "`snakemake gc` without it lists"),
-                        (f"report/{train}", "do you mean")):
-        with pytest.raises(UserError, match=re.escape(f"keep: no version in {results} is '{wrong}'; {hint}")):
+        train: [f"train/{train}"],
+        f"report/{report}": [f"report/{report}"],
+        "train/t*": [f"train/{one}" for one in sorted([train, other])],
+    }
+    for wrong, hint in (
+        (train[:-1], f"do you mean {train}?"),
+        ("a**b", "`snakemake gc` without it lists"),
+        (f"report/{train}", "do you mean"),
+    ):
+        with pytest.raises(
+            UserError, match=re.escape(f"keep: no version in {results} is '{wrong}'; {hint}")
+        ):
             garbage.named(results, [train, wrong])
 
 
 def test_runs_are_named_and_many_names_are_cut():
-    items = [garbage.Item("report", f"r{i}", None, 1, 0.0, "", name) for i, name in enumerate(("wide", "", *"abcdefghij"))]
+    items = [
+        garbage.Item("report", f"r{i}", None, 1, 0.0, "", name)
+        for i, name in enumerate(("wide", "", *"abcdefghij"))
+    ]
     assert garbage._of_runs(items[:2]) == ', of 2 runs: "wide" (r0), r1'
     assert garbage._of_runs(items).startswith(', of 12 runs: "wide" (r0), r1, "a" (r2), ')
-    assert garbage._of_runs(items).endswith(' and 2 more') and garbage._of_runs([]) == ""
+    assert garbage._of_runs(items).endswith(" and 2 more") and garbage._of_runs([]) == ""
 
 
 def test_confirmed_garbage_is_removed_and_the_rest_is_intact(results, runs):
     items = garbage.collect(results, [name(runs[0]["report"])])
     lines = garbage.remove(items)
-    assert lines[-1].endswith(f" freed, of 1 run: {runs[1]['report'].version}.") and lines[0] == "Removed 4 artifacts:"
+    assert (
+        lines[-1].endswith(f" freed, of 1 run: {runs[1]['report'].version}.")
+        and lines[0] == "Removed 4 artifacts:"
+    )
     assert not any((results / one).exists() for one in names(items))
     for artifact in runs[0].values():
         fresh = artifacts.Artifact(artifact.folder)
@@ -123,7 +151,10 @@ def test_confirmed_garbage_is_removed_and_the_rest_is_intact(results, runs):
 
 def test_an_interrupted_artifact_stays_for_a_day(results, runs):
     keep = [name(run["report"]) for run in runs]
-    young, old = unfinished(results, "train/t00000000001", 3600), unfinished(results, "train/t00000000002", OLD)
+    young, old = (
+        unfinished(results, "train/t00000000001", 3600),
+        unfinished(results, "train/t00000000002", OLD),
+    )
     items = {item.version: item for item in garbage.collect(results, keep)}
     assert "younger than a day" in items[young.name].why and items[old.name].why == ""
     assert items[old.name].what == "unfinished"
@@ -133,7 +164,10 @@ def test_an_interrupted_artifact_stays_for_a_day(results, runs):
 
 def test_a_reachable_interrupted_artifact_stays(results, runs):
     old = unfinished(results, "train/t00000000002", OLD)
-    assert garbage.collect(results, [f"train/{old.name}", *(name(run["report"]) for run in runs)]) == []
+    assert (
+        garbage.collect(results, [f"train/{old.name}", *(name(run["report"]) for run in runs)])
+        == []
+    )
 
 
 def test_an_artifact_being_made_stays_with_its_possible_inputs(results, runs):
@@ -141,7 +175,9 @@ def test_an_artifact_being_made_stays_with_its_possible_inputs(results, runs):
     with artifacts.locked(runs[1]["features"].folder / artifacts.LOCK, ""):
         items = {item.stage: item for item in garbage.collect(results, keep)}
         assert items["features"].why == "a stage is at work on it"
-        assert items["train"].why == f"{name(runs[1]['features'])}, which is being made, may read it"
+        assert (
+            items["train"].why == f"{name(runs[1]['features'])}, which is being made, may read it"
+        )
         assert items["svm"].why == items["report"].why == ""
         lines = garbage.remove(items.values())
     assert runs[1]["features"].folder.exists() and runs[1]["train"].folder.exists()
@@ -150,11 +186,19 @@ def test_an_artifact_being_made_stays_with_its_possible_inputs(results, runs):
 
 
 def test_an_artifact_locked_after_the_listing_stays(results, runs):
-    items = [item for item in garbage.collect(results, [name(runs[0]["report"])]) if item.stage == "train"]
+    items = [
+        item
+        for item in garbage.collect(results, [name(runs[0]["report"])])
+        if item.stage == "train"
+    ]
     with open(items[0].folder / artifacts.LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lines = garbage.remove(items)
-    assert items[0].folder.exists() and lines[-1] == "Nothing was removed." and "a stage is at work on it" in lines[0]
+    assert (
+        items[0].folder.exists()
+        and lines[-1] == "Nothing was removed."
+        and "a stage is at work on it" in lines[0]
+    )
 
 
 def test_links_are_not_followed(results, runs, tmp_path):
@@ -166,19 +210,31 @@ def test_links_are_not_followed(results, runs, tmp_path):
     (runs[1]["train"].folder / "link").symlink_to(mine)
     garbage.remove(garbage.collect(results, []))
     assert (mine / "t0123456789a" / "precious").read_text() == "keep"
-    assert (results / "train" / "t11111111111").is_symlink() and not runs[1]["train"].folder.exists()
+    assert (results / "train" / "t11111111111").is_symlink() and not runs[1][
+        "train"
+    ].folder.exists()
 
 
 def test_a_folder_that_became_a_link_after_the_listing_stays(results, runs, tmp_path):
-    items = [item for item in garbage.collect(results, []) if item.version == runs[1]["train"].version]
+    items = [
+        item for item in garbage.collect(results, []) if item.version == runs[1]["train"].version
+    ]
     os.rename(items[0].folder, tmp_path / "moved")
     items[0].folder.symlink_to(tmp_path / "moved")
     garbage.remove(items)
     assert (tmp_path / "moved" / "manifest.json").exists()
 
 
-@pytest.mark.parametrize("other", ["downloads/d4a38c50a1bc", "train/mine", "train/t123", "mine/m0123456789a",
-                                   "train/s0123456789a"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        "downloads/d4a38c50a1bc",
+        "train/mine",
+        "train/t123",
+        "mine/m0123456789a",
+        "train/s0123456789a",
+    ],
+)
 def test_other_files_are_ignored(results, runs, other):
     (results / other).mkdir(parents=True)
     (results / "report.html").write_text("the active one")
@@ -204,9 +260,13 @@ def test_folders_nested_deeper_than_python_calls_are_counted_and_no_traceback(re
         os.chdir("d")
     pathlib.Path("file").write_bytes(bytes(10**6))
     os.chdir(here)
-    (item,) = [item for item in garbage.collect(results, [name(runs[0]["report"])]) if item.stage == "train"]
+    (item,) = [
+        item
+        for item in garbage.collect(results, [name(runs[0]["report"])])
+        if item.stage == "train"
+    ]
     assert item.size > 4.1e6
-    garbage.remove([item])   # Python 3.13 removes such folders, and older ones leave them aside
+    garbage.remove([item])  # Python 3.13 removes such folders, and older ones leave them aside
     assert not deep.exists()
     subprocess.run(["rm", "-r", results / "train"], check=True)
 
@@ -219,30 +279,49 @@ def test_a_damaged_manifest_is_no_obstacle(results, runs):
 
 def test_no_results_are_nothing_to_remove(tmp_path):
     assert garbage.listed(garbage.collect(tmp_path / "none", [])) == [
-        "There is nothing to remove: everything that is finished is reached."]
+        "There is nothing to remove: everything that is finished is reached."
+    ]
 
 
-@pytest.mark.parametrize("seconds, text", [(59, "0 min"), (3599, "59 min"), (7300, "2 h"), (OLD, "2 days")])
+@pytest.mark.parametrize(
+    "seconds, text", [(59, "0 min"), (3599, "59 min"), (7300, "2 h"), (OLD, "2 days")]
+)
 def test_ages_are_words(seconds, text):
     assert garbage._age(seconds) == text
 
 
 def called(*arguments):
-    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True
+    )
 
 
 def test_the_command_lists_and_only_confirmed_removes(results, runs, tmp_path):
     keep = tmp_path / "keep.json"
     keep.write_text(json.dumps([name(runs[0]["report"])]))
     listed = called("--results", results, "--reached", keep)
-    assert listed.returncode == 0 and "Nothing reaches 4 artifacts:" in listed.stdout and runs[1]["train"].folder.exists()
+    assert (
+        listed.returncode == 0
+        and "Nothing reaches 4 artifacts:" in listed.stdout
+        and runs[1]["train"].folder.exists()
+    )
     removed = called("--results", results, "--reached", keep, "--confirm")
-    assert removed.returncode == 0 and " freed, of 1 run" in removed.stdout and not runs[1]["train"].folder.exists()
+    assert (
+        removed.returncode == 0
+        and " freed, of 1 run" in removed.stdout
+        and not runs[1]["train"].folder.exists()
+    )
     assert "There is nothing to remove" in called("--results", results, "--reached", keep).stdout
 
 
 @pytest.mark.parametrize("text", ["", "{}", '["t123"]', "[1]"])
-def test_nothing_is_removed_without_a_readable_list_of_what_is_reached(results, runs, tmp_path, text):
+def test_nothing_is_removed_without_a_readable_list_of_what_is_reached(
+    results, runs, tmp_path, text
+):
     (tmp_path / "keep.json").write_text(text)
     done = called("--results", results, "--reached", tmp_path / "keep.json", "--confirm")
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and runs[1]["train"].folder.exists()
+    assert (
+        done.returncode == 2
+        and len(done.stderr.splitlines()) == 1
+        and runs[1]["train"].folder.exists()
+    )

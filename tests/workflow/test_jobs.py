@@ -15,7 +15,13 @@ from ladder.workflow import copies, jobs, plans
 from ladder.workflow.commands import Command
 from ladder.workflow.stages import COPIES
 
-RAW = {"svm_backend": "sklearn", "array_library": "numpy", "variant": "cpu", "controls": [], "feature_map": False}
+RAW = {
+    "svm_backend": "sklearn",
+    "array_library": "numpy",
+    "variant": "cpu",
+    "controls": [],
+    "feature_map": False,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +47,23 @@ def make(artifact, second, **more):
 
 def make_all(plan, *but):
     for second, (role, artifact) in enumerate(plan.chain.items()):
-        if role not in but and artifact.stage not in ("parity", "network", "gradients", "compare", "multipliers", "search"):
+        if role not in but and artifact.stage not in (
+            "parity",
+            "network",
+            "gradients",
+            "compare",
+            "multipliers",
+            "search",
+        ):
             make(artifact, 1000 + second)
 
 
 def inputs(made, plan, role):
     """{role or 'now': whether its time counts} of a stage's inputs."""
     names = {artifact.manifest: name for name, artifact in plan.chain.items()} | {made.now: "now"}
-    return {names[path]: not is_ancient for path, is_ancient in made.inputs(plan.chain[role].version)}
+    return {
+        names[path]: not is_ancient for path, is_ancient in made.inputs(plan.chain[role].version)
+    }
 
 
 def test_what_is_not_there_waits_for_its_parents(plan):
@@ -60,7 +75,7 @@ def test_what_is_not_there_waits_for_its_parents(plan):
 def test_what_is_there_follows_parents_that_are_made_again_but_not_newer_file_times(plan):
     make_all(plan)
     assert inputs(jobs_of(plan), plan, "features") == {"normalized": True, "train": True}
-    os.utime(plan.chain["train"].manifest, (5000, 5000))   # copied from elsewhere
+    os.utime(plan.chain["train"].manifest, (5000, 5000))  # copied from elsewhere
     assert inputs(jobs_of(plan), plan, "features") == {"normalized": True, "train": False}
 
 
@@ -78,7 +93,9 @@ def test_a_damaged_artifact_is_made_again_and_its_children_are_not(plan):
     made = jobs_of(plan)
     assert inputs(made, plan, "train") == {"now": True, "normalized": True, "initial": True}
     assert inputs(made, plan, "features") == {"normalized": True, "train": False}
-    assert made.why(plan.chain["train"].version).startswith(f"damaged: {plan.chain['train'].manifest} (")
+    assert made.why(plan.chain["train"].version).startswith(
+        f"damaged: {plan.chain['train'].manifest} ("
+    )
     assert caller.told("damaged") == [plan.chain["train"].version]
 
 
@@ -86,11 +103,16 @@ def test_a_damaged_artifact_is_made_again_and_its_children_are_not(plan):
 def test_a_forced_target_is_made_again_and_so_are_its_children(plan, text):
     make_all(plan)
     made = jobs_of(plan, text)
-    assert inputs(made, plan, "train")["now"] and inputs(made, plan, "features") == {"normalized": True, "train": True}
+    assert inputs(made, plan, "train")["now"] and inputs(made, plan, "features") == {
+        "normalized": True,
+        "train": True,
+    }
     assert "now" not in inputs(made, plan, "data")
 
 
-def test_a_run_that_has_failed_in_a_list_repeats_its_reason_when_it_is_asked_for_alone(plan, monkeypatch):
+def test_a_run_that_has_failed_in_a_list_repeats_its_reason_when_it_is_asked_for_alone(
+    plan, monkeypatch
+):
     make_all(plan)
     make(plan.chain["train"], 2000, failed="it diverged")
     assert "now" in inputs(jobs_of(plan), plan, "train")
@@ -108,7 +130,9 @@ def test_a_job_that_cannot_run_here_is_refused_and_an_artifact_of_elsewhere_is_t
 
 
 def test_a_stage_that_the_run_lacks_is_named_with_those_that_it_has(plan):
-    with pytest.raises(UserError, match="evaluate: this configuration has no such stage; it has data, normalized,"):
+    with pytest.raises(
+        UserError, match="evaluate: this configuration has no such stage; it has data, normalized,"
+    ):
         jobs_of(plan).made("evaluate")
 
 
@@ -123,7 +147,9 @@ def test_copies_that_are_not_those_of_the_artifact_are_made_anew(plan):
     assert jobs_of(plan).copied("report") == [(report.manifest, False), ("now", False)]
 
 
-def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_place_on_the_disk(plan):
+def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_place_on_the_disk(
+    plan,
+):
     artifact, archive = plan.chain["model"], pathlib.Path("results/model.zip")
     make_all(plan)
     manifest_files.add_file(pathlib.Path(artifact.folder), "model.zip", b"PK")
@@ -133,17 +159,25 @@ def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_p
     assert jobs_of(plan).copied("model") == [(artifact.manifest, False)]
     archive.unlink()
     archive.write_bytes(b"PK")
-    assert jobs_of(plan).copied("model") == [(artifact.manifest, False)], "a disk without links has a copy"
+    assert jobs_of(plan).copied("model") == [(artifact.manifest, False)], (
+        "a disk without links has a copy"
+    )
 
 
 def test_a_table_without_its_library_is_a_line_before_anything_is_made(plan, monkeypatch):
     monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="^table needs pyarrow, not installed here: `make table`, or `pip install pyarrow`$"):
+    with pytest.raises(
+        UserError,
+        match="^table needs pyarrow, not installed here: `make table`, or `pip install pyarrow`$",
+    ):
         jobs_of(plan).inputs(plan.chain["table"].version)
 
 
 def test_a_copy_on_a_disk_without_links_is_compared_with_its_file(plan):
-    folder, copy = pathlib.Path(plan.chain["table"].folder), pathlib.Path("results/features.parquet")
+    folder, copy = (
+        pathlib.Path(plan.chain["table"].folder),
+        pathlib.Path("results/features.parquet"),
+    )
     make_all(plan)
     manifest_files.add_file(folder, copy.name, b"PAR1")
     for content in (b"PAR1", b"PAR2"):
@@ -161,7 +195,10 @@ def test_links_of_a_copy_lead_to_the_artifacts_from_wherever_it_is():
     folder = pathlib.Path("results/report/r0")
     folder.mkdir(parents=True)
     (folder / "report.html").write_bytes(b'<a href="../../train/t0/manifest.json">')
-    for copy, link in (("results/report.html", b"train/t0"), ("first/results/report.html", b"../../results/train/t0")):
+    for copy, link in (
+        ("results/report.html", b"train/t0"),
+        ("first/results/report.html", b"../../results/train/t0"),
+    ):
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         copies.publish(folder, copy)
         assert copies.is_published(folder, copy)
@@ -174,14 +211,21 @@ def test_file_times_are_put_in_the_order_of_the_work_and_none_lies_ahead(plan):
         os.utime(plan.chain[role].manifest, (second, second))
     now = 8000 * 10**9
     jobs_of(plan).put_in_order(now)
-    times = {role: os.stat(artifact.manifest).st_mtime_ns for role, artifact in plan.chain.items()
-             if os.path.exists(artifact.manifest)}
+    times = {
+        role: os.stat(artifact.manifest).st_mtime_ns
+        for role, artifact in plan.chain.items()
+        if os.path.exists(artifact.manifest)
+    }
     assert times["data"] == now and max(times.values()) <= now
     for role, artifact in plan.chain.items():
-        for above in (one.role for one in artifact.parents.values() if role in times and one.role in times):
+        for above in (
+            one.role for one in artifact.parents.values() if role in times and one.role in times
+        ):
             assert times[above] <= times[role], (above, role)
     jobs_of(plan).put_in_order(now)
-    assert {role: os.stat(plan.chain[role].manifest).st_mtime_ns for role in times} == times, "nothing moves again"
+    assert {role: os.stat(plan.chain[role].manifest).st_mtime_ns for role in times} == times, (
+        "nothing moves again"
+    )
 
 
 def test_a_command_with_nothing_to_do_is_idle_and_one_with_work_is_not(plan):
@@ -199,11 +243,23 @@ def test_a_command_with_nothing_to_do_is_idle_and_one_with_work_is_not(plan):
 
 
 def test_options_and_threads_are_those_of_the_run_that_needs_the_artifact():
-    plan = plans.of(RAW | {"threads": 2, "compare": [{"threads": 1, "seed": 5, "data_residency": "host"}]})
-    made, other = jobs_of(plan), plan.runs.keys() - {artifact.version for artifact in plan.chain.values()}
+    plan = plans.of(
+        RAW | {"threads": 2, "compare": [{"threads": 1, "seed": 5, "data_residency": "host"}]}
+    )
+    made, other = (
+        jobs_of(plan),
+        plan.runs.keys() - {artifact.version for artifact in plan.chain.values()},
+    )
     of_seed_5 = next(version for version in other if plan.artifacts[version].stage == "train")
-    assert (made.threads(plan.chain["train"].version), made.threads(of_seed_5), made.threads(None)) == (2, 1, 2)
-    assert made.options(of_seed_5, "data_residency", fixed="a b") == "--option data_residency=host --option 'fixed=a b'"
+    assert (
+        made.threads(plan.chain["train"].version),
+        made.threads(of_seed_5),
+        made.threads(None),
+    ) == (2, 1, 2)
+    assert (
+        made.options(of_seed_5, "data_residency", fixed="a b")
+        == "--option data_residency=host --option 'fixed=a b'"
+    )
 
 
 def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(plan):
@@ -213,12 +269,17 @@ def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(p
     artifacts, faults = plans.reached(plan)
     assert f"train/{plan.chain['train'].version}" in artifacts
     assert f"train/{plans.of(RAW | {'seed': 77}).chain['train'].version}" in artifacts
-    assert len(faults) == 1 and faults[0].startswith("presets/odd.yaml does not go with config.yaml: config: features_layer")
+    assert len(faults) == 1 and faults[0].startswith(
+        "presets/odd.yaml does not go with config.yaml: config: features_layer"
+    )
 
 
 def test_the_settings_of_the_command_line_are_merged_into_those_of_config_yaml():
     pathlib.Path("config.yaml").write_text("search: {budget: 3, seed: 2}\nseeds: [1, 2]\n")
-    assert plans.base({"search": {"seed": 5}, "seeds": [7]}, here=True) == {"search": {"budget": 3, "seed": 5}, "seeds": [7]}
+    assert plans.base({"search": {"seed": 5}, "seeds": [7]}, here=True) == {
+        "search": {"budget": 3, "seed": 5},
+        "seeds": [7],
+    }
     assert "search" not in plans.base({}, here=False)
     with pytest.raises(UserError, match="epochs is {}, but must be a whole number"):
         plans.base({"epochs": {}}, here=True)

@@ -54,10 +54,20 @@ def changed(old, new):
 
 def test_a_file_is_the_network_that_it_says(here):
     network = read(MINE)
-    assert (network.name, network.loss, network.features) == ("mine.yaml", "cross_entropy", "hidden_relu")
+    assert (network.name, network.loss, network.features) == (
+        "mine.yaml",
+        "cross_entropy",
+        "hidden_relu",
+    )
     assert network.layers == read(MINE + "# another comment\n").layers
-    assert network.parameters == {"conv1.weight": (16, 3, 3, 3), "conv1.bias": (16,), "hidden.weight": (64, 1, 1, 4096),
-                                  "hidden.bias": (64,), "scores.weight": (10, 1, 1, 64), "scores.bias": (10,)}
+    assert network.parameters == {
+        "conv1.weight": (16, 3, 3, 3),
+        "conv1.bias": (16,),
+        "hidden.weight": (64, 1, 1, 4096),
+        "hidden.bias": (64,),
+        "scores.weight": (10, 1, 1, 64),
+        "scores.bias": (10,),
+    }
     assert read(MINE, (28, 28, 1), 7).layers[-1].output_shape == (1, 1, 7)
 
 
@@ -65,7 +75,11 @@ def test_a_file_is_the_network_that_it_says(here):
 def test_each_network_of_ours_is_the_same_network_as_a_file(here, name):
     network = networks.build(name)
     again = read(network_file.text(network))
-    assert (again.layers, again.features, again.loss) == (network.layers, network.features, network.loss)
+    assert (again.layers, again.features, again.loss) == (
+        network.layers,
+        network.features,
+        network.loss,
+    )
 
 
 def test_a_network_that_is_only_fitted_is_no_file():
@@ -73,51 +87,131 @@ def test_a_network_that_is_only_fitted_is_no_file():
 
 
 def test_names_that_yaml_reads_as_something_else_are_quoted(here):
-    text = changed("layer: conv1,", "layer: 'on',").replace("kind: relu}", "kind: relu, inputs: ['on']}", 1)
-    assert read(text).layers[0].name == "on" and read(network_file.text(read(text))).layers == read(text).layers
+    text = changed("layer: conv1,", "layer: 'on',").replace(
+        "kind: relu}", "kind: relu, inputs: ['on']}", 1
+    )
+    assert (
+        read(text).layers[0].name == "on"
+        and read(network_file.text(read(text))).layers == read(text).layers
+    )
 
 
-@pytest.mark.parametrize("old, new, line, words", [
-    ("filters: 16", "filters: 0", 5, "filters is 0, but must be a whole number at least 1 and at most 65,536 or classes"),
-    ("filters: 16", "filter: 16", 5, "a layer has no key 'filter'; did you mean filters?"),
-    ("kind: conv2d", "kind: conv3d", 5, "did you mean conv2d?"),
-    ("kind: maxpool2d", "kind: maxpool2d, window: 40", 7, "window is 40, but must be a whole number at least 1 and at most 15"),
-    ("kind: relu}", "kind: relu, filters: 3}", 6, "a layer of kind relu has no key filters"),
-    ("loss: cross_entropy", "loss: crossentropy", 2, "did you mean cross_entropy?"),
-    ("hidden_relu\nlayers", "hiden_relu\nlayers", 3, "no layer is called that; did you mean hidden_relu?"),
-    ("  - {layer: flat, kind: flatten}\n", "", 8, "layer hidden, for images of 32x32x3: a dense layer reads a vector"),
-    ("units: classes", "units: 5", 11, "layer scores, the last, puts out 1x1x5, but loss cross_entropy needs 1x1x10"),
-    ("loss: cross_entropy", "loss: mse", 11, "needs 32x32x3, the shape of the image"),
-    ("layer: conv1_relu", "layer: conv1", 6, "layer is 'conv1', as the layer in line 5 is called; conv1_2 is free"),
-    ("layer: conv1,", "layer: scale,", 5, "layer is 'scale', as something else is called"),
-    ("layer: conv1,", "layer: a b,", 5, "layer is 'a b', but must be a letter"),
-    ("kind: maxpool2d}", "kind: maxpool2d, inputs: conv1}", 6, "nothing reads layer conv1_relu"),
-    ("kind: maxpool2d}", "kind: maxpool2d, inputs: con1}", 7, "no layer above is called that; did you mean conv1?"),
-    ("kind: maxpool2d}", "kind: maxpool2d, inputs: scores}", 7, "inputs has 'scores', but no layer above is called that"),
-    ("conv1_relu, kind: relu", "conv1_relu, kind: add", 6, "kind add has 2 inputs, not 1; set inputs to [input, conv1]"),
-    ("conv1_relu, kind: relu", "conv1_relu, kind: soft_threshold, threshold: 0.5", 6, "soft_threshold has no gradient"),
-    ("filters: 16}", "kernel: 3}", 5, "a layer of kind conv2d needs the key filters"),
-    ("filters: 16}", "filters: 16, kernel: 2024-99-99}", 5, "kernel is '2024-99-99', which is no number"),
-    ("filters: 16}", "filters: 16, filters: 17}", 5, "a layer has the key filters twice"),
-    ("units: 64", "units: !!python/object:os.system 3", 9, "units is '3', which is no number"),
-    ("units: 64", "units: {a: 1}", 9, "units must be a single value"),
-    ("units: 64}", "units: 64", 10, "it is no YAML"),
-    ("features: hidden_relu\n", "", 2, "the key features is missing"),
-    ("layers:", "layers: 3\nx:", 5, "the file has no key 'x'; it has loss, features, layers"),
-])
-def test_a_fault_is_one_line_with_the_files_line_the_key_and_the_nearest_right_value(here, old, new, line, words):
+@pytest.mark.parametrize(
+    "old, new, line, words",
+    [
+        (
+            "filters: 16",
+            "filters: 0",
+            5,
+            "filters is 0, but must be a whole number at least 1 and at most 65,536 or classes",
+        ),
+        ("filters: 16", "filter: 16", 5, "a layer has no key 'filter'; did you mean filters?"),
+        ("kind: conv2d", "kind: conv3d", 5, "did you mean conv2d?"),
+        (
+            "kind: maxpool2d",
+            "kind: maxpool2d, window: 40",
+            7,
+            "window is 40, but must be a whole number at least 1 and at most 15",
+        ),
+        ("kind: relu}", "kind: relu, filters: 3}", 6, "a layer of kind relu has no key filters"),
+        ("loss: cross_entropy", "loss: crossentropy", 2, "did you mean cross_entropy?"),
+        (
+            "hidden_relu\nlayers",
+            "hiden_relu\nlayers",
+            3,
+            "no layer is called that; did you mean hidden_relu?",
+        ),
+        (
+            "  - {layer: flat, kind: flatten}\n",
+            "",
+            8,
+            "layer hidden, for images of 32x32x3: a dense layer reads a vector",
+        ),
+        (
+            "units: classes",
+            "units: 5",
+            11,
+            "layer scores, the last, puts out 1x1x5, but loss cross_entropy needs 1x1x10",
+        ),
+        ("loss: cross_entropy", "loss: mse", 11, "needs 32x32x3, the shape of the image"),
+        (
+            "layer: conv1_relu",
+            "layer: conv1",
+            6,
+            "layer is 'conv1', as the layer in line 5 is called; conv1_2 is free",
+        ),
+        ("layer: conv1,", "layer: scale,", 5, "layer is 'scale', as something else is called"),
+        ("layer: conv1,", "layer: a b,", 5, "layer is 'a b', but must be a letter"),
+        (
+            "kind: maxpool2d}",
+            "kind: maxpool2d, inputs: conv1}",
+            6,
+            "nothing reads layer conv1_relu",
+        ),
+        (
+            "kind: maxpool2d}",
+            "kind: maxpool2d, inputs: con1}",
+            7,
+            "no layer above is called that; did you mean conv1?",
+        ),
+        (
+            "kind: maxpool2d}",
+            "kind: maxpool2d, inputs: scores}",
+            7,
+            "inputs has 'scores', but no layer above is called that",
+        ),
+        (
+            "conv1_relu, kind: relu",
+            "conv1_relu, kind: add",
+            6,
+            "kind add has 2 inputs, not 1; set inputs to [input, conv1]",
+        ),
+        (
+            "conv1_relu, kind: relu",
+            "conv1_relu, kind: soft_threshold, threshold: 0.5",
+            6,
+            "soft_threshold has no gradient",
+        ),
+        ("filters: 16}", "kernel: 3}", 5, "a layer of kind conv2d needs the key filters"),
+        (
+            "filters: 16}",
+            "filters: 16, kernel: 2024-99-99}",
+            5,
+            "kernel is '2024-99-99', which is no number",
+        ),
+        ("filters: 16}", "filters: 16, filters: 17}", 5, "a layer has the key filters twice"),
+        ("units: 64", "units: !!python/object:os.system 3", 9, "units is '3', which is no number"),
+        ("units: 64", "units: {a: 1}", 9, "units must be a single value"),
+        ("units: 64}", "units: 64", 10, "it is no YAML"),
+        ("features: hidden_relu\n", "", 2, "the key features is missing"),
+        ("layers:", "layers: 3\nx:", 5, "the file has no key 'x'; it has loss, features, layers"),
+    ],
+)
+def test_a_fault_is_one_line_with_the_files_line_the_key_and_the_nearest_right_value(
+    here, old, new, line, words
+):
     with pytest.raises(UserError) as error:
         read(changed(old, new))
     assert str(error.value).startswith(f"mine.yaml line {line}: ") and words in str(error.value)
 
 
-@pytest.mark.parametrize("text, words", [
-    ("[" * 3000, "it is no YAML"), ("", "it is empty"), ("\0", "it is no YAML"), ("a: &a [*a]", "has no key 'a'"),
-    ("layers: &a [*a]\nloss: mse\nfeatures: x", "a layer is no mapping"), ("3", "the file is no mapping"),
-    ("layers: 3\nloss: mse\nfeatures: x", "layers must be a list of 1 to 1,000 rows"),
-    (MINE.split("  -")[0].replace("hidden_relu", LONG + "1")
-     + "".join(f"  - {{layer: {LONG}{n}, kind: relu}}\n" for n in range(999)), "at most 60,000"),
-])
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[" * 3000, "it is no YAML"),
+        ("", "it is empty"),
+        ("\0", "it is no YAML"),
+        ("a: &a [*a]", "has no key 'a'"),
+        ("layers: &a [*a]\nloss: mse\nfeatures: x", "a layer is no mapping"),
+        ("3", "the file is no mapping"),
+        ("layers: 3\nloss: mse\nfeatures: x", "layers must be a list of 1 to 1,000 rows"),
+        (
+            MINE.split("  -")[0].replace("hidden_relu", LONG + "1")
+            + "".join(f"  - {{layer: {LONG}{n}, kind: relu}}\n" for n in range(999)),
+            "at most 60,000",
+        ),
+    ],
+)
 def test_a_file_that_is_something_else_is_one_line(here, text, words):
     with pytest.raises(UserError, match="^mine.yaml") as error:
         read(text)
@@ -138,12 +232,23 @@ layers:
 def test_a_file_may_draw_latent_values_once(here):
     assert read(DRAWN).draws.attributes == {"beta": 0.5}
     last = "  - {layer: last"
-    again = DRAWN.replace(last, "  - {layer: more, kind: sample, inputs: [mean, latent], beta: 1}\n" + last)
-    with pytest.raises(UserError, match="mine.yaml line 7: layer more of kind sample is one too many: a network draws"):
+    again = DRAWN.replace(
+        last, "  - {layer: more, kind: sample, inputs: [mean, latent], beta: 1}\n" + last
+    )
+    with pytest.raises(
+        UserError,
+        match="mine.yaml line 7: layer more of kind sample is one too many: a network draws",
+    ):
         read(again)
-    with pytest.raises(UserError, match=r"mine.yaml line 6: layer latent, .*a mean of shape \(32, 32, 4\) has no log-variance"):
+    with pytest.raises(
+        UserError,
+        match=r"mine.yaml line 6: layer latent, .*a mean of shape \(32, 32, 4\) has no log-variance",
+    ):
         read(DRAWN.replace("spread, kind: conv2d, filters: 4", "spread, kind: conv2d, filters: 5"))
-    with pytest.raises(UserError, match=r"line 6: a layer of kind sample has 2 inputs, not 1; set inputs to \[mean, spread\]"):
+    with pytest.raises(
+        UserError,
+        match=r"line 6: a layer of kind sample has 2 inputs, not 1; set inputs to \[mean, spread\]",
+    ):
         read(DRAWN.replace("inputs: [mean, spread], ", "inputs: [mean], "))
     with pytest.raises(UserError, match="line 6: beta is 0, but must be a number above 0"):
         read(DRAWN.replace("0.5", "0"))
@@ -169,17 +274,22 @@ def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("memory, words", [
-    (10 ** 6, "not even 1 fits, with 263,306 parameters"), (6 * 10 ** 6, "or less fits")])
+@pytest.mark.parametrize(
+    "memory, words",
+    [(10**6, "not even 1 fits, with 263,306 parameters"), (6 * 10**6, "or less fits")],
+)
 def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
-        here, raw, monkeypatch, memory, words, recompute):
+    here, raw, monkeypatch, memory, words, recompute
+):
     (here / "mine.yaml").write_text(MINE)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
     raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64, "recompute": recompute}
-    with pytest.raises(UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has") as error:
+    with pytest.raises(
+        UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has"
+    ) as error:
         runs.of(config.load(raw))
     assert words in str(error.value)
-    if memory > 10 ** 6:
+    if memory > 10**6:
         fits = int(str(error.value).rpartition("batch_size ")[2].split()[0])
         runs.of(config.load(raw | {"batch_size": fits}))
         with pytest.raises(UserError, match="takes"):
@@ -190,10 +300,15 @@ def test_recompute_is_named_where_a_step_fits_with_it(here, raw, monkeypatch):
     (here / "mine.yaml").write_text(MINE)
     raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
     network = checks.check(config.load(raw)).network
-    kept, less = (plan.one_step(network, "cpu", 64, "adam", recompute).bytes for recompute in (False, True))
+    kept, less = (
+        plan.one_step(network, "cpu", 64, "adam", recompute).bytes for recompute in (False, True)
+    )
     monkeypatch.setattr(runtime, "memory_bytes", lambda: less)
-    with pytest.raises(UserError, match=r"takes .*, but this machine has .*; batch_size \d+ or less fits, and this one with "
-                                        "recompute=true$"):
+    with pytest.raises(
+        UserError,
+        match=r"takes .*, but this machine has .*; batch_size \d+ or less fits, and this one with "
+        "recompute=true$",
+    ):
         runs.of(config.load(raw))
     runs.of(config.load(raw | {"recompute": True}))
     monkeypatch.setattr(runtime, "memory_bytes", lambda: less - 1)
@@ -203,32 +318,48 @@ def test_recompute_is_named_where_a_step_fits_with_it(here, raw, monkeypatch):
 
 
 def test_the_examples_of_the_documentation_are_networks(here):
-    example, attended = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/networks.md").read_text(), flags=re.S)
+    example, attended = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs/networks.md").read_text(), flags=re.S
+    )
     assert read(example).layers == read(MINE).layers
     rows = "  - {layer: map, kind: conv2d, filters: 16}\n" + attended
-    network = read("loss: mse\nfeatures: sum\nlayers:\n" + rows + "  - {layer: last, kind: conv2d, filters: channels}\n")
-    assert network.layer("attended").output_shape == network.layer("sum").output_shape == (32, 32, 16)
+    network = read(
+        "loss: mse\nfeatures: sum\nlayers:\n"
+        + rows
+        + "  - {layer: last, kind: conv2d, filters: channels}\n"
+    )
+    assert (
+        network.layer("attended").output_shape == network.layer("sum").output_shape == (32, 32, 16)
+    )
 
 
 def test_what_attention_cannot_part_is_one_line(here):
     rows = "  - {layer: parts, kind: conv2d, filters: 10}\n  - {layer: attended, kind: attention}\n"
-    with pytest.raises(UserError, match="^mine.yaml line 5: layer attended, for images of 32x32x3: attention reads queries, "
-                                        "keys and values, a third of the channels each, not of 10; 12 can be parted$"):
+    with pytest.raises(
+        UserError,
+        match="^mine.yaml line 5: layer attended, for images of 32x32x3: attention reads queries, "
+        "keys and values, a third of the channels each, not of 10; 12 can be parted$",
+    ):
         read("loss: mse\nfeatures: parts\nlayers:\n" + rows)
 
 
 def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):
     (here / "first").mkdir()
     (here / "first/mine.yaml").write_text(MINE)
-    planned = chains.chain(runs.of(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})))
+    planned = chains.chain(
+        runs.of(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16}))
+    )
     params = planned["report"].spec["params"]
-    manifests = {role: Planned(artifact.spec) for role, artifact in planned["report"].parents.items()}
+    manifests = {
+        role: Planned(artifact.spec) for role, artifact in planned["report"].parents.items()
+    }
     (here / "mine.yaml").write_text(reproduce.network_file(params))
     written = yaml.safe_load(reproduce.text(reproduce.settings(manifests, params)))
     assert written["network"] == "mine.yaml"
     again = chains.chain(runs.of(config.load(raw | written)))
     assert {role: artifact.version for role, artifact in again.items()} == {
-        role: artifact.version for role, artifact in planned.items()}
+        role: artifact.version for role, artifact in planned.items()
+    }
 
 
 class Planned:
@@ -239,8 +370,11 @@ class Planned:
 
 
 def test_weights_with_running_statistics_are_safetensors_although_the_network_rebuilds_images(here):
-    first, norm, last = ({"layer": "conv", "kind": "conv2d", "filters": 4}, {"layer": "norm", "kind": "batchnorm"},
-                         {"layer": "out", "kind": "conv2d", "filters": "channels"})
+    first, norm, last = (
+        {"layer": "conv", "kind": "conv2d", "filters": 4},
+        {"layer": "norm", "kind": "batchnorm"},
+        {"layer": "out", "kind": "conv2d", "filters": "channels"},
+    )
     normed = {"loss": "mse", "features": "norm", "layers": [first, norm, last]}
     assert weights.file_name(read(yaml.safe_dump(normed))) == "weights.safetensors"
     plain = {"loss": "mse", "features": "conv", "layers": [first, last]}

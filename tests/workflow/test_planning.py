@@ -1,4 +1,6 @@
-"""What a version depends on beside parameters: the sources of a stage and, if they count, libraries."""
+"""What a version depends on beside parameters: the sources of a stage and, if they count,
+libraries.
+"""
 
 import pytest
 
@@ -17,18 +19,26 @@ def test_versions_of_libraries_count_only_if_strict(monkeypatch):
     here["scikit-learn"] = "1.9.2"
     assert planned.chain()["svm"].version == usual["svm"].version
     later = planned.chain(strict_versions=True)
-    assert later["initial"].version == strict["initial"].version   # drawn with NumPy alone
+    assert later["initial"].version == strict["initial"].version  # drawn with NumPy alone
     assert later["svm"].version != strict["svm"].version != usual["svm"].version
     assert later["svm"].spec["libraries"] == {"numpy": "2.4.6", "scikit-learn": "1.9.2"}
     assert reasons._differences(strict["svm"].spec, later["svm"].spec, {}) == [
-        "scikit-learn 1.9.1 -> 1.9.2", "parent data changed", "parent features changed"]
+        "scikit-learn 1.9.1 -> 1.9.2",
+        "parent data changed",
+        "parent features changed",
+    ]
 
 
 def test_the_sources_of_a_stage_are_the_imports_of_its_script():
     data = planning.stage_sources(STAGES["data"], {})
-    assert "workflow/scripts/prepare_data.py" in data and "workflow/scripts/ladder/data/datasets.py" in data
+    assert (
+        "workflow/scripts/prepare_data.py" in data
+        and "workflow/scripts/ladder/data/datasets.py" in data
+    )
     assert "workflow/scripts/ladder/classifiers/svm.py" not in data
-    assert not sources.NEUTRAL & set(data) and not any(path.endswith("__init__.py") for path in data)
+    assert not sources.NEUTRAL & set(data) and not any(
+        path.endswith("__init__.py") for path in data
+    )
     assert "workflow/report/report.html" in planning.stage_sources(STAGES["report"], {})
     assert not any("workflow/report" in path for path in data)
 
@@ -36,8 +46,14 @@ def test_the_sources_of_a_stage_are_the_imports_of_its_script():
 def test_an_edited_gpu_rung_leaves_results_of_the_cpu_rungs_as_they_are():
     for rung in ("cpu", "cpu_sequential"):
         counted = planning.stage_sources(STAGES["train"], {"variant": rung})
-        assert not [path for path in counted if "gpu_" in path or path.startswith("kernels/") or "cuda" in path], rung
-    assert "kernels/gpu_basic/conv2d.cu" in planning.stage_sources(STAGES["train"], {"variant": "gpu_basic"})
+        assert not [
+            path
+            for path in counted
+            if "gpu_" in path or path.startswith("kernels/") or "cuda" in path
+        ], rung
+    assert "kernels/gpu_basic/conv2d.cu" in planning.stage_sources(
+        STAGES["train"], {"variant": "gpu_basic"}
+    )
 
 
 def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not():
@@ -47,8 +63,16 @@ def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not():
     assert rung not in chain["features_pixels"].spec["sources"]
 
 
-@pytest.mark.parametrize("params, on_gpu", [
-    ({}, False), ({"variant": "cpu", "array_library": "numpy"}, False), ({"backend": "sklearn"}, False),
-    ({"variant": "gpu_basic"}, True), ({"backend": "cuml"}, True), ({"variant": "cpu", "array_library": "cupy"}, True)])
+@pytest.mark.parametrize(
+    "params, on_gpu",
+    [
+        ({}, False),
+        ({"variant": "cpu", "array_library": "numpy"}, False),
+        ({"backend": "sklearn"}, False),
+        ({"variant": "gpu_basic"}, True),
+        ({"backend": "cuml"}, True),
+        ({"variant": "cpu", "array_library": "cupy"}, True),
+    ],
+)
 def test_a_stage_that_computes_on_a_gpu_asks_for_one(params, on_gpu):
     assert catalog.computes_on_gpu(params) == on_gpu

@@ -1,4 +1,6 @@
-"""The real chain on a few digits: from config.yaml to the report; interrupted, on a full disk, and with damaged artifacts."""
+"""The real chain on a few digits: from config.yaml to the report; interrupted, on a full disk, and
+with damaged artifacts.
+"""
 
 import csv
 import hashlib
@@ -26,12 +28,23 @@ from ladder.pages import summary_keys
 from ladder.sources import ROOT
 from ladder.store import artifacts
 
-TINY = ["--config", "dataset=digits", "network=autoencoder", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16",
-        "threads=2", "label_counts=[]"]
+TINY = [
+    "--config",
+    "dataset=digits",
+    "network=autoencoder",
+    "train_limit=60",
+    "test_limit=20",
+    "epochs=3",
+    "batch_size=16",
+    "threads=2",
+    "label_counts=[]",
+]
 
 
 def copy_project(folder, source=ROOT):
-    """A copy of the project without results; with __pycache__, so that Numba compiles nothing twice."""
+    """A copy of the project without results; with __pycache__, so that Numba compiles nothing
+    twice.
+    """
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(source / name, folder / name)
     for name in ("workflow", "profiles", "kernels", "presets", "envs"):
@@ -40,8 +53,15 @@ def copy_project(folder, source=ROOT):
 
 
 def start(project, target, *more, **options):
-    return subprocess.Popen([sys.executable, "-m", "snakemake", target, *TINY, *more], cwd=project, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options)
+    return subprocess.Popen(
+        [sys.executable, "-m", "snakemake", target, *TINY, *more],
+        cwd=project,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        **options,
+    )
 
 
 def run(project, target, *more):
@@ -71,7 +91,10 @@ def test_the_report_and_the_summary_are_made(done):
     assert summary["loss"][-1] < summary["loss"][0]
     assert min(summary["layer_movement"].values()) > 0.001
     assert (done / summary["weights"]).stat().st_size == 3_007_508
-    assert all(0 <= summary[key] <= 1 for key in ("test_accuracy", "control_accuracy", "raw_pixel_accuracy"))
+    assert all(
+        0 <= summary[key] <= 1
+        for key in ("test_accuracy", "control_accuracy", "raw_pixel_accuracy")
+    )
     assert sum(map(sum, summary["confusion"])) == 20
     assert "<html" in (done / "results/report.html").read_text()
 
@@ -86,7 +109,10 @@ def test_in_the_first_report_training_beats_the_untrained_encoder_and_raw_pixels
     few = {name: curve["mean"] for name, curve in summary["few_labels"]["curves"].items()}
     assert summary["few_labels"]["counts"] == [10, 30, 100, 300, 1000]
     assert few["run"][-1] > few["untrained"][-1] > few["pixels"][-1] > 0.9
-    assert "labels the features are as good as raw pixels with about" in (tmp_path / "results/report.html").read_text()
+    assert (
+        "labels the features are as good as raw pixels with about"
+        in (tmp_path / "results/report.html").read_text()
+    )
 
 
 def test_training_killed_after_an_epoch_gives_the_bytes_of_an_uninterrupted_run(done, tmp_path):
@@ -118,23 +144,30 @@ def test_a_forced_training_repeats_every_step_and_gives_the_same_bytes(done, tmp
 
 def with_little_room(project, target, limit):
     """The output and the exit status of a command whose files may have `limit` bytes."""
-    process = start(project, target, preexec_fn=lambda: resource.setrlimit(
-        resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))
+    process = start(
+        project,
+        target,
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+        ),
+    )
     return process.communicate()[0], process.returncode
 
 
 def test_a_full_disk_at_the_last_copy_is_one_line(done, tmp_path):
     project = shutil.copytree(done, tmp_path / "project")
     (project / "results/report.html").unlink()
-    output, status = with_little_room(project, "report", 100_000)   # bytes, less than the page has
+    output, status = with_little_room(project, "report", 100_000)  # bytes, less than the page has
     assert status != 0 and "Traceback" not in output
     assert output.strip().splitlines()[-1] == (
-        "cannot write results/report.html: File too large; its artifact is whole, and the same command copies it")
+        "cannot write results/report.html: File too large; its artifact is whole, and the same command copies it"
+    )
 
 
 def test_a_full_disk_is_one_line_and_finished_artifacts_stay(done, tmp_path):
     project = copy_project(tmp_path, done)
-    output, status = with_little_room(project, "train", 4_000_000)   # images and weights fit, the first checkpoint does not
+    # images and weights fit, the first checkpoint does not
+    output, status = with_little_room(project, "train", 4_000_000)
     last = output.strip().splitlines()[-1]
     assert status != 0
     assert "no room left to write" in last
@@ -156,7 +189,11 @@ def test_a_damaged_artifact_is_named_and_made_again(done, tmp_path, file, seen):
         os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
         status, output = run(tmp_path / "project", "train", "learning_rate=0.002")
         last = output.strip().splitlines()[-1]
-        assert status != 0 and f"{path.parent.name}/{path.name} is damaged" in last and "Traceback" not in output
+        assert (
+            status != 0
+            and f"{path.parent.name}/{path.name} is damaged" in last
+            and "Traceback" not in output
+        )
     status, output = run(tmp_path / "project", "train", "learning_rate=0.002")
     assert status == 0 and path.read_bytes() == whole
     assert f"damaged: results/{path.parent.parent.name}/{path.parent.name}/{path.name}" in output
@@ -173,22 +210,32 @@ def test_a_diverging_loss_stops_with_step_and_learning_rate(done, tmp_path):
 def test_the_users_own_pictures_are_classified(done, tmp_path):
     project, folder = shutil.copytree(done, tmp_path / "project"), tmp_path / "my pictures"
     folder.mkdir()
-    images, digits = (np.load(next((done / "results").glob(f"data/*/train_{name}.npy"))) for name in ("images", "labels"))
+    images, digits = (
+        np.load(next((done / "results").glob(f"data/*/train_{name}.npy")))
+        for name in ("images", "labels")
+    )
     for row in range(10):
         Image.fromarray(255 - images[row]).save(folder / f"dark – {row}.png")
     (folder / "torn.png").write_bytes(b"\x89PNG")
     (folder / "film.heic").write_bytes(b"x")
-    for _ in range(2):   # made again each time
+    for _ in range(2):  # made again each time
         status, output = run(project, "results/predictions.html", f"predict={folder}")
         assert status == 0 and "10 pictures classified, 1 skipped" in output, output
-        assert "skipped 2 of 12 files: 1 .png, as " in output and "film.heic (no picture by its name)" in output
+        assert (
+            "skipped 2 of 12 files: 1 .png, as " in output
+            and "film.heic (no picture by its name)" in output
+        )
     found = json.loads((project / "results/predictions.json").read_text())
     assert [one["class"] for one in found["pictures"]] == [str(digit) for digit in digits[:10]]
     assert [one["nearest"][0]["row"] for one in found["pictures"]] == list(range(10))
     assert [pathlib.Path(one["name"]).name for one in found["skipped"]] == ["torn.png"]
 
     status, output = run(project, "results/predictions.html", f"predict={folder / 'torn.png'}")
-    assert status != 0 and "none of the 1 files could be read" in output.strip().splitlines()[-1] and "Traceback" not in output
+    assert (
+        status != 0
+        and "none of the 1 files could be read" in output.strip().splitlines()[-1]
+        and "Traceback" not in output
+    )
 
 
 def test_the_model_is_exported_and_the_same_command_has_nothing_to_do_then(done, tmp_path):
@@ -198,7 +245,9 @@ def test_the_model_is_exported_and_the_same_command_has_nothing_to_do_then(done,
     (made,) = (project / "results").glob("model/*/model.zip")
     assert made.samefile(project / "results/model.zip")
     with zipfile.ZipFile(made) as archive:
-        assert archive.testzip() is None and "README.md" in {pathlib.Path(name).name for name in archive.namelist()}
+        assert archive.testzip() is None and "README.md" in {
+            pathlib.Path(name).name for name in archive.namelist()
+        }
     status, output = run(project, "model")
     assert status == 0 and "Nothing to be done" in output, output
 
@@ -211,7 +260,10 @@ def test_the_table_has_the_features_and_answers_of_the_run_and_is_made_once(done
     table = pyarrow.parquet.read_table(project / "results/features.parquet").slice(60)
     features = np.load(project / "results/features" / summary["versions"]["features"] / "test.npy")
     assert np.array_equal(np.stack(table["features"].to_pylist()).astype(np.float32), features)
-    right = [line["label"] == line["prediction"] for line in table.select(["label", "prediction"]).to_pylist()]
+    right = [
+        line["label"] == line["prediction"]
+        for line in table.select(["label", "prediction"]).to_pylist()
+    ]
     assert np.mean(right) == summary["test_accuracy"]
     status, output = run(project, "table")
     assert status == 0 and "Nothing to be done" in output, output
@@ -223,9 +275,21 @@ def test_pictures_of_ones_own_are_named_where_a_run_says_what_they_are(tmp_path)
         (pets / name).mkdir(parents=True)
         for number in range(30):
             noise = np.random.default_rng(number).integers(-50, 50, (32, 32, 3))
-            Image.fromarray((colour + noise).astype(np.uint8)).save(pets / name / f"{name} <{number}>\n.png")
-    status, output = run(project, "report", "dataset=folder", f"folder={pets}", "train_limit=all", "test_limit=all", "epochs=1",
-                         "controls=[]", "feature_map=false", "autoencoder_filters=[8,4]")
+            Image.fromarray((colour + noise).astype(np.uint8)).save(
+                pets / name / f"{name} <{number}>\n.png"
+            )
+    status, output = run(
+        project,
+        "report",
+        "dataset=folder",
+        f"folder={pets}",
+        "train_limit=all",
+        "test_limit=all",
+        "epochs=1",
+        "controls=[]",
+        "feature_map=false",
+        "autoencoder_filters=[8,4]",
+    )
     assert status == 0, output
     with open(project / "results/scored_images.csv", newline="") as file:
         lines = list(csv.DictReader(file))
@@ -233,11 +297,23 @@ def test_pictures_of_ones_own_are_named_where_a_run_says_what_they_are(tmp_path)
     assert all(line["file"].startswith(f"{line['label']}/") for line in lines)
 
 
-EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",
-              "features_pool=4", "features_flip=apart", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
-              "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
-              "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]",
-              "classify_shifts=1")
+EVERYTHING = (
+    "features_layer=enc2",
+    "features_two_polarity=0.25",
+    "features_polarity_scale=channel",
+    "features_max_pool=2",
+    "features_pool=4",
+    "features_flip=apart",
+    "features_standardize=true",
+    "features_pca=20",
+    "features_fit_rows=50",
+    "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
+    "evaluations=[linear, ridge, knn]",
+    "knn_k=3",
+    "ablation=[{features_flip: false}]",
+    "controls=[pixels]",
+    "classify_shifts=1",
+)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "poly"])
@@ -253,21 +329,38 @@ def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path
     project = shutil.copytree(done, tmp_path / "project")
     status, output = run(project, "report", *EVERYTHING)
     assert status == 0, output
-    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1   # besides another test's interrupted one
+    # besides another test's interrupted one
+    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1
     summary = json.loads((project / "results/summary.json").read_text())
-    (joined,) = {path.parent for path in (project / "results/joined").glob("*/manifest.json")
-                 if path.parent.name == summary["versions"]["joined"]}
-    assert json.loads((joined / "manifest.json").read_text())["metrics"] == {"dimensions": 40, "parts": [20, 20],
-                                                                             "odd_dimensions": 40}
+    (joined,) = {
+        path.parent
+        for path in (project / "results/joined").glob("*/manifest.json")
+        if path.parent.name == summary["versions"]["joined"]
+    }
+    assert json.loads((joined / "manifest.json").read_text())["metrics"] == {
+        "dimensions": 40,
+        "parts": [20, 20],
+        "odd_dimensions": 40,
+    }
     every = ("svm", "linear", "ridge", "knn")
-    assert summary["evaluations"].keys() == {f"{name}{of}" for name in every for of in ("", "_pixels")}
+    assert summary["evaluations"].keys() == {
+        f"{name}{of}" for name in every for of in ("", "_pixels")
+    }
     (changed,) = summary["ablation"]
-    assert changed["won"] - changed["lost"] == round(20 * (summary["test_accuracy"] - changed["accuracy"]))
-    # Of this training: the SVM of `done`, all four classifiers of these features, and the SVM without the mirror image.
+    assert changed["won"] - changed["lost"] == round(
+        20 * (summary["test_accuracy"] - changed["accuracy"])
+    )
+    # Of this training: the SVM of `done`, all four classifiers of these features, and the SVM
+    # without the mirror image.
     assert summary["test_scores"] == {"rows": "test", "run": 6, "all": 12}
     page = (project / "results/report.html").read_text()
-    assert "40 features per image; of kernel ridge also 40 differences from the mirror image." in page
-    assert "fitted to the 40 features of each image and to 40 differences from its mirror image; its decisions" in page
+    assert (
+        "40 features per image; of kernel ridge also 40 differences from the mirror image." in page
+    )
+    assert (
+        "fitted to the 40 features of each image and to 40 differences from its mirror image; its decisions"
+        in page
+    )
 
 
 LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")
@@ -282,25 +375,42 @@ def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
     assert list(summary) == list(summary_keys.KEYS)
     assert summary["steps"] == 6 and len(summary["loss"]) == len(summary["accuracy"]) == 2
     assert summary["svm"] is summary["control_accuracy"] is summary["raw_pixel_accuracy"] is None
-    assert 0 <= summary["test_accuracy"] <= 1 and summary["test_loss"] > 0 and sum(map(sum, summary["confusion"])) == 20
+    assert (
+        0 <= summary["test_accuracy"] <= 1
+        and summary["test_loss"] > 0
+        and sum(map(sum, summary["confusion"])) == 20
+    )
     assert "<html" in (project / "results/report.html").read_text()
 
-    status, output = run(project, "report", *LENET, "features_layer=fc1", f"initial_weights={summary['weights']}")
+    status, output = run(
+        project, "report", *LENET, "features_layer=fc1", f"initial_weights={summary['weights']}"
+    )
     assert status == 0, output
     again = json.loads((project / "results/summary.json").read_text())
-    assert again["start"]["file"] == summary["weights"] and again["features"][0]["learned"] == "with labels"
+    assert (
+        again["start"]["file"] == summary["weights"]
+        and again["features"][0]["learned"] == "with labels"
+    )
     assert again["svm"] and 0 <= again["control_accuracy"] <= 1
     assert again["loss"][0] < summary["loss"][0]
 
-    status, output = run(project, "report", *LENET, "steps=0", f"initial_weights={summary['weights']}")
+    status, output = run(
+        project, "report", *LENET, "steps=0", f"initial_weights={summary['weights']}"
+    )
     assert status == 0, output
     given = json.loads((project / "results/summary.json").read_text())
     assert "train" not in given["versions"] and given["loss"] is given["accuracy"] is None
-    assert (given["test_accuracy"], given["test_loss"]) == (summary["test_accuracy"], summary["test_loss"])
+    assert (given["test_accuracy"], given["test_loss"]) == (
+        summary["test_accuracy"],
+        summary["test_loss"],
+    )
 
 
 def test_weights_of_a_file_are_used_as_they_are_beside_a_random_control(done, tmp_path):
-    project, small = shutil.copytree(done, tmp_path / "project"), ("autoencoder_filters=[8,6]", "controls=[random]")
+    project, small = (
+        shutil.copytree(done, tmp_path / "project"),
+        ("autoencoder_filters=[8,6]", "controls=[random]"),
+    )
     status, output = run(project, "report", *small)
     assert status == 0, output
     trained = json.loads((project / "results/summary.json").read_text())
@@ -309,22 +419,40 @@ def test_weights_of_a_file_are_used_as_they_are_beside_a_random_control(done, tm
     status, output = run(project, "report", *small, "steps=0", "initial_weights=theirs.bin")
     assert status == 0, output
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == list(summary_keys.KEYS) and summary["training"] == "none" and "train" not in summary["versions"]
-    assert summary["start"] == {"file": "theirs.bin", "sha256": hashlib.sha256(given.read_bytes()).hexdigest()[:12]}
-    assert summary["test_accuracy"] == trained["test_accuracy"], "the same weights as after the training"
+    assert (
+        list(summary) == list(summary_keys.KEYS)
+        and summary["training"] == "none"
+        and "train" not in summary["versions"]
+    )
+    assert summary["start"] == {
+        "file": "theirs.bin",
+        "sha256": hashlib.sha256(given.read_bytes()).hexdigest()[:12],
+    }
+    assert summary["test_accuracy"] == trained["test_accuracy"], (
+        "the same weights as after the training"
+    )
     error = trained["reconstruction_loss"]["test"]
     assert error > 0 and summary["reconstruction_loss"] == {"training": None, "test": error}
     said = f"images with a mean squared error of {error:.4g}."
     assert said in (project / "results/report.html").read_text()
-    random = artifacts.Artifact(project / "results/features" / summary["versions"]["features_random"])
+    random = artifacts.Artifact(
+        project / "results/features" / summary["versions"]["features_random"]
+    )
     assert "reconstruction_loss" not in random.metrics
     assert summary["versions"]["features_random"] == trained["versions"]["features_random"]
-    features = [np.load(project / "results/features" / of["versions"][role] / "test.npy")
-                for of, role in ((summary, "features"), (trained, "features"), (trained, "features_random"))]
+    features = [
+        np.load(project / "results/features" / of["versions"][role] / "test.npy")
+        for of, role in ((summary, "features"), (trained, "features"), (trained, "features_random"))
+    ]
     assert np.array_equal(*features[:2]) and not np.array_equal(features[0], features[2])
 
 
-FITTED = ("patches_samples=[2000]", "autoencoder_filters=[8,6]", "normalization=standardize", "controls=[]")
+FITTED = (
+    "patches_samples=[2000]",
+    "autoencoder_filters=[8,6]",
+    "normalization=standardize",
+    "controls=[]",
+)
 
 
 def artifact(project, stage):
@@ -335,89 +463,154 @@ def artifact(project, stage):
 
 def encoder_bytes(folder):
     """The bytes of enc1 and enc2, the first tensors in a weights file of FITTED."""
-    return (folder / "weights.bin").read_bytes()[:8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
+    return (folder / "weights.bin").read_bytes()[: 8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
 
 
-def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_trained_on(done, tmp_path):
+def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_trained_on(
+    done, tmp_path
+):
     project = shutil.copytree(done, tmp_path / "project")
     status, output = run(project, "report", *FITTED, "training=patches", "decoder_epochs=2")
     assert status == 0, output
-    assert "enc1: 2040 patches of 27 values" in output and "enc2: 2040 patches of 72 values" in output
+    assert (
+        "enc1: 2040 patches of 27 values" in output and "enc2: 2040 patches of 72 values" in output
+    )
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == list(summary_keys.KEYS) and summary["training"] == "patches" and len(summary["loss"]) == 2
+    assert (
+        list(summary) == list(summary_keys.KEYS)
+        and summary["training"] == "patches"
+        and len(summary["loss"]) == 2
+    )
     fit, train, features = (artifact(project, stage) for stage in ("patches", "train", "features"))
     assert encoder_bytes(fit) == encoder_bytes(train)
     assert (fit / "weights.bin").read_bytes() != (train / "weights.bin").read_bytes()
-    assert summary["layer_movement"]["enc1"] == summary["layer_movement"]["enc2"] == 0 < summary["layer_movement"]["dec1"]
-    assert json.loads((features / "manifest.json").read_text())["spec"]["parents"]["weights"] == fit.name
+    assert (
+        summary["layer_movement"]["enc1"]
+        == summary["layer_movement"]["enc2"]
+        == 0
+        < summary["layer_movement"]["dec1"]
+    )
+    assert (
+        json.loads((features / "manifest.json").read_text())["spec"]["parents"]["weights"]
+        == fit.name
+    )
     page = (project / "results/report.html").read_text()
-    assert "Fit to patches" in page and "Only the decoder was trained for 2 epochs" in page and "drawn as the patch" in page
+    assert (
+        "Fit to patches" in page
+        and "Only the decoder was trained for 2 epochs" in page
+        and "drawn as the patch" in page
+    )
 
-    status, output = run(project, "report", *FITTED, "training=patches_then_gradient", "decoder_epochs=2", "epochs=1")
+    status, output = run(
+        project, "report", *FITTED, "training=patches_then_gradient", "decoder_epochs=2", "epochs=1"
+    )
     assert status == 0, output
     summary = json.loads((project / "results/summary.json").read_text())
     assert len(summary["loss"]) == 3 and min(summary["layer_movement"].values()) > 0
-    assert artifact(project, "patches") == fit and encoder_bytes(artifact(project, "train")) != encoder_bytes(fit)
+    assert artifact(project, "patches") == fit and encoder_bytes(
+        artifact(project, "train")
+    ) != encoder_bytes(fit)
     features = json.loads((artifact(project, "features") / "manifest.json").read_text())
     assert features["spec"]["parents"]["weights"] == summary["versions"]["train"]
 
 
-HEADED, FIRST = ("network=autoencoder_classifier", "head_units=10"), 256   # filters of enc1
+HEADED, FIRST = ("network=autoencoder_classifier", "head_units=10"), 256  # filters of enc1
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_head_over_the_encoder_of_a_trained_autoencoder_is_beside_the_svm_on_that_encoder(done, tmp_path, frozen):
+def test_a_head_over_the_encoder_of_a_trained_autoencoder_is_beside_the_svm_on_that_encoder(
+    done, tmp_path, frozen
+):
     project = shutil.copytree(done, tmp_path / "project")
     before = json.loads((project / "results/summary.json").read_text())
     theirs = safetensors_of(project / before["weights"])
-    status, output = run(project, "report", *HEADED, f"initial_weights={before['weights']}", f"freeze_encoder={frozen}")
+    status, output = run(
+        project,
+        "report",
+        *HEADED,
+        f"initial_weights={before['weights']}",
+        f"freeze_encoder={frozen}",
+    )
     assert status == 0, output
     summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == list(summary_keys.KEYS) and [one["control"] for one in summary["controls"]] == [
-        "svm_start", "linear_pixels", "majority"]
-    assert summary["evaluations"]["svm_start"] == before["test_accuracy"], "the same encoder, the same SVM"
-    initial, trained = (safetensors.numpy.load_file(artifact(project, stage) / "weights.safetensors")
-                        for stage in ("initial", "train"))
+    assert list(summary) == list(summary_keys.KEYS) and [
+        one["control"] for one in summary["controls"]
+    ] == ["svm_start", "linear_pixels", "majority"]
+    assert summary["evaluations"]["svm_start"] == before["test_accuracy"], (
+        "the same encoder, the same SVM"
+    )
+    initial, trained = (
+        safetensors.numpy.load_file(artifact(project, stage) / "weights.safetensors")
+        for stage in ("initial", "train")
+    )
     assert all(np.array_equal(initial[name], theirs[name]) for name in ("enc1.weight", "enc1.bias"))
     assert np.array_equal(trained["enc1.weight"], theirs["enc1.weight"]) == frozen
     assert not np.array_equal(trained["head.weight"], initial["head.weight"])
     page = (project / "results/report.html").read_text()
-    assert ("its features saw labels" in page) != frozen and ("so its features saw no labels" in page) == frozen
+    assert ("its features saw labels" in page) != frozen and (
+        "so its features saw no labels" in page
+    ) == frozen
     assert ("Training the encoder with labels" in page) != frozen
-    assert "an autoencoder trained without labels" in page and "on the encoder that it started from" in page
+    assert (
+        "an autoencoder trained without labels" in page
+        and "on the encoder that it started from" in page
+    )
 
 
 def safetensors_of(path):
     """Name -> array of the encoder's first convolution in a weights.bin of TINY."""
     values = np.frombuffer(path.read_bytes(), "<f4", offset=8)
-    return {"enc1.weight": values[:FIRST * 27].reshape(FIRST, 3, 3, 3), "enc1.bias": values[FIRST * 27:FIRST * 28]}
+    return {
+        "enc1.weight": values[: FIRST * 27].reshape(FIRST, 3, 3, 3),
+        "enc1.bias": values[FIRST * 27 : FIRST * 28],
+    }
 
 
 def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(done, tmp_path):
     project = shutil.copytree(done, tmp_path / "project")
-    patch_net = ("network=patch_net", "training=patches", "patch_net_filters=[6,8,9,10]", "patches_samples=[1000]")
+    patch_net = (
+        "network=patch_net",
+        "training=patches",
+        "patch_net_filters=[6,8,9,10]",
+        "patches_samples=[1000]",
+    )
     status, output = run(project, "report", *patch_net)
     assert status == 0, output
     summary = json.loads((project / "results/summary.json").read_text())
     assert list(summary) == list(summary_keys.KEYS) and "train" not in summary["versions"]
-    assert summary["loss"] is summary["accuracy"] is summary["steps"] is None and 0 <= summary["test_accuracy"] <= 1
+    assert (
+        summary["loss"] is summary["accuracy"] is summary["steps"] is None
+        and 0 <= summary["test_accuracy"] <= 1
+    )
     assert (project / summary["weights"]).name == "weights.safetensors"
     page = (project / "results/report.html").read_text()
     assert "Fit to patches" in page and 'id="training"' not in page
 
-    entries = "compare=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], " \
-              "patches_samples: [[1000]]}]"
+    entries = (
+        "compare=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], "
+        "patches_samples: [[1000]]}]"
+    )
     for target in (["results/compare.html", "--config", entries], ["results/history.html"]):
-        process = subprocess.run([sys.executable, "-m", "snakemake", target[0], *TINY, *target[2:]], cwd=project, text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.run(
+            [sys.executable, "-m", "snakemake", target[0], *TINY, *target[2:]],
+            cwd=project,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert process.returncode == 0, process.stdout
         assert summary["versions"]["report"] in (project / target[0]).read_text()
 
 
 def test_a_network_that_does_not_support_the_training_is_one_line(done, tmp_path):
     project = shutil.copytree(done, tmp_path / "project")
-    for settings, message in ((("network=patch_net",), "patch_net is fitted to patches alone; set training to patches"),
-                              (("network=lenet_5", "training=patches"), "lenet_5 has no layers that are fitted to patches"),
-                              (("network=patch_net", "training=patches_then_gradient"), "set training to patches")):
+    for settings, message in (
+        (("network=patch_net",), "patch_net is fitted to patches alone; set training to patches"),
+        (
+            ("network=lenet_5", "training=patches"),
+            "lenet_5 has no layers that are fitted to patches",
+        ),
+        (("network=patch_net", "training=patches_then_gradient"), "set training to patches"),
+    ):
         status, output = run(project, "report", *settings)
         assert status != 0 and message in output and "Traceback" not in output

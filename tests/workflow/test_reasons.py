@@ -20,7 +20,10 @@ def test_a_longer_list_of_runs_is_described_in_a_few_words(tmp_path):
     made = together(1, 2, 3)
     folder = tmp_path / "multipliers" / made.version
     manifest_files.write(folder, made.spec)
-    assert reasons.why(together(1, 4), tmp_path) == "entries changed, parent report changed, parent train changed"
+    assert (
+        reasons.why(together(1, 4), tmp_path)
+        == "entries changed, parent report changed, parent train changed"
+    )
 
 
 def test_why_a_stage_runs(tmp_path):
@@ -52,7 +55,9 @@ def test_why_finds_the_controls_among_joined_features_too(tmp_path):
     for artifact in planned.chain(features_concatenate=[{"features_layer": "enc1_pool"}]).values():
         finish(tmp_path, artifact)
     after = planned.chain(features_concatenate=[{"features_layer": "enc1_pool"}], svm_C=2)
-    assert {reasons.why(after[f"svm{kind}"], tmp_path) for kind in ("", "_random", "_pixels")} == {"C 10 -> 2"}
+    assert {reasons.why(after[f"svm{kind}"], tmp_path) for kind in ("", "_random", "_pixels")} == {
+        "C 10 -> 2"
+    }
 
 
 def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(tmp_path):

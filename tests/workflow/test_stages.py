@@ -11,53 +11,101 @@ from ladder.workflow.stages import COPIES, LISTED, STAGES
 
 
 def test_a_stage_has_a_script_and_its_pages_have_names_of_their_own():
-    assert {stage.script for stage in STAGES.values()} <= {path.relative_to(ROOT).as_posix()
-                                                           for path in (ROOT / "workflow/scripts").glob("*.py")}
+    assert {stage.script for stage in STAGES.values()} <= {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/scripts").glob("*.py")
+    }
     pages = [page for copies in COPIES.values() for page in copies]
-    assert len(pages) == len(set(pages)) and {pathlib.Path(page).parent.name for page in pages} == {"results"}
+    assert len(pages) == len(set(pages)) and {pathlib.Path(page).parent.name for page in pages} == {
+        "results"
+    }
     assert LISTED == {*COPIES["compare"], *COPIES["multipliers"], *COPIES["search"]}
 
 
-@pytest.mark.parametrize("keys, weights", [({}, "train"), ({"epochs": 0}, "initial"),
-                                           ({"training": "patches", "network": "patch_net"}, "patches")])
-def test_a_page_of_several_runs_is_made_from_the_report_and_the_weights_of_each_that_can_run(keys, weights):
+@pytest.mark.parametrize(
+    "keys, weights",
+    [
+        ({}, "train"),
+        ({"epochs": 0}, "initial"),
+        ({"training": "patches", "network": "patch_net"}, "patches"),
+    ],
+)
+def test_a_page_of_several_runs_is_made_from_the_report_and_the_weights_of_each_that_can_run(
+    keys, weights
+):
     run = planned.run(**keys)
-    parents = planned.page("compare", compare=[runs.Entry({}, run, "no such GPU"), runs.Entry(keys, run, "")]).parents
-    assert {name: parent.stage for name, parent in parents.items()} == {"report1": "report", "train1": weights}
+    parents = planned.page(
+        "compare", compare=[runs.Entry({}, run, "no such GPU"), runs.Entry(keys, run, "")]
+    ).parents
+    assert {name: parent.stage for name, parent in parents.items()} == {
+        "report1": "report",
+        "train1": weights,
+    }
 
 
 def test_pages_of_a_network_have_no_parents_and_depend_on_its_size():
     for page in ("network", "gradients"):
         assert planned.page(page).parents == {}
-        assert planned.page(page).version != planned.page(page, planned.run(autoencoder_filters=[8, 4])).version
+        assert (
+            planned.page(page).version
+            != planned.page(page, planned.run(autoencoder_filters=[8, 4])).version
+        )
 
 
 def test_a_model_is_made_from_the_report_and_from_what_answers_for_the_run():
     own = {"report", "data", "normalized", "train", "features", "svm"}
     assert planned.page("model").parents.keys() == own
-    assert planned.page("model", planned.run(network="lenet_5")).parents.keys() == own - {"features", "svm"} | {"evaluate"}
-    shifted = planned.run(evaluations=["ridge"], classify_shifts=1, features_concatenate=[{"seed": 5}])
+    assert planned.page("model", planned.run(network="lenet_5")).parents.keys() == own - {
+        "features",
+        "svm",
+    } | {"evaluate"}
+    shifted = planned.run(
+        evaluations=["ridge"], classify_shifts=1, features_concatenate=[{"seed": 5}]
+    )
     assert planned.page("model", shifted).parents.keys() == own - {"svm"} | {
-        "ridge", "joined", "train_part2", "features_part2", "shifted1", "shifted2"}
+        "ridge",
+        "joined",
+        "train_part2",
+        "features_part2",
+        "shifted1",
+        "shifted2",
+    }
 
 
-@pytest.mark.parametrize("keys, stages", [
-    ({}, {"data": "data", "features": "features", "predictions": "svm"}),
-    ({"network": "lenet_5"}, {"data": "data", "predictions": "evaluate"}),
-    ({"evaluations": ["ridge"], "features_concatenate": [{"seed": 5}]},
-     {"data": "data", "features": "joined", "predictions": "ridge"})])
+@pytest.mark.parametrize(
+    "keys, stages",
+    [
+        ({}, {"data": "data", "features": "features", "predictions": "svm"}),
+        ({"network": "lenet_5"}, {"data": "data", "predictions": "evaluate"}),
+        (
+            {"evaluations": ["ridge"], "features_concatenate": [{"seed": 5}]},
+            {"data": "data", "features": "joined", "predictions": "ridge"},
+        ),
+    ],
+)
 def test_a_table_is_made_from_what_classifiers_read_and_what_answers(keys, stages):
-    assert {name: parent.stage for name, parent in planned.page("table", planned.run(**keys)).parents.items()} == stages
+    assert {
+        name: parent.stage
+        for name, parent in planned.page("table", planned.run(**keys)).parents.items()
+    } == stages
 
 
 def test_the_files_that_a_model_is_copied_from_are_part_of_its_version_alone():
-    assert {"workflow/resources/model/predict.py", "workflow/scripts/ladder/export/layers.py"} <= planned.page(
-        "model").spec["sources"].keys()
-    assert not any("model/" in path or "/export/" in path for path in planned.chain()["report"].spec["sources"])
+    assert {
+        "workflow/resources/model/predict.py",
+        "workflow/scripts/ladder/export/layers.py",
+    } <= planned.page("model").spec["sources"].keys()
+    assert not any(
+        "model/" in path or "/export/" in path for path in planned.chain()["report"].spec["sources"]
+    )
 
 
-@pytest.mark.parametrize("keys, products", [
-    ({}, ["float32"]), ({"network": "lenet_5", "precision": "bfloat16"}, ["bfloat16"]),
-    ({"features_concatenate": [{"test_multiplier": "am16"}]}, ["am16", "float32"])])
+@pytest.mark.parametrize(
+    "keys, products",
+    [
+        ({}, ["float32"]),
+        ({"network": "lenet_5", "precision": "bfloat16"}, ["bfloat16"]),
+        ({"features_concatenate": [{"test_multiplier": "am16"}]}, ["am16", "float32"]),
+    ],
+)
 def test_a_model_names_what_the_products_of_all_its_parts_are_rounded_to(keys, products):
     assert planned.page("model", planned.run(**keys)).spec["params"] == {"products": products}

@@ -1,4 +1,6 @@
-"""The terminal of `make report` and `kernel-ladder`: which words it has, in which order, and what a wrong name says."""
+"""The terminal of `make report` and `kernel-ladder`: which words it has, in which order, and what a
+wrong name says.
+"""
 
 import json
 import pathlib
@@ -15,12 +17,24 @@ from ladder.workflow import commands, terminal
 SCRIPTS = ROOT / "workflow/scripts"
 
 
-@pytest.mark.parametrize("file, said", [
-    ("presets/mnsit_lenet_5.yaml", "there is no file presets/mnsit_lenet_5.yaml; did you mean mnist_lenet_5.yaml?"),
-    ("elsewhere/mnist_wtaa.yaml", "there is no file elsewhere/mnist_wtaa.yaml; did you mean mnist_wta.yaml?"),
-    ("qqq.yaml", "there is no file qqq.yaml; there are mine.yaml, cifar10_autoencoder.yaml, "),
-    ("mine.yaml", "mine.yaml is not a YAML file of keys and")])
-def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(tmp_path, monkeypatch, file, said, capsys):
+@pytest.mark.parametrize(
+    "file, said",
+    [
+        (
+            "presets/mnsit_lenet_5.yaml",
+            "there is no file presets/mnsit_lenet_5.yaml; did you mean mnist_lenet_5.yaml?",
+        ),
+        (
+            "elsewhere/mnist_wtaa.yaml",
+            "there is no file elsewhere/mnist_wtaa.yaml; did you mean mnist_wta.yaml?",
+        ),
+        ("qqq.yaml", "there is no file qqq.yaml; there are mine.yaml, cifar10_autoencoder.yaml, "),
+        ("mine.yaml", "mine.yaml is not a YAML file of keys and"),
+    ],
+)
+def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(
+    tmp_path, monkeypatch, file, said, capsys
+):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("mine.yaml").write_bytes(b"\xff\x00\x81")
     assert terminal.run(["report", "--configfile", file]) == 2
@@ -30,22 +44,33 @@ def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(
 
 def test_a_mistyped_target_is_one_line_and_a_file_that_is_there_is_none():
     commands.check_targets([__file__], [])
-    for target, near in (("reprot", "; did you mean report?"), ("results/compre.html", "; did you mean results/compare.html?"),
-                         ("fit_svn", "; did you mean fit_svm?"), ("zzz", "; there are compare, data, evaluate, features,")):
+    for target, near in (
+        ("reprot", "; did you mean report?"),
+        ("results/compre.html", "; did you mean results/compare.html?"),
+        ("fit_svn", "; did you mean fit_svm?"),
+        ("zzz", "; there are compare, data, evaluate, features,"),
+    ):
         with pytest.raises(UserError) as error:
             commands.check_targets([target], ["report", "fit_svm"])
         assert str(error.value).startswith(f"there is no target '{target}'{near}")
 
 
-METRICS = {"data": ({"train": 6000, "test": 60}, "6,000 training images, 60 to be scored on"),
-           "train": ({"loss": [0.5, 0.067806]}, "loss 0.067806"), "svm": ({"accuracy": 0.9673}, "96.73 % correct"),
-           "labels": ({"counts": [10, 30], "scores": [[], [{"accuracy": 0.7}, {"accuracy": 0.8}]]},
-                      "75.00 % correct with 30 labels"),
-           "report": ({}, "")}
+METRICS = {
+    "data": ({"train": 6000, "test": 60}, "6,000 training images, 60 to be scored on"),
+    "train": ({"loss": [0.5, 0.067806]}, "loss 0.067806"),
+    "svm": ({"accuracy": 0.9673}, "96.73 % correct"),
+    "labels": (
+        {"counts": [10, 30], "scores": [[], [{"accuracy": 0.7}, {"accuracy": 0.8}]]},
+        "75.00 % correct with 30 labels",
+    ),
+    "report": ({}, ""),
+}
 
 
 @pytest.mark.parametrize("stage", METRICS)
-def test_a_line_has_the_number_of_the_stage_its_seconds_and_its_key_number(tmp_path, stage, monkeypatch):
+def test_a_line_has_the_number_of_the_stage_its_seconds_and_its_key_number(
+    tmp_path, stage, monkeypatch
+):
     import snakemake_logger_plugin_ladder as plugin
 
     metrics, said = METRICS[stage]
@@ -61,31 +86,63 @@ def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_pa
     assert terminal.said({"report"}) == []
     for name in ("report.html", "network.html"):
         pathlib.Path("results", name).touch()
-    pathlib.Path("results/summary.json").write_text(json.dumps({"verdict": "An SVM classifies well."}))
-    report, network = ((tmp_path / f"results/{name}.html").as_uri() for name in ("report", "network"))
+    pathlib.Path("results/summary.json").write_text(
+        json.dumps({"verdict": "An SVM classifies well."})
+    )
+    report, network = (
+        (tmp_path / f"results/{name}.html").as_uri() for name in ("report", "network")
+    )
     assert terminal.said({"report"}) == ["", "An SVM classifies well.", report]
     assert terminal.said({"results/network.html", "svm"}) == ["", network]
 
 
 def command(folder, *words):
-    process = subprocess.run([sys.executable, SCRIPTS / "run_workflow.py", "-s", ROOT / "Snakefile", "--cores", "1", *words],
-                             cwd=folder, text=True, capture_output=True)
+    process = subprocess.run(
+        [
+            sys.executable,
+            SCRIPTS / "run_workflow.py",
+            "-s",
+            ROOT / "Snakefile",
+            "--cores",
+            "1",
+            *words,
+        ],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+    )
     return process.returncode, process.stderr.splitlines(), process.stdout
 
 
 def test_the_terminal_has_a_line_for_each_stage_and_with_v_snakemakes_words(tmp_path):
-    words = ["train", "--config", "train_limit=60", "test_limit=20", "epochs=1", "batch_size=16", "threads=1", "warmup_steps=0"]
+    words = [
+        "train",
+        "--config",
+        "train_limit=60",
+        "test_limit=20",
+        "epochs=1",
+        "batch_size=16",
+        "threads=1",
+        "warmup_steps=0",
+    ]
     status, lines, _ = command(tmp_path, *words)
     stages = [line for line in lines if line.startswith("[")]
     made = sorted(line.split("] ")[1].split()[0] for line in stages)
     assert status == 0 and made == ["data", "initial", "normalized", "train"], lines
-    assert [line.partition("]")[0] for line in stages] == [f"[{number} of 4" for number in range(1, 5)]
+    assert [line.partition("]")[0] for line in stages] == [
+        f"[{number} of 4" for number in range(1, 5)
+    ]
     assert len(lines) < len(stages) + 5 and not any("Select jobs" in line for line in lines)
     (log,) = (tmp_path / ".snakemake/log").glob("*.log")
     assert "Select jobs to execute..." in log.read_text()
     status, lines, _ = command(tmp_path, *words, "-v", "seed=2")
     assert status == 0 and "Select jobs to execute..." in lines
     status, lines, _ = command(tmp_path, *words, "learning_rate=1e30", "seed=3")
-    assert status == 1 and lines[-2] == "" and lines[-1].startswith("train ") and "try a smaller learning_rate" in lines[-1]
+    assert (
+        status == 1
+        and lines[-2] == ""
+        and lines[-1].startswith("train ")
+        and "try a smaller learning_rate" in lines[-1]
+    )
     assert sum("try a smaller learning_rate" in line for line in lines) == 1
     assert not any("Error in rule" in line for line in lines)

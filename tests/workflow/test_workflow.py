@@ -1,6 +1,8 @@
-"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only record their arguments.
+"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only
+record their arguments.
 
-The computations are tested elsewhere; these tests cover when stages run, with which arguments, and the output.
+The computations are tested elsewhere; these tests cover when stages run, with which arguments, and
+the output.
 """
 
 import ast
@@ -36,7 +38,7 @@ from ladder.workflow import settings
 from ladder.workflow.stages import COPIES, STAGES
 from permissions import unprivileged
 
-SCRIPT = '''
+SCRIPT = """
 import json, os, time
 from ladder.errors import RunFailed, UserError
 from ladder.progress import log
@@ -76,8 +78,21 @@ def make(work, inputs, params, options):
 
 if __name__ == "__main__":
     stage_script.run(make, takes_failed=TAKES_FAILED)
-'''
-ALL = ["data", "features", "features", "features", "initial", "map", "normalized", "report", "svm", "svm", "svm", "train"]
+"""
+ALL = [
+    "data",
+    "features",
+    "features",
+    "features",
+    "initial",
+    "map",
+    "normalized",
+    "report",
+    "svm",
+    "svm",
+    "svm",
+    "train",
+]
 
 
 class Project:
@@ -92,20 +107,36 @@ class Project:
         return output
 
     def start(self, *arguments, output=None, first=lambda: None, **environment):
-        """A command of its own; output: where it writes, by default output.txt; first: what its process does before it."""
+        """A command of its own; output: where it writes, by default output.txt; first: what its
+        process does before it.
+        """
+
         def prepare():
-            # A shell's background jobs ignore Ctrl-C, and so would the command if the tests are one of them.
+            # A shell's background jobs ignore Ctrl-C, and so would the command if the tests are one
+            # of them.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             first()
 
         with open(self.folder / "output.txt", "a") as file:
             output = file if output is None else output
-            return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment, stdin=output,
-                                    stdout=output, stderr=output, start_new_session=True, preexec_fn=prepare)
+            return subprocess.Popen(
+                self.command(*arguments),
+                cwd=self.folder,
+                env=os.environ | environment,
+                stdin=output,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=prepare,
+            )
 
     def processes(self):
         """The processes that work in this folder."""
-        return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(self.folder)]
+        return [
+            process
+            for process in psutil.process_iter(["cwd"])
+            if process.info["cwd"] == str(self.folder)
+        ]
 
     def command(self, *arguments):
         return [sys.executable, "-m", "snakemake", *arguments]
@@ -127,7 +158,8 @@ class Project:
         raise AssertionError(f"{stage} did not start")
 
     def page(self):
-        return json.loads((self.folder / "results/report.html").read_text().splitlines()[-1])   # below a notice
+        # below a notice
+        return json.loads((self.folder / "results/report.html").read_text().splitlines()[-1])
 
     def edit(self, path, text):
         with open(self.folder / path, "a") as file:
@@ -136,7 +168,11 @@ class Project:
 
 def imports(script):
     """The import statements of a script, so that they count as its sources; never run."""
-    found = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    found = [
+        node
+        for node in ast.walk(ast.parse(script))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     return "\nif False:\n" + "".join(f"    {ast.unparse(node)}\n" for node in found)
 
 
@@ -182,7 +218,9 @@ def reasons(output):
 
 def test_copies_in_results_are_made_on_this_machine_also_where_a_cluster_runs_the_jobs():
     text = (ROOT / "workflow/rules/pages.smk").read_text()
-    assert len(re.findall(r"^ *rule\b.*:$", text, re.MULTILINE)) == text.count("localrule: True") > 0
+    assert (
+        len(re.findall(r"^ *rule\b.*:$", text, re.MULTILINE)) == text.count("localrule: True") > 0
+    )
 
 
 def test_a_second_run_has_nothing_to_do(project):
@@ -195,13 +233,23 @@ def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
     dry = reasons(project.snakemake("-n", *changed))
     assert dry["train"] == "batch_size 64 -> 32"
     assert dry["features"] == "parent train changed"
-    assert not dry.keys() & {"data", "normalized", "initial", "features_random", "svm_random", "features_pixels", "svm_pixels"}
+    assert not dry.keys() & {
+        "data",
+        "normalized",
+        "initial",
+        "features_random",
+        "svm_random",
+        "features_pixels",
+        "svm_pixels",
+    }
     assert project.page()["batch_size"] == 64
 
     project.snakemake(*changed)
     assert project.ran() == ["features", "map", "report", "svm", "train"]
     assert project.page()["batch_size"] == 32
-    assert "results/report.html" in project.snakemake("-n"), "a dry run says that the page would be replaced"
+    assert "results/report.html" in project.snakemake("-n"), (
+        "a dry run says that the page would be replaced"
+    )
     assert project.page()["batch_size"] == 32, "a dry run changes nothing"
     project.snakemake()
     assert project.page()["batch_size"] == 64
@@ -215,7 +263,10 @@ def test_a_longer_training_goes_on_from_a_finished_one_unless_it_is_to_be_made_a
     manifest_files.add_file(folder, shorter.STATE, b"averages")
     longer, words = ("--config", "epochs=20"), f"goes_on_from=results/train/{folder.name} "
     output = project.snakemake("-np", *longer)
-    assert reasons(output)["train"] == f"epochs 10 -> 20, goes on from {folder.name}" and words in output
+    assert (
+        reasons(output)["train"] == f"epochs 10 -> 20, goes on from {folder.name}"
+        and words in output
+    )
     assert words not in project.snakemake("-np", "--config", "epochs=20", "schedule=cosine")
     assert words not in project.snakemake("-np", "train", *longer, "-R", "train_network")
     assert words in project.snakemake("-p", "train", *longer)
@@ -224,7 +275,7 @@ def test_a_longer_training_goes_on_from_a_finished_one_unless_it_is_to_be_made_a
     output = project.snakemake("-np", *longer, "-R", "train_network")
     assert reasons(output)["train"] == "made again" and words not in output
     assert words not in project.snakemake("-np", "train", *longer, "-f")
-    shutil.rmtree(made)   # asks for the same
+    shutil.rmtree(made)  # asks for the same
     output = project.snakemake("-np", *longer)
     assert reasons(output)["train"] == "epochs 10 -> 20" and words not in output
 
@@ -233,19 +284,25 @@ def test_a_schedule_that_does_not_fit_is_said_when_the_training_is_planned(proje
     words = "warmup_steps 150 is more than the training has (steps 70); the learning rate rises over the first 7 steps instead"
     output = project.snakemake("-n", "--config", "steps=70")
     assert output.splitlines().count(words) == 1
-    assert "warmup_steps" not in project.snakemake("-n") and "warmup_steps" not in project.snakemake("-n", "-F")
+    assert "warmup_steps" not in project.snakemake(
+        "-n"
+    ) and "warmup_steps" not in project.snakemake("-n", "-F")
 
 
 def elsewhere(project, folder, *arguments):
-    """(status, output) of Snakemake in another folder than the project's, with settings that no artifact there has."""
+    """(status, output) of Snakemake in another folder than the project's, with settings that no
+    artifact there has.
+    """
     folder.mkdir(exist_ok=True)
     return snakemake_server.run(["--cores", "1", *arguments], folder)
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["writable", "read-only"])
-def test_the_workflow_runs_in_any_folder_with_the_config_yaml_there_or_else_its_own(fresh, tmp_path, read_only):
+def test_the_workflow_runs_in_any_folder_with_the_config_yaml_there_or_else_its_own(
+    fresh, tmp_path, read_only
+):
     before = sorted(path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts)
-    command = (["-s", str(fresh.folder / "Snakefile")])
+    command = ["-s", str(fresh.folder / "Snakefile")]
     for path in [fresh.folder, *fresh.folder.rglob("*")] * read_only:
         path.chmod(0o555 if path.is_dir() else 0o444)
     status, output = elsewhere(fresh, tmp_path / "here", *command)
@@ -254,7 +311,10 @@ def test_the_workflow_runs_in_any_folder_with_the_config_yaml_there_or_else_its_
     (tmp_path / "here/config.yaml").write_text("batch_size: 16\n")
     status, output = elsewhere(fresh, tmp_path / "here", *command)
     assert status == 0 and json.loads(page.read_text().splitlines()[-1])["batch_size"] == 16, output
-    assert sorted(path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts) == before, "nothing lands there"
+    assert (
+        sorted(path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts)
+        == before
+    ), "nothing lands there"
     for path in [fresh.folder, *fresh.folder.rglob("*")] * read_only:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -264,7 +324,10 @@ def test_directory_names_the_folder_of_results_and_configuration(fresh, tmp_path
     (tmp_path / "there/config.yaml").write_text("seed: 7\n")
     output = fresh.snakemake("--directory", str(tmp_path / "there"))
     assert fresh.status == 0, output
-    assert json.loads((tmp_path / "there/results/report.html").read_text().splitlines()[-1])["seed"] == 7
+    assert (
+        json.loads((tmp_path / "there/results/report.html").read_text().splitlines()[-1])["seed"]
+        == 7
+    )
     assert not (fresh.folder / "results").exists()
 
 
@@ -288,11 +351,14 @@ rule count:
 @pytest.mark.parametrize("snakefile", ["Snakefile", "workflow/Snakefile"])
 def test_the_workflow_is_a_module_of_another_in_snakedeploys_layout(fresh, tmp_path, snakefile):
     other = tmp_path / "other"
-    for path, text in (("workflow/Snakefile", MODULE.format(snakefile=fresh.folder / snakefile)),
-                       ("config/config.yaml", "batch_size: 16\n"), ("config.yaml", "a key: of the other workflow\n")):
+    for path, text in (
+        ("workflow/Snakefile", MODULE.format(snakefile=fresh.folder / snakefile)),
+        ("config/config.yaml", "batch_size: 16\n"),
+        ("config.yaml", "a key: of the other workflow\n"),
+    ):
         (other / path).parent.mkdir(parents=True, exist_ok=True)
         (other / path).write_text(text)
-    for ran, words in ((ALL, "kl_train_network"), ([], "")):   # also by the usual rerun triggers
+    for ran, words in ((ALL, "kl_train_network"), ([], "")):  # also by the usual rerun triggers
         status, output = elsewhere(fresh, other)
         lines = (other / "ran.txt").read_text().split()[::2] if (other / "ran.txt").exists() else []
         assert status == 0 and sorted(lines) == ran and words in output, output
@@ -330,12 +396,19 @@ def test_two_modules_with_prefixes_have_their_own_pages_and_share_the_artifacts(
     status, output = elsewhere(fresh, other)
     ran = [line.split()[0] for line in (other / "ran.txt").read_text().splitlines()]
     assert status == 0, output
-    assert sorted(ran) == sorted([*ALL, "train", "features", "svm", "map", "report"]), "what both have is made once"
+    assert sorted(ran) == sorted([*ALL, "train", "features", "svm", "map", "report"]), (
+        "what both have is made once"
+    )
     (other / "ran.txt").unlink()
     status, output = elsewhere(fresh, other)
     assert status == 0 and not (other / "ran.txt").exists(), output
     for folder, batch in (("first", 16), ("second/part", 32)):
-        assert json.loads((other / folder / "results/report.html").read_text().splitlines()[-1])["batch_size"] == batch
+        assert (
+            json.loads((other / folder / "results/report.html").read_text().splitlines()[-1])[
+                "batch_size"
+            ]
+            == batch
+        )
     assert not (other / "results/report.html").exists()
 
 
@@ -343,25 +416,41 @@ def test_snakemakes_own_report_has_the_page(project):
     output = project.snakemake("--report", "own.zip")
     assert project.status == 0, output
     with zipfile.ZipFile(project.folder / "own.zip") as archive:
-        (page,) = [name for name in archive.namelist() if name.count("/") > 1 and name.endswith("report.html")]
+        (page,) = [
+            name
+            for name in archive.namelist()
+            if name.count("/") > 1 and name.endswith("report.html")
+        ]
         assert archive.read(page) == (project.folder / "results/report.html").read_bytes()
 
 
 def test_settings_are_printed_those_that_are_not_the_default_or_all_and_the_training_step(project):
-    shutil.copy(ROOT / "config.yaml", project.folder)   # in which every key has its default
+    shutil.copy(ROOT / "config.yaml", project.folder)  # in which every key has its default
     changed = ("--config", "batch_size=16", "search={budget: 3}", "name=first try")
-    def printed(*arguments):
-        return subprocess.run(project.command(*arguments), cwd=project.folder, stdout=subprocess.PIPE, text=True).stdout
 
-    assert yaml.safe_load(printed("settings", *changed)) == {"batch_size": 16, "search": {"budget": 3}, "name": "first try"}
+    def printed(*arguments):
+        return subprocess.run(
+            project.command(*arguments), cwd=project.folder, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    assert yaml.safe_load(printed("settings", *changed)) == {
+        "batch_size": 16,
+        "search": {"budget": 3},
+        "name": "first try",
+    }
     assert printed("settings") == "# every setting has its default\n"
     assert list(yaml.safe_load(printed("all_settings"))) == list(settings.KEYS)
     explained = printed("explain", "--config", "variant=gpu_opt_v2")
-    assert explained.startswith("wta_autoencoder by gpu_opt_v2, 64 images: ") and "gpu_opt_v2/conv2d.cu conv2d" in explained
+    assert (
+        explained.startswith("wta_autoencoder by gpu_opt_v2, 64 images: ")
+        and "gpu_opt_v2/conv2d.cu conv2d" in explained
+    )
 
 
 def test_a_key_that_does_not_matter_reruns_nothing(project):
-    output = project.snakemake("--config", "momentum=0.5", "schedule_step_epochs=3", "threads=1", "cifar10_sha256=null")
+    output = project.snakemake(
+        "--config", "momentum=0.5", "schedule_step_epochs=3", "threads=1", "cifar10_sha256=null"
+    )
     assert "Nothing to be done" in output
 
 
@@ -369,14 +458,19 @@ def test_other_versions_of_libraries_are_said_and_count_if_strict(fresh, tmp_pat
     other = tmp_path / "numpy-9.9.dist-info/METADATA"
     other.parent.mkdir()
     other.write_text("Name: numpy\nVersion: 9.9\n")
-    fresh.snakemake("train", PYTHONPATH=str(tmp_path))   # found by the stages, not by Snakemake, which runs already
+    # found by the stages, not by Snakemake, which runs already
+    fresh.snakemake("train", PYTHONPATH=str(tmp_path))
     assert fresh.ran() == ["data", "initial", "normalized", "train"]
     here = importlib.metadata.version("numpy")
     said = f"numpy 9.9 -> {here} since data, normalized, initial, train were made; strict_versions=true would make this count"
     for arguments in (("train", "-n"), ("train",)):
         assert said in fresh.snakemake(*arguments).splitlines() and fresh.ran() == []
     refused = fresh.snakemake("train", "--config", "strict_versions=true", PYTHONPATH=str(tmp_path))
-    assert fresh.status == 1 and f"with other versions of libraries than this Python has (numpy {here} -> 9.9)" in refused
+    assert (
+        fresh.status == 1
+        and f"with other versions of libraries than this Python has (numpy {here} -> 9.9)"
+        in refused
+    )
     assert " since " not in fresh.snakemake("train", "--config", "strict_versions=true")
     assert fresh.ran() == ["data", "initial", "normalized", "train"]
 
@@ -389,7 +483,11 @@ def test_an_edited_module_reruns_the_stages_that_import_it(project):
     dry = reasons(project.snakemake("-n"))
     assert dry["train"] == "workflow/scripts/ladder/training/training.py changed"
     assert "parent train changed" in dry["features"]
-    assert dry.keys() & {"data", "normalized", "initial", "features_random", "svm_random", "features_pixels"} == set()
+    assert (
+        dry.keys()
+        & {"data", "normalized", "initial", "features_random", "svm_random", "features_pixels"}
+        == set()
+    )
 
 
 def test_an_edited_template_reruns_the_report_alone(project):
@@ -402,7 +500,10 @@ def test_a_new_import_counts_by_itself_and_a_module_that_is_loaded_by_name_is_re
     script = project.folder / "workflow/scripts/train_network.py"
     text = script.read_text()
     script.write_text("from ladder import extra\n" + text)
-    assert reasons(project.snakemake("-n"))["train"] == "workflow/scripts/ladder/extra.py and 1 more sources changed"
+    assert (
+        reasons(project.snakemake("-n"))["train"]
+        == "workflow/scripts/ladder/extra.py and 1 more sources changed"
+    )
     script.write_text("import importlib\nimportlib.import_module('ladder.extra')\n" + text)
     output = project.snakemake("train")
     assert project.status != 0
@@ -450,23 +551,40 @@ DAMAGES = {
     "initial": ("given.json", pathlib.Path.unlink, "it is missing"),
     "train": ("given.json", in_place_of, "it is not a file"),
     "features": ("manifest.json", flip, "its digest is not that of its content"),
-    "features_random": ("manifest.json", lambda path: path.write_text(""), "it has no digest of itself"),
-    "features_pixels": ("manifest.json", lambda path: path.write_text("[" * 10**5), "it has no digest of itself"),
+    "features_random": (
+        "manifest.json",
+        lambda path: path.write_text(""),
+        "it has no digest of itself",
+    ),
+    "features_pixels": (
+        "manifest.json",
+        lambda path: path.write_text("[" * 10**5),
+        "it has no digest of itself",
+    ),
     "svm": ("manifest.json", in_place_of, "Is a directory"),
     "svm_random": ("manifest.json", pathlib.Path.unlink, "it is missing"),
 }
 
 
 def content(results):
-    """Path -> bytes of every file of the artifacts, without the circumstances of their making that manifests record."""
-    return {path: path.read_bytes() for path in sorted(results.glob("*/*/*")) if path.name not in ("manifest.json", ".lock")
-            and path.is_file() and not path.name.startswith(".")}
+    """Path -> bytes of every file of the artifacts, without the circumstances of their making that
+    manifests record.
+    """
+    return {
+        path: path.read_bytes()
+        for path in sorted(results.glob("*/*/*"))
+        if path.name not in ("manifest.json", ".lock")
+        and path.is_file()
+        and not path.name.startswith(".")
+    }
 
 
 def test_what_is_damaged_is_named_and_made_again_from_what_is_whole(project):
     results = project.folder / "results"
     before = content(results)
-    roles = json.loads((next(results.glob("report/*")) / "manifest.json").read_text())["spec"]["parents"]
+    roles = json.loads((next(results.glob("report/*")) / "manifest.json").read_text())["spec"][
+        "parents"
+    ]
     roles |= {"initial": next(results.glob("initial/*")).name}
     damaged = {}
     for role, (name, damage, _) in DAMAGES.items():
@@ -476,24 +594,35 @@ def test_what_is_damaged_is_named_and_made_again_from_what_is_whole(project):
     print(project.snakemake("-n"))
     dry = reasons(project.snakemake("-n"))
     assert {role: dry[role] for role in DAMAGES} == {
-        role: dry[role] for role, (_, _, fault) in DAMAGES.items() if f"damaged: {damaged[role]} ({fault}" in dry[role]}
+        role: dry[role]
+        for role, (_, _, fault) in DAMAGES.items()
+        if f"damaged: {damaged[role]} ({fault}" in dry[role]
+    }
     output = project.snakemake()
     assert project.status == 0, output
     assert content(results) == before and "Traceback" not in output
-    assert project.ran() == ["data", "initial", "normalized", "train"], "of the others only the manifest was damaged"
+    assert project.ran() == ["data", "initial", "normalized", "train"], (
+        "of the others only the manifest was damaged"
+    )
     assert "Nothing to be done" in project.snakemake()
 
 
 def test_a_damaged_second_copy_of_a_manifest_is_written_anew(project):
     copies = sorted(project.folder.glob("results/*/*/.complete.json"))
-    for copy, damage in zip(copies, (flip, pathlib.Path.unlink, in_place_of, lambda path: path.write_text("")), strict=False):
+    for copy, damage in zip(
+        copies,
+        (flip, pathlib.Path.unlink, in_place_of, lambda path: path.write_text("")),
+        strict=False,
+    ):
         damage(copy)
     assert "Nothing to be done" in project.snakemake()
     for path in copies:
         assert path.read_bytes() == path.with_name("manifest.json").read_bytes()
 
 
-def test_damage_that_keeps_size_and_time_is_named_by_its_reader_and_the_same_command_makes_it_again(project):
+def test_damage_that_keeps_size_and_time_is_named_by_its_reader_and_the_same_command_makes_it_again(
+    project,
+):
     (path,) = project.folder.glob("results/train/*/given.json")
     before = path.read_bytes()
     os.utime(path, ns=flip(path))
@@ -517,7 +646,10 @@ def test_a_folder_in_the_place_of_a_page_is_one_line_and_stays(project):
         in_place_of(path)
         output = project.snakemake()
         assert project.status != 0 and "Traceback" not in output
-        assert output.splitlines()[-1] == f"results/{name} is a folder; move it away: a page goes there"
+        assert (
+            output.splitlines()[-1]
+            == f"results/{name} is a folder; move it away: a page goes there"
+        )
         assert (path / "file").read_text() == "in the way"
         shutil.rmtree(path)
         path.write_bytes(whole)
@@ -531,8 +663,13 @@ def test_a_folder_in_the_place_of_the_history_is_one_line_and_stays(fresh):
     assert (fresh.folder / "results/history.html/mine").is_dir()
 
 
-def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact_is_made_again(project):
-    copy, (made,) = project.folder / "results/summary.json", project.folder.glob("results/report/*/summary.json")
+def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact_is_made_again(
+    project,
+):
+    copy, (made,) = (
+        project.folder / "results/summary.json",
+        project.folder.glob("results/report/*/summary.json"),
+    )
     whole = made.read_bytes()
     flip(copy)
     project.snakemake()
@@ -541,7 +678,9 @@ def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact
     damaged = made.read_bytes()
     assert f"damaged: {made.relative_to(project.folder)} (its checksum" in project.snakemake("-n")
     project.snakemake()
-    assert copy.read_bytes() == made.read_bytes() == whole != damaged and project.ran() == ["report"]
+    assert copy.read_bytes() == made.read_bytes() == whole != damaged and project.ran() == [
+        "report"
+    ]
     flip(made)
     made.write_bytes(whole)
     copy.unlink()
@@ -560,25 +699,41 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project,
     here = backends.read_text()
     name = "def unavailable(name: str) -> str | None:\n"
     assert name in here
-    backends.write_text(here.replace(name, f"{name}    if os.environ.get('ELSEWHERE'):\n        return None\n").replace(
-        "import importlib.util", "import importlib.util\nimport os"))
+    backends.write_text(
+        here.replace(
+            name, f"{name}    if os.environ.get('ELSEWHERE'):\n        return None\n"
+        ).replace("import importlib.util", "import importlib.util\nimport os")
+    )
     (backends.parent / "check_backend.py").write_text(
-        "def check():\n    return {'passed': True, 'fault': '', 'passing': False, 'summary': 'as the test wants'}\n")
+        "def check():\n    return {'passed': True, 'fault': '', 'passing': False, 'summary': 'as the test wants'}\n"
+    )
     project.snakemake(*config, ELSEWHERE="1", XDG_CACHE_HOME=str(tmp_path))
     assert project.ran() == ["report", "svm", "svm", "svm"]
     assert "Nothing to be done" in project.snakemake(*config)
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--config", "batch_sise=32"], "did you mean batch_size?"),
-    (["--config", "optimizer=addam"], "did you mean adam?"),
-    (["--config", "batch_size=0"], "batch_size is 0, but must be a whole number at least 1"),
-    (["--config", "variant=gpu_opt_v9"], "variant is 'gpu_opt_v9', but must be"),
-    (["--config", "epochs={}"], "epochs is {}, but must be a whole number at least 0"),
-    (["--config", "epochs=" + 72 * "9"], "epochs is 999"),
-    (["--config", "epochs=" + 9000 * "[" + 9000 * "]"], "(18,002 characters), but must be a whole number"),
-    (["--config", f"compare=[{{seed: {list(range(1000))}, epochs: {list(range(1, 1001))}}}]"], "stands for 1,000,000 runs"),
-])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--config", "batch_sise=32"], "did you mean batch_size?"),
+        (["--config", "optimizer=addam"], "did you mean adam?"),
+        (["--config", "batch_size=0"], "batch_size is 0, but must be a whole number at least 1"),
+        (["--config", "variant=gpu_opt_v9"], "variant is 'gpu_opt_v9', but must be"),
+        (["--config", "epochs={}"], "epochs is {}, but must be a whole number at least 0"),
+        (["--config", "epochs=" + 72 * "9"], "epochs is 999"),
+        (
+            ["--config", "epochs=" + 9000 * "[" + 9000 * "]"],
+            "(18,002 characters), but must be a whole number",
+        ),
+        (
+            [
+                "--config",
+                f"compare=[{{seed: {list(range(1000))}, epochs: {list(range(1, 1001))}}}]",
+            ],
+            "stands for 1,000,000 runs",
+        ),
+    ],
+)
 def test_a_wrong_configuration_is_one_line(project, arguments, words):
     output = project.snakemake(*arguments)
     assert project.status != 0
@@ -587,7 +742,9 @@ def test_a_wrong_configuration_is_one_line(project, arguments, words):
 
 
 def test_text_and_numbers_are_one_version(project):
-    assert "Nothing to be done" in project.snakemake("--config", "batch_size='64'", "learning_rate=1e-3", "svm_C=10.0")
+    assert "Nothing to be done" in project.snakemake(
+        "--config", "batch_size='64'", "learning_rate=1e-3", "svm_C=10.0"
+    )
 
 
 def test_a_stages_message_is_the_last_line(fresh):
@@ -607,11 +764,19 @@ def test_a_stages_bug_is_one_line_that_names_the_log_with_its_traceback(fresh):
 
 def test_a_failed_stage_shows_a_command_of_a_few_lines_that_can_be_run_by_hand(fresh):
     output = fresh.snakemake("--config", "features_layer=enc1", FAIL="normalized")
-    command, = [line for line in output.splitlines() if line.strip().startswith("trap : TERM; python3 ")]
+    (command,) = [
+        line for line in output.splitlines() if line.strip().startswith("trap : TERM; python3 ")
+    ]
     assert len(command) < 500
-    done = subprocess.run(["sh", "-c", command], cwd=fresh.folder, text=True, stderr=subprocess.PIPE,
-                          env=os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"})
-    ran = [stage for stage in fresh.ran() if stage != "initial"]   # which needs no other, and may not have come yet
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=fresh.folder,
+        text=True,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    # which needs no other, and may not have come yet
+    ran = [stage for stage in fresh.ran() if stage != "initial"]
     assert done.returncode == 0 and ran == ["data", "normalized", "normalized"], done.stderr
 
 
@@ -625,7 +790,10 @@ def test_a_place_that_is_no_folder_is_one_line(fresh, name):
     (fresh.folder / name).write_text("a file")
     output = fresh.snakemake()
     assert fresh.status == 1 and "Traceback" not in output
-    assert output.splitlines()[-1] == f"{name} is no folder, but this command has to write into it; move it away"
+    assert (
+        output.splitlines()[-1]
+        == f"{name} is no folder, but this command has to write into it; move it away"
+    )
 
 
 @pytest.mark.parametrize("name", ["results", "logs", ".snakemake"])
@@ -633,11 +801,18 @@ def test_a_place_that_is_no_folder_is_one_line(fresh, name):
 def test_a_place_of_somebody_else_is_one_line_before_any_work(fresh, name, target):
     (fresh.folder / name).mkdir()
     (fresh.folder / name).chmod(0o555)
-    done = subprocess.run([*unprivileged(), *fresh.command(target)], cwd=fresh.folder, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT)
+    done = subprocess.run(
+        [*unprivileged(), *fresh.command(target)],
+        cwd=fresh.folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     (fresh.folder / name).chmod(0o755)
     assert done.returncode == 1 and "Traceback" not in done.stdout and fresh.ran() == []
-    assert done.stdout.splitlines()[-1].startswith(f"nothing can be written into {fresh.folder / name}: Permission denied")
+    assert done.stdout.splitlines()[-1].startswith(
+        f"nothing can be written into {fresh.folder / name}: Permission denied"
+    )
 
 
 def test_the_users_cache_folder_is_not_needed(fresh):
@@ -655,7 +830,9 @@ def test_a_configuration_that_is_not_utf_8_is_one_line(fresh):
     (fresh.folder / "config.yaml").write_bytes("# Größe\n".encode("latin-1"))
     output = fresh.snakemake("-n")
     assert fresh.status == 1
-    assert output.splitlines()[-1].startswith("config.yaml is not a YAML file of keys and values: unacceptable")
+    assert output.splitlines()[-1].startswith(
+        "config.yaml is not a YAML file of keys and values: unacceptable"
+    )
 
 
 def test_a_key_that_is_twice_in_a_configuration_file_is_one_line(fresh):
@@ -666,13 +843,17 @@ def test_a_key_that_is_twice_in_a_configuration_file_is_one_line(fresh):
     with open(fresh.folder / "config.yaml", "a") as file:
         file.write("epochs: 4\n")
     output = fresh.snakemake("-n")
-    assert fresh.status == 1 and output.splitlines()[-1].startswith("config.yaml: the key 'epochs' is there twice, in lines ")
+    assert fresh.status == 1 and output.splitlines()[-1].startswith(
+        "config.yaml: the key 'epochs' is there twice, in lines "
+    )
 
 
 def test_a_stage_that_was_killed_is_named_in_the_last_line_and_made_by_the_same_command(fresh):
     output = fresh.snakemake(DIE="normalized")
     assert fresh.status != 0 and "Traceback" not in output
-    assert output.splitlines()[-1].startswith("normalize_images was killed by signal 9 before it could say why")
+    assert output.splitlines()[-1].startswith(
+        "normalize_images was killed by signal 9 before it could say why"
+    )
     fresh.snakemake()
     assert fresh.status == 0 and fresh.ran() == sorted([*ALL, "normalized"])
 
@@ -701,13 +882,20 @@ def test_snakemakes_other_ways_to_choose_jobs_do_what_they_do_anywhere(project):
 def test_the_next_command_removes_what_killed_ones_left_and_nothing_of_others(project):
     ended = subprocess.Popen(["true"])
     ended.wait()
-    forms = ("logs/.errors.{}", "logs/.command.{}", "logs/train/.t.json.{}.tmp", "results/.report.html.{}.tmp")
-    gone, kept = ([project.folder / form.format(f"{machine}.{process}") for form in forms]
-                  for machine, process in ((platform.node(), ended.pid), ("elsewhere", ended.pid)))
+    forms = (
+        "logs/.errors.{}",
+        "logs/.command.{}",
+        "logs/train/.t.json.{}.tmp",
+        "results/.report.html.{}.tmp",
+    )
+    gone, kept = (
+        [project.folder / form.format(f"{machine}.{process}") for form in forms]
+        for machine, process in ((platform.node(), ended.pid), ("elsewhere", ended.pid))
+    )
     kept += [project.folder / form.format(f"{platform.node()}.{os.getpid()}") for form in forms]
     for path in (*gone, *kept):
         path.touch()
-    for pulled, machine in ((gone, platform.node()), (kept, "elsewhere")):   # folders
+    for pulled, machine in ((gone, platform.node()), (kept, "elsewhere")):  # folders
         pulled.append(project.folder / f"results/.pull.{machine}.{ended.pid}.tmp")
         (pulled[-1] / "train").mkdir(parents=True)
     assert project.snakemake("-n") and project.status == 0
@@ -735,7 +923,8 @@ def test_after_snakemake_alone_was_killed_the_plain_command_finishes(fresh, paus
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
-    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")   # longer than a busy machine needs to notice the start
+    # longer than a busy machine needs to notice the start
+    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")
     fresh.wait_for("train")
     os.killpg(run.pid, number)
     run.wait()
@@ -745,30 +934,43 @@ def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
     assert fresh.ran() == sorted([*ALL, "train"])
 
 
-@pytest.mark.parametrize("words, talks", [("Using workflow", ""), ("at work", "train"), ("copied from", "")],
-                         ids=["at the start", "in training", "at the end"])
-def test_a_reader_that_goes_away_ends_the_command_and_leaves_no_process_and_the_plain_command_finishes(fresh, words, talks):
+@pytest.mark.parametrize(
+    "words, talks",
+    [("Using workflow", ""), ("at work", "train"), ("copied from", "")],
+    ids=["at the start", "in training", "at the end"],
+)
+def test_a_reader_that_goes_away_ends_the_command_and_leaves_no_process_and_the_plain_command_finishes(
+    fresh, words, talks
+):
     reader, writer = os.pipe()
     run = fresh.start(output=writer, TALK=talks)
     os.close(writer)
     with open(reader) as lines:
         assert any(words in line for line in lines)
-    run.wait(60)   # it would wait for ever
+    run.wait(60)  # it would wait for ever
     assert fresh.processes() == []
     ran = fresh.ran()
     fresh.snakemake()
-    assert fresh.status == 0 and sorted([*ran, *fresh.ran()]) == sorted([*ALL, *[talks] * bool(talks)])
+    assert fresh.status == 0 and sorted([*ran, *fresh.ran()]) == sorted(
+        [*ALL, *[talks] * bool(talks)]
+    )
 
 
 def on_a_terminal(number):
     """What a process does first that has a terminal and takes its SIGHUP as `number` says."""
+
     def first():
         fcntl.ioctl(1, termios.TIOCSCTTY, 0)
         signal.signal(signal.SIGHUP, number)
+
     return first
 
 
-@pytest.mark.parametrize("number", [signal.SIG_DFL, signal.SIG_IGN], ids=["ends it", "does not end it after nohup or disown"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIG_DFL, signal.SIG_IGN],
+    ids=["ends it", "does not end it after nohup or disown"],
+)
 def test_a_terminal_that_hangs_up(fresh, number):
     terminal, there = os.openpty()
     run = fresh.start(output=there, first=on_a_terminal(number), SLOW="train", SECONDS_OF_WORK="2")
@@ -790,7 +992,12 @@ def test_a_signal_to_all_processes_of_a_command_is_named_in_the_last_line(fresh)
     fresh.wait_for("train")
     os.killpg(run.pid, signal.SIGTERM)
     assert run.wait(60) != 0 and fresh.processes() == []
-    assert (fresh.folder / "output.txt").read_text().splitlines()[-1].startswith("train_network was asked to end (SIGTERM)")
+    assert (
+        (fresh.folder / "output.txt")
+        .read_text()
+        .splitlines()[-1]
+        .startswith("train_network was asked to end (SIGTERM)")
+    )
 
 
 def test_threads_come_from_the_configuration_not_from_cores(fresh):
@@ -802,7 +1009,9 @@ TWO = ("--config", "compare=[{epochs: [3, 4]}]", "controls=[]")
 
 
 def test_runs_of_a_list_run_in_parallel_each_with_its_threads(project):
-    output = project.snakemake("results/compare.html", "--cores", "2", *TWO, "threads=1", MEET="train")
+    output = project.snakemake(
+        "results/compare.html", "--cores", "2", *TWO, "threads=1", MEET="train"
+    )
     assert project.status == 0, output
 
 
@@ -814,7 +1023,9 @@ def test_a_hint_tells_how_to_run_a_list_in_parallel(project):
 
 
 def test_set_threads_limits_the_threads_of_a_job(fresh):
-    fresh.snakemake("data", "--cores", "2", "--set-threads", "prepare_data=1", "--config", "threads=2")
+    fresh.snakemake(
+        "data", "--cores", "2", "--set-threads", "prepare_data=1", "--config", "threads=2"
+    )
     assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "1"]
 
 
@@ -835,9 +1046,13 @@ def test_the_rungs_are_compared_on_request(project):
 def test_auto_selects_the_fastest_rung_of_this_machine_and_says_so(project):
     record = {"machine": catalog.machine(), "fastest": {"float32": "cpu_sequential"}}
     (project.folder / "results/parity.json").write_text(json.dumps(record))
-    assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (output := project.snakemake("-n"))
+    assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (
+        output := project.snakemake("-n")
+    )
     assert reasons(output)["train"].startswith("variant cpu -> cpu_sequential")
-    (project.folder / "results/parity.json").write_text(json.dumps({**record, "machine": {"host": "elsewhere", "gpu": None}}))
+    (project.folder / "results/parity.json").write_text(
+        json.dumps({**record, "machine": {"host": "elsewhere", "gpu": None}})
+    )
     assert "Nothing to be done" in (output := project.snakemake("-n"))
     assert "results/parity.html` finds the fastest" in output
 
@@ -846,20 +1061,32 @@ def test_auto_selects_the_fastest_rung_of_this_machine_and_says_so(project):
 def test_a_gpu_rung_is_refused_in_one_line_before_any_work_where_there_is_no_gpu(fresh):
     output = fresh.snakemake("--config", "variant=gpu_basic")
     assert fresh.status != 0 and fresh.ran() == []
-    assert "variant gpu_basic needs " in output.splitlines()[-1] and "set variant to auto, cpu" in output.splitlines()[-1]
+    assert (
+        "variant gpu_basic needs " in output.splitlines()[-1]
+        and "set variant to auto, cpu" in output.splitlines()[-1]
+    )
 
 
 @pytest.fixture
 def with_gpu(fresh, tmp_path, monkeypatch):
-    """A project without results on a machine with a made-up GPU, where checks before the first use are fake_check's."""
+    """A project without results on a machine with a made-up GPU, where checks before the first use
+    are fake_check's.
+    """
     fresh.edit("workflow/scripts/ladder/rungs/catalog.py", "\n\ndef no_gpu():\n    return None\n")
-    fresh.edit("workflow/scripts/ladder/machine/driver.py",
-               "\n\ndef gpu():\n    return Gpu('Fake', 'sm_86', 1 << 34, 100 << 10)\n")
-    shutil.copy(ROOT / "tests/support/fake_check.py", fresh.folder / "workflow/scripts/ladder/training/check_rung.py")
+    fresh.edit(
+        "workflow/scripts/ladder/machine/driver.py",
+        "\n\ndef gpu():\n    return Gpu('Fake', 'sm_86', 1 << 34, 100 << 10)\n",
+    )
+    shutil.copy(
+        ROOT / "tests/support/fake_check.py",
+        fresh.folder / "workflow/scripts/ladder/training/check_rung.py",
+    )
     shutil.copy(ROOT / "tests/support/fake_faults.py", fresh.folder / "workflow/scripts")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("CALLS", str(tmp_path / "calls.txt"))
-    fresh.checked = lambda: (tmp_path / "calls.txt").read_text().split() if (tmp_path / "calls.txt").exists() else []
+    fresh.checked = lambda: (
+        (tmp_path / "calls.txt").read_text().split() if (tmp_path / "calls.txt").exists() else []
+    )
     return fresh
 
 
@@ -869,25 +1096,47 @@ def test_auto_passes_over_a_rung_that_fails_its_check_before_the_first_use(with_
     assert "it is checked before its first use" in output and with_gpu.checked() == []
     output = with_gpu.snakemake("train", FAULTS=faults)
     assert with_gpu.status == 0 and with_gpu.ran() == ["data", "initial", "normalized", "train"]
-    assert with_gpu.checked() == ["gpu_opt_v2", "gpu_gemm", "gpu_opt_v1"]   # and none by the stage: the outcome was kept
-    assert "variant gpu_opt_v2 is passed over: gpu_opt_v2 computes other numbers: enc2.weight deviates by 3.1e-01" in output
-    assert "variant gpu_gemm is passed over: gpu_gemm could not be checked: RuntimeError: illegal address" in output
-    assert "variant auto: gpu_opt_v1 (" in output and "gpu_opt_v1 passed: sgd 1.9e-07 in a.bias" in output
+    # and none by the stage: the outcome was kept
+    assert with_gpu.checked() == ["gpu_opt_v2", "gpu_gemm", "gpu_opt_v1"]
+    assert (
+        "variant gpu_opt_v2 is passed over: gpu_opt_v2 computes other numbers: enc2.weight deviates by 3.1e-01"
+        in output
+    )
+    assert (
+        "variant gpu_gemm is passed over: gpu_gemm could not be checked: RuntimeError: illegal address"
+        in output
+    )
+    assert (
+        "variant auto: gpu_opt_v1 (" in output
+        and "gpu_opt_v1 passed: sgd 1.9e-07 in a.bias" in output
+    )
     manifest = json.loads(next(with_gpu.folder.glob("results/train/*/manifest.json")).read_text())
     assert manifest["spec"]["params"]["variant"] == "gpu_opt_v1"
-    assert manifest["notes"]["first_use"].items() >= {"name": "gpu_opt_v1", "summary": "sgd 1.9e-07 in a.bias"}.items()
-    output = with_gpu.snakemake("train")   # as it was kept, although it would pass now
-    assert "Nothing to be done" in output and "gpu_opt_v2 is passed over" in output and len(with_gpu.checked()) == 3
-    with_gpu.snakemake("train", "--config", "batch_size=32")   # another plan
+    assert (
+        manifest["notes"]["first_use"].items()
+        >= {"name": "gpu_opt_v1", "summary": "sgd 1.9e-07 in a.bias"}.items()
+    )
+    output = with_gpu.snakemake("train")  # as it was kept, although it would pass now
+    assert (
+        "Nothing to be done" in output
+        and "gpu_opt_v2 is passed over" in output
+        and len(with_gpu.checked()) == 3
+    )
+    with_gpu.snakemake("train", "--config", "batch_size=32")  # another plan
     assert with_gpu.checked()[3:] == ["gpu_opt_v2"]
 
 
 def test_a_named_rung_that_fails_its_check_stops_the_stage_in_one_line(with_gpu):
-    output = with_gpu.snakemake("train", "--config", "variant=gpu_opt_v2", FAULTS='{"gpu_opt_v2": "wrong"}')
+    output = with_gpu.snakemake(
+        "train", "--config", "variant=gpu_opt_v2", FAULTS='{"gpu_opt_v2": "wrong"}'
+    )
     assert with_gpu.status != 0 and with_gpu.ran() == ["data", "initial", "normalized"]
     last = output.strip().splitlines()[-1]
     assert "gpu_opt_v2 computes other numbers: enc2.weight deviates by 3.1e-01 (checked 20" in last
-    assert "please report it with that file" in last and "variant=auto takes a rung that passes" in last
+    assert (
+        "please report it with that file" in last
+        and "variant=auto takes a rung that passes" in last
+    )
     assert "Traceback" not in output
 
 
@@ -906,18 +1155,36 @@ def test_layers_are_fitted_before_the_decoder_is_trained_and_features_are_theirs
     assert project.ran() == ["features", "map", "patches", "report", "svm", "train"]
     project.snakemake("report", "--config", "training=patches", "decoder_epochs=2")
     assert project.ran() == ["report", "train"]
-    project.snakemake("report", "--config", "training=patches", "patches_iterations=3", "controls=[]")
+    project.snakemake(
+        "report", "--config", "training=patches", "patches_iterations=3", "controls=[]"
+    )
     assert project.ran() == ["features", "map", "patches", "report", "svm", "train"]
-    project.snakemake("report", "--config", "training=patches_then_gradient", "patches_iterations=3", "controls=[]")
+    project.snakemake(
+        "report",
+        "--config",
+        "training=patches_then_gradient",
+        "patches_iterations=3",
+        "controls=[]",
+    )
     assert project.ran() == ["features", "map", "report", "svm", "train"]
 
 
 def test_a_network_that_is_only_fitted_has_no_training(project):
     project.snakemake("report", "--config", "training=patches", "network=patch_net", "controls=[]")
-    assert project.status == 0 and project.ran() == ["features", "initial", "map", "patches", "report", "svm"]
+    assert project.status == 0 and project.ran() == [
+        "features",
+        "initial",
+        "map",
+        "patches",
+        "report",
+        "svm",
+    ]
     output = project.snakemake("train", "--config", "training=patches", "network=patch_net")
     assert project.status != 0
-    assert "train: this configuration has no such stage; it has data, normalized, initial, patches, features," in output
+    assert (
+        "train: this configuration has no such stage; it has data, normalized, initial, patches, features,"
+        in output
+    )
     assert "Traceback" not in output
 
 
@@ -925,11 +1192,18 @@ def test_the_svm_reads_the_layer_that_is_named(project):
     project.snakemake("report", "--config", "network=lenet_5", "features_layer=fc1", "controls=[]")
     assert project.ran() == ["evaluate", "features", "initial", "map", "report", "svm", "train"]
     output = project.snakemake("report", "--config", "network=lenet_5", "features_layer=pol1")
-    assert project.status == 1 and "lenet_5 has no such layer; did you mean pool1?" in output.splitlines()[-1]
+    assert (
+        project.status == 1
+        and "lenet_5 has no such layer; did you mean pool1?" in output.splitlines()[-1]
+    )
 
 
 def test_appended_features_are_made_and_joined_and_nothing_is_trained_twice(project):
-    joined = ("report", "--config", "features_concatenate=[{features_layer: enc1_pool, weight: 0.5}]")
+    joined = (
+        "report",
+        "--config",
+        "features_concatenate=[{features_layer: enc1_pool, weight: 0.5}]",
+    )
     output = project.snakemake("features", *joined[1:])
     assert project.status == 0 and project.ran() == ["features", "joined"], output
     output = project.snakemake(*joined)
@@ -987,35 +1261,60 @@ def test_training_starts_from_the_named_weights_file_and_again_if_it_changes(pro
 def test_the_network_is_drawn_on_request(project):
     project.snakemake("results/network.html", "--config", "network=resnet18")
     assert project.status == 0 and project.ran() == ["network"]
-    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+    assert (
+        json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+    )
     project.snakemake("results/network.html", "--config", "network=resnet34")
-    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet34"
+    assert (
+        json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet34"
+    )
     project.snakemake("results/network.html", "--config", "network=resnet18")
     assert project.ran() == ["network"]
-    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+    assert (
+        json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+    )
 
 
 def test_the_backward_pass_of_a_network_of_a_persons_own_is_checked_on_request(project):
-    rows = "\n".join(f"  - {{{row}}}" for row in ("layer: flat, kind: flatten", "layer: scores, kind: dense, units: classes"))
-    (project.folder / "mine.yaml").write_text(f"loss: cross_entropy\nfeatures: flat\nlayers:\n{rows}\n")
+    rows = "\n".join(
+        f"  - {{{row}}}"
+        for row in ("layer: flat, kind: flatten", "layer: scores, kind: dense, units: classes")
+    )
+    (project.folder / "mine.yaml").write_text(
+        f"loss: cross_entropy\nfeatures: flat\nlayers:\n{rows}\n"
+    )
     project.snakemake("results/gradients.html", "--config", "network=mine.yaml")
     assert project.status == 0 and project.ran() == ["gradients"]
     given = json.loads((project.folder / "results/gradients.json").read_text())
     assert given["network"] == "mine.yaml" and given["table"]["layers"][1]["units"] == 10
     (project.folder / "mine.yaml").write_text("loss: mse\n")
     output = project.snakemake("results/gradients.html", "--config", "network=mine.yaml")
-    assert project.status == 1 and "mine.yaml line 1: the key features is missing" in output and "Traceback" not in output
+    assert (
+        project.status == 1
+        and "mine.yaml line 1: the key features is missing" in output
+        and "Traceback" not in output
+    )
 
 
 def test_only_missing_runs_of_the_compare_list_are_made(project):
-    compare = ("results/compare.html", "--config", "compare=[{epochs: [10, 3]}, {variant: gpu_basic}]", "svm_backend=sklearn")
+    compare = (
+        "results/compare.html",
+        "--config",
+        "compare=[{epochs: [10, 3]}, {variant: gpu_basic}]",
+        "svm_backend=sklearn",
+    )
     project.snakemake("report", "--config", "svm_backend=sklearn")
     project.ran()
     output = project.snakemake(*compare)
     assert project.status == 0, output
-    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 exist
+    # of 3 epochs: those of 10 exist
+    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]
     entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
-    assert [entry["overrides"] for entry in entries] == [{"epochs": 10}, {"epochs": 3}, {"variant": "gpu_basic"}]
+    assert [entry["overrides"] for entry in entries] == [
+        {"epochs": 10},
+        {"epochs": 3},
+        {"variant": "gpu_basic"},
+    ]
     if catalog.no_gpu():
         assert [bool(entry["reason"]) for entry in entries] == [False, False, True]
     project.snakemake(*compare)
@@ -1028,10 +1327,13 @@ def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
     project.ran()
     output = project.snakemake("results/multipliers.html", *cells)
     assert project.status == 0, output
-    assert project.ran() == ["multipliers"]   # both runs exist, and the compare list is not requested
+    # both runs exist, and the compare list is not requested
+    assert project.ran() == ["multipliers"]
     entries = json.loads((project.folder / "results/multipliers.json").read_text())["entries"]
     assert [entry["settings"]["seed"] for entry in entries] == [1, 2]
-    assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {("autoencoder", "digits")}
+    assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {
+        ("autoencoder", "digits")
+    }
     project.snakemake("results/multipliers.html", *cells)
     assert project.ran() == []
     assert "There is nothing to remove" in project.snakemake("gc", *cells)
@@ -1048,24 +1350,40 @@ def test_cells_made_again_make_their_page_again(project):
 
 def test_a_wrong_entry_names_the_list_it_is_in(project):
     output = project.snakemake("-n", "--config", "multipliers=[{}, {sead: 3}]")
-    assert project.status == 1 and "did you mean seed? (entry 2 of multipliers)" in output.splitlines()[-1]
+    assert (
+        project.status == 1
+        and "did you mean seed? (entry 2 of multipliers)" in output.splitlines()[-1]
+    )
 
 
-@pytest.mark.parametrize("entry, words", [("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
-                                          ("{epochs: [3, -1]}", "epochs is '-1', but must be")])
+@pytest.mark.parametrize(
+    "entry, words",
+    [
+        ("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
+        ("{epochs: [3, -1]}", "epochs is '-1', but must be"),
+    ],
+)
 def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
     output = project.snakemake("results/compare.html", "--config", f"compare=[{entry}]")
     assert project.status == 1 and words in output.splitlines()[-1]
 
 
-DIVERGING = ("results/compare.html", "--config", "compare=[{learning_rate: [666, 0.5]}, {batch_size: 32}]", "controls=[]")
+DIVERGING = (
+    "results/compare.html",
+    "--config",
+    "compare=[{learning_rate: [666, 0.5]}, {batch_size: 32}]",
+    "controls=[]",
+)
 DIVERGED = "it diverged as the test wants"
 
 
 def test_a_failed_run_stops_no_other_of_a_list_and_is_not_repeated(project):
     output = project.snakemake(*DIVERGING)
     assert project.status == 0, output
-    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]])   # of the two others
+    # of the two others
+    assert project.ran() == sorted(
+        ["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]]
+    )
     reports = (project.folder / "results/report").glob("*/manifest.json")
     failed = [json.loads(path.read_text()).get("failed") for path in reports]
     assert sorted(filter(None, failed)) == [DIVERGED] and len(failed) == 4
@@ -1088,6 +1406,7 @@ def test_a_failed_run_ends_with_its_message_also_after_a_list_kept_it(project, t
 
 # ---- pages that the configuration has left behind
 
+
 @pytest.fixture
 def shown(project):
     """(project, path of its report, its bytes)"""
@@ -1106,23 +1425,33 @@ def test_a_page_of_another_configuration_says_so_until_it_belongs_to_it_again(sh
     summary = (project.folder / "results/summary.json").read_bytes()
     version = next((project.folder / "results/report").iterdir()).name
     project.snakemake("train", "--config", "batch_size=32")
-    assert re.fullmatch(rf"This page shows {version}\. The latest command \([-\d]+ [\d:]+ UTC\) was for another configuration: "
-                        r"batch_size 64 → 32\. \.venv/bin/snakemake results/report\.html, with the settings of that command "
-                        r"line, makes the page anew\.", notice(page)), page.read_text()[:900]
+    assert re.fullmatch(
+        rf"This page shows {version}\. The latest command \([-\d]+ [\d:]+ UTC\) was for another configuration: "
+        r"batch_size 64 → 32\. \.venv/bin/snakemake results/report\.html, with the settings of that command "
+        r"line, makes the page anew\.",
+        notice(page),
+    ), page.read_text()[:900]
     project.snakemake("train", "--config", "batch_size=16")
-    assert "batch_size 64 → 16" in notice(page) and page.read_bytes().endswith(before.partition(b"<body>\n")[2])
+    assert "batch_size 64 → 16" in notice(page) and page.read_bytes().endswith(
+        before.partition(b"<body>\n")[2]
+    )
     assert "Nothing to be done" in project.snakemake("train") and page.read_bytes() == before
     assert (project.folder / "results/summary.json").read_bytes() == summary
     assert "Nothing to be done" in project.snakemake()
 
 
-def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run_too_and_is_replaced(shown):
+def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run_too_and_is_replaced(
+    shown,
+):
     project, page, before = shown
     config = project.folder / "config.yaml"
     config.write_text(config.read_text().replace("batch_size: 64\n", "batch_size: 32\n"))
     project.snakemake(FAIL="svm")
     assert project.status != 0
-    assert "configuration: batch_size 64 → 32. .venv/bin/snakemake results/report.html makes the page anew." in notice(page)
+    assert (
+        "configuration: batch_size 64 → 32. .venv/bin/snakemake results/report.html makes the page anew."
+        in notice(page)
+    )
     project.snakemake()
     assert project.status == 0 and not notice(page) and page.read_bytes() != before
     config.write_text(config.read_text().replace("batch_size: 32\n", "batch_size: 64\n"))
@@ -1130,8 +1459,16 @@ def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run
     assert page.read_bytes() == before
 
 
-@pytest.mark.parametrize("arguments", [["-n", "train", "--config", "batch_size=32"], ["train", "--config", "batch_size=0"],
-                                       ["--config", "svm_backend=cuml"], ["--touch"], ["--summary", "--config", "seed=2"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-n", "train", "--config", "batch_size=32"],
+        ["train", "--config", "batch_size=0"],
+        ["--config", "svm_backend=cuml"],
+        ["--touch"],
+        ["--summary", "--config", "seed=2"],
+    ],
+)
 def test_a_command_that_runs_nothing_puts_no_notice_on_a_page(shown, arguments):
     project, page, before = shown
     project.snakemake(*arguments)
@@ -1160,24 +1497,33 @@ def test_a_list_that_was_given_on_an_earlier_command_line_has_left_nothing(proje
 SEARCH = ("results/search.html", "--config", "controls=[]")
 
 
-def test_a_search_makes_ordinary_runs_on_a_validation_set_and_a_larger_budget_only_those_that_are_missing(project):
+def test_a_search_makes_ordinary_runs_on_a_validation_set_and_a_larger_budget_only_those_that_are_missing(
+    project,
+):
     def space(budget):
         return f"search={{keys: {{svm_C: {{min: 1, max: 100, scale: log}}}}, budget: {budget}}}"
 
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0, output
-    assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])
-    data, = [spec["params"] for spec in specs(project, "data") if "validation" in spec["params"]]
+    assert project.ran() == sorted(
+        ["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"]
+    )
+    (data,) = [spec["params"] for spec in specs(project, "data") if "validation" in spec["params"]]
     assert data == {"dataset": "digits", "train_limit": "all", "validation": 143}
     assert "search" in (project.folder / "results/best.yaml").read_text()
-    assert (project.folder / "results/best.yaml").read_text() in output, "the best setting is printed at the end"
+    assert (project.folder / "results/best.yaml").read_text() in output, (
+        "the best setting is printed at the end"
+    )
     project.snakemake(*SEARCH, space(3))
     assert project.ran() == ["report", "search", "svm"]
     assert "Nothing to be done" in project.snakemake(*SEARCH, space(3))
 
 
 def specs(project, stage):
-    return [json.loads(path.read_text())["spec"] for path in (project.folder / "results" / stage).glob("*/manifest.json")]
+    return [
+        json.loads(path.read_text())["spec"]
+        for path in (project.folder / "results" / stage).glob("*/manifest.json")
+    ]
 
 
 def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
@@ -1185,17 +1531,27 @@ def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
         return f"search={{strategy: tpe, keys: {{svm_C: {{min: 1, max: 100, scale: log}}}}, budget: {budget}}}"
 
     output = project.snakemake("-n", *SEARCH, space(2))
-    assert "runs from 1 on, each drawn from the results of those before it" in output and project.ran() == []
+    assert (
+        "runs from 1 on, each drawn from the results of those before it" in output
+        and project.ran() == []
+    )
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0, output
-    assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])
+    assert project.ran() == sorted(
+        ["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"]
+    )
     assert [f"search: run {number} of 2" in output for number in (1, 2, 3)] == [True, True, False]
     assert draws(project) == 2 and not notice(project.folder / "results/search.html")
     assert "Nothing to be done" in project.snakemake(*SEARCH, space(2))
     output = project.snakemake(*SEARCH, space(3), "-R", "fit_svm")
-    assert project.status == 1 and "search: 2 of its runs are made; make the others without -f, -F and -R" in output
+    assert (
+        project.status == 1
+        and "search: 2 of its runs are made; make the others without -f, -F and -R" in output
+    )
     project.snakemake(*SEARCH, space(3))
-    assert project.ran() == ["report", "search", "svm"], "a larger budget keeps the runs that are there"
+    assert project.ran() == ["report", "search", "svm"], (
+        "a larger budget keeps the runs that are there"
+    )
     assert draws(project) == 3
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0 and project.ran() == [] and "svm_C" in output, "all of it was there"
@@ -1221,15 +1577,24 @@ def test_the_history_is_written_anew_each_time_and_names_runs(project):
 
 
 def test_a_page_of_all_runs_has_those_of_the_same_command(project):
-    output = project.snakemake("--cores", "1", "results/history.html", "report", "--config", "name=second")
+    output = project.snakemake(
+        "--cores", "1", "results/history.html", "report", "--config", "name=second"
+    )
     assert project.ran() == ["report"] and "results/history.html: 2 reports" in output
-    output = project.snakemake("--cores", "1", "results/index.html", "results/report.html", "--config", "name=third")
+    output = project.snakemake(
+        "--cores", "1", "results/index.html", "results/report.html", "--config", "name=third"
+    )
     assert project.ran() == ["report"]
-    assert output.index(": copied from results/report/") < output.index("results/index.html: the best and the newest")
+    assert output.index(": copied from results/report/") < output.index(
+        "results/index.html: the best and the newest"
+    )
 
 
 def test_missing_pictures_are_named_before_any_training(fresh):
-    for config, words in ((("--config", "predict=no such folder"), "there is no no such folder"), ((), "which pictures?")):
+    for config, words in (
+        (("--config", "predict=no such folder"), "there is no no such folder"),
+        ((), "which pictures?"),
+    ):
         output = fresh.snakemake("results/predictions.html", *config)
         assert fresh.status != 0 and words in output.splitlines()[-1] and fresh.ran() == []
 
@@ -1238,13 +1603,25 @@ def test_predictions_need_the_classifier_but_no_report_and_no_control(project):
     (project.folder / "pictures").mkdir()
     (project.folder / "pictures/cat.png").touch()
     predict = ("-n", "results/predictions.html", "--config", "predict=pictures")
-    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "on every request, with existing artifacts"
-    assert {"train", "evaluate"} <= set(reasons(project.snakemake(*predict, "network=lenet_5"))) <= {
-        "initial", "train", "evaluate", "predictions"}
+    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, (
+        "on every request, with existing artifacts"
+    )
+    assert (
+        {"train", "evaluate"}
+        <= set(reasons(project.snakemake(*predict, "network=lenet_5")))
+        <= {"initial", "train", "evaluate", "predictions"}
+    )
     assert "Nothing to be done" in project.snakemake("-n", "--config", "predict=pictures")
     shutil.rmtree(project.folder / "results")
-    assert set(reasons(project.snakemake(*predict))) == {"data", "normalized", "initial", "train", "features", "svm",
-                                                         "predictions"}
+    assert set(reasons(project.snakemake(*predict))) == {
+        "data",
+        "normalized",
+        "initial",
+        "train",
+        "features",
+        "svm",
+        "predictions",
+    }
 
 
 def test_two_versions_are_compared(project):
@@ -1258,31 +1635,42 @@ def test_two_versions_are_compared(project):
     assert project.status != 0 and "there is no version z0" in output.splitlines()[-1]
     output = project.snakemake("results/diff.html", "--config", "diff=[-h,--help]")
     assert project.status != 0 and "there is no version -h" in output.splitlines()[-1]
-    assert (project.folder / "results/diff.html").read_bytes() == page, "a command that fails leaves the page as it was"
+    assert (project.folder / "results/diff.html").read_bytes() == page, (
+        "a command that fails leaves the page as it was"
+    )
 
 
 def test_gc_removes_unreachable_artifacts_and_only_when_confirmed(project):
     project.snakemake("train", "--config", "epochs=3")
     project.snakemake("train", "--config", "epochs=4")
-    kept, = [path.name for path in (project.folder / "results/train").iterdir()
-             if json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"] == 4]
+    (kept,) = [
+        path.name
+        for path in (project.folder / "results/train").iterdir()
+        if json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"] == 4
+    ]
     output = project.snakemake("gc", "--config", f"keep=[{kept[:-1]}]", "confirm=yes")
     assert project.status == 1 and output.splitlines()[-1].startswith(
-        f"keep: no version in results is '{kept[:-1]}'; do you mean "), output
+        f"keep: no version in results is '{kept[:-1]}'; do you mean "
+    ), output
     listed = project.snakemake("gc", "--config", f"keep=[{kept}]")
     assert f"keep {kept}: train/{kept}\n" in listed
     listed = listed.partition("Nothing reaches")[2]
     assert "In all" in listed
     assert len(list((project.folder / "results/train").iterdir())) == 3 and kept not in listed
     project.snakemake("gc", "--config", f"keep=[{kept}]", "confirm=yes")
-    left = [json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"]
-            for path in (project.folder / "results/train").iterdir()]
+    left = [
+        json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"]
+        for path in (project.folder / "results/train").iterdir()
+    ]
     assert sorted(left) == [4, 10]
     project.ran()
     (project.folder / "presets").mkdir()
     (project.folder / "presets/odd.yaml").write_text("network: lenet_5\nfeatures_layer: latent\n")
     output = project.snakemake("gc", "--config", "network=lenet_5", "batch_size=32", "confirm=yes")
-    assert project.status == 0 and "presets/odd.yaml does not go with config.yaml: config: features_layer" in output, output
+    assert (
+        project.status == 0
+        and "presets/odd.yaml does not go with config.yaml: config: features_layer" in output
+    ), output
     (project.folder / "presets/usual.yaml").write_text("seed: 1\n")
     project.snakemake("train")
     project.ran()
@@ -1326,7 +1714,8 @@ def test_with_sdm_apptainer_every_stage_runs_in_the_image_that_the_folder_has(fr
     program.chmod(0o755)
     fresh.snakemake("--sdm", "apptainer", PATH=f"{program.parent}:{os.environ['PATH']}")
     assert fresh.status == 0 and fresh.ran() == ALL
-    assert note.read_text().split() == ["kernel-ladder.sif"] * (len(ALL) + 1)   # and the copy of the report
+    # and the copy of the report
+    assert note.read_text().split() == ["kernel-ladder.sif"] * (len(ALL) + 1)
     assert fresh.page()["batch_size"] == 64
 
 
@@ -1345,33 +1734,62 @@ def test_a_dead_link_in_the_place_of_a_page_is_one_line(project):
     (project.folder / "results/model.zip").symlink_to("nowhere")
     output = project.snakemake("model")
     assert project.status == 1
-    assert output.splitlines()[-1] == "results/model.zip is a link that leads nowhere; move it away: a page goes there"
+    assert (
+        output.splitlines()[-1]
+        == "results/model.zip is a link that leads nowhere; move it away: a page goes there"
+    )
 
 
-LISTS = ("compare=[{seed: [1]}]", "multipliers=[{multiplier: [exact], seed: [1]}]",
-         "search={budget: 1, keys: {learning_rate: {min: 0.001, max: 0.01}}}")
+LISTS = (
+    "compare=[{seed: [1]}]",
+    "multipliers=[{multiplier: [exact], seed: [1]}]",
+    "search={budget: 1, keys: {learning_rate: {min: 0.001, max: 0.01}}}",
+)
 
 
-WRITERS = {**dict.fromkeys(("predictions.html", "predictions.json", "predictions.csv"), "make_predictions"),
-           "bundle.zip": "write_bundle"}   # which need the files of real artifacts
+WRITERS = {
+    **dict.fromkeys(
+        ("predictions.html", "predictions.json", "predictions.csv"), "make_predictions"
+    ),
+    "bundle.zip": "write_bundle",
+}  # which need the files of real artifacts
 
 
 def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
-    """Snakemake itself does not run a job with an `update` output again that has failed, where an older output is there."""
+    """Snakemake itself does not run a job with an `update` output again that has failed, where an
+    older output is there.
+    """
     results, scripts = project.folder / "results", project.folder / "workflow/scripts"
-    pages = [*(page for pages in COPIES.values() for page in pages),
-             *(f"results/{name}" for name in ("history.html", "diff.html", "index.html", *WRITERS))]
+    pages = [
+        *(page for pages in COPIES.values() for page in pages),
+        *(f"results/{name}" for name in ("history.html", "diff.html", "index.html", *WRITERS)),
+    ]
     for page in pages:
         (project.folder / page).write_text("<body>\nof another run")
     (project.folder / "cat.png").touch()
     versions = sorted(path.name for path in (results / "svm").iterdir())[:2]
-    words = ("-k", *pages, "--config", *LISTS, "controls=[]", "feature_map=false", "predict=cat.png",
-             f"diff=[{','.join(versions)}]")
-    whole = {scripts / f"{name}.py": (scripts / f"{name}.py").read_text()
-             for name in ("publish", "make_history", "make_diff", "make_index")}
-    whole |= {scripts / f"{name}.py": "".join(f"open('results/{page}', 'w').write('new')\n"
-                                              for page, writer in WRITERS.items() if writer == name)
-              for name in WRITERS.values()}
+    words = (
+        "-k",
+        *pages,
+        "--config",
+        *LISTS,
+        "controls=[]",
+        "feature_map=false",
+        "predict=cat.png",
+        f"diff=[{','.join(versions)}]",
+    )
+    whole = {
+        scripts / f"{name}.py": (scripts / f"{name}.py").read_text()
+        for name in ("publish", "make_history", "make_diff", "make_index")
+    }
+    whole |= {
+        scripts / f"{name}.py": "".join(
+            f"open('results/{page}', 'w').write('new')\n"
+            for page, writer in WRITERS.items()
+            if writer == name
+        )
+        for name in WRITERS.values()
+    }
     for script in whole:
         script.write_text("raise SystemExit(1)\n")
     for failing in (" ".join(COPIES), ""):
@@ -1381,5 +1799,9 @@ def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
         script.write_text(text)
     output = project.snakemake(*words)
     assert project.status == 0, output
-    old = [page for page in pages if "of another run" in (project.folder / page).read_text("utf-8", "replace")]
+    old = [
+        page
+        for page in pages
+        if "of another run" in (project.folder / page).read_text("utf-8", "replace")
+    ]
     assert not old, output

@@ -1,7 +1,8 @@
-"""Stage `gradients`: the backward pass of a rung, compared with finite differences, for every layer of the network.
+"""Stage `gradients`: the backward pass of a rung, compared with finite differences, for every layer
+of the network.
 
-params: network with its options, image, classes if it classifies, variant (the rung), rungs (that of the reference).
-Writes gradients.html, and gradients.json with its numbers.
+params: network with its options, image, classes if it classifies, variant (the rung), rungs (that
+of the reference). Writes gradients.html, and gradients.json with its numbers.
 """
 
 from ladder.network import networks

@@ -1,8 +1,10 @@
-"""Stage `parity`: a comparison of all rungs that this machine can run with the cpu rung, in results, time and memory.
+"""Stage `parity`: a comparison of all rungs that this machine can run with the cpu rung, in
+results, time and memory.
 
-params: network, batch_size, rungs, machine (host and GPU, so that each machine has its own artifact),
-predictions (rungs/counted.py).
-Writes parity.html, and parity.json, from which `variant: auto` selects the fastest rung that passed.
+params: network, batch_size, rungs, machine (host and GPU, so that each machine has its own
+artifact), predictions (rungs/counted.py).
+Writes parity.html, and parity.json, from which `variant: auto` selects the fastest rung that
+passed.
 """
 
 from ladder import progress
@@ -18,14 +20,20 @@ def make(work, inputs, params):
     with measure_rungs.apart(params, batch, work.threads) as run:
         summary = measure_rungs.compare(networks.from_params(params), params["rungs"], batch, run)
     if summary["machine"] != params["machine"]:
-        raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
+        raise UserError(
+            f"planned for {params['machine']}, but this is {summary['machine']}; run it again"
+        )
     timestamp = progress.utc()
     work.write_json("parity.json", {**summary, "made": timestamp})
     variables = parity.context(summary, timestamp, params["predictions"])
     figures = paper.write(work, variables) if params.get("figures") else {}
-    work.write_bytes("parity.html", parity.page(summary, timestamp, params["predictions"], figures).encode())
-    work.metrics = {"fastest": summary["fastest"],
-                    "passed": {rung["name"]: rung.get("passed", False) for rung in summary["rungs"]}}
+    work.write_bytes(
+        "parity.html", parity.page(summary, timestamp, params["predictions"], figures).encode()
+    )
+    work.metrics = {
+        "fastest": summary["fastest"],
+        "passed": {rung["name"]: rung.get("passed", False) for rung in summary["rungs"]},
+    }
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Stage `knn`: classify the test features (or the validation set) by their k nearest training features.
+"""Stage `knn`: classify the test features (or the validation set) by their k nearest training
+features.
 
 params: knn_k, knn_distance, array_library, classify_shifts unless it is none.
-inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are
-shifted.
+inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
+features' parts if images are shifted.
 Writes predictions.npy uint8 (test rows,).
 """
 
@@ -17,10 +18,21 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     started = time.perf_counter()
     library = arrays.library(params["array_library"], work.threads)
-    predictions = knn.predict(*scoring.load(inputs), params["knn_k"], params["knn_distance"], library,
-                              shifts.of_test(inputs))
-    scoring.score(work, inputs, predictions, f"{params['knn_k']} nearest neighbours by {library.name}", started,
-                  **library.facts())
+    predictions = knn.predict(
+        *scoring.load(inputs),
+        params["knn_k"],
+        params["knn_distance"],
+        library,
+        shifts.of_test(inputs),
+    )
+    scoring.score(
+        work,
+        inputs,
+        predictions,
+        f"{params['knn_k']} nearest neighbours by {library.name}",
+        started,
+        **library.facts(),
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Stage `compare`: a comparison of the runs in the configuration's compare list.
 
-params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}]; figures: whether to write paper.py's.
-inputs: report<n> and train<n> (the artifact with the weights) of each entry that ran; n is the entry's index.
-Writes compare.html, compare.csv, compare.tex, and compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}],
-"ensemble": ensemble.numbers}; versions and summary come from the report and are None, with a "reason", for an entry without a
-result.
+params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}]; figures:
+whether to write paper.py's. inputs: report<n> and train<n> (the artifact with the weights) of each
+entry that ran; n is the entry's index. Writes compare.html, compare.csv, compare.tex, and
+compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}], "ensemble":
+ensemble.numbers}; versions and summary come from the report and are None, with a "reason", for an
+entry without a result.
 """
 
 from ladder.pages import compare, ensemble, latex, paper, run_table
@@ -14,8 +15,13 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     runs = run_table.read(inputs, params["entries"])
     variables = compare.context(runs)
-    work.write_json("compare.json", {"rows": run_table.rows(runs), "ensemble": variables["ensemble"]})
-    work.write_bytes("compare.csv", run_table.csv_text(runs, last=ensemble.csv_lines(variables["ensemble"])).encode())
+    work.write_json(
+        "compare.json", {"rows": run_table.rows(runs), "ensemble": variables["ensemble"]}
+    )
+    work.write_bytes(
+        "compare.csv",
+        run_table.csv_text(runs, last=ensemble.csv_lines(variables["ensemble"])).encode(),
+    )
     work.write_bytes("compare.tex", latex.comparison(variables).encode())
     figures = paper.write(work, variables) if params.get("figures") else {}
     work.write_bytes("compare.html", compare.page(runs, figures).encode())

@@ -1,4 +1,5 @@
-"""Stage `evaluate`: classify the test images (or the validation set) with a network that classifies.
+"""Stage `evaluate`: classify the test images (or the validation set) with a network that
+classifies.
 
 params: network with its options, image, classes, variant, multiplier unless it is exact.
 inputs: normalized, data, weights: an artifact with the weights.
@@ -19,8 +20,13 @@ from ladder.workflow import stage_script
 
 
 def make(work, inputs, params, options):
-    model = Inference.load(params, inputs["weights"], Statistics.load(inputs["normalized"]), work.threads, options)
-    images, labels = inputs["normalized"].array("test.npy"), np.asarray(inputs["data"].array("test_labels.npy"))
+    model = Inference.load(
+        params, inputs["weights"], Statistics.load(inputs["normalized"]), work.threads, options
+    )
+    images, labels = (
+        inputs["normalized"].array("test.npy"),
+        np.asarray(inputs["data"].array("test_labels.npy")),
+    )
     with compiling.shown():
         model.prepare(images)
     started = time.perf_counter()
@@ -28,8 +34,15 @@ def make(work, inputs, params, options):
     seconds = time.perf_counter() - started
     work.write_array("probabilities.npy", metrics.softmax(outputs).astype(np.float32))
     loss = float(-metrics.log_softmax(outputs)[np.arange(len(labels)), labels].mean())
-    scoring.score(work, inputs, np.argmax(outputs, axis=1), f"{params['network']}, loss {loss:.4f}", started, loss=loss,
-                  images_per_second=len(images) / seconds)
+    scoring.score(
+        work,
+        inputs,
+        np.argmax(outputs, axis=1),
+        f"{params['network']}, loss {loss:.4f}",
+        started,
+        loss=loss,
+        images_per_second=len(images) / seconds,
+    )
 
 
 def classify(model, images, classes):
@@ -37,7 +50,7 @@ def classify(model, images, classes):
     outputs = np.empty((len(images), classes), np.float32)
     with progress.bar(total=len(images), label="classifying", unit=" images") as bar:
         for start, values in model.batches(images):
-            outputs[start:start + len(values)] = values.reshape(len(values), classes)
+            outputs[start : start + len(values)] = values.reshape(len(values), classes)
             bar.update(len(values))
     return outputs
 

@@ -2,7 +2,8 @@
 
     explain_step.py --config-file logs/explain.json
 
-A run that trains nothing has a forward pass in its place. Plans are data: no GPU is needed for those of a GPU's rung.
+A run that trains nothing has a forward pass in its place. Plans are data: no GPU is needed for
+those of a GPU's rung.
 """
 
 import argparse
@@ -17,22 +18,36 @@ from ladder.workflow import config as configuration
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config-file", type=pathlib.Path, required=True, help="the configuration as JSON")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
+    )
     raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
     print("\n\n".join(map(explain.text, plans_of(runs.of(configuration.load(raw))))))
 
 
 def plans_of(run):
-    """The Plan of each part of a run's training, in order; without a training that of a forward pass."""
+    """The Plan of each part of a run's training, in order; without a training that of a forward
+    pass.
+    """
     own, train = run.settings, chains.chain(run).get("train")
-    dataset = plan.Dataset(run.training_images, "float32" if own.normalization == "zca" else "uint8")
+    dataset = plan.Dataset(
+        run.training_images, "float32" if own.normalization == "zca" else "uint8"
+    )
     if not train:
         return [plan.inference_plan(run.network, own.variant, own.batch_size, dataset)]
-    parts = [dataclasses.replace(part, recompute=own.recompute)
-             for _, part in phases.of(run.network, train.spec["params"], own.multiplier)]
-    return [plan.training_plan(part, dataset, plan.Length.of(dataset.rows, part.batch_size, part.epochs, part.steps))
-            for part in parts]
+    parts = [
+        dataclasses.replace(part, recompute=own.recompute)
+        for _, part in phases.of(run.network, train.spec["params"], own.multiplier)
+    ]
+    return [
+        plan.training_plan(
+            part, dataset, plan.Length.of(dataset.rows, part.batch_size, part.epochs, part.steps)
+        )
+        for part in parts
+    ]
 
 
 if __name__ == "__main__":

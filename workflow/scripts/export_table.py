@@ -1,7 +1,10 @@
-"""Stage `table`: the rows of a run with their names, labels, predictions and features, for programs that read data frames.
+"""Stage `table`: the rows of a run with their names, labels, predictions and features, for programs
+that read data frames.
 
-params: none.  inputs: data; features (or joined ones) if the run has them; predictions: what answers for the run.
-Writes features.parquet: a row for each image, the training images first, with the columns of export/table.py.
+params: none.  inputs: data; features (or joined ones) if the run has them; predictions: what
+               answers for the run.
+Writes features.parquet: a row for each image, the training images first, with the columns of
+export/table.py.
 """
 
 from ladder.errors import UserError
@@ -17,8 +20,12 @@ def make(work, inputs, params):
 
     with work.file("features.parquet") as path:
         work.metrics = table.write(path, inputs)
-        log.info("features.parquet: %d rows of %d features, %s", work.metrics["rows"], work.metrics["dimensions"],
-                 size(path.stat().st_size))
+        log.info(
+            "features.parquet: %d rows of %d features, %s",
+            work.metrics["rows"],
+            work.metrics["dimensions"],
+            size(path.stat().st_size),
+        )
 
 
 if __name__ == "__main__":

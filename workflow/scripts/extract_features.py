@@ -1,16 +1,17 @@
 """Stage `features`: the feature vectors of all training and test images (or of the validation set).
 
-params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes if it classifies, variant,
-features_layer (whose output is used), features_standardize, features_pool, features_flip, multiplier unless it is exact.
-The following options of the features, and for pixels also those above, are present only if enabled: features_two_polarity,
-features_polarity_scale, features_max_pool, features_pca, and with it array_library, which computes it; and for fits to a sample
-features_fit_rows and seed.
+params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes if
+it classifies, variant, features_layer (whose output is used), features_standardize, features_pool,
+features_flip, multiplier unless it is exact. The following options of the features, and for pixels
+also those above, are present only if enabled: features_two_polarity, features_polarity_scale,
+features_max_pool, features_pca, and with it array_library, which computes it; and for fits to a
+sample features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
-Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of
-features.FeatureTransform; with features_flip apart also their odd part, train_odd.npy and test_odd.npy of the same shapes. Of
-an autoencoder whose weights are those of a file, the metric reconstruction_loss is the mean squared error of the test images,
-which no training has measured.
+Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays
+of features.FeatureTransform; with features_flip apart also their odd part, train_odd.npy and
+test_odd.npy of the same shapes. Of an autoencoder whose weights are those of a file, the metric
+reconstruction_loss is the mean squared error of the test images, which no training has measured.
 """
 
 import contextlib
@@ -42,18 +43,35 @@ def make(work, inputs, params, options):
     odd, rest = dimensions * (len(parts) - 1), np.setdiff1d(np.arange(len(train)), known)
     count = len(train) + len(test)
     written = dimensions + odd
-    log.info("%d feature vectors of %d values: %s on disk", count, written, progress.size(4 * count * written))
+    log.info(
+        "%d feature vectors of %d values: %s on disk",
+        count,
+        written,
+        progress.size(4 * count * written),
+    )
 
     with contextlib.ExitStack() as stack:
-        train_out, test_out = ([stack.enter_context(work.new_array(f"{name}{part}.npy", (len(images), dimensions), np.float32))
-                                for part in parts] for name, images in (("train", train), ("test", test)))
+        train_out, test_out = (
+            [
+                stack.enter_context(
+                    work.new_array(f"{name}{part}.npy", (len(images), dimensions), np.float32)
+                )
+                for part in parts
+            ]
+            for name, images in (("train", train), ("test", test))
+        )
         if rows is not None:
             features.put(train_out, known, rows)
-        further, places = features.Chosen(train, rest), [features.Chosen(out, rest) for out in train_out]
+        further, places = (
+            features.Chosen(train, rest),
+            [features.Chosen(out, rest) for out in train_out],
+        )
         for images in (further, test):
             features.prepare(encoder, images, transform, library)
         started = time.monotonic()
-        features.extract(encoder, further, transform, places, "features of training images", library)
+        features.extract(
+            encoder, further, transform, places, "features of training images", library
+        )
         features.extract(encoder, test, transform, test_out, "features of test images", library)
         seconds = time.monotonic() - started
         if params.get("features_standardize") and transform.mean is None:
@@ -61,24 +79,39 @@ def make(work, inputs, params, options):
             transform = dataclasses.replace(transform, mean=mean, scale=scale)
             features.standardize(transform, train_out, test_out)
     work.write_tensors(features.FILE, transform.tensors())
-    work.metrics = {"dimensions": dimensions, **({"odd_dimensions": odd} if odd else {}),
-                    "images_per_second": (len(rest) + len(test)) / seconds, **library.facts(),
-                    **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share}),
-                    **reconstruction_loss(inputs, params, test, work.threads, options)}
+    work.metrics = {
+        "dimensions": dimensions,
+        **({"odd_dimensions": odd} if odd else {}),
+        "images_per_second": (len(rest) + len(test)) / seconds,
+        **library.facts(),
+        **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share}),
+        **reconstruction_loss(inputs, params, test, work.threads, options),
+    }
 
 
 def fit(encoder, images, params, library):
-    """(features.FeatureTransform fitted to a sample of the images, explained share of the variance of PCA or None; indices and
-    features of the images that PCA was fitted to, which need not be extracted again, none and None without PCA)."""
-    indices = (features.sample(len(images), params["features_fit_rows"], params["seed"]) if "features_fit_rows" in params
-               else np.arange(len(images)))
+    """(features.FeatureTransform fitted to a sample of the images, explained share of the variance
+    of PCA or None; indices and features of the images that PCA was fitted to, which need not be
+    extracted again, none and None without PCA).
+    """
+    indices = (
+        features.sample(len(images), params["features_fit_rows"], params["seed"])
+        if "features_fit_rows" in params
+        else np.arange(len(images))
+    )
     transform, sampled = features.FeatureTransform.of(params), features.Chosen(images, indices)
     if "features_polarity_scale" in params:
         transform = features.fit_channels(encoder, sampled, transform)
     if "features_pca" not in params:
         return transform, None, indices[:0], None
-    transform, share, rows = features.fit_components(encoder, sampled, transform, params["features_pca"],
-                                                     params.get("features_standardize", False), library)
+    transform, share, rows = features.fit_components(
+        encoder,
+        sampled,
+        transform,
+        params["features_pca"],
+        params.get("features_standardize", False),
+        library,
+    )
     return transform, share, indices, rows
 
 
@@ -90,21 +123,35 @@ def network_encoder(inputs, params, threads, options):
 
 
 def pixel_encoder(inputs, params, threads, options):
-    return features.Pixels(Statistics.load(inputs["normalized"])), inputs["normalized"].array("train.npy").shape[1:]
+    return features.Pixels(Statistics.load(inputs["normalized"])), inputs["normalized"].array(
+        "train.npy"
+    ).shape[1:]
 
 
 def reconstruction_loss(inputs, params, images, threads, options):
-    """{"reconstruction_loss": number} of an autoencoder whose weights are those of a file, {} of all else."""
-    of_weights = inputs["weights"].manifest["spec"] if "weights" in inputs else {"stage": "", "params": {}}
+    """{"reconstruction_loss": number} of an autoencoder whose weights are those of a file, {} of
+    all else.
+    """
+    of_weights = (
+        inputs["weights"].manifest["spec"] if "weights" in inputs else {"stage": "", "params": {}}
+    )
     if of_weights["stage"] != "initial" or "file_sha256" not in of_weights["params"]:
         return {}
     network = networks.from_params(params)
     if network.classifies or not network.trains:
         return {}
-    settings = plan.Settings(network=network, variant=params["variant"], batch_size=1,
-                             multipliers=multipliers.from_params(params, options["multiplier"]))
-    measured = Validation(settings, images, Statistics.load(inputs["normalized"]), threads, options["data_residency"])
-    return {"reconstruction_loss": measured.measure(weights.of_artifact(inputs["weights"], network))[0]}
+    settings = plan.Settings(
+        network=network,
+        variant=params["variant"],
+        batch_size=1,
+        multipliers=multipliers.from_params(params, options["multiplier"]),
+    )
+    measured = Validation(
+        settings, images, Statistics.load(inputs["normalized"]), threads, options["data_residency"]
+    )
+    return {
+        "reconstruction_loss": measured.measure(weights.of_artifact(inputs["weights"], network))[0]
+    }
 
 
 ENCODERS = {"network": network_encoder, "pixels": pixel_encoder}

@@ -1,9 +1,11 @@
-"""Stage `linear`: fit logistic regression to the training features and classify the test features (or the validation set).
+"""Stage `linear`: fit logistic regression to the training features and classify the test features
+(or the validation set).
 
 params: seed (of the validation rows that choose the strength), classify_shifts unless it is none.
-inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are
-shifted.
-Writes linear.safetensors (the arrays of linear.Model: all that predictions need) and predictions.npy uint8 (test rows,).
+inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
+features' parts if images are shifted.
+Writes linear.safetensors (the arrays of linear.Model: all that predictions need) and
+predictions.npy uint8 (test rows,).
 """
 
 import time
@@ -19,8 +21,15 @@ def make(work, inputs, params):
     model = linear.fit(train, labels, params["seed"])
     predictions = linear.predict(model, test, work.threads, shifts.of_test(inputs))
     work.write_tensors("linear.safetensors", model.tensors())
-    scoring.score(work, inputs, predictions, f"logistic regression, strength {model.strength:g}", started,
-                  strength=model.strength, validation={f"{strength:g}": share for strength, share in model.validation.items()})
+    scoring.score(
+        work,
+        inputs,
+        predictions,
+        f"logistic regression, strength {model.strength:g}",
+        started,
+        strength=model.strength,
+        validation={f"{strength:g}": share for strength, share in model.validation.items()},
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Stage `patches`: fit layers to patches of the training images, one after another, without labels and without gradients.
+"""Stage `patches`: fit layers to patches of the training images, one after another, without labels
+and without gradients.
 
-params: network with its options, image, variant, patches_atoms, patches_samples, patches_whitening, patches_iterations (absent
-for random filters), array_library (of whitening and k-means), seed.
+params: network with its options, image, variant, patches_atoms, patches_samples, patches_whitening,
+patches_iterations (absent for random filters), array_library (of whitening and k-means), seed.
 inputs: normalized, initial.  options: data_residency.
-Writes the weights, weights.bin or weights.safetensors, with the initial ones for layers that are not fitted, and atoms.npy:
-float32 (filters, kernel, kernel, channels), the filters of layer 1 as patches.
+Writes the weights, weights.bin or weights.safetensors, with the initial ones for layers that are
+not fitted, and atoms.npy: float32 (filters, kernel, kernel, channels), the filters of layer 1 as
+patches.
 """
 
 from ladder.arithmetic import arrays
@@ -16,7 +18,7 @@ from ladder.training import plan
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
 
-ROWS = 500   # images per batch of the first layer
+ROWS = 500  # images per batch of the first layer
 
 
 def make(work, inputs, params, options):
@@ -24,18 +26,32 @@ def make(work, inputs, params, options):
     statistics = Statistics.load(inputs["normalized"])
     images = inputs["normalized"].array("train.npy")
     initial = weights.of_artifact(inputs["initial"], network)
-    settings = patches.Settings(params["patches_atoms"], tuple(params["patches_samples"]), params.get("patches_iterations", 0),
-                                tuple(params["patches_whitening"]), params["seed"])
+    settings = patches.Settings(
+        params["patches_atoms"],
+        tuple(params["patches_samples"]),
+        params.get("patches_iterations", 0),
+        tuple(params["patches_whitening"]),
+        params["seed"],
+    )
     library = arrays.library(params["array_library"], work.threads)
     fitter = patches.PatchFitter(library)
     values, facts, pictures, seconds = dict(initial), [], [], {}
 
     for number, spec in enumerate(network.fits):
         layer = network.layer(spec.layer)
-        outputs = LayerOutputs(network, layer.inputs[0], params["variant"], values, statistics, work.threads,
-                               options["data_residency"])
+        outputs = LayerOutputs(
+            network,
+            layer.inputs[0],
+            params["variant"],
+            values,
+            statistics,
+            work.threads,
+            options["data_residency"],
+        )
         with runtime.thread_pools().limit(limits=1):
-            sampled = patches.sample(layer, images, settings.of_layer(number)[0], outputs.batches, settings.seed, number)
+            sampled = patches.sample(
+                layer, images, settings.of_layer(number)[0], outputs.batches, settings.seed, number
+            )
             fitted = patches.fit(layer, spec, sampled, settings, number, fitter)
         patches.log_facts(fitted.facts)
         values[f"{layer.name}.weight"] = fitted.weight
@@ -43,14 +59,20 @@ def make(work, inputs, params, options):
             values[f"{layer.name}.bias"] = fitted.bias
         facts.append(fitted.facts)
         pictures.append(fitted.pictures)
-        for name, spent in {**outputs.seconds, f"fit of {layer.name}": fitted.facts["seconds"]}.items():
+        for name, spent in {
+            **outputs.seconds,
+            f"fit of {layer.name}": fitted.facts["seconds"],
+        }.items():
             seconds[name] = seconds.get(name, 0.0) + spent
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_array("atoms.npy", pictures[0])
     work.metrics = metrics(network, params["variant"], initial, values) | {
-        "layers": facts, "seconds_by_operation": seconds, "device": outputs.device,
-        **library.facts()}
+        "layers": facts,
+        "seconds_by_operation": seconds,
+        "device": outputs.device,
+        **library.facts(),
+    }
 
 
 class LayerOutputs:
@@ -61,15 +83,22 @@ class LayerOutputs:
 
     def __init__(self, network, source, rung, values, statistics, threads, data_residency):
         self.statistics, self.seconds = statistics, {}
-        self.encoder = Inference(network, rung, values, statistics, threads, None if source == networks.INPUT else source,
-                                 data_residency)
+        self.encoder = Inference(
+            network,
+            rung,
+            values,
+            statistics,
+            threads,
+            None if source == networks.INPUT else source,
+            data_residency,
+        )
         self.device = self.encoder.executor.device()
 
     def batches(self, images):
         """Yield (start, float32 (n, H, W, C)) for stored images (N, H, W, C)."""
         if self.encoder.until is None:
             for start in range(0, len(images), ROWS):
-                yield start, self.statistics.apply(images[start:start + ROWS])
+                yield start, self.statistics.apply(images[start : start + ROWS])
             return
         yield from self.encoder.batches(images)
         self.seconds = self.encoder.executor.seconds
@@ -77,8 +106,12 @@ class LayerOutputs:
 
 def metrics(network, rung, before, after):
     """Metrics of the network for the report."""
-    return {"parameters": network.parameter_count, "layer_movement": weights.movement(before, after), "network": network.table,
-            "kernels": plan.inference_plan(network, rung, 1, plan.Dataset(1, "uint8")).kernel_table}
+    return {
+        "parameters": network.parameter_count,
+        "layer_movement": weights.movement(before, after),
+        "network": network.table,
+        "kernels": plan.inference_plan(network, rung, 1, plan.Dataset(1, "uint8")).kernel_table,
+    }
 
 
 if __name__ == "__main__":

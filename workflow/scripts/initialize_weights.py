@@ -1,10 +1,11 @@
 """Stage `initial`: the network's weights before training, drawn at random or read from a file.
 
-params: network with its options, image, classes if it classifies; seed, or file_sha256, or both for a network with a head,
-which is drawn where the file holds the encoder's network.  inputs: none.
-options: file (with file_sha256): the path of a weights file, which the metrics name (without folders outside of the project).
-Writes weights.bin or weights.safetensors (see ladder/network/weights.py). The metric `part` names the encoder's network where
-the file holds that one.
+params: network with its options, image, classes if it classifies; seed, or file_sha256, or both for
+a network with a head, which is drawn where the file holds the encoder's network.  inputs: none.
+options: file (with file_sha256): the path of a weights file, which the metrics name (without
+folders outside of the project). Writes weights.bin or weights.safetensors (see
+ladder/network/weights.py). The metric `part` names the encoder's network where the file holds that
+one.
 """
 
 import hashlib
@@ -18,16 +19,30 @@ from ladder.workflow import stage_script
 
 def make(work, inputs, params, options):
     network = networks.from_params(params)
-    drawn = {**weights.initialize(network, params["seed"]), **weights.initial_state(network)} if "seed" in params else {}
-    part, values = from_file(options["file"], params, network, drawn) if "file_sha256" in params else (None, drawn)
+    drawn = (
+        {**weights.initialize(network, params["seed"]), **weights.initial_state(network)}
+        if "seed" in params
+        else {}
+    )
+    part, values = (
+        from_file(options["file"], params, network, drawn)
+        if "file_sha256" in params
+        else (None, drawn)
+    )
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
-    work.metrics = {"parameters": network.parameter_count, "network": network.table, "part": part,
-                    **({"file": named(options["file"])} if "file_sha256" in params else {})}
+    work.metrics = {
+        "parameters": network.parameter_count,
+        "network": network.table,
+        "part": part,
+        **({"file": named(options["file"])} if "file_sha256" in params else {}),
+    }
 
 
 def named(path):
-    """The path below the project's folder; of a file elsewhere the name alone, since reports are passed on."""
+    """The path below the project's folder; of a file elsewhere the name alone, since reports are
+    passed on.
+    """
     path = pathlib.Path(path).resolve()
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
 
@@ -37,7 +52,10 @@ def from_file(path, params, network, drawn):
     encoder, sha256 = networks.encoder_of(params), params["file_sha256"]
     if encoder and weights.is_of(path, encoder):
         part, stored = encoder.name, weights.load(path, encoder)
-        values = {name: stored[name] if name.rpartition(".")[0] in network.encoder else value for name, value in drawn.items()}
+        values = {
+            name: stored[name] if name.rpartition(".")[0] in network.encoder else value
+            for name, value in drawn.items()
+        }
     else:
         part, values = None, weights.load(path, network)
     if hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() != sha256:

@@ -11,7 +11,9 @@ from ladder.pages import index, output
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
     arguments = parser.parse_args()
     output.write(arguments.results / index.NAME, index.page(arguments.results))

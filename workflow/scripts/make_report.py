@@ -1,4 +1,6 @@
-"""Write report.html, summary.json and scored_images.csv of a run, and its figures for papers if they are asked for."""
+"""Write report.html, summary.json and scored_images.csv of a run, and its figures for papers if
+they are asked for.
+"""
 
 from ladder.pages import paper, report
 from ladder.workflow import stage_script

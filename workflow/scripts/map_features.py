@@ -1,7 +1,8 @@
 """Stage `map`: a two-dimensional embedding of the test images' features, for the report.
 
 params: seed (of the sample and of t-SNE).  inputs: features.
-Writes rows.npy int64 (n,), the indices of the test rows, and places.npy float32 (n, 2) in [0, 1]; n is 0 for too few rows.
+Writes rows.npy int64 (n,), the indices of the test rows, and places.npy float32 (n, 2) in [0, 1]; n
+is 0 for too few rows.
 """
 
 import numpy as np
@@ -15,7 +16,11 @@ def make(work, inputs, params):
     vectors = inputs["features"].array("test.npy")
     rows = feature_map.rows(len(vectors), params["seed"])
     log.info("t-SNE of %d test images, which takes seconds", len(rows))
-    places = feature_map.layout(vectors[rows], params["seed"]) if len(rows) else np.empty((0, 2), np.float32)
+    places = (
+        feature_map.layout(vectors[rows], params["seed"])
+        if len(rows)
+        else np.empty((0, 2), np.float32)
+    )
     work.write_array("rows.npy", rows)
     work.write_array("places.npy", places)
 

@@ -8,12 +8,14 @@ import json
 from ladder.sources import ROOT
 
 DOWNLOAD = "170 MB"
-PRESET = "cifar10_normalised_encoder"   # the quickest of those that are above their control
+PRESET = "cifar10_normalised_encoder"  # the quickest of those that are above their control
 RECORD = ROOT / f"benchmarks/presets/{PRESET}.json"
 
 
 def main():
-    print(f"\nThe real CIFAR-10 ({DOWNLOAD} to download, {minutes()} minutes on two cores of a server):")
+    print(
+        f"\nThe real CIFAR-10 ({DOWNLOAD} to download, {minutes()} minutes on two cores of a server):"
+    )
     print(f"  .venv/bin/snakemake report --configfile presets/{PRESET}.yaml")
 
 

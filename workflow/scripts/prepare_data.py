@@ -1,14 +1,16 @@
 """Stage `data`: the images, labels and class names of a dataset.
 
-params: dataset, train_limit; validation or test_limit; cifar10_sha256 with cifar10; folder_sha256, image_size,
-image_channels and test_share with folder.
-options: urls (a JSON list: mirrors of a dataset that is one file, else an address for each file) and downloads (the folder of
-downloaded files), for datasets that are downloaded; folder, the path of pictures of one's own.
-Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,);
-with validation, test_images.npy and test_labels.npy are the validation set of training rows, and the test set is not read. Of
-pictures also skipped.json, [{"file", "reason"}], and names.json, {"train": [...], "test": [...]}: the path of each row's
-picture below the folder, or its row in the .npz file (data/names.py); its metrics say what the folders were taken for (remarks)
-and how many pictures are there more than once (copies).
+params: dataset, train_limit; validation or test_limit; cifar10_sha256 with cifar10; folder_sha256,
+image_size, image_channels and test_share with folder.
+options: urls (a JSON list: mirrors of a dataset that is one file, else an address for each file)
+and downloads (the folder of downloaded files), for datasets that are downloaded; folder, the path
+of pictures of one's own.
+Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy,
+test_labels.npy uint8 (N,); with validation, test_images.npy and test_labels.npy are the validation
+set of training rows, and the test set is not read. Of pictures also skipped.json, [{"file",
+"reason"}], and names.json, {"train": [...], "test": [...]}: the path of each row's picture below
+the folder, or its row in the .npz file (data/names.py); its metrics say what the folders were taken
+for (remarks) and how many pictures are there more than once (copies).
 """
 
 import dataclasses
@@ -24,7 +26,8 @@ from ladder.files import shown
 from ladder.progress import log
 from ladder.workflow import stage_script
 
-BLOCK = 1000   # images that are written together
+BLOCK = 1000  # images that are written together
+
 
 def make(work, inputs, params, options):
     validation = params.get("validation", 0)
@@ -32,31 +35,50 @@ def make(work, inputs, params, options):
     if params["dataset"] == FOLDER:
         dataset = _pictures(work, params, options, limits)
     else:
-        dataset = datasets.limited(_load(params, options, not validation), limits["train"],
-                                   "all" if validation else limits["test"])
+        dataset = datasets.limited(
+            _load(params, options, not validation),
+            limits["train"],
+            "all" if validation else limits["test"],
+        )
     images, pictures = {"train": dataset.train_images, "test": dataset.test_images}, dataset.names
-    if validation:   # of the numbers of rows: the images may be a map of a large file
+    if validation:  # of the numbers of rows: the images may be a map of a large file
         rows = np.arange(len(dataset.train_labels))
         first = copies.first(copies.digests(images["train"])) if pictures else None
-        dataset = datasets.with_validation(dataclasses.replace(dataset, train_images=rows), validation, first)
-        images = {"train": Rows(images["train"], dataset.train_images), "test": Rows(images["train"], dataset.test_images)}
+        dataset = datasets.with_validation(
+            dataclasses.replace(dataset, train_images=rows), validation, first
+        )
+        images = {
+            "train": Rows(images["train"], dataset.train_images),
+            "test": Rows(images["train"], dataset.test_images),
+        }
         if pictures:
-            pictures = {part: [pictures["train"][row] for row in images[part].numbers] for part in images}
-        log.info("%d training images are for validation, %d remain for training", validation, len(dataset.train_labels))
+            pictures = {
+                part: [pictures["train"][row] for row in images[part].numbers] for part in images
+            }
+        log.info(
+            "%d training images are for validation, %d remain for training",
+            validation,
+            len(dataset.train_labels),
+        )
     seen = {part: [] for part in images}
     for part, array in images.items():
         with work.new_array(f"{part}_images.npy", array.shape, array.dtype) as out:
             for start in range(0, len(out), BLOCK):
-                out[start:start + BLOCK] = block = array[start:start + BLOCK]
+                out[start : start + BLOCK] = block = array[start : start + BLOCK]
                 seen[part] += copies.digests(block) if pictures else []
         work.write_array(f"{part}_labels.npy", getattr(dataset, f"{part}_labels"))
     if pictures:
         work.write_json(names.FILE, pictures)
-        work.metrics["copies"] = counts = copies.count(seen, {part: getattr(dataset, f"{part}_labels") for part in seen})
+        work.metrics["copies"] = counts = copies.count(
+            seen, {part: getattr(dataset, f"{part}_labels") for part in seen}
+        )
         if counts["pictures"]:
             log.info("%s", copies.sentence(counts, "validation" if validation else "test"))
-    work.metrics |= {"classes": list(dataset.classes), "train": len(dataset.train_labels),
-                    "test": len(dataset.test_labels)}
+    work.metrics |= {
+        "classes": list(dataset.classes),
+        "train": len(dataset.train_labels),
+        "test": len(dataset.test_labels),
+    }
 
 
 class Rows:
@@ -71,10 +93,15 @@ class Rows:
 
 
 def _pictures(work, params, options, limits):
-    dataset, skipped, remarks = folder.load(options["folder"], params, limits, work.folder, work.threads)
+    dataset, skipped, remarks = folder.load(
+        options["folder"], params, limits, work.folder, work.threads
+    )
     work.write_json("skipped.json", skipped)
-    work.metrics = {"folder": shown(pathlib.Path(options["folder"]).expanduser().absolute().name), "skipped": len(skipped),
-                    "remarks": remarks}
+    work.metrics = {
+        "folder": shown(pathlib.Path(options["folder"]).expanduser().absolute().name),
+        "skipped": len(skipped),
+        "remarks": remarks,
+    }
     return dataset
 
 
@@ -84,11 +111,15 @@ def _load(params, options, with_test=True):
     if params["dataset"] == "digits":
         return datasets.digits(with_test)
     if params["dataset"] == "cifar10":
-        return datasets.cifar10(json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"], with_test)
+        return datasets.cifar10(
+            json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"], with_test
+        )
     if params["dataset"] == "mnist":
         return datasets.mnist(json.loads(options["urls"]), options["downloads"], with_test)
     if params["dataset"] in official.FILES:
-        return official.load(params["dataset"], json.loads(options["urls"]), options["downloads"], with_test)
+        return official.load(
+            params["dataset"], json.loads(options["urls"]), options["downloads"], with_test
+        )
     raise UserError(f"dataset {params['dataset']} is not known; choose {', '.join(FACTS)}")
 
 

@@ -2,8 +2,9 @@
 
     run_trials.py --config-file logs/search.json -- OPTIONS OF SNAKEMAKE
 
-The configuration says which run is next, as soon as the one before it has a result. Each is made by a command of its own with
-the same options, so that a command that is interrupted goes on where it was.
+The configuration says which run is next, as soon as the one before it has a result. Each is made by
+a command of its own with the same options, so that a command that is interrupted goes on where it
+was.
 """
 
 import argparse
@@ -22,9 +23,13 @@ PAGE = "results/search.html"
 def main():
     arguments = parse()
     raw = json.loads(arguments.config_file.read_text("utf-8"))
-    caller.tell(started=None, damaged=None, keep_failed=True)   # each run is a command of its own; one that fails is a result
+    # each run is a command of its own; one that fails is a result
+    caller.tell(started=None, damaged=None, keep_failed=True)
     while (plan := search.plan(configuration.load(raw))).next:
-        print(f"search: run {len(plan.entries)} of {raw['search'].get('budget', search.BUDGET)}", flush=True)
+        print(
+            f"search: run {len(plan.entries)} of {raw['search'].get('budget', search.BUDGET)}",
+            flush=True,
+        )
         snakemake(plan.next.manifest, arguments.options)
     snakemake(PAGE, arguments.options)
 
@@ -37,8 +42,12 @@ def snakemake(target, options):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config-file", type=pathlib.Path, required=True, help="the configuration as JSON")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
+    )
     parser.add_argument("options", nargs="*", help="options of snakemake for every command")
     return parser.parse_args()
 

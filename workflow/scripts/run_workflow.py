@@ -1,4 +1,6 @@
-"""What `make report` runs: Snakemake with the words of the command line, and a line for each stage; with -v its own words."""
+"""What `make report` runs: Snakemake with the words of the command line, and a line for each stage;
+with -v its own words.
+"""
 
 import sys
 

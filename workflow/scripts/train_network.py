@@ -1,24 +1,30 @@
 """Stage `train`: train the network, with a checkpoint after each epoch.
 
-params: network with its options, image, classes if it classifies, training, variant, batch_size, epochs or steps,
-decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or instead of training all layers), optimizer,
-learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, augment_rotate, augment_colour, freeze_encoder, seed, multiplier, multiplier_in,
-loss_scale (absent if they have no effect); patience where there is a validation set, which is then measured after every epoch:
-without a smaller loss for so many epochs (0: never) the training stops; with patience the weights are those of the best epoch.
-inputs: normalized, initial or patches, data if the network classifies.
-options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute (True or False, see
-training/recompute.py), multiplier: the name or the file of the table of the parameter `multiplier`; goes_on_from: folder of a
-shorter training whose steps are the first of this one, or ''.
-Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of each step and, if the network
-classifies, `hits`: correct predictions in the batch, if it draws latent values, `divergences`: nats per image, and with a
-validation set of each epoch int64 `validation_steps`, the steps made by then, float64 `validation_losses` and int64
-`validation_hits`; reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or validation) images;
-samples.npy if it draws latent values: uint8 (32, H, W, C), decoded from samples of the prior by the seed. Of a training in one
-part epochs.safetensors: before it and after 1, 2, 4, 8, ... epochs `EPOCH.filters`, float32 weights of a first convolution, and
-`EPOCH.reconstructions`, uint8 (8, H, W, C), if it does not classify. Where a longer
-training could go on from this one, state.safetensors: the optimizer's running averages, and the weights after the last step if
-other ones are kept. After an interruption it resumes from the last checkpoint, with bit-identical results.
+params: network with its options, image, classes if it classifies, training, variant, batch_size,
+epochs or steps, decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or
+instead of training all layers), optimizer, learning_rate, momentum, weight_decay, gradient_clip,
+gradient_scale, schedule, schedule_step_epochs, schedule_step_factor, warmup_steps, augment_flip,
+augment_crop, augment_rotate, augment_colour, freeze_encoder, seed, multiplier, multiplier_in,
+loss_scale (absent if they have no effect); patience where there is a validation set, which is then
+measured after every epoch: without a smaller loss for so many epochs (0: never) the training stops;
+with patience the weights are those of the best epoch. inputs: normalized, initial or patches, data
+if the network classifies.
+options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute
+(True or False, see training/recompute.py), multiplier: the name or the file of the table of the
+parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this
+one, or ''.
+Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of
+each step and, if the network classifies, `hits`: correct predictions in the batch, if it draws
+latent values, `divergences`: nats per image, and with a validation set of each epoch int64
+`validation_steps`, the steps made by then, float64 `validation_losses` and int64 `validation_hits`;
+reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or validation)
+images; samples.npy if it draws latent values: uint8 (32, H, W, C), decoded from samples of the
+prior by the seed. Of a training in one part epochs.safetensors: before it and after 1, 2, 4, 8, ...
+epochs `EPOCH.filters`, float32 weights of a first convolution, and `EPOCH.reconstructions`, uint8
+(8, H, W, C), if it does not classify. Where a longer
+training could go on from this one, state.safetensors: the optimizer's running averages, and the
+weights after the last step if other ones are kept. After an interruption it resumes from the last
+checkpoint, with bit-identical results.
 """
 
 import dataclasses
@@ -41,9 +47,12 @@ from ladder.training.validation import Validation
 from ladder.workflow import stage_script
 
 RECONSTRUCTED, SAMPLES = 16, 32
-RISEN = 1.05   # times the lowest loss of an epoch, from which on a loss has risen by more than noise
-OF_EPOCHS = "loss", "accuracy", "divergence", "seconds_by_pass"   # metrics with a number for each epoch
-OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"   # metrics of the last part alone
+# times the lowest loss of an epoch, from which on a loss has risen by more than noise
+RISEN = 1.05
+# metrics with a number for each epoch
+OF_EPOCHS = "loss", "accuracy", "divergence", "seconds_by_pass"
+# metrics of the last part alone
+OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"
 
 
 def make(work, inputs, params, options):
@@ -59,56 +68,93 @@ def make(work, inputs, params, options):
         log.info("%s", line)
 
     earlier = Earlier.find(options.get("goes_on_from"), network)
-    values, parts = initial, earlier.whole_parts if earlier else []   # parts: [(history, metrics)]
-    for name, part in phases.of(network, params, options["multiplier"])[len(parts):]:
+    values, parts = initial, earlier.whole_parts if earlier else []  # parts: [(history, metrics)]
+    for name, part in phases.of(network, params, options["multiplier"])[len(parts) :]:
         part = dataclasses.replace(part, recompute=options["recompute"] == "True")
         validation = validation_in(part, inputs, params, *common) if "patience" in params else None
         checkpoint = work.folder / f"checkpoint{name}.safetensors"
         with compiling.shown():
-            run = training.Training(part, images, statistics, values, *common[1:], labels, validation)
+            run = training.Training(
+                part, images, statistics, values, *common[1:], labels, validation
+            )
             begin(run, work, checkpoint, earlier)
             if not run.done:
                 run.prepare()
         if part.recompute:
             log.info("%s", recomputed(run))
-        train(run, checkpoint, int(options["monitor"]), looking(part, inputs, params, statistics, work.threads))
+        train(
+            run,
+            checkpoint,
+            int(options["monitor"]),
+            looking(part, inputs, params, statistics, work.threads),
+        )
         values = run.kept
         parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
-    work.write_tensors("history.safetensors", {
-        name: np.concatenate([numbers[name] for numbers, _ in parts]) for name in parts[0][0]})
+    work.write_tensors(
+        "history.safetensors",
+        {name: np.concatenate([numbers[name] for numbers, _ in parts]) for name in parts[0][0]},
+    )
     if run.snapshots:
         work.write_tensors(snapshots.FILE, run.snapshots)
     ends_with_an_epoch = run.step % run.length.steps_per_epoch == 0
-    if shorter.is_kept(params, ends_with_an_epoch, warmup(run.length, params["warmup_steps"]) == params["warmup_steps"]):
+    if shorter.is_kept(
+        params,
+        ends_with_an_epoch,
+        warmup(run.length, params["warmup_steps"]) == params["warmup_steps"],
+    ):
         work.write_tensors(shorter.STATE, state(run))
     work.metrics = joined([measured for _, measured in parts])
     if not network.classifies:
         images = inputs["normalized"].array("test.npy")
-        work.write_array("reconstructions.npy", reconstruct(part, values, images[:RECONSTRUCTED], statistics, work.threads))
+        work.write_array(
+            "reconstructions.npy",
+            reconstruct(part, values, images[:RECONSTRUCTED], statistics, work.threads),
+        )
         work.metrics["reconstruction_loss"] = Validation(part, images, *common).measure(values)[0]
     if decoder := networks.decoder(network):
         work.write_array("samples.npy", sample(part, decoder, values, statistics, work.threads))
     work.metrics |= {
-        "misfits": misfits, "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count,
-        "network": network.table}
+        "misfits": misfits,
+        "layer_movement": weights.movement(initial, values),
+        "parameters": network.parameter_count,
+        "network": network.table,
+    }
 
 
 def validation_in(settings, inputs, params, *common):
     """The Validation of a training; common: statistics, threads and data_residency."""
-    labels = np.asarray(inputs["data"].array("test_labels.npy")) if settings.network.classifies else None
-    return Validation(settings, inputs["normalized"].array("test.npy"), *common, labels, params["patience"])
+    labels = (
+        np.asarray(inputs["data"].array("test_labels.npy")) if settings.network.classifies else None
+    )
+    return Validation(
+        settings, inputs["normalized"].array("test.npy"), *common, labels, params["patience"]
+    )
 
 
 def begin(run, work, checkpoint, earlier):
-    """Continue from a checkpoint or else after an earlier training (Earlier or None), if there is one."""
+    """Continue from a checkpoint or else after an earlier training (Earlier or None), if there is
+    one.
+    """
     if run.restore(checkpoint):
-        log.info("resuming after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
+        log.info(
+            "resuming after step %d of %d, in epoch %d of %d",
+            run.step,
+            run.length.steps,
+            run.epoch + 1,
+            run.epochs,
+        )
     elif earlier:
         earlier.continue_in(run)
-        log.info("going on from %s after step %d of %d, in epoch %d of %d", earlier.version, run.step, run.length.steps,
-                 run.epoch + 1, run.epochs)
+        log.info(
+            "going on from %s after step %d of %d, in epoch %d of %d",
+            earlier.version,
+            run.step,
+            run.length.steps,
+            run.epoch + 1,
+            run.epochs,
+        )
     if earlier:
         work.notes |= {"goes_on_from": earlier.version, "after_step": earlier.steps}
         work.seconds_before += sum(part["seconds"] for part in earlier.parts[:-1])
@@ -119,8 +165,12 @@ def looking(settings, inputs, params, statistics, threads):
     """A function of a Training that takes its snapshots; of one with parts nothing is taken."""
     if params["training"] != "gradient":
         return lambda run: None
-    images = inputs["normalized"].array("test.npy")[:snapshots.IMAGES]
-    rebuild = None if settings.network.classifies else lambda values: reconstruct(settings, values, images, statistics, threads)
+    images = inputs["normalized"].array("test.npy")[: snapshots.IMAGES]
+    rebuild = (
+        None
+        if settings.network.classifies
+        else lambda values: reconstruct(settings, values, images, statistics, threads)
+    )
     return lambda run: snapshots.take(run, rebuild)
 
 
@@ -132,35 +182,69 @@ def train(run, checkpoint, monitor, look):
         look(run)
         run.save(checkpoint)
         seconds, images = run.seconds - seconds, run.images_seen - images
-        log.info("epoch %d/%d%s%s%s  %s  %.0f images/s", run.epoch, run.epochs, scores("", run.losses, run.accuracies),
-                 scores("validation ", run.validation.losses, run.validation.accuracies) if run.validation else "",
-                 f"  KL divergence {run.divergences[-1]:.1f}" if run.divergences else "", duration(seconds), images / seconds)
+        log.info(
+            "epoch %d/%d%s%s%s  %s  %.0f images/s",
+            run.epoch,
+            run.epochs,
+            scores("", run.losses, run.accuracies),
+            scores("validation ", run.validation.losses, run.validation.accuracies)
+            if run.validation
+            else "",
+            f"  KL divergence {run.divergences[-1]:.1f}" if run.divergences else "",
+            duration(seconds),
+            images / seconds,
+        )
         if risen(run.losses):
-            log.warning("train %s: the loss has risen from %.5g to %.5g in epoch %d; a learning_rate below %g may be needed",
-                        checkpoint.parent.name, min(run.losses), run.losses[-1], run.epoch, run.settings.learning_rate)
+            log.warning(
+                "train %s: the loss has risen from %.5g to %.5g in epoch %d; a learning_rate below %g may be needed",
+                checkpoint.parent.name,
+                min(run.losses),
+                run.losses[-1],
+                run.epoch,
+                run.settings.learning_rate,
+            )
     if run.epoch < run.epochs:
-        log.info("stopped after epoch %d of %d: the loss on the validation images has not fallen since epoch %d, whose weights "
-                 "are kept", run.epoch, run.epochs, run.validation.best_epoch)
+        log.info(
+            "stopped after epoch %d of %d: the loss on the validation images has not fallen since epoch %d, whose weights "
+            "are kept",
+            run.epoch,
+            run.epochs,
+            run.validation.best_epoch,
+        )
 
 
 def risen(losses):
-    """Whether the last of the losses of epochs is the first one that is more than RISEN times as large as one before it."""
-    rises = (loss > RISEN * lowest for loss, lowest in zip(losses, itertools.accumulate(losses, min), strict=True))
+    """Whether the last of the losses of epochs is the first one that is more than RISEN times as
+    large as one before it.
+    """
+    rises = (
+        loss > RISEN * lowest
+        for loss, lowest in zip(losses, itertools.accumulate(losses, min), strict=True)
+    )
     return next((epoch for epoch, is_rise in enumerate(rises, 1) if is_rise), None) == len(losses)
 
 
 def recomputed(run):
     """The line of the log that says what recompute saves."""
-    saves, how = run.recomputing(), "shared by buffers that are not in use at the same time; activations are made again"
+    saves, how = (
+        run.recomputing(),
+        "shared by buffers that are not in use at the same time; activations are made again",
+    )
     if saves["taken"] == saves["shared"]:
-        how = ("shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
-               f"{run.settings.network.name} leave none whose memory that would save with {run.settings.variant}")
-    return f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
+        how = (
+            "shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
+            f"{run.settings.network.name} leave none whose memory that would save with {run.settings.variant}"
+        )
+    return (
+        f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
+    )
 
 
 def scores(kind, losses, accuracies):
     """The last loss, and the last accuracy if there is one, in words of the log."""
-    return f"  {kind}loss {losses[-1]:.5f}" + (f"  accuracy {accuracies[-1]:.2%}" if accuracies else "")
+    return f"  {kind}loss {losses[-1]:.5f}" + (
+        f"  accuracy {accuracies[-1]:.2%}" if accuracies else ""
+    )
 
 
 def reconstruct(settings, values, images, statistics, threads):
@@ -170,24 +254,36 @@ def reconstruct(settings, values, images, statistics, threads):
 def sample(settings, decoder, values, statistics, threads):
     """Pictures decoded from samples of the prior, a standard normal distribution."""
     shape = decoder.input_shape
-    latent = randomness.normal(settings.seed, randomness.PRIOR, 0, 0, SAMPLES * math.prod(shape)).reshape(SAMPLES, *shape)
+    latent = randomness.normal(
+        settings.seed, randomness.PRIOR, 0, 0, SAMPLES * math.prod(shape)
+    ).reshape(SAMPLES, *shape)
     unchanged = Statistics(np.ones(shape[2], np.float32), np.zeros(shape[2], np.float32))
     return pictures(settings, decoder, values, latent, unchanged, statistics, threads)
 
 
 def pictures(settings, network, values, inputs, of_inputs, of_outputs, threads):
-    """The network's outputs as pictures uint8 (N, H, W, C); of_inputs, of_outputs: the Statistics of both."""
+    """The network's outputs as pictures uint8 (N, H, W, C); of_inputs, of_outputs: the Statistics
+    of both.
+    """
     forward = multipliers.ByDirection(forward=settings.multipliers.forward)
-    inference = Inference(network, settings.variant, values, of_inputs, threads, multipliers=forward)
-    return np.concatenate([of_outputs.to_pixels(outputs) for _, outputs in inference.batches(inputs)])
+    inference = Inference(
+        network, settings.variant, values, of_inputs, threads, multipliers=forward
+    )
+    return np.concatenate(
+        [of_outputs.to_pixels(outputs) for _, outputs in inference.batches(inputs)]
+    )
 
 
 def history(run, before):
-    """Name -> numbers by step and, with a validation set, by epoch of a part of the training, which began at step `before`."""
-    numbers = {name: values[:run.step] for name, values in run.history.items()}
+    """Name -> numbers by step and, with a validation set, by epoch of a part of the training, which
+    began at step `before`.
+    """
+    numbers = {name: values[: run.step] for name, values in run.history.items()}
     if run.validation:
-        numbers |= {"validation_steps": before + np.array(run.validation.steps),
-                    "validation_losses": np.array(run.validation.losses)}
+        numbers |= {
+            "validation_steps": before + np.array(run.validation.steps),
+            "validation_losses": np.array(run.validation.losses),
+        }
     if run.validation and run.validation.hits:
         numbers["validation_hits"] = np.array(run.validation.hits)
     return numbers
@@ -218,21 +314,37 @@ def metrics(run):
 
 
 def validation_metrics(validation):
-    return validation and {"loss": validation.losses, "accuracy": validation.accuracies, "best_epoch": validation.best_epoch,
-                           "seconds": validation.seconds}
+    return validation and {
+        "loss": validation.losses,
+        "accuracy": validation.accuracies,
+        "best_epoch": validation.best_epoch,
+        "seconds": validation.seconds,
+    }
 
 
 def joined(parts):
-    """The metrics of the whole training: sums of lengths and times; memory, kernels, device and launching of the last part."""
+    """The metrics of the whole training: sums of lengths and times; memory, kernels, device and
+    launching of the last part.
+    """
     last, operations = parts[-1], {}
     for part in parts:
         for name, seconds in part["seconds_by_operation"].items():
             operations[name] = operations.get(name, 0.0) + seconds
     return {
-        **{name: last[name] and [value for part in parts for value in part[name]] for name in OF_EPOCHS},
-        "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
-        **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},
-        "parts": [{name: value for name, value in part.items() if name not in OF_THE_END} for part in parts],
+        **{
+            name: last[name] and [value for part in parts for value in part[name]]
+            for name in OF_EPOCHS
+        },
+        "images_per_second": sum(part["images"] for part in parts)
+        / sum(part["seconds"] for part in parts),
+        **{
+            name: sum(part[name] for part in parts)
+            for name in ("steps", "epochs", "epochs_at_most")
+        },
+        "parts": [
+            {name: value for name, value in part.items() if name not in OF_THE_END}
+            for part in parts
+        ],
         "validation_curve": last["validation_curve"] and joined_validation(parts),
         "seconds_by_operation": operations,
         **{name: last[name] for name in OF_THE_END},
@@ -240,12 +352,19 @@ def joined(parts):
 
 
 def joined_validation(parts):
-    """Losses and accuracies of all epochs, the best epoch of the last part, and the seconds of measuring."""
+    """Losses and accuracies of all epochs, the best epoch of the last part, and the seconds of
+    measuring.
+    """
     measured = [part["validation_curve"] for part in parts]
     by_epoch = ("loss", "accuracy")
-    return {**{name: measured[-1][name] and [value for part in measured for value in part[name]] for name in by_epoch},
-            "best_epoch": sum(part["epochs"] for part in parts[:-1]) + measured[-1]["best_epoch"],
-            "seconds": sum(part["seconds"] for part in measured)}
+    return {
+        **{
+            name: measured[-1][name] and [value for part in measured for value in part[name]]
+            for name in by_epoch
+        },
+        "best_epoch": sum(part["epochs"] for part in parts[:-1]) + measured[-1]["best_epoch"],
+        "seconds": sum(part["seconds"] for part in measured),
+    }
 
 
 if __name__ == "__main__":

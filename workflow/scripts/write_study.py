@@ -1,4 +1,5 @@
-"""Write the study of a search by TPE beside its page, for Optuna's own tools; by the rule `publish_search`.
+"""Write the study of a search by TPE beside its page, for Optuna's own tools; by the rule
+`publish_search`.
 
     write_study.py --config-file logs/search.json
 """
@@ -15,8 +16,12 @@ STUDY = pathlib.Path("results/search.db")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config-file", type=pathlib.Path, required=True, help="the configuration as JSON")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
+    )
     raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
     search.plan(configuration.load(raw)).study.write(STUDY)
 

@@ -1,15 +1,18 @@
-"""Runs CUDA C++ kernels on the CPU and checks their memory accesses, with g++ only: no GPU, no CUDA (README.md).
+"""Runs CUDA C++ kernels on the CPU and checks their memory accesses, with g++ only: no GPU, no CUDA
+(README.md).
 
     function = load("relu.cu").get_function("relu")
     function((blocks,), (256,), (x, y, np.int32(x.size)))          # as CuPy's RawModule launches
-    check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders, every access watched
+    check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders,
+    every access watched
 
-A kernel is compiled at most twice: plain (fast) and, for `check`, with a call before each of its memory accesses.
-Compiled kernels are cached in the user's cache folder, in a folder named `cache`, under a hash of sources and options.
+A kernel is compiled at most twice: plain (fast) and, for `check`, with a call before each of its
+memory accesses. Compiled kernels are cached in the user's cache folder, in a folder named `cache`,
+under a hash of sources and options.
 
-A product that is added is rounded on its own when watched, and fused with the addition wherever g++ does that when plain: on a
-GPU it may be either. While `arithmetic` is "fused", `check` runs the plain kernel instead: a test that passes with both values
-holds for both compilers.
+A product that is added is rounded on its own when watched, and fused with the addition wherever g++
+does that when plain: on a GPU it may be either. While `arithmetic` is "fused", `check` runs the
+plain kernel instead: a test that passes with both values holds for both compilers.
 """
 
 import contextlib
@@ -28,32 +31,54 @@ import threading
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-ORDERS = {"forward": 0, "reverse": 1, "random": 7}   # of threads and blocks; a number above 1 seeds a random order
+# of threads and blocks; a number above 1 seeds a random order
+ORDERS = {"forward": 0, "reverse": 1, "random": 7}
 ARITHMETIC = ("rounded", "fused")
-arithmetic = "rounded"   # one of ARITHMETIC
+arithmetic = "rounded"  # one of ARITHMETIC
 TENSOR_SUMS = ("rounded", "truncated")
-tensor_sums = "rounded"   # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
+tensor_sums = "rounded"  # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
 cache = "cuda-emulator"
 
-_ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\(')
+_ENTRY = re.compile(
+    r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\('
+)
 _INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COMMON_FLAGS = ("-std=gnu++17", "-g1", "-gdwarf-4", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing",
-                 "-Wno-attributes", "-Wno-unknown-pragmas")
+_COMMON_FLAGS = (
+    "-std=gnu++17",
+    "-g1",
+    "-gdwarf-4",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-Wno-attributes",
+    "-Wno-unknown-pragmas",
+)
 _PLAIN_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast")
 # Loads must not be hoisted out of their branch: `check` would report accesses that no GPU makes.
-_CHECKS = ("-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
-           "-fsanitize=thread,alignment,bounds-strict,integer-divide-by-zero", "--param=tsan-instrument-func-entry-exit=0")
-_WATCHED_FLAGS = ("-O1", *_CHECKS)   # g++ takes longer for -O2 than the threads that run one after another gain
-# A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a loop is one block, not copied.
+_CHECKS = (
+    "-ffp-contract=off",
+    "-fno-tree-vectorize",
+    "-fno-tree-loop-im",
+    "-fno-tree-pre",
+    "-fno-code-hoisting",
+    "-fsanitize=thread,alignment,bounds-strict,integer-divide-by-zero",
+    "--param=tsan-instrument-func-entry-exit=0",
+)
+# g++ takes longer for -O2 than the threads that run one after another gain
+_WATCHED_FLAGS = ("-O1", *_CHECKS)
+# A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a
+# loop is one block, not copied.
 _COUNTED_FLAGS = ("-O2", *_CHECKS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
 _RUNTIME_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-g0")
 _RED_ZONE = 1 << 20
-_ALIGNMENT = 256   # of an allocation on a GPU
+_ALIGNMENT = 256  # of an allocation on a GPU
 
 
 class KernelFault(Exception):
-    """A bug found in a running kernel. `kind`, one of README.md's, names it; `file` and `line` (0 if unknown) locate it."""
+    """A bug found in a running kernel. `kind`, one of README.md's, names it; `file` and `line` (0
+    if unknown) locate it.
+    """
 
     def __init__(self, kernel, kind, message, file="", line=0):
         place = f" ({pathlib.Path(file).name}:{line})" if line else ""
@@ -69,7 +94,8 @@ class CompileError(Exception):
 def load(source, options=(), include=()):
     """The Module of the CUDA file `source`. options: a tuple for g++, such as ("-DTILE=8",).
 
-    include: a tuple of folders, in which #include "..." looks after the file's own, and of headers to include before the file.
+    include: a tuple of folders, in which #include "..." looks after the file's own, and of headers
+    to include before the file.
     """
     return Module(pathlib.Path(source).resolve(), tuple(options), tuple(map(pathlib.Path, include)))
 
@@ -83,9 +109,13 @@ class Module:
         self.names = [name for text in texts for name in _ENTRY.findall(without_comments(text))]
 
     def get_function(self, name):
-        """The kernel `name`; raises KeyError if the file and its headers have no such extern "C" __global__ function."""
+        """The kernel `name`; raises KeyError if the file and its headers have no such extern "C"
+        __global__ function.
+        """
         if name not in self.names:
-            raise KeyError(f"{self.source.name} has no kernel {name}; it has {', '.join(self.names)}")
+            raise KeyError(
+                f"{self.source.name} has no kernel {name}; it has {', '.join(self.names)}"
+            )
         return Function(self, name)
 
     @functools.cached_property
@@ -113,13 +143,17 @@ class Function:
         return _parameters(self.module.plain, self.name)
 
     def __call__(self, grid, block, args, shared_mem=0, order="forward", first_block=0):
-        """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy scalars.
+        """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy
+        scalars.
 
-        order: a name in ORDERS or the seed (above 1) of a random one; first_block: the blocks before it, along x, do not run.
-        Raises KernelFault; accesses are not watched.
+        order: a name in ORDERS or the seed (above 1) of a random one; first_block: the blocks
+        before it, along x, do not run. Raises KernelFault; accesses are not watched.
         """
         library = self.module.plain
-        args = [arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg for arg in args]
+        args = [
+            arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
+            for arg in args
+        ]
         _check_arguments(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [], first_block)
@@ -128,41 +162,73 @@ class Function:
         """As a call, with every memory access watched."""
         library = self.module.watched
         args = list(args)
-        with _Allocations(self.name, args) as allocations:   # replaces tables by their words
+        with _Allocations(self.name, args) as allocations:  # replaces tables by their words
             _check_arguments(self.name, _parameters(library, self.name), args)
-            _launch(library, self.name, grid, block, args, allocations.pointers, shared_mem, order, allocations.buffers)
+            _launch(
+                library,
+                self.name,
+                grid,
+                block,
+                args,
+                allocations.pointers,
+                shared_mem,
+                order,
+                allocations.buffers,
+            )
 
     def count(self, grid, block, args, shared_mem=0, sample=(0,), cache_lines=0, enough=2**63):
-        """What warps ask of the memories: {"warps": their number, "loads": {"requests", ...}}, as Counts in cuda_emulator.h.
+        """What warps ask of the memories: {"warps": their number, "loads": {"requests", ...}}, as
+        Counts in cuda_emulator.h.
 
-        "threads": [{(stack, loads, iterations): times}] of threads unlike one another: how often the innermost loop around a
-        load from global memory had a run with so many loads from new addresses and so many iterations; stack: ((file, line),
-        ...) of the load and of what it is inlined in, from the inside.
+        "threads": [{(stack, loads, iterations): times}] of threads unlike one another: how often
+        the innermost loop around a load from global memory had a run with so many loads from new
+        addresses and so many iterations; stack: ((file, line), ...) of the load and of what it is
+        inlined in, from the inside.
 
-        sample: numbers of the blocks that run, one after another until `enough` accesses of single threads were counted;
-        cache_lines: lines of 128 bytes of the level-1 cache that a block has. Arrays are changed; accesses are not checked.
+        sample: numbers of the blocks that run, one after another until `enough` accesses of single
+        threads were counted; cache_lines: lines of 128 bytes of the level-1 cache that a block has.
+        Arrays are changed; accesses are not checked.
         """
         library = self.module.counted
-        args = [arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg for arg in args]
+        args = [
+            arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
+            for arg in args
+        ]
         _check_arguments(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        for counts in (_Counts(learns=True, enough=enough), _Counts(cache_lines=cache_lines, enough=enough)):
+        for counts in (
+            _Counts(learns=True, enough=enough),
+            _Counts(cache_lines=cache_lines, enough=enough),
+        ):
             try:
-                _launch(library, self.name, grid, block, args, pointers, shared_mem, "forward", [], 0,
-                        (ctypes.c_uint32 * len(sample))(*sample), counts)
+                _launch(
+                    library,
+                    self.name,
+                    grid,
+                    block,
+                    args,
+                    pointers,
+                    shared_mem,
+                    "forward",
+                    [],
+                    0,
+                    (ctypes.c_uint32 * len(sample))(*sample),
+                    counts,
+                )
             except KernelFault as fault:
                 if fault.kind != "enough":
                     raise
         numbers = _as_dict(counts)
-        threads = _threads(library, numbers.pop("runs")[:numbers.pop("run_words")])
+        threads = _threads(library, numbers.pop("runs")[: numbers.pop("run_words")])
         return {**numbers, "threads": threads}
 
 
 def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS)):
-    """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold the results.
+    """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold the
+    results.
 
-    Raises KernelFault at the first bug, and if a byte of a result depends on the order. While `arithmetic` is "fused", the
-    kernel runs once instead, plain.
+    Raises KernelFault at the first bug, and if a byte of a result depends on the order. While
+    `arithmetic` is "fused", the kernel runs once instead, plain.
     """
     if arithmetic == "fused":
         function(grid, block, args, shared_mem)
@@ -178,27 +244,43 @@ def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS)):
         function.watched(grid, block, args, shared_mem, order)
         results = [array.tobytes() for array in arrays]
         if [array.tobytes() for array in constant] != unchanged:
-            raise KernelFault(function.name, "write to a constant", "an array of a table that is only to be read was changed")
+            raise KernelFault(
+                function.name,
+                "write to a constant",
+                "an array of a table that is only to be read was changed",
+            )
         if first is None:
             first = results
         elif results != first:
             number = next(i for i, (a, b) in enumerate(zip(results, first, strict=True)) if a != b)
-            raise KernelFault(function.name, "order dependence", f"array {number} of its arguments differs between the "
-                              f"orders {orders[0]} and {order} of threads and blocks")
+            raise KernelFault(
+                function.name,
+                "order dependence",
+                f"array {number} of its arguments differs between the "
+                f"orders {orders[0]} and {order} of threads and blocks",
+            )
 
 
 # ---- arguments
 
+
 class Table:
-    """An int64 argument whose words are numbers and the addresses of arrays; written: the arrays that the kernel may write."""
+    """An int64 argument whose words are numbers and the addresses of arrays; written: the arrays
+    that the kernel may write.
+    """
 
     def __init__(self, entries, written):
         self.entries, written = entries, {id(array) for array in written}
-        self.arrays = list({id(entry): entry for entry in entries if isinstance(entry, np.ndarray)}.values())
+        self.arrays = list(
+            {id(entry): entry for entry in entries if isinstance(entry, np.ndarray)}.values()
+        )
         self.read_only = [array for array in self.arrays if id(array) not in written]
 
     def words(self, address):
-        return np.array([address(entry) if isinstance(entry, np.ndarray) else entry for entry in self.entries], np.int64)
+        return np.array(
+            [address(entry) if isinstance(entry, np.ndarray) else entry for entry in self.entries],
+            np.int64,
+        )
 
 
 def _arrays_of(arg):
@@ -216,14 +298,20 @@ class Parameter:
 
 def _check_arguments(name, parameters, args):
     if len(args) != len(parameters):
-        raise KernelFault(name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}")
+        raise KernelFault(
+            name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}"
+        )
     for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
         if isinstance(arg, np.ndarray):
             given = f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
             fits = parameter.is_array and arg.dtype == parameter.dtype and arg.flags.c_contiguous
         else:
             given = type(arg).__name__
-            fits = not parameter.is_array and isinstance(arg, np.generic) and arg.dtype == parameter.dtype
+            fits = (
+                not parameter.is_array
+                and isinstance(arg, np.generic)
+                and arg.dtype == parameter.dtype
+            )
         if not fits:
             wanted = f"{parameter.dtype} array" if parameter.is_array else parameter.dtype
             raise KernelFault(name, "wrong arguments", f"argument {i} is a {wanted}, got a {given}")
@@ -232,33 +320,45 @@ def _check_arguments(name, parameters, args):
 def _parameters(library, name):
     text = ctypes.create_string_buffer(4096)
     library[f"signature_{name}"](text)
-    return [Parameter(np.dtype(word.removeprefix("const-").rstrip("*")), word.endswith("*"),
-                      word.endswith("*") and not word.startswith("const-")) for word in text.value.decode().split()]
+    return [
+        Parameter(
+            np.dtype(word.removeprefix("const-").rstrip("*")),
+            word.endswith("*"),
+            word.endswith("*") and not word.startswith("const-"),
+        )
+        for word in text.value.decode().split()
+    ]
 
 
 class _Allocations:
-    """A copy of each array, exactly as large, far from the others and aligned as on a GPU; copied back at the end.
+    """A copy of each array, exactly as large, far from the others and aligned as on a GPU; copied
+    back at the end.
 
-    pointers: of the copies, None for a scalar; buffers: their description for the emulator. An array that is passed twice has
-    one copy.
+    pointers: of the copies, None for a scalar; buffers: their description for the emulator. An
+    array that is passed twice has one copy.
     """
 
     def __init__(self, name, args):
         tables = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, Table)]
         arrays = [(number, array) for number, arg in enumerate(args) for array in _arrays_of(arg)]
-        arrays += [(number, table.words(id)) for number, table in tables]   # their words follow from the others' addresses
+        # their words follow from the others' addresses
+        arrays += [(number, table.words(id)) for number, table in tables]
         gap = _RED_ZONE + max((array.nbytes for _, array in arrays), default=0)
         self.memory = np.empty((len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT), np.uint8)
         self.pointers, self.buffers, self.copies = [None] * len(args), [], []
         address = self.memory.ctypes.data
-        copied = {}   # (start, end) of an array -> address of its copy
+        copied = {}  # (start, end) of an array -> address of its copy
         for number, array in arrays:
-            if isinstance(args[number], Table) and not any(array is entry for entry in args[number].arrays):
+            if isinstance(args[number], Table) and not any(
+                array is entry for entry in args[number].arrays
+            ):
                 array = args[number] = args[number].words(lambda entry: copied[_place(entry)])
             place = start, end = _place(array)
             if place not in copied:
                 if any(start < other_end and other < end for other, other_end in copied):
-                    raise KernelFault(name, "wrong arguments", f"argument {number} overlaps another array")
+                    raise KernelFault(
+                        name, "wrong arguments", f"argument {number} overlaps another array"
+                    )
                 address = _round_up(address + gap, _ALIGNMENT)
                 copied[place] = address + _offset(array)
                 self._copy(number, array, copied[place])
@@ -267,7 +367,7 @@ class _Allocations:
 
     def _copy(self, number, array, address):
         start = address - self.memory.ctypes.data
-        copy = self.memory[start:start + array.nbytes]
+        copy = self.memory[start : start + array.nbytes]
         copy[...] = array.reshape(-1).view(np.uint8)
         self.copies.append((array, copy))
         self.buffers.append(_Buffer(address, array.nbytes, min(array.itemsize, 4), number))
@@ -291,7 +391,9 @@ def _round_up(number, multiple):
 
 
 def _offset(array):
-    """Offset of a view from its allocation in bytes, modulo the alignment: its misalignment on a GPU."""
+    """Offset of a view from its allocation in bytes, modulo the alignment: its misalignment on a
+    GPU.
+    """
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -300,18 +402,33 @@ def _offset(array):
 
 # ---- launching (the structures mirror cuda_emulator.h)
 
+
 class _Buffer(ctypes.Structure):
-    _fields_ = [("begin", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("granule", ctypes.c_uint32),
-                ("argument", ctypes.c_uint32)]
+    _fields_ = [
+        ("begin", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("granule", ctypes.c_uint32),
+        ("argument", ctypes.c_uint32),
+    ]
 
 
 class _SharedArray(ctypes.Structure):
-    _fields_ = [("offset", ctypes.c_int64), ("bytes", ctypes.c_uint64), ("name", ctypes.c_char * 64)]
+    _fields_ = [
+        ("offset", ctypes.c_int64),
+        ("bytes", ctypes.c_uint64),
+        ("name", ctypes.c_char * 64),
+    ]
 
 
 class _Fault(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_char * 40), ("message", ctypes.c_char * 400), ("file", ctypes.c_char * 300),
-                ("line", ctypes.c_int32), ("address", ctypes.c_uint64), ("other_address", ctypes.c_uint64)]
+    _fields_ = [
+        ("kind", ctypes.c_char * 40),
+        ("message", ctypes.c_char * 400),
+        ("file", ctypes.c_char * 300),
+        ("line", ctypes.c_int32),
+        ("address", ctypes.c_uint64),
+        ("other_address", ctypes.c_uint64),
+    ]
 
 
 def _fields(names):
@@ -331,41 +448,94 @@ class _BulkTraffic(ctypes.Structure):
 
 
 class _Counts(ctypes.Structure):
-    _fields_ = [*_fields("learns cache_lines enough warps accesses barriers missed"), ("loads", _Traffic),
-                ("stores", _Traffic), ("shared_loads", _SharedTraffic), ("shared_stores", _SharedTraffic),
-                ("bulk_copies", _BulkTraffic), ("operands", _BulkTraffic), ("runs", ctypes.POINTER(ctypes.c_uint64)),
-                ("run_words", ctypes.c_uint64)]
+    _fields_ = [
+        *_fields("learns cache_lines enough warps accesses barriers missed"),
+        ("loads", _Traffic),
+        ("stores", _Traffic),
+        ("shared_loads", _SharedTraffic),
+        ("shared_stores", _SharedTraffic),
+        ("bulk_copies", _BulkTraffic),
+        ("operands", _BulkTraffic),
+        ("runs", ctypes.POINTER(ctypes.c_uint64)),
+        ("run_words", ctypes.c_uint64),
+    ]
 
 
 def _as_dict(structure):
-    return {name: _as_dict(value) if isinstance(value := getattr(structure, name), ctypes.Structure) else value
-            for name, _ in structure._fields_}
+    return {
+        name: _as_dict(value)
+        if isinstance(value := getattr(structure, name), ctypes.Structure)
+        else value
+        for name, _ in structure._fields_
+    }
 
 
 class _Launch(ctypes.Structure):
-    _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("shared_bytes", ctypes.c_uint64),
-                ("arguments", ctypes.c_void_p), ("order", ctypes.c_uint32), ("buffer_count", ctypes.c_uint32),
-                ("truncates", ctypes.c_uint32), ("first_block", ctypes.c_uint64), ("buffers", ctypes.c_void_p),
-                ("shared_array_count", ctypes.c_uint64), ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p),
-                ("sample_count", ctypes.c_uint64), ("sample", ctypes.c_void_p), ("counts", ctypes.c_void_p),
-                ("stacks", ctypes.c_void_p)]
+    _fields_ = [
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared_bytes", ctypes.c_uint64),
+        ("arguments", ctypes.c_void_p),
+        ("order", ctypes.c_uint32),
+        ("buffer_count", ctypes.c_uint32),
+        ("truncates", ctypes.c_uint32),
+        ("first_block", ctypes.c_uint64),
+        ("buffers", ctypes.c_void_p),
+        ("shared_array_count", ctypes.c_uint64),
+        ("shared_arrays", ctypes.c_void_p),
+        ("fault", ctypes.c_void_p),
+        ("sample_count", ctypes.c_uint64),
+        ("sample", ctypes.c_void_p),
+        ("counts", ctypes.c_void_p),
+        ("stacks", ctypes.c_void_p),
+    ]
 
 
-_stacks = ctypes.c_void_p()   # a process may have only so many mappings, two for each stack
+_stacks = ctypes.c_void_p()  # a process may have only so many mappings, two for each stack
 
 
-def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers, first_block=0, sample=(), counts=None):
-    values = [ctypes.c_void_p(pointer) if pointer is not None else np.ctypeslib.as_ctypes_type(arg.dtype)(arg.item())
-              for arg, pointer in zip(args, pointers, strict=True)]
+def _launch(
+    library,
+    name,
+    grid,
+    block,
+    args,
+    pointers,
+    shared_mem,
+    order,
+    buffers,
+    first_block=0,
+    sample=(),
+    counts=None,
+):
+    values = [
+        ctypes.c_void_p(pointer)
+        if pointer is not None
+        else np.ctypeslib.as_ctypes_type(arg.dtype)(arg.item())
+        for arg, pointer in zip(args, pointers, strict=True)
+    ]
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     regions = (_Buffer * len(buffers))(*buffers)
     shared = library.shared_arrays
     fault = _Fault()
-    launch = _Launch(_three(grid), _three(block), shared_mem, ctypes.addressof(addresses), ORDERS.get(order, order),
-                     len(buffers), TENSOR_SUMS.index(tensor_sums), first_block, ctypes.addressof(regions), len(shared),
-                     ctypes.addressof(shared), ctypes.addressof(fault), len(sample),
-                     ctypes.addressof(sample) if sample else None, ctypes.addressof(counts) if counts else None,
-                     ctypes.addressof(_stacks))
+    launch = _Launch(
+        _three(grid),
+        _three(block),
+        shared_mem,
+        ctypes.addressof(addresses),
+        ORDERS.get(order, order),
+        len(buffers),
+        TENSOR_SUMS.index(tensor_sums),
+        first_block,
+        ctypes.addressof(regions),
+        len(shared),
+        ctypes.addressof(shared),
+        ctypes.addressof(fault),
+        len(sample),
+        ctypes.addressof(sample) if sample else None,
+        ctypes.addressof(counts) if counts else None,
+        ctypes.addressof(_stacks),
+    )
     if library[f"launch_{name}"](ctypes.byref(launch)):
         raise _named(library, name, fault)
 
@@ -387,7 +557,11 @@ def _named(library, name, fault):
 def _source_line(library, address):
     """File and line of the call that returns to `address`, an offset into the library."""
     command = ["addr2line", "-e", library._name, hex(address - 1)]
-    file, _, line = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().rpartition(":")
+    file, _, line = (
+        subprocess.run(command, capture_output=True, text=True, check=True)
+        .stdout.strip()
+        .rpartition(":")
+    )
     digits = re.match(r"\d+", line)
     return file, int(digits[0]) if digits else 0
 
@@ -408,27 +582,54 @@ def _threads(library, words):
 
 
 def _stacks_of(library, addresses):
-    """{address: ((name of a file, line), ...)} of calls that return to these offsets, and of what they are inlined in."""
-    command = ["addr2line", "-a", "-i", "-e", library._name, *(hex(address - 1) for address in addresses)]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout if addresses else ""
+    """{address: ((name of a file, line), ...)} of calls that return to these offsets, and of what
+    they are inlined in.
+    """
+    command = [
+        "addr2line",
+        "-a",
+        "-i",
+        "-e",
+        library._name,
+        *(hex(address - 1) for address in addresses),
+    ]
+    text = (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        if addresses
+        else ""
+    )
     parts = re.split(r"^0x[0-9a-f]+$", text, flags=re.M)[1:]
-    return {address: tuple((pathlib.Path(file).name, int(line)) for file, line in re.findall(r"^(.*):(\d+)", part, flags=re.M))
-            for address, part in zip(addresses, parts, strict=True)}
+    return {
+        address: tuple(
+            (pathlib.Path(file).name, int(line))
+            for file, line in re.findall(r"^(.*):(\d+)", part, flags=re.M)
+        )
+        for address, part in zip(addresses, parts, strict=True)
+    }
 
 
 # ---- compiling
 
+
 def _build(module, flags):
     """The shared library of a Module, from the cache or compiled now."""
-    runtime, flags = sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")), (*flags, *module.options)
-    read = [text for path in (*runtime, *sorted(with_headers(module.source, module.include)))
-            for text in (path.name, path.read_text())]
-    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read]   # no folder: copies of a project share it
+    runtime, flags = (
+        sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")),
+        (*flags, *module.options),
+    )
+    read = [
+        text
+        for path in (*runtime, *sorted(with_headers(module.source, module.include)))
+        for text in (path.name, path.read_text())
+    ]
+    # no folder: copies of a project share it
+    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read]
     library = _cache() / f"{module.source.stem}-{_hash(made_from)}.so"
     with missing(library) as absent:
         if absent:
             _make_library(library, module, flags, runtime)
-    loaded = ctypes.PyDLL(str(library))   # PyDLL: one launch at a time, the runtime's state is the library's
+    # PyDLL: one launch at a time, the runtime's state is the library's
+    loaded = ctypes.PyDLL(str(library))
     loaded.shared_arrays = _shared_arrays(library)
     return loaded
 
@@ -451,18 +652,30 @@ def _make_library(library, module, flags, runtime):
         # In the file: a macro with a table is longer than an argument may be.
         macros = [flag.removeprefix("-D").partition("=") for flag in flags if flag.startswith("-D")]
         flags = [flag for flag in flags if not flag.startswith("-D")]
-        wrapper.write_text("\n".join([f'#include "{_precompiled(flags, runtime)}"',
-                                      *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
-                                      *(f'#include "{path}"' for path in (*headers, module.source)),
-                                      *(f"EMULATOR_EXPORT({name})" for name in module.names), ""]))
+        wrapper.write_text(
+            "\n".join(
+                [
+                    f'#include "{_precompiled(flags, runtime)}"',
+                    *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
+                    *(f'#include "{path}"' for path in (*headers, module.source)),
+                    *(f"EMULATOR_EXPORT({name})" for name in module.names),
+                    "",
+                ]
+            )
+        )
         _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))
-        # Linked without the sanitizers' flags: the functions that their calls need are in checks.cpp.
-        _compile(["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library)
+        # Linked without the sanitizers' flags: the functions that their calls need are in
+        # checks.cpp.
+        _compile(
+            ["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library
+        )
 
 
 def _precompiled(flags, runtime):
-    """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads; flags: without macros."""
+    """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads;
+    flags: without macros.
+    """
     read = [path.read_text() for path in runtime if path.suffix == ".h"]
     header = _cache() / f"cuda_emulator-{_hash([*flags, *_COMMON_FLAGS, _compiler(), *read])}.h"
     compiled = header.with_name(f"{header.name}.gch")
@@ -483,13 +696,20 @@ def with_headers(source, include=()):
     files, new = set(), {source, *headers}
     while new:
         files |= new
-        new = {folder / name for file in new for name in _INCLUDE.findall(file.read_text())
-               for folder in (file.parent, *folders) if (folder / name).exists()} - files
+        new = {
+            folder / name
+            for file in new
+            for name in _INCLUDE.findall(file.read_text())
+            for folder in (file.parent, *folders)
+            if (folder / name).exists()
+        } - files
     return files
 
 
 def _folders_and_headers(include):
-    return [path for path in include if path.is_dir()], [path.resolve() for path in include if not path.is_dir()]
+    return [path for path in include if path.is_dir()], [
+        path.resolve() for path in include if not path.is_dir()
+    ]
 
 
 def _with_red_zones(assembly):
@@ -501,16 +721,28 @@ def _shared_arrays(library):
     """The __shared__ arrays of a library, from the thread-local symbols in its symbol table."""
     command = ["readelf", "--symbols", "--wide", "--demangle", str(library)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
-    rows = (line.split(None, 7) for line in run.stdout.splitlines())   # number, value, size, type, ..., name
-    symbols = [(row[7].rpartition("::")[2], int(row[1], 16), int(row[2]))
-               for row in rows if len(row) == 8 and row[3] == "TLS"]
+    # number, value, size, type, ..., name
+    rows = (line.split(None, 7) for line in run.stdout.splitlines())
+    symbols = [
+        (row[7].rpartition("::")[2], int(row[1], 16), int(row[2]))
+        for row in rows
+        if len(row) == 8 and row[3] == "TLS"
+    ]
     anchor = next(offset for name, offset, _ in symbols if name == "emulator_shared_anchor")
-    arrays = [_SharedArray(offset - anchor, size, name.encode()) for name, offset, size in symbols if offset != anchor]
+    arrays = [
+        _SharedArray(offset - anchor, size, name.encode())
+        for name, offset, size in symbols
+        if offset != anchor
+    ]
     return (_SharedArray * len(arrays))(*arrays)
 
 
 def _runtime_objects(files):
-    made_from = [path.read_text() for path in files] + [_compiler(), *_COMMON_FLAGS, *_RUNTIME_FLAGS]
+    made_from = [path.read_text() for path in files] + [
+        _compiler(),
+        *_COMMON_FLAGS,
+        *_RUNTIME_FLAGS,
+    ]
     for source in (path for path in files if path.suffix == ".cpp"):
         target = _cache() / f"{source.stem}-{_hash(made_from)}.o"
         with missing(target) as absent:

@@ -1,14 +1,16 @@
-// Arithmetic where a GPU is less kind than g++: functions that it approximates are wrong by the largest error that NVIDIA
-// documents (CUDA C++ Programming Guide, "Mathematical Functions"), up or down by a hash of their arguments; the minimum and
-// the maximum of a NaN and a number are the number. Whether a product that is added is rounded on its own is the compiler's
-// choice on both; __init__.py compiles for either.
+// Arithmetic where a GPU is less kind than g++: functions that it approximates are wrong by the
+// largest error that NVIDIA documents (CUDA C++ Programming Guide, "Mathematical Functions"), up or
+// down by a hash of their arguments; the minimum and the maximum of a NaN and a number are the
+// number. Whether a product that is added is rounded on its own is the compiler's choice on both;
+// __init__.py compiles for either.
 #pragma once
 #include <cmath>
 #include <cstring>
 
 namespace emulator {
 
-template <class To, class From> static inline To bits_of(From from) {
+template <class To, class From>
+static inline To bits_of(From from) {
     static_assert(sizeof(To) == sizeof(From), "bits are kept");
     To to;
     memcpy(&to, &from, sizeof to);
@@ -21,10 +23,12 @@ static inline bool rounds_up(float x, float y) {
     return hash * 3266489917u >> 31;
 }
 
-// `exact` rounded, then this many units in the last place larger or smaller; zeros, infinities and NaN are exact.
+// `exact` rounded, then this many units in the last place larger or smaller; zeros, infinities and
+// NaN are exact.
 static inline float off_by_ulps(double exact, unsigned ulps, float x, float y = 0.0f) {
     float rounded = static_cast<float>(exact);
-    unsigned magnitude = bits_of<unsigned>(rounded) & 0x7fffffffu, sign = bits_of<unsigned>(rounded) ^ magnitude;
+    unsigned magnitude = bits_of<unsigned>(rounded) & 0x7fffffffu,
+             sign = bits_of<unsigned>(rounded) ^ magnitude;
     if (magnitude == 0 || magnitude >= 0x7f800000u) return rounded;
     bool up = magnitude <= ulps || (magnitude + ulps < 0x7f800000u && rounds_up(x, y));
     return bits_of<float>(sign | (up ? magnitude + ulps : magnitude - ulps));
@@ -35,16 +39,20 @@ static inline float off_by(double exact, double error, float x) {
 }
 
 // Powers of 0 and 1, and to the power of 0, are exact.
-static inline float approximate_expf(double x, unsigned ulps) { return x == 0.0 ? 1.0f : off_by_ulps(exp(x), ulps, x); }
+static inline float approximate_expf(double x, unsigned ulps) {
+    return x == 0.0 ? 1.0f : off_by_ulps(exp(x), ulps, x);
+}
 static inline float approximate_powf(double x, double y) {
     double exact = pow(x, y);
     return exact == 1.0 ? 1.0f : off_by_ulps(exact, 4, x, y);
 }
 
-// exp2f(y * __log2f(x)), the logarithm wrong by 2^-22 from 0.5 to 2 and by 2 units elsewhere, the power by 2 more.
+// exp2f(y * __log2f(x)), the logarithm wrong by 2^-22 from 0.5 to 2 and by 2 units elsewhere, the
+// power by 2 more.
 static inline float fast_powf(double x, float y) {
     double logarithm = log2(x);
-    float wrong = x >= 0.5 && x <= 2.0 ? off_by(logarithm, 0x1p-22, x) : off_by_ulps(logarithm, 2, x);
+    float wrong =
+        x >= 0.5 && x <= 2.0 ? off_by(logarithm, 0x1p-22, x) : off_by_ulps(logarithm, 2, x);
     float exponent = y * wrong;
     return exponent == 0.0f ? 1.0f : off_by_ulps(exp2(exponent), 2, x, y);
 }
@@ -52,13 +60,16 @@ static inline float fast_expf(double x) {
     return approximate_expf(x, 2 + static_cast<unsigned>(fmin(fabs(1.173 * x), 1000.0)));
 }
 static inline float fast_logf(double x) {
-    return x >= 0.5 && x <= 2.0 ? off_by(log(x), 0x1.8p-22, x) : off_by_ulps(log(x), 3, x);   // 2^-21.41 and less
+    // 2^-21.41 and less
+    return x >= 0.5 && x <= 2.0 ? off_by(log(x), 0x1.8p-22, x) : off_by_ulps(log(x), 3, x);
 }
 static inline float fast_divide(float a, float b) {
-    return fabsf(b) > 0x1p126f && std::isfinite(b) ? a * 0.0f : off_by_ulps(static_cast<double>(a) / b, 2, a, b);
+    return fabsf(b) > 0x1p126f && std::isfinite(b)
+               ? a * 0.0f
+               : off_by_ulps(static_cast<double>(a) / b, 2, a, b);
 }
 
-}   // namespace emulator
+}  // namespace emulator
 
 // glibc declares some of these names itself, so they are macros.
 #define expf(x) emulator::approximate_expf(x, 2)
@@ -70,7 +81,9 @@ static inline float fast_divide(float a, float b) {
 #define __powf(x, y) emulator::fast_powf(x, y)
 #define __sinf(x) emulator::off_by(sin(static_cast<double>(x)), 0x1.8p-22, x)
 #define __cosf(x) emulator::off_by(cos(static_cast<double>(x)), 0x1.8p-22, x)
-static inline float rsqrtf(float x) { return emulator::off_by_ulps(1.0 / sqrt(static_cast<double>(x)), 2, x); }
+static inline float rsqrtf(float x) {
+    return emulator::off_by_ulps(1.0 / sqrt(static_cast<double>(x)), 2, x);
+}
 static inline float __fdividef(float a, float b) { return emulator::fast_divide(a, b); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 // Results rounded on their own: neither compiler may fuse them into a multiply-add.
@@ -79,11 +92,11 @@ static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c);
 #else
 #define EMULATOR_IN_REGISTER "+w"
 #endif
-#define EMULATOR_ROUNDED(type, name, operation)           \
-    static inline type name(type a, type b) {             \
-        type result = a operation b;                      \
-        asm("" : EMULATOR_IN_REGISTER(result));           \
-        return result;                                    \
+#define EMULATOR_ROUNDED(type, name, operation) \
+    static inline type name(type a, type b) {   \
+        type result = a operation b;            \
+        asm("" : EMULATOR_IN_REGISTER(result)); \
+        return result;                          \
     }
 EMULATOR_ROUNDED(float, __fmul_rn, *)
 EMULATOR_ROUNDED(float, __fadd_rn, +)
@@ -99,8 +112,14 @@ static inline int __float_as_int(float f) { return emulator::bits_of<int>(f); }
 static inline unsigned __float_as_uint(float f) { return emulator::bits_of<unsigned>(f); }
 static inline float __int_as_float(int i) { return emulator::bits_of<float>(i); }
 static inline float __uint_as_float(unsigned i) { return emulator::bits_of<float>(i); }
-template <class T> static inline T min(T a, T b) { return b < a ? b : a; }
-template <class T> static inline T max(T a, T b) { return a < b ? b : a; }
+template <class T>
+static inline T min(T a, T b) {
+    return b < a ? b : a;
+}
+template <class T>
+static inline T max(T a, T b) {
+    return a < b ? b : a;
+}
 // Of a number and a NaN, the number (IEEE 754's minNum), as fminf and fmaxf.
 static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }

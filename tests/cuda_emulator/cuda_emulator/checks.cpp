@@ -1,13 +1,14 @@
-// Watches the memory accesses of a kernel that was compiled with -fsanitize=thread,alignment,bounds-strict: the compiler
-// puts a call before every access, to these functions instead of the sanitizers' own libraries.
+// Watches the memory accesses of a kernel that was compiled with
+// -fsanitize=thread,alignment,bounds-strict: the compiler puts a call before every access, to these
+// functions instead of the sanitizers' own libraries.
 //
-// Bounds: an access must lie in one array argument, in one shared array, on the thread's stack or in the module's
-// constants.
+// Bounds: an access must lie in one array argument, in one shared array, on the thread's stack or
+// in the module's constants.
 //
-// Races: every granule of the arguments and of shared memory remembers its last write and its last reads: block,
-// barrier epoch of the block, epoch of the warp, thread. Two unordered accesses race if one is a write. __syncthreads
-// orders a block, __syncwarp of a whole warp that warp; within a launch nothing orders two blocks. Shuffles order no
-// memory.
+// Races: every granule of the arguments and of shared memory remembers its last write and its last
+// reads: block, barrier epoch of the block, epoch of the warp, thread. Two unordered accesses race
+// if one is a write. __syncthreads orders a block, __syncwarp of a whole warp that warp; within a
+// launch nothing orders two blocks. Shuffles order no memory.
 #include "runtime.h"
 
 #include <cstdio>
@@ -22,28 +23,34 @@ namespace emulator {
 enum class Readers : uint8_t { ONE_THREAD, ONE_WARP, ONE_BLOCK, BLOCKS };
 
 struct Stamp {
-    uint32_t block, epoch, warp_epoch;   // block 0: never
-    uint32_t address;                    // of the code, from where the library was loaded
+    uint32_t block, epoch, warp_epoch;  // block 0: never
+    uint32_t address;                   // of the code, from where the library was loaded
     uint32_t tick;
     uint16_t thread;
     Readers readers;
-    bool pending : 1;   // of a write: a cp.async not waited for, or a bulk copy that has not arrived
-    bool copied : 1;    // of a write: by a bulk copy
+    bool pending : 1;  // of a write: a cp.async not waited for, or a bulk copy that has not arrived
+    bool copied : 1;   // of a write: by a bulk copy
 };
 struct Granule {
     Stamp write, read;
 };
 
-// Whether what is found of one granule holds for the other; bits of padding may say no where it does.
-template <class Part> static bool same(const Part& x, const Part& y) { return !memcmp(&x, &y, sizeof x); }
-static uintptr_t code_of(const Stamp& stamp) { return reinterpret_cast<uintptr_t>(__ehdr_start) + stamp.address; }
+// Whether what is found of one granule holds for the other; bits of padding may say no where it
+// does.
+template <class Part>
+static bool same(const Part& x, const Part& y) {
+    return !memcmp(&x, &y, sizeof x);
+}
+static uintptr_t code_of(const Stamp& stamp) {
+    return reinterpret_cast<uintptr_t>(__ehdr_start) + stamp.address;
+}
 
 struct Region {
     const unsigned char* begin;
     size_t bytes;
-    unsigned shift;     // of a byte's number to its granule's
-    int argument;       // its number, or SHARED
-    const char* name;   // of a shared array
+    unsigned shift;    // of a byte's number to its granule's
+    int argument;      // its number, or SHARED
+    const char* name;  // of a shared array
     Granule* granules;
     const unsigned char* end() const { return begin + bytes; }
 };
@@ -51,11 +58,13 @@ constexpr int SHARED = -1;
 
 static std::vector<Region> regions;
 static bool watching;
-static Fault stale;   // the first read of shared memory that its block had not written
+static Fault stale;  // the first read of shared memory that its block had not written
 
-static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument, const char* name = "") {
+static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument,
+                       const char* name = "") {
     if (!bytes) return;
-    auto* granules = static_cast<Granule*>(calloc((bytes + granule - 1) / granule, sizeof(Granule)));
+    auto* granules =
+        static_cast<Granule*>(calloc((bytes + granule - 1) / granule, sizeof(Granule)));
     if (!granules) abort();
     regions.push_back({begin, bytes, unsigned(__builtin_ctzl(granule)), argument, name, granules});
 }
@@ -87,28 +96,34 @@ void end_block_checks() {
 
 static Region* find(const unsigned char* pointer) {
     static size_t last;
-    if (last < regions.size() && pointer >= regions[last].begin && pointer < regions[last].end()) return &regions[last];
+    if (last < regions.size() && pointer >= regions[last].begin && pointer < regions[last].end())
+        return &regions[last];
     for (last = 0; last < regions.size(); last++)
         if (pointer >= regions[last].begin && pointer < regions[last].end()) return &regions[last];
     return nullptr;
 }
 
-[[noreturn]] static void fail_bounds(const unsigned char* pointer, size_t bytes, bool write, uintptr_t address) {
+[[noreturn]] static void fail_bounds(const unsigned char* pointer, size_t bytes, bool write,
+                                     uintptr_t address) {
     const Region* nearest = nullptr;
     size_t least = SIZE_MAX;
     for (const Region& region : regions) {
-        size_t distance = pointer < region.begin ? region.begin - pointer : pointer + bytes - region.end();
+        size_t distance =
+            pointer < region.begin ? region.begin - pointer : pointer + bytes - region.end();
         if (distance < least) least = distance, nearest = &region;
     }
     const char* verb = write ? "writes" : "reads";
     if (!nearest || least > size_t(1) << 32)
-        fail(describe("out of bounds", at(address), "%s %zu bytes through a wild pointer", verb, bytes));
+        fail(describe("out of bounds", at(address), "%s %zu bytes through a wild pointer", verb,
+                      bytes));
     const char* side = pointer < nearest->begin ? "before the start" : "past the end";
     if (nearest->argument == SHARED)
-        fail(describe("shared memory overflow", at(address), "%s %zu bytes, reaching %zu bytes %s of %s (%zu bytes)",
-                      verb, bytes, least, side, nearest->name, nearest->bytes));
-    fail(describe("out of bounds", at(address), "%s %zu bytes, reaching %zu bytes %s of argument %d (%zu bytes)", verb,
-                  bytes, least, side, nearest->argument, nearest->bytes));
+        fail(describe("shared memory overflow", at(address),
+                      "%s %zu bytes, reaching %zu bytes %s of %s (%zu bytes)", verb, bytes, least,
+                      side, nearest->name, nearest->bytes));
+    fail(describe("out of bounds", at(address),
+                  "%s %zu bytes, reaching %zu bytes %s of argument %d (%zu bytes)", verb, bytes,
+                  least, side, nearest->argument, nearest->bytes));
 }
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
@@ -126,7 +141,15 @@ static bool unordered(const Stamp& stamp) {
 static Stamp now(uintptr_t address) {
     uint32_t of_warp = warp_epoch[current->linear / WARP];
     auto offset = uint32_t(address - reinterpret_cast<uintptr_t>(__ehdr_start));
-    return {block_number, epoch, of_warp, offset, uint32_t(next_tick()), uint16_t(current->linear), Readers::ONE_THREAD, false, false};
+    return {block_number,
+            epoch,
+            of_warp,
+            offset,
+            uint32_t(next_tick()),
+            uint16_t(current->linear),
+            Readers::ONE_THREAD,
+            false,
+            false};
 }
 
 static void record_read(Stamp& read, uintptr_t address) {
@@ -144,25 +167,26 @@ static void record_read(Stamp& read, uintptr_t address) {
     read.readers = readers;
 }
 
-[[noreturn]] static void fail_race(const Region& region, size_t offset, const char* verb, const Stamp& other,
-                                   const char* other_verb, uintptr_t address) {
+[[noreturn]] static void fail_race(const Region& region, size_t offset, const char* verb,
+                                   const Stamp& other, const char* other_verb, uintptr_t address) {
     char memory[80];
     if (region.argument == SHARED)
         snprintf(memory, sizeof memory, "%s", region.name);
     else
         snprintf(memory, sizeof memory, "argument %d", region.argument);
     bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
-    fail(describe(between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
-                  "%s byte %zu of %s, which thread number %u of %s block %s; nothing orders the two",
-                  verb, offset, memory, other.thread, between_blocks ? "another" : "its", other_verb));
+    fail(describe(
+        between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
+        "%s byte %zu of %s, which thread number %u of %s block %s; nothing orders the two", verb,
+        offset, memory, other.thread, between_blocks ? "another" : "its", other_verb));
 }
 
-// A read of shared memory that its block has not written yet. If a later write races with it, the race is
-// reported; otherwise this is, when the block ends.
+// A read of shared memory that its block has not written yet. If a later write races with it, the
+// race is reported; otherwise this is, when the block ends.
 static void suspect_stale(const Region& region, size_t offset, uintptr_t address) {
     if (stale.kind[0]) return;
-    stale = describe("stale shared memory", at(address), "reads byte %zu of %s, which its block never wrote", offset,
-                     region.name);
+    stale = describe("stale shared memory", at(address),
+                     "reads byte %zu of %s, which its block never wrote", offset, region.name);
 }
 
 static void check_granule(const Region& region, size_t number, bool write, uintptr_t address) {
@@ -170,7 +194,8 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     size_t offset = number << region.shift;
     bool shared = region.argument == SHARED;
     const char* verb = write ? "writes" : "reads";
-    if (shared && granule.write.block != block_number) granule.write = {};   // another block's data is gone
+    // another block's data is gone
+    if (shared && granule.write.block != block_number) granule.write = {};
     if (shared && granule.read.block != block_number) granule.read = {};
     if (granule.write.copied) {
         check_destination(at(address, code_of(granule.write)), region.begin + offset, write);
@@ -179,8 +204,8 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     }
     if (granule.write.pending)
         fail(describe("missing cp.async wait", at(address, code_of(granule.write)),
-                      "%s byte %zu of %s while a cp.async to it is under way",
-                      verb, offset, region.name));
+                      "%s byte %zu of %s while a cp.async to it is under way", verb, offset,
+                      region.name));
     if (unordered(granule.write)) fail_race(region, offset, verb, granule.write, "writes", address);
     if (!write) {
         if (shared && !granule.write.block) suspect_stale(region, offset, address);
@@ -208,7 +233,8 @@ void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
         fail_bounds(pointer, bytes, write, address);
     }
     if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, write, address);
-    size_t first = (pointer - region->begin) >> region->shift, last = (pointer + bytes - 1 - region->begin) >> region->shift;
+    size_t first = (pointer - region->begin) >> region->shift,
+           last = (pointer + bytes - 1 - region->begin) >> region->shift;
     Granule before{}, after{};
     for (size_t number = first; number <= last; number++) {
         Granule& granule = region->granules[number];
@@ -236,17 +262,20 @@ void copy_pending(const void* shared, size_t bytes, bool pending) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    for (size_t i = 0; i < bytes; i++) region->granules[pointer + i - region->begin].write.pending = pending;
+    for (size_t i = 0; i < bytes; i++)
+        region->granules[pointer + i - region->begin].write.pending = pending;
 }
 
-// What a thread stored, in shared memory, that a copy overwrites or a product reads: ordered, and fenced by that thread.
+// What a thread stored, in shared memory, that a copy overwrites or a product reads: ordered, and
+// fenced by that thread.
 static void must_be_fenced(Site site, const Region& region, size_t number, const char* verb) {
     const Stamp& write = region.granules[number].write;
     size_t offset = number << region.shift;
     if (write.block != block_number || write.copied) return;
     if (unordered(write)) fail_race(region, offset, verb, write, "writes", 0);
     if (!is_fenced(write.thread, write.tick))
-        fail(describe("missing fence", at(site), "%s byte %zu of %s, which thread number %u stored without fence.proxy.async",
+        fail(describe("missing fence", at(site),
+                      "%s byte %zu of %s, which thread number %u stored without fence.proxy.async",
                       verb, offset, region.name, write.thread));
 }
 
@@ -258,11 +287,13 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
     if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, true, address);
     Granule before{}, after{now(address), {}};
     after.write.copied = after.write.pending = true;
-    for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes; number++) {
+    for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes;
+         number++) {
         Granule& granule = region->granules[number];
         if (!same(granule, before)) {
             must_be_fenced(site, *region, number, "writes");
-            if (granule.read.block == block_number && !granule.write.copied && unordered(granule.read))
+            if (granule.read.block == block_number && !granule.write.copied &&
+                unordered(granule.read))
                 fail_race(*region, number, "writes", granule.read, "reads", address);
             before = granule;
         }
@@ -287,7 +318,7 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
     }
 }
 
-}   // namespace emulator
+}  // namespace emulator
 
 // ---- the functions that the compiler calls
 using namespace emulator;
@@ -309,7 +340,8 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
-// The data that -fsanitize=undefined passes to its handlers begin with these (compiler-rt, lib/ubsan/ubsan_handlers.h).
+// The data that -fsanitize=undefined passes to its handlers begin with these (compiler-rt,
+// lib/ubsan/ubsan_handlers.h).
 struct SourceLocation {
     const char* file;
     uint32_t line, column;
@@ -324,13 +356,15 @@ struct TypeMismatch {
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
     if (!watching) return;
     uintptr_t alignment = uintptr_t(1) << data->log_alignment;
-    fail(describe("misaligned access", at(data->location), "uses an address that is %zu bytes off a multiple of %zu",
+    fail(describe("misaligned access", at(data->location),
+                  "uses an address that is %zu bytes off a multiple of %zu",
                   size_t(pointer % alignment), size_t(alignment)));
 }
 
 void __ubsan_handle_out_of_bounds(SourceLocation* location, uintptr_t index) {
     if (watching)
-        fail(describe("out of bounds", at(*location), "uses index %lld of an array", static_cast<long long>(index)));
+        fail(describe("out of bounds", at(*location), "uses index %lld of an array",
+                      static_cast<long long>(index)));
 }
 
 void __ubsan_handle_divrem_overflow(SourceLocation* location, uintptr_t, uintptr_t) {

@@ -1,12 +1,14 @@
-// Counts what the warps of a launch ask of the memories, for a kernel that was compiled with -fsanitize=thread and
-// -fsanitize-coverage=trace-pc: the compiler puts a call before every access and at the start of every basic block.
+// Counts what the warps of a launch ask of the memories, for a kernel that was compiled with
+// -fsanitize=thread and -fsanitize-coverage=trace-pc: the compiler puts a call before every access
+// and at the start of every basic block.
 //
-// The threads run one after another, so the accesses that a GPU makes together, in one instruction of a warp, have to be found:
-// those of one place in the code in the same iterations of the loops around it. Lanes that skip an iteration or leave a loop
-// early stay in step with the others, as on a GPU, where they are masked off and wait.
+// The threads run one after another, so the accesses that a GPU makes together, in one instruction
+// of a warp, have to be found: those of one place in the code in the same iterations of the loops
+// around it. Lanes that skip an iteration or leave a loop early stay in step with the others, as on
+// a GPU, where they are masked off and wait.
 //
-// Loops are found while the kernel runs, in a launch before the one that counts. A basic block that is entered again without
-// having been left heads a loop, and all blocks since then belong to it.
+// Loops are found while the kernel runs, in a launch before the one that counts. A basic block that
+// is entered again without having been left heads a loop, and all blocks since then belong to it.
 #include "runtime.h"
 
 #include <algorithm>
@@ -25,21 +27,25 @@ constexpr uintptr_t SECTOR = 32, LINE = 128, BANKS = 32, WORD = 4;
 
 bool counting;
 
-// ---- where a thread is: the basic blocks that it has entered and not left, with the iteration of those that head a loop
+// ---- where a thread is: the basic blocks that it has entered and not left, with the iteration of
+// those that head a loop
 
 struct Entered {
     uintptr_t block;
     uint64_t iteration;
-    std::map<uintptr_t, uint64_t> loads;   // place -> loads of global memory there, in no loop within this one
+    // place -> loads of global memory there, in no loop within this one
+    std::map<uintptr_t, uint64_t> loads;
 };
 struct Path {
     std::vector<Entered> entered;
-    uint64_t iterations;   // a number for the iterations of the loops that hold the last block; 0: not known
-    std::map<std::array<uint64_t, 3>, uint64_t> runs;   // place, loads in one run of its loop, iterations of it -> how often
-    std::unordered_map<uintptr_t, const void*> last;    // place -> address of its last load
+    // a number for the iterations of the loops that hold the last block; 0: not known
+    uint64_t iterations;
+    // place, loads in one run of its loop, iterations of it -> how often
+    std::map<std::array<uint64_t, 3>, uint64_t> runs;
+    std::unordered_map<uintptr_t, const void*> last;  // place -> address of its last load
 };
-static std::vector<Path> paths;                                     // of each thread of a block
-static std::unordered_map<uintptr_t, std::set<uintptr_t>> loops;   // head -> its blocks
+static std::vector<Path> paths;                                   // of each thread of a block
+static std::unordered_map<uintptr_t, std::set<uintptr_t>> loops;  // head -> its blocks
 
 // Ends the runs of the loops that were entered after the first `kept` blocks.
 static void end_runs(Path& path, size_t kept) {
@@ -47,10 +53,12 @@ static void end_runs(Path& path, size_t kept) {
         const Entered& head = path.entered[i];
         if (head.loads.empty()) continue;
         auto loop = loops.find(head.block);
-        bool inside = loop == loops.end() || loop->second.size() == 1;   // the run ended in the midst of an iteration
+        // the run ended in the midst of an iteration
+        bool inside = loop == loops.end() || loop->second.size() == 1;
         for (size_t above = i + 1; above < path.entered.size() && !inside; above++)
             inside = loop->second.count(path.entered[above].block);
-        for (auto& [place, loads] : head.loads) path.runs[{place, loads, head.iteration + inside}]++;
+        for (auto& [place, loads] : head.loads)
+            path.runs[{place, loads, head.iteration + inside}]++;
     }
     path.entered.resize(kept);
 }
@@ -64,7 +72,8 @@ static void enter(uintptr_t block) {
         loop.insert(block);
         for (size_t above = i + 1; above < path.size(); above++) {
             loop.insert(path[above].block);
-            auto inner = loops.find(path[above].block);   // has blocks that its last iteration left out
+            // has blocks that its last iteration left out
+            auto inner = loops.find(path[above].block);
             if (inner != loops.end()) loop.insert(inner->second.begin(), inner->second.end());
         }
         end_runs(paths[current->linear], i + 1);
@@ -93,7 +102,8 @@ static uint64_t instance(uintptr_t address) {
     return mixed(path.iterations, address);
 }
 
-// A load from where its place in the code loaded before is left out: the compiler moves it out of the loop.
+// A load from where its place in the code loaded before is left out: the compiler moves it out of
+// the loop.
 static void count_run(const void* target, uintptr_t address) {
     Path& path = paths[current->linear];
     const void*& last = path.last[address];
@@ -109,8 +119,8 @@ static void count_run(const void* target, uintptr_t address) {
     path.runs[{place, 1, 1}]++;
 }
 
-static std::set<std::vector<uint64_t>> runs_of_threads;   // different ones
-static std::vector<uint64_t> runs;                        // the same, as Counts has them
+static std::set<std::vector<uint64_t>> runs_of_threads;  // different ones
+static std::vector<uint64_t> runs;                       // the same, as Counts has them
 
 // ---- requests: one access of a warp
 
@@ -120,8 +130,9 @@ struct Request {
     uint8_t bytes;
     bool write, shared;
 };
-static std::vector<std::vector<Request>> requests;                             // of each warp, in the order of its first lane
-static std::vector<std::unordered_map<uint64_t, uint32_t>> numbers;            // of each warp: instance -> its request
+static std::vector<std::vector<Request>> requests;  // of each warp, in the order of its first lane
+// of each warp: instance -> its request
+static std::vector<std::unordered_map<uint64_t, uint32_t>> numbers;
 
 static bool is_shared(const unsigned char* pointer) {
     for (uint64_t i = 0; i < running->shared_array_count; i++) {
@@ -139,14 +150,15 @@ void count_access(const void* target, size_t bytes, bool write, uintptr_t addres
                     static_cast<const char*>(target) < current->stack + STACK_BYTES;
     if (on_stack) return;
     bool shared = is_shared(pointer);
-    if (!shared && pointer >= __ehdr_start && pointer < _end) return;   // a constant
+    if (!shared && pointer >= __ehdr_start && pointer < _end) return;  // a constant
     running->counts->accesses++;
     if (running->counts->learns && enough()) fail(describe("enough", Place{}, ""));
     if (running->counts->learns) return;
     if (!shared && !write) count_run(target, address);
     unsigned warp = current->linear / WARP;
     // A cp.async reads and writes at one place.
-    auto [place, is_new] = numbers[warp].try_emplace(instance(address + write), requests[warp].size());
+    auto [place, is_new] =
+        numbers[warp].try_emplace(instance(address + write), requests[warp].size());
     if (is_new) requests[warp].push_back({{}, 0, uint8_t(bytes), write, shared});
     Request& request = requests[warp][place->second];
     request.address[lane()] = reinterpret_cast<uintptr_t>(target);
@@ -173,7 +185,8 @@ static std::vector<uintptr_t> touched(const Request& request, uintptr_t size) {
     std::vector<uintptr_t> numbers;
     for (unsigned l = 0; l < WARP; l++)
         if (request.lanes >> l & 1)
-            for (uintptr_t at = request.address[l] / size; at <= (request.address[l] + request.bytes - 1) / size; at++)
+            for (uintptr_t at = request.address[l] / size;
+                 at <= (request.address[l] + request.bytes - 1) / size; at++)
                 numbers.push_back(at);
     std::sort(numbers.begin(), numbers.end());
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
@@ -187,7 +200,8 @@ static void count_global(const Request& request, Traffic& traffic) {
     traffic.bytes += touched(request, 1).size();
 }
 
-// A wavefront has one word of each bank. Lanes that access 8 or 16 bytes do so in two or four groups of neighbours.
+// A wavefront has one word of each bank. Lanes that access 8 or 16 bytes do so in two or four
+// groups of neighbours.
 static void count_shared(const Request& request, SharedTraffic& traffic) {
     traffic.requests++;
     unsigned together = request.bytes > WORD ? WARP * WORD / request.bytes : WARP;
@@ -202,12 +216,13 @@ static void count_shared(const Request& request, SharedTraffic& traffic) {
     }
 }
 
-// ---- level 1: lines of 128 bytes of which the least recently used is dropped; sectors come one by one; stores pass through
+// ---- level 1: lines of 128 bytes of which the least recently used is dropped; sectors come one by
+// one; stores pass through
 
 struct Cache {
     struct Held {
         uintptr_t line;
-        unsigned sectors;   // bits of those that have come
+        unsigned sectors;  // bits of those that have come
     };
     std::list<Held> held;
     std::unordered_map<uintptr_t, std::list<Held>::iterator> places;
@@ -220,7 +235,8 @@ struct Cache {
         auto place = places.find(line);
         if (place == places.end()) {
             held.push_front({line, 0});
-            if (held.size() > running->counts->cache_lines) places.erase(held.back().line), held.pop_back();
+            if (held.size() > running->counts->cache_lines)
+                places.erase(held.back().line), held.pop_back();
             place = places.insert_or_assign(line, held.begin()).first;
         } else
             held.splice(held.begin(), held, place->second);
@@ -238,13 +254,15 @@ static void count_missed() {
     for (size_t turn = 0; turn < most; turn++)
         for (auto& of_warp : requests)
             if (turn < of_warp.size() && !of_warp[turn].write && !of_warp[turn].shared)
-                for (uintptr_t sector : touched(of_warp[turn], SECTOR)) running->counts->missed += cache.load(sector);
+                for (uintptr_t sector : touched(of_warp[turn], SECTOR))
+                    running->counts->missed += cache.load(sector);
 }
 
 // ---- a launch
 
 static void forget_block() {
-    size_t threads = size_t(running->block[0]) * running->block[1] * running->block[2], warps = (threads + WARP - 1) / WARP;
+    size_t threads = size_t(running->block[0]) * running->block[1] * running->block[2],
+           warps = (threads + WARP - 1) / WARP;
     paths.assign(threads, {});
     requests.assign(warps, {});
     numbers.assign(warps, {});
@@ -303,8 +321,9 @@ bool end_block_counts() {
     return !enough();
 }
 
-}   // namespace emulator
+}  // namespace emulator
 
 extern "C" void __sanitizer_cov_trace_pc() {
-    if (emulator::counting) emulator::enter(reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
+    if (emulator::counting)
+        emulator::enter(reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
 }

@@ -1,6 +1,7 @@
-// Included before a CUDA C++ file that g++ compiles in place of NVRTC or nvcc: declares the part of the language that the emulator
-// has; ptx.h has the instructions that the language lacks. runtime.cpp runs the threads, tensor_cores.cpp and hopper.cpp their
-// matrix operations and copies, checks.cpp watches their memory accesses, counts.cpp counts them.
+// Included before a CUDA C++ file that g++ compiles in place of NVRTC or nvcc: declares the part of
+// the language that the emulator has; ptx.h has the instructions that the language lacks.
+// runtime.cpp runs the threads, tensor_cores.cpp and hopper.cpp their matrix operations and copies,
+// checks.cpp watches their memory accesses, counts.cpp counts them.
 #pragma once
 #define CUDA_EMULATOR 1
 
@@ -19,7 +20,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// Thread-local, and nothing else is: so the symbol table tells which arrays are shared, those in templates included.
+// Thread-local, and nothing else is: so the symbol table tells which arrays are shared, those in
+// templates included.
 #define __shared__ static thread_local
 
 struct uint3 {
@@ -41,11 +43,12 @@ EMULATOR_VECTOR(unsigned char, uchar)
 
 namespace emulator {
 
-// Coordinates of the running thread: 0..2 threadIdx, 3..5 blockIdx, 6..8 blockDim, 9..11 gridDim. They do not change
-// while a thread runs, so the call may be hoisted ("const").
+// Coordinates of the running thread: 0..2 threadIdx, 3..5 blockIdx, 6..8 blockDim, 9..11 gridDim.
+// They do not change while a thread runs, so the call may be hoisted ("const").
 unsigned coordinate(int which) __attribute__((const));
-#define EMULATOR_COORDINATES(first) \
-    (uint3{emulator::coordinate(first), emulator::coordinate(first + 1), emulator::coordinate(first + 2)})
+#define EMULATOR_COORDINATES(first)                                      \
+    (uint3{emulator::coordinate(first), emulator::coordinate(first + 1), \
+           emulator::coordinate(first + 2)})
 
 void syncthreads(Site);
 void syncwarp(Site, unsigned mask = 0xffffffffu);
@@ -55,7 +58,8 @@ unsigned lane();
 uint64_t shuffle(Site, unsigned mask, uint64_t bits, unsigned source);
 unsigned shared_address(const void* shared);
 
-template <class T> T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
+template <class T>
+T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
@@ -64,8 +68,11 @@ template <class T> T shuffle_value(Site site, unsigned mask, T value, unsigned s
     return value;
 }
 
-// The four ways in which a lane names its source; outside its group of `width` lanes it gets its own value.
-inline unsigned from_lane(int source, int width = 32) { return (lane() & ~(width - 1)) + (source & (width - 1)); }
+// The four ways in which a lane names its source; outside its group of `width` lanes it gets its
+// own value.
+inline unsigned from_lane(int source, int width = 32) {
+    return (lane() & ~(width - 1)) + (source & (width - 1));
+}
 inline unsigned from_up(unsigned delta, int width = 32) {
     return (lane() & (width - 1)) < delta ? lane() : lane() - delta;
 }
@@ -96,31 +103,36 @@ struct SharedArray {
 struct Fault {
     char kind[40], message[400], file[300];
     int32_t line;
-    uint64_t address, other_address;   // of code, from where the library was loaded; 0: see file and line
+    // of code, from where the library was loaded; 0: see file and line
+    uint64_t address, other_address;
 };
 
-// What the warps of some blocks ask of the memories (counts.cpp). Loads and stores of global memory: requests of a warp,
-// sectors of 32 bytes and lines of 128 that these touch, different bytes that they ask for; of shared memory: requests,
-// wavefronts, and those that no bank conflict caused. missed: sectors of loads that level 1 does not hold.
+// What the warps of some blocks ask of the memories (counts.cpp). Loads and stores of global
+// memory: requests of a warp, sectors of 32 bytes and lines of 128 that these touch, different
+// bytes that they ask for; of shared memory: requests, wavefronts, and those that no bank conflict
+// caused. missed: sectors of loads that level 1 does not hold.
 struct Traffic {
     uint64_t requests, sectors, lines, bytes;
 };
 struct SharedTraffic {
     uint64_t requests, wavefronts, least;
 };
-// Bulk copies; what a warpgroup's products read of shared memory, once for its four warps: how many, bytes.
+// Bulk copies; what a warpgroup's products read of shared memory, once for its four warps: how
+// many, bytes.
 struct BulkTraffic {
     uint64_t requests, bytes;
 };
 struct Counts {
-    // Given: whether only to find loops; the lines of level 1 that a block has; the number of accesses that is enough.
+    // Given: whether only to find loops; the lines of level 1 that a block has; the number of
+    // accesses that is enough.
     uint64_t learns, cache_lines, enough;
     uint64_t warps, accesses, barriers, missed;
     Traffic loads, stores;
     SharedTraffic shared_loads, shared_stores;
     BulkTraffic bulk_copies, operands;
-    // The loads from global memory of each thread unlike the others: for every place in the code and run of the innermost loop
-    // around it the place, its loads, the loop's iterations, and how often; behind each thread four zeros.
+    // The loads from global memory of each thread unlike the others: for every place in the code
+    // and run of the innermost loop around it the place, its loads, the loop's iterations, and how
+    // often; behind each thread four zeros.
     const uint64_t* runs;
     uint64_t run_words;
 };
@@ -129,25 +141,33 @@ struct Launch {
     uint32_t grid[3], block[3];
     uint64_t shared_bytes;
     void** arguments;
-    uint32_t order;          // 0 forward, 1 reverse, otherwise the seed of a random order
-    uint32_t buffer_count;   // 0: run without watching memory
-    uint32_t truncates;      // how tensor cores add, see tensor_cores.cpp
-    uint64_t first_block;    // along x; the earlier ones do not run
+    uint32_t order;         // 0 forward, 1 reverse, otherwise the seed of a random order
+    uint32_t buffer_count;  // 0: run without watching memory
+    uint32_t truncates;     // how tensor cores add, see tensor_cores.cpp
+    uint64_t first_block;   // along x; the earlier ones do not run
     const Buffer* buffers;
     uint64_t shared_array_count;
     const SharedArray* shared_arrays;
     Fault* fault;
-    uint64_t sample_count;    // 0: all blocks run
-    const uint32_t* sample;   // numbers of the blocks that run, in this order
-    Counts* counts;           // where to count, or null
-    char** stacks;            // of the threads of a block, for all libraries, one after the other; the first launch makes them
+    uint64_t sample_count;   // 0: all blocks run
+    const uint32_t* sample;  // numbers of the blocks that run, in this order
+    Counts* counts;          // where to count, or null
+    // of the threads of a block, for all libraries, one after the other; the first launch makes
+    // them
+    char** stacks;
 };
-int launch(const Launch&, void (*thread)(void**));   // 0, or 1 with *fault filled
+int launch(const Launch&, void (*thread)(void**));  // 0, or 1 with *fault filled
 
 // NumPy's name of an argument's type, with '*' after it for a pointer.
-template <class T> struct Name;
-template <class T> struct Name<const T> : Name<T> {};
-#define EMULATOR_NAME(type, name) template <> struct Name<type> { static constexpr const char* value = name; };
+template <class T>
+struct Name;
+template <class T>
+struct Name<const T> : Name<T> {};
+#define EMULATOR_NAME(type, name)                  \
+    template <>                                    \
+    struct Name<type> {                            \
+        static constexpr const char* value = name; \
+    };
 EMULATOR_NAME(bool, "bool")
 EMULATOR_NAME(signed char, "int8")
 EMULATOR_NAME(unsigned char, "uint8")
@@ -166,36 +186,43 @@ EMULATOR_NAME(float4, "float32")
 EMULATOR_NAME(double, "float64")
 #undef EMULATOR_NAME
 
-// Arguments as "int32" (a number), "float32*" (an array) or "const-float32*" (an array that is only read).
-template <class A> void append_argument(char* text) {
+// Arguments as "int32" (a number), "float32*" (an array) or "const-float32*" (an array that is only
+// read).
+template <class A>
+void append_argument(char* text) {
     using Value = std::remove_pointer_t<A>;
     if (std::is_pointer_v<A> && std::is_const_v<Value>) strcat(text, "const-");
     strcat(text, Name<Value>::value);
     strcat(text, std::is_pointer_v<A> ? "* " : " ");
 }
-template <class... A> void signature(void (*)(A...), char* text) {
+template <class... A>
+void signature(void (*)(A...), char* text) {
     text[0] = 0;
     (append_argument<A>(text), ...);
 }
-template <auto kernel> struct Entry;
-template <class... A, void (*kernel)(A...)> struct Entry<kernel> {
+template <auto kernel>
+struct Entry;
+template <class... A, void (*kernel)(A...)>
+struct Entry<kernel> {
     static void run(void** arguments) { unpack(arguments, std::index_sequence_for<A...>()); }
-    // Not watched: the arguments themselves are the launcher's memory. noipa: `run`, which is watched, must not read them for it.
+    // Not watched: the arguments themselves are the launcher's memory. noipa: `run`, which is
+    // watched, must not read them for it.
     template <size_t... I>
-    __attribute__((no_sanitize("thread", "undefined"), noipa)) static void unpack([[maybe_unused]] void** arguments,
-                                                                           std::index_sequence<I...>) {
+    __attribute__((no_sanitize("thread", "undefined"), noipa)) static void
+    unpack([[maybe_unused]] void** arguments, std::index_sequence<I...>) {
         kernel(*static_cast<A*>(arguments[I])...);
     }
 };
 
-}   // namespace emulator
+}  // namespace emulator
 
-#define EMULATOR_EXPORT(kernel)                                                                             \
-    extern "C" __attribute__((visibility("default"))) int launch_##kernel(const emulator::Launch* launch) { \
-        return emulator::launch(*launch, emulator::Entry<kernel>::run);                                     \
-    }                                                                                                       \
-    extern "C" __attribute__((visibility("default"))) void signature_##kernel(char* text) {                 \
-        emulator::signature(kernel, text);                                                                  \
+#define EMULATOR_EXPORT(kernel)                                                             \
+    extern "C" __attribute__((visibility("default"))) int launch_##kernel(                  \
+        const emulator::Launch* launch) {                                                   \
+        return emulator::launch(*launch, emulator::Entry<kernel>::run);                     \
+    }                                                                                       \
+    extern "C" __attribute__((visibility("default"))) void signature_##kernel(char* text) { \
+        emulator::signature(kernel, text);                                                  \
     }
 
 #define threadIdx EMULATOR_COORDINATES(0)
@@ -218,6 +245,11 @@ static constexpr int warpSize = 32;
 #define __shfl_xor_sync(mask, value, ...) \
     emulator::shuffle_value(EMULATOR_SITE, mask, value, emulator::from_xor(__VA_ARGS__))
 
-template <class T> static inline T __ldg(const T* address) { return *address; }
+template <class T>
+static inline T __ldg(const T* address) {
+    return *address;
+}
 // Of dynamic shared memory, which is where barriers and the operands of wgmma are.
-static inline size_t __cvta_generic_to_shared(const void* address) { return emulator::shared_address(address); }
+static inline size_t __cvta_generic_to_shared(const void* address) {
+    return emulator::shared_address(address);
+}

@@ -1,16 +1,20 @@
-// Barriers in shared memory, bulk copies and a warpgroup's products by the PTX ISA ("mbarrier", "cp.async.bulk", "Asynchronous
-// Warpgroup Level Matrix Instructions"). What is asynchronous happens as late as it may: a copy arrives when no thread can go
-// on without it, and products are made when their registers are waited for; until then NaN is in their place. What a copy
+// Barriers in shared memory, bulk copies and a warpgroup's products by the PTX ISA ("mbarrier",
+// "cp.async.bulk", "Asynchronous Warpgroup Level Matrix Instructions"). What is asynchronous
+// happens as late as it may: a copy arrives when no thread can go on without it, and products are
+// made when their registers are waited for; until then NaN is in their place. What a copy
 // overwrites is gone as early as may be, when the copy begins.
 //
-// What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, of its own lanes what
-// they did before the last __syncwarp or, if all of them arrive, before the first of them does; and what a copy has brought is known to the warps that waited for its barrier. What a
-// warp knows is a vector clock: of every warp, and of the copies, the time of the last access that happened before. A barrier
-// orders copies and what reads them; accesses between threads are ordered by __syncthreads only.
+// What orders two accesses: every arrival hands over what its warp knows to those who wait for the
+// phase, of its own lanes what they did before the last __syncwarp or, if all of them arrive,
+// before the first of them does; and what a copy has brought is known to the warps that waited for
+// its barrier. What a warp knows is a vector clock: of every warp, and of the copies, the time of
+// the last access that happened before. A barrier orders copies and what reads them; accesses
+// between threads are ordered by __syncthreads only.
 //
-// A thread's load is of another proxy than a copy: the copy may overtake it, although an arrival is between the two. It has
-// ended, for those that know of the arrival, where the thread has called fence.proxy.async since. That products of what it
-// loaded have ended orders nothing: a GPU has then read it, but the memory model of PTX knows no such order ("Async proxy").
+// A thread's load is of another proxy than a copy: the copy may overtake it, although an arrival is
+// between the two. It has ended, for those that know of the arrival, where the thread has called
+// fence.proxy.async since. That products of what it loaded have ended orders nothing: a GPU has
+// then read it, but the memory model of PTX knows no such order ("Async proxy").
 #include "runtime.h"
 
 #include <algorithm>
@@ -22,9 +26,10 @@ namespace emulator {
 
 namespace {
 
-constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;   // ENGINE: of the copies, in a vector clock
+// ENGINE: of the copies, in a vector clock
+constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;
 constexpr int DEPTH = TILE_DEPTH, MOST_COLUMNS = 256;
-constexpr int CHUNK = 8;   // numbers of 16 bytes, which lie together in every layout
+constexpr int CHUNK = 8;  // numbers of 16 bytes, which lie together in every layout
 
 // ended: of a warp, up to which its loads have.
 struct VectorClock {
@@ -35,19 +40,20 @@ struct VectorClock {
     }
 };
 
-// A warp's arrivals in a phase: a bit for each lane, when the first came, and up to when the loads of those that came have ended.
+// A warp's arrivals in a phase: a bit for each lane, when the first came, and up to when the loads
+// of those that came have ended.
 struct Arrivals {
     unsigned lanes;
     uint64_t first, ended;
 };
 
 struct PhaseBarrier {
-    int count, missing;                // arrivals of a phase; those still to come
-    int64_t bytes;                     // of copies, still to come
-    uint64_t phase, initialised;       // phases that ended; when it was initialised
-    unsigned initialiser, warp;        // thread, warp
-    bool visible;                      // to the copy engine
-    VectorClock arriving, completed;   // of this phase, of the last one that ended
+    int count, missing;               // arrivals of a phase; those still to come
+    int64_t bytes;                    // of copies, still to come
+    uint64_t phase, initialised;      // phases that ended; when it was initialised
+    unsigned initialiser, warp;       // thread, warp
+    bool visible;                     // to the copy engine
+    VectorClock arriving, completed;  // of this phase, of the last one that ended
     Arrivals of_warp[MOST_WARPS];
 };
 
@@ -58,8 +64,8 @@ struct BulkCopy {
     void* barrier;
 };
 
-// Shared memory that a copy writes. arrived: when it did, 0 before; read: when a warp, or its products, read it last; loaded: when
-// a thread of the warp did.
+// Shared memory that a copy writes. arrived: when it did, 0 before; read: when a warp, or its
+// products, read it last; loaded: when a thread of the warp did.
 struct Destination {
     const unsigned char* begin;
     size_t bytes;
@@ -79,7 +85,8 @@ struct Product {
     unsigned group;
 };
 
-// The registers that a thread's products add to. written: by the products, as they left them; under_way: products not waited for.
+// The registers that a thread's products add to. written: by the products, as they left them;
+// under_way: products not waited for.
 struct Accumulators {
     float* c;
     std::vector<float> values;
@@ -88,27 +95,27 @@ struct Accumulators {
 };
 
 struct HopperThread {
-    std::vector<Product> products;   // not waited for
+    std::vector<Product> products;  // not waited for
     std::vector<Accumulators> accumulators;
-    std::map<const unsigned*, uint64_t> loaded;   // fragments: when ldmatrix filled them
+    std::map<const unsigned*, uint64_t> loaded;  // fragments: when ldmatrix filled them
     uint64_t fenced, proxy_fenced;
     uint64_t load;         // the last one of what a copy brought
     unsigned group;        // number of the group of products being filled
-    unsigned groups_left;   // of the wait that the thread is in
+    unsigned groups_left;  // of the wait that the thread is in
     void* barrier;         // that it waits for
     unsigned parity;
-    unsigned registers;    // 0: those of the launch
-    Site changed;          // where it gave or took some
+    unsigned registers;  // 0: those of the launch
+    Site changed;        // where it gave or took some
 };
 
 uint64_t ticks;
-std::vector<VectorClock> clocks;   // by warp
+std::vector<VectorClock> clocks;  // by warp
 std::map<void*, PhaseBarrier> barriers;
 std::vector<BulkCopy> copies;
 std::vector<Destination> destinations;
 std::vector<HopperThread> hopper;
 
-bool in_use;   // by this block: most kernels have no barriers
+bool in_use;  // by this block: most kernels have no barriers
 unsigned block_threads;
 
 void enter() {
@@ -124,10 +131,12 @@ unsigned warp() { return current->linear / WARP; }
 PhaseBarrier& barrier_at(Site site, void* barrier) {
     enter();
     auto entry = barriers.find(barrier);
-    if (entry == barriers.end()) fail(describe("bad barrier", at(site), "uses a barrier that nobody has initialised"));
+    if (entry == barriers.end())
+        fail(describe("bad barrier", at(site), "uses a barrier that nobody has initialised"));
     PhaseBarrier& phases = entry->second;
     if (phases.warp != warp() && clocks[warp()].tick[phases.warp] < phases.initialised)
-        fail(describe("race", at(site), "uses a barrier that thread number %u initialises; nothing orders the two",
+        fail(describe("race", at(site),
+                      "uses a barrier that thread number %u initialises; nothing orders the two",
                       phases.initialiser));
     return phases;
 }
@@ -160,8 +169,10 @@ void lane_arrives(PhaseBarrier& barrier) {
 void arrive(Site site, void* address, int bytes) {
     PhaseBarrier& barrier = barrier_at(site, address);
     if (!barrier.missing)
-        fail(describe("bad barrier", at(site), "arrives at a phase for which all %d have arrived, and %lld bytes are missing",
-                      barrier.count, static_cast<long long>(barrier.bytes)));
+        fail(
+            describe("bad barrier", at(site),
+                     "arrives at a phase for which all %d have arrived, and %lld bytes are missing",
+                     barrier.count, static_cast<long long>(barrier.bytes)));
     barrier.arriving.join(clocks[warp()]);
     lane_arrives(barrier);
     barrier.bytes += bytes;
@@ -175,13 +186,17 @@ Destination* destination_at(const void* pointer) {
     return nullptr;
 }
 
-// Whether this warp may overwrite what a copy brought: it knows that it arrived, and that all who read it have.
+// Whether this warp may overwrite what a copy brought: it knows that it arrived, and that all who
+// read it have.
 void must_be_read(const Destination& destination, Place place) {
     if (!destination.arrived || clocks[warp()].tick[ENGINE] < destination.arrived)
-        fail(describe("race", place, "overwrites shared memory while a copy to it may be under way"));
+        fail(describe("race", place,
+                      "overwrites shared memory while a copy to it may be under way"));
     for (unsigned other = 0; other < MOST_WARPS; other++)
         if (other != warp() && destination.read[other] > clocks[warp()].tick[other])
-            fail(describe("race", place, "overwrites shared memory that warp %u reads; nothing orders the two", other));
+            fail(describe("race", place,
+                          "overwrites shared memory that warp %u reads; nothing orders the two",
+                          other));
 }
 
 // The same of a copy, which may overtake loads.
@@ -189,47 +204,61 @@ void must_be_loaded(const Destination& destination, Place place) {
     must_be_read(destination, place);
     for (unsigned other = 0; other < MOST_WARPS; other++)
         if (destination.loaded[other] > clocks[warp()].ended[other])
-            fail(describe("missing fence", place, "may overtake a load of warp %u, which has called no fence.proxy.async", other));
+            fail(describe("missing fence", place,
+                          "may overtake a load of warp %u, which has called no fence.proxy.async",
+                          other));
 }
 
 // What a warp hands over from now on, all its lanes having come here.
 void hand_over(unsigned w) {
     uint64_t ended = ++ticks;
     for (unsigned i = w * WARP; i < std::min((w + 1) * WARP, block_threads); i++)
-        if (hopper[i].load > hopper[i].proxy_fenced) ended = std::min(ended, hopper[i].proxy_fenced);
+        if (hopper[i].load > hopper[i].proxy_fenced)
+            ended = std::min(ended, hopper[i].proxy_fenced);
     clocks[w].tick[w] = ticks, clocks[w].ended[w] = ended;
 }
 
 // ---- matrices in shared memory
 
 struct Layout {
-    unsigned first, leading, stride, swizzle;   // swizzle: rows of so many bytes, 16 for none
+    unsigned first, leading, stride, swizzle;  // swizzle: rows of so many bytes, 16 for none
 };
 
 Layout decoded(Site site, uint64_t descriptor) {
-    constexpr uint64_t KNOWN = 0x3fffull | 0x3fffull << 16 | 0x3fffull << 32 | 7ull << 49 | 3ull << 62;
+    constexpr uint64_t KNOWN =
+        0x3fffull | 0x3fffull << 16 | 0x3fffull << 32 | 7ull << 49 | 3ull << 62;
     auto field = [&](int bit) { return unsigned(descriptor >> bit & 0x3fff) << 4; };
     static const unsigned ROW_BYTES[] = {16, 128, 64, 32};
     Layout layout{field(0), field(16), field(32), ROW_BYTES[descriptor >> 62]};
-    if (descriptor & ~KNOWN) fail(describe("bad descriptor", at(site), "sets bits of a matrix descriptor that have no meaning"));
-    if (descriptor >> 49 & 7) fail(describe("bad descriptor", at(site), "has a base offset, which the emulator does not model"));
+    if (descriptor & ~KNOWN)
+        fail(describe("bad descriptor", at(site),
+                      "sets bits of a matrix descriptor that have no meaning"));
+    if (descriptor >> 49 & 7)
+        fail(describe("bad descriptor", at(site),
+                      "has a base offset, which the emulator does not model"));
     unsigned repeats = 8 * layout.swizzle;
-    if (layout.swizzle > 16 && (layout.first % repeats >= layout.swizzle || layout.stride % repeats))
-        fail(describe("bad descriptor", at(site), "has rows at %u, %u bytes apart by eights: the swizzle begins at multiples of %u",
-                      layout.first, layout.stride, repeats));
+    if (layout.swizzle > 16 &&
+        (layout.first % repeats >= layout.swizzle || layout.stride % repeats))
+        fail(describe(
+            "bad descriptor", at(site),
+            "has rows at %u, %u bytes apart by eights: the swizzle begins at multiples of %u",
+            layout.first, layout.stride, repeats));
     return layout;
 }
 
-// Address of element k, n in shared memory (PTX ISA, "Strides", and canonical layouts; CUTLASS, make_gmma_desc).
+// Address of element k, n in shared memory (PTX ISA, "Strides", and canonical layouts; CUTLASS,
+// make_gmma_desc).
 unsigned place(const Layout& layout, bool transposed, unsigned k, unsigned n) {
     unsigned row_bytes = layout.swizzle, in_row = row_bytes / 2, address = layout.first;
     if (row_bytes == 16) {
         unsigned row = transposed ? k : n, along = transposed ? n : k;
-        unsigned by_rows = transposed ? layout.leading : layout.stride, by_chunks = transposed ? layout.stride : layout.leading;
+        unsigned by_rows = transposed ? layout.leading : layout.stride,
+                 by_chunks = transposed ? layout.stride : layout.leading;
         return address + row / 8 * by_rows + row % 8 * 16 + along / 8 * by_chunks + along % 8 * 2;
     }
     if (transposed)
-        address += n / in_row * layout.leading + n % in_row * 2 + k / 8 * layout.stride + k % 8 * row_bytes;
+        address += n / in_row * layout.leading + n % in_row * 2 + k / 8 * layout.stride +
+                   k % 8 * row_bytes;
     else
         address += n / 8 * layout.stride + n % 8 * row_bytes + k * 2;
     return address ^ ((address >> 7 & (row_bytes / 16 - 1)) << 4);
@@ -240,7 +269,8 @@ double of_bf16(uint16_t bits) { return bits_of<float>(uint32_t(bits) << 16); }
 using Matrix = double[DEPTH][MOST_COLUMNS];
 
 // Reads b for one warp after the other: each has to know that it is there.
-void read_operand(const Product& product, unsigned first_thread, const std::vector<Thread*>& threads, Matrix& b) {
+void read_operand(const Product& product, unsigned first_thread,
+                  const std::vector<Thread*>& threads, Matrix& b) {
     Layout layout = decoded(product.site, product.b);
     Thread* me = current;
     for (unsigned w = 0; w < WARPGROUP / WARP; w++) {
@@ -251,7 +281,8 @@ void read_operand(const Product& product, unsigned first_thread, const std::vect
                 const unsigned char* from = shared_pointer(address);
                 uint16_t bits[CHUNK];
                 if (!from || !shared_pointer(address + sizeof bits - 1))
-                    fail(describe("shared memory overflow", at(product.site), "reads a matrix past shared memory"));
+                    fail(describe("shared memory overflow", at(product.site),
+                                  "reads a matrix past shared memory"));
                 if (!counting) read_by_products(product.site, from, sizeof bits);
                 memcpy(bits, from, sizeof bits);
                 for (int i = 0; i < CHUNK; i++)
@@ -262,12 +293,14 @@ void read_operand(const Product& product, unsigned first_thread, const std::vect
     if (counting) count_operand(product.columns * DEPTH * 2);
 }
 
-void add_products(const Product* const* of_lane, const std::vector<Accumulators*>& sums, const Matrix& b) {
+void add_products(const Product* const* of_lane, const std::vector<Accumulators*>& sums,
+                  const Matrix& b) {
     double a[TILE_ROWS][DEPTH];
     for (unsigned l = 0; l < WARP; l++)
         for (int i = 0; i < 4; i++)
             for (int half = 0; half < 2; half++)
-                a[l / 4 + 8 * (i % 2)][2 * (l % 4) + half + 8 * (i / 2)] = of_bf16(of_lane[l]->a[i] >> 16 * half);
+                a[l / 4 + 8 * (i % 2)][2 * (l % 4) + half + 8 * (i / 2)] =
+                    of_bf16(of_lane[l]->a[i] >> 16 * half);
     for (int column = 0; column < of_lane[0]->columns; column += TILE_COLUMNS) {
         float* c[WARP];
         for (unsigned l = 0; l < WARP; l++) c[l] = sums[l]->values.data() + column / 2;
@@ -283,8 +316,8 @@ Accumulators* accumulators_at(HopperThread& thread, float* c) {
 }
 
 bool same(const Product& x, const Product& y) {
-    return x.site.line == y.site.line && x.columns == y.columns && x.b == y.b && x.transposed == y.transposed &&
-           x.group == y.group;
+    return x.site.line == y.site.line && x.columns == y.columns && x.b == y.b &&
+           x.transposed == y.transposed && x.group == y.group;
 }
 
 // The oldest product of a warpgroup, in all its threads.
@@ -294,8 +327,8 @@ void finish_product(unsigned first, const std::vector<Thread*>& threads) {
     for (unsigned i = 0; i < WARPGROUP; i++) {
         auto& products = hopper[first + i].products;
         if (products.empty() || !same(products.front(), product))
-            fail(describe("divergent warpgroup operation", at(product.site), "and thread number %u make different products",
-                          first + i));
+            fail(describe("divergent warpgroup operation", at(product.site),
+                          "and thread number %u make different products", first + i));
     }
     read_operand(product, first, threads, b);
     for (unsigned w = first; w < first + WARPGROUP; w += WARP) {
@@ -325,9 +358,12 @@ bool overlap(const void* first, size_t length, const void* other, size_t other_l
 
 // ---- registers
 
-// A thread's at the launch: what a block alone on a multiprocessor may have, as __launch_bounds__ asks of these kernels.
+// A thread's at the launch: what a block alone on a multiprocessor may have, as __launch_bounds__
+// asks of these kernels.
 unsigned at_launch() { return std::min(65536 / block_threads, 256u) / 8 * 8; }
-unsigned registers_of(const HopperThread& thread) { return thread.registers ? thread.registers : at_launch(); }
+unsigned registers_of(const HopperThread& thread) {
+    return thread.registers ? thread.registers : at_launch();
+}
 
 // Who takes registers waits until the block has them; that it ever does is all that is looked at.
 void check_registers_of_block() {
@@ -336,17 +372,20 @@ void check_registers_of_block() {
     for (unsigned i = 0; i < block_threads; i++) {
         const HopperThread &thread = hopper[i], &first = hopper[i / WARPGROUP * WARPGROUP];
         if (registers_of(thread) != registers_of(first))
-            return report(describe("divergent warpgroup operation", at((thread.registers ? thread : first).changed),
-                                   "has %u registers, thread number %u has %u", registers_of(first), i, registers_of(thread)));
+            return report(describe("divergent warpgroup operation",
+                                   at((thread.registers ? thread : first).changed),
+                                   "has %u registers, thread number %u has %u", registers_of(first),
+                                   i, registers_of(thread)));
         total += registers_of(thread);
         if (registers_of(thread) > at_launch()) taker = &thread;
     }
     if (total > block_threads * at_launch())
-        report(describe("deadlock", at(taker->changed), "waits for registers: the block would have %u, and has %u", total,
+        report(describe("deadlock", at(taker->changed),
+                        "waits for registers: the block would have %u, and has %u", total,
                         block_threads * at_launch()));
 }
 
-}   // namespace
+}  // namespace
 
 // ---- a block
 
@@ -372,11 +411,14 @@ void pass_warp_hopper() {
 
 void end_thread_hopper() {
     if (in_use && !mine().products.empty())
-        fail(describe("missing wgmma wait", at(mine().products.front().site), "ends before its products"));
+        fail(describe("missing wgmma wait", at(mine().products.front().site),
+                      "ends before its products"));
 }
 
 void end_block_hopper() {
-    if (!copies.empty()) report(describe("missing barrier wait", Place{}, "or another of its block ends before its copies"));
+    if (!copies.empty())
+        report(describe("missing barrier wait", Place{},
+                        "or another of its block ends before its copies"));
     if (in_use) check_registers_of_block();
 }
 
@@ -399,8 +441,10 @@ std::string why_waiting() {
     const HopperThread& thread = mine();
     const PhaseBarrier& barrier = barriers.at(thread.barrier);
     char text[200];
-    snprintf(text, sizeof text, "waits for a phase of parity %u that never ends: %d of %d arrivals and %lld bytes are missing",
-             thread.parity, barrier.missing, barrier.count, static_cast<long long>(barrier.bytes));
+    snprintf(
+        text, sizeof text,
+        "waits for a phase of parity %u that never ends: %d of %d arrivals and %lld bytes are missing",
+        thread.parity, barrier.missing, barrier.count, static_cast<long long>(barrier.bytes));
     return text;
 }
 
@@ -409,8 +453,10 @@ std::string why_waiting() {
 void mbarrier_init(void* barrier, int count, Site site) {
     enter();
     must_be_shared(site, barrier, "barrier");
-    if (reinterpret_cast<uintptr_t>(barrier) % 8) fail(describe("misaligned access", at(site), "has a barrier at no multiple of 8"));
-    if (barriers.count(barrier)) fail(describe("bad barrier", at(site), "initialises a barrier again"));
+    if (reinterpret_cast<uintptr_t>(barrier) % 8)
+        fail(describe("misaligned access", at(site), "has a barrier at no multiple of 8"));
+    if (barriers.count(barrier))
+        fail(describe("bad barrier", at(site), "initialises a barrier again"));
     accessed(barrier, 8, true, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
     clocks[warp()].tick[warp()] = ++ticks;
     barriers[barrier] = {count, count, 0, 0, ticks, current->linear, warp(), false, {}, {}, {}};
@@ -423,7 +469,9 @@ void fence_mbarrier_init() {
 
 void mbarrier_arrive(void* barrier, Site site) { arrive(site, barrier, 0); }
 
-void mbarrier_arrive_expect_tx(void* barrier, int bytes, Site site) { arrive(site, barrier, bytes); }
+void mbarrier_arrive_expect_tx(void* barrier, int bytes, Site site) {
+    arrive(site, barrier, bytes);
+}
 
 void mbarrier_wait_parity(void* address, unsigned parity, Site site) {
     PhaseBarrier& barrier = barrier_at(site, address);
@@ -436,18 +484,23 @@ void mbarrier_wait_parity(void* address, unsigned parity, Site site) {
 }
 
 bool waits_at(unsigned thread, void* barrier) {
-    return hopper[thread].barrier == barrier && is_over(barriers.at(barrier), hopper[thread].parity);
+    return hopper[thread].barrier == barrier &&
+           is_over(barriers.at(barrier), hopper[thread].parity);
 }
 
 // ---- copies
 
 void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site site) {
     uintptr_t address = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
-    if (bytes <= 0 || (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | unsigned(bytes)) % 16)
-        fail(describe("misaligned access", at(site), "copies %d bytes, to or from no multiple of 16, or not so many", bytes));
+    if (bytes <= 0 ||
+        (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | unsigned(bytes)) %
+            16)
+        fail(describe("misaligned access", at(site),
+                      "copies %d bytes, to or from no multiple of 16, or not so many", bytes));
     must_be_shared(site, to, "copy");
     if (!barrier_at(site, barrier).visible)
-        fail(describe("missing fence", at(site), "names a barrier that is not yet visible to the copy engine"));
+        fail(describe("missing fence", at(site),
+                      "names a barrier that is not yet visible to the copy engine"));
     for (const Destination& earlier : destinations)
         if (earlier.overlaps(to, bytes)) must_be_loaded(earlier, at(site));
     if (counting)
@@ -457,7 +510,8 @@ void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site si
         written_by_copy(site, to, bytes, address);
     }
     auto overwritten = [&](const Destination& earlier) { return earlier.overlaps(to, bytes); };
-    destinations.erase(std::remove_if(destinations.begin(), destinations.end(), overwritten), destinations.end());
+    destinations.erase(std::remove_if(destinations.begin(), destinations.end(), overwritten),
+                       destinations.end());
     auto* first = static_cast<unsigned char*>(to);
     destinations.push_back({first, size_t(bytes), 0, {}, {}});
     memset(to, 0xff, bytes);
@@ -468,7 +522,8 @@ void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site si
 void check_destination(Place place, const void* pointer, bool write) {
     Destination* destination = destination_at(pointer);
     if (!destination->arrived || clocks[warp()].tick[ENGINE] < destination->arrived)
-        fail(describe("missing barrier wait", place, "%s what a copy brings without waiting for its barrier",
+        fail(describe("missing barrier wait", place,
+                      "%s what a copy brings without waiting for its barrier",
                       write ? "overwrites" : "reads"));
     if (write)
         must_be_read(*destination, place);
@@ -476,7 +531,9 @@ void check_destination(Place place, const void* pointer, bool write) {
         destination->read[warp()] = ++ticks;
 }
 
-void loaded_destination(const void* pointer) { destination_at(pointer)->loaded[warp()] = mine().load = ++ticks; }
+void loaded_destination(const void* pointer) {
+    destination_at(pointer)->loaded[warp()] = mine().load = ++ticks;
+}
 
 void fence_proxy_async() {
     enter();
@@ -485,7 +542,9 @@ void fence_proxy_async() {
 
 uint64_t next_tick() { return ++ticks; }
 
-bool is_fenced(unsigned thread, uint64_t since) { return in_use && hopper[thread].proxy_fenced > since; }
+bool is_fenced(unsigned thread, uint64_t since) {
+    return in_use && hopper[thread].proxy_fenced > since;
+}
 
 // ---- products
 
@@ -503,7 +562,8 @@ void loaded_fragment(Site site, const unsigned* to, size_t bytes) {
     if (!in_use) return;
     for (const Product& product : mine().products)
         if (overlap(product.a, 16, to, bytes))
-            fail(describe("missing wgmma wait", at(site), "loads a fragment to registers of products under way"));
+            fail(describe("missing wgmma wait", at(site),
+                          "loads a fragment to registers of products under way"));
     mine().loaded[to] = ++ticks;
 }
 
@@ -512,34 +572,40 @@ void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t ad
     for (const Product& product : mine().products)
         if (overlap(product.c, product.columns / 2 * sizeof(float), pointer, bytes) ||
             (write && overlap(product.a, 16, pointer, bytes)))
-            fail(describe("missing wgmma wait", at(address), "%s registers of products under way", write ? "writes" : "reads"));
+            fail(describe("missing wgmma wait", at(address), "%s registers of products under way",
+                          write ? "writes" : "reads"));
 }
 
-void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uint64_t b, bool transposed) {
+void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uint64_t b,
+                        bool transposed) {
     enter();
     HopperThread& thread = mine();
     if (hopper.size() < current->linear / WARPGROUP * WARPGROUP + WARPGROUP)
-        fail(describe("divergent warpgroup operation", at(site), "is not in a warpgroup of 128 threads"));
+        fail(describe("divergent warpgroup operation", at(site),
+                      "is not in a warpgroup of 128 threads"));
     decoded(site, b);
     Accumulators* sums = accumulators_at(thread, c);
     if (!sums) {
-        thread.accumulators.push_back({c, std::vector<float>(columns / 2, std::numeric_limits<float>::quiet_NaN()), 0, 0});
+        thread.accumulators.push_back(
+            {c, std::vector<float>(columns / 2, std::numeric_limits<float>::quiet_NaN()), 0, 0});
         sums = &thread.accumulators.back();
     }
     size_t bytes = sums->values.size() * sizeof(float);
     bool changed = !sums->under_way && memcmp(sums->values.data(), c, bytes);
     bool loaded = thread.loaded.count(a) && thread.loaded[a] > thread.fenced;
     if ((changed && thread.fenced <= sums->written) || loaded)
-        fail(describe("missing wgmma fence", at(site), "multiplies with registers written since the last wgmma.fence"));
+        fail(describe("missing wgmma fence", at(site),
+                      "multiplies with registers written since the last wgmma.fence"));
     if (!sums->under_way++) memcpy(sums->values.data(), c, bytes);
     memset(c, 0xff, bytes);
     thread.products.push_back({site, c, a, columns, b, transposed, thread.group});
 }
 
-// As __syncthreads, of whole warpgroups. Nothing is checked of the others, which should touch no memory by then.
+// As __syncthreads, of whole warpgroups. Nothing is checked of the others, which should touch no
+// memory by then.
 void sync_first(Site site, unsigned count) {
     std::vector<Thread*> threads = meet(site, 0, count);
-    if (threads.empty()) return;   // the last thread has done it
+    if (threads.empty()) return;  // the last thread has done it
     pass_barrier();
     for (unsigned i = 0; i < count; i++) threads[i]->state = State::READY;
 }
@@ -548,7 +614,8 @@ void change_registers(Site site, unsigned count, bool more) {
     enter();
     unsigned before = registers_of(mine());
     if (more ? count < before : count > before)
-        fail(describe("bad registers", at(site), "%s registers to have %u, of %u", more ? "takes" : "gives", count, before));
+        fail(describe("bad registers", at(site), "%s registers to have %u, of %u",
+                      more ? "takes" : "gives", count, before));
     mine().registers = count, mine().changed = site;
 }
 
@@ -557,17 +624,19 @@ void wait_for_products(Site site, unsigned groups_left) {
     mine().groups_left = groups_left;
     unsigned first = current->linear / WARPGROUP * WARPGROUP;
     std::vector<Thread*> threads = meet(site, first, WARPGROUP);
-    if (threads.empty()) return;   // the last of the warpgroup has done it
+    if (threads.empty()) return;  // the last of the warpgroup has done it
     auto waits = [&] {
         const HopperThread& leader = hopper[first];
-        return !leader.products.empty() && leader.products.front().group + groups_left < leader.group;
+        return !leader.products.empty() &&
+               leader.products.front().group + groups_left < leader.group;
     };
     for (unsigned i = first; i < first + WARPGROUP; i++)
         if (hopper[i].groups_left != groups_left)
-            fail(describe("divergent warpgroup operation", at(site), "leaves %u groups under way, thread number %u leaves %u",
-                          groups_left, i, hopper[i].groups_left));
+            fail(describe("divergent warpgroup operation", at(site),
+                          "leaves %u groups under way, thread number %u leaves %u", groups_left, i,
+                          hopper[i].groups_left));
     while (waits()) finish_product(first, threads);
     for (unsigned i = first; i < first + WARPGROUP; i++) threads[i]->state = State::READY;
 }
 
-}   // namespace emulator
+}  // namespace emulator

@@ -1,6 +1,6 @@
-// Runs a launch: one block after another, each CUDA thread a fiber on this one OS thread. A thread runs until it waits
-// at a barrier or a warp operation; the order in which waiting threads go on is the launch's (forward, reverse or
-// random).
+// Runs a launch: one block after another, each CUDA thread a fiber on this one OS thread. A thread
+// runs until it waits at a barrier or a warp operation; the order in which waiting threads go on is
+// the launch's (forward, reverse or random).
 #include "runtime.h"
 
 #include <sys/mman.h>
@@ -11,7 +11,8 @@
 #include <cstdlib>
 #include <random>
 
-// switch_stack(&save, to): store the callee-saved registers on this stack and its pointer in `save`; go on at `to`.
+// switch_stack(&save, to): store the callee-saved registers on this stack and its pointer in
+// `save`; go on at `to`.
 extern "C" void emulator_switch_stack(void** save, void* to);
 #if defined(__x86_64__)
 asm(R"(.text
@@ -36,7 +37,8 @@ emulator_switch_stack:
     ret
 .size emulator_switch_stack,.-emulator_switch_stack)");
 constexpr int SAVED_WORDS = 8,
-              RETURN_WORD = 6;   // six registers, the return address, and one to keep the stack aligned
+              RETURN_WORD =
+                  6;  // six registers, the return address, and one to keep the stack aligned
 #elif defined(__aarch64__)
 asm(R"(.text
 .hidden emulator_switch_stack
@@ -75,9 +77,10 @@ constexpr int SAVED_WORDS = 20, RETURN_WORD = 11;
 #error "the emulator has no context switch for this processor"
 #endif
 
-extern "C" unsigned char __ehdr_start[] __attribute__((visibility("hidden")));   // where this library was loaded
+// where this library was loaded
+extern "C" unsigned char __ehdr_start[] __attribute__((visibility("hidden")));
 extern "C" {
-thread_local unsigned char emulator_shared_anchor;   // the kernels' __shared__ arrays lie about it
+thread_local unsigned char emulator_shared_anchor;  // the kernels' __shared__ arrays lie about it
 }
 
 namespace emulator {
@@ -88,15 +91,15 @@ unsigned block_number, epoch;
 std::vector<unsigned> warp_epoch;
 
 static std::vector<Thread> threads;
-static std::vector<unsigned> order;   // the threads of a block, in the order they run
-static size_t next_new;               // order[next_new...] have not begun
+static std::vector<unsigned> order;  // the threads of a block, in the order they run
+static size_t next_new;              // order[next_new...] have not begun
 static std::vector<char*> free_stacks;
 static void* scheduler_stack;
 static bool failed;
 static unsigned block_index[3];
 static void (*entry)(void**);
 
-constexpr unsigned char POISON = 0xff;   // as float32 a NaN, as an integer -1
+constexpr unsigned char POISON = 0xff;  // as float32 a NaN, as an integer -1
 constexpr size_t RED_ZONE = 1024;
 alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
 
@@ -117,11 +120,14 @@ unsigned shared_address(const void* shared) {
 }
 
 unsigned char* shared_pointer(unsigned address) {
-    return address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes ? dynamic_bytes + address - SYSTEM_SHARED
-                                                                                      : nullptr;
+    return address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes
+               ? dynamic_bytes + address - SYSTEM_SHARED
+               : nullptr;
 }
 
-unsigned char* address_of(const SharedArray& array) { return &emulator_shared_anchor + array.offset; }
+unsigned char* address_of(const SharedArray& array) {
+    return &emulator_shared_anchor + array.offset;
+}
 
 Fault describe(const char* kind, Place place, const char* format, ...) {
     Fault fault{};
@@ -132,8 +138,9 @@ Fault describe(const char* kind, Place place, const char* format, ...) {
     fault.address = place.address ? place.address - base : 0;
     fault.other_address = place.other_address ? place.other_address - base : 0;
     size_t length =
-        snprintf(fault.message, sizeof fault.message, "thread (%u,%u,%u) of block (%u,%u,%u) ", current->index[0],
-                 current->index[1], current->index[2], block_index[0], block_index[1], block_index[2]);
+        snprintf(fault.message, sizeof fault.message, "thread (%u,%u,%u) of block (%u,%u,%u) ",
+                 current->index[0], current->index[1], current->index[2], block_index[0],
+                 block_index[1], block_index[2]);
     va_list rest;
     va_start(rest, format);
     vsnprintf(fault.message + length, sizeof fault.message - length, format, rest);
@@ -158,16 +165,19 @@ void fail(const Fault& fault) {
 // Each with a page before it that nothing may touch.
 static char* new_stacks() {
     constexpr size_t BYTES = MOST_THREADS * STACK_BYTES;
-    void* stacks = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* stacks = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED) abort();
-    for (size_t i = 0; i < MOST_THREADS; i++) mprotect(static_cast<char*>(stacks) + i * STACK_BYTES, 4096, PROT_NONE);
+    for (size_t i = 0; i < MOST_THREADS; i++)
+        mprotect(static_cast<char*>(stacks) + i * STACK_BYTES, 4096, PROT_NONE);
     return static_cast<char*>(stacks);
 }
 
 static void begin_stacks() {
     if (!*running->stacks) *running->stacks = new_stacks();
     free_stacks.clear();
-    for (size_t i = MOST_THREADS; i > 0; i--) free_stacks.push_back(*running->stacks + (i - 1) * STACK_BYTES);
+    for (size_t i = MOST_THREADS; i > 0; i--)
+        free_stacks.push_back(*running->stacks + (i - 1) * STACK_BYTES);
 }
 
 bool on_a_stack(const void* address) {
@@ -181,7 +191,8 @@ static void pause(State state, Site site) {
     emulator_switch_stack(&me->stack_pointer, scheduler_stack);
 }
 
-// Runs threads that have not begun, one after another, until one has to wait: without barriers one fiber does them all.
+// Runs threads that have not begun, one after another, until one has to wait: without barriers one
+// fiber does them all.
 static void run_fiber() {
     for (;;) {
         entry(running->arguments);
@@ -231,7 +242,8 @@ void wait_for_phase(Site site) { pause(State::AT_PHASE, site); }
 
 void wake_those_at(void* barrier) {
     for (Thread& thread : threads)
-        if (thread.state == State::AT_PHASE && waits_at(thread.linear, barrier)) thread.state = State::READY;
+        if (thread.state == State::AT_PHASE && waits_at(thread.linear, barrier))
+            thread.state = State::READY;
 }
 
 std::vector<Thread*> meet(Site site, unsigned first, unsigned count) {
@@ -239,7 +251,8 @@ std::vector<Thread*> meet(Site site, unsigned first, unsigned count) {
     me->state = State::AT_WARPGROUP;
     me->site = site;
     for (unsigned i = first; i < first + count; i++)
-        if (i >= threads.size() || threads[i].state != State::AT_WARPGROUP || threads[i].site.line != site.line) {
+        if (i >= threads.size() || threads[i].state != State::AT_WARPGROUP ||
+            threads[i].site.line != site.line) {
             emulator_switch_stack(&me->stack_pointer, scheduler_stack);
             return {};
         }
@@ -273,7 +286,8 @@ void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
         if (operands[l]) threads[first + l].state = State::READY;
 }
 
-// Only a synchronisation of the whole warp orders memory for the race check; one of a part is taken to order nothing.
+// Only a synchronisation of the whole warp orders memory for the race check; one of a part is taken
+// to order nothing.
 static void pass_warp_epoch(Operand** of_lane) {
     unsigned first = current->linear - lane();
     for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
@@ -321,15 +335,17 @@ void cp_async(unsigned bytes, void* shared, const void* global, bool valid, Site
     uintptr_t address = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
     if (bytes != 4 && bytes != 8 && bytes != 16)
         fail(describe("bad cp.async", at(site), "copies %u bytes, not 4, 8 or 16", bytes));
-    if (reinterpret_cast<uintptr_t>(shared) % bytes || (valid && reinterpret_cast<uintptr_t>(global) % bytes))
-        fail(describe("misaligned access", at(site), "copies %u bytes to or from an address that is no multiple of it",
-                      bytes));
+    if (reinterpret_cast<uintptr_t>(shared) % bytes ||
+        (valid && reinterpret_cast<uintptr_t>(global) % bytes))
+        fail(describe("misaligned access", at(site),
+                      "copies %u bytes to or from an address that is no multiple of it", bytes));
     must_be_shared(site, shared, "cp.async");
     if (valid) accessed(global, bytes, false, address);
     accessed(shared, bytes, true, address);
     copy_pending(shared, bytes, true);
     memset(shared, POISON, bytes);
-    current->copies.push_back({static_cast<unsigned char*>(shared), static_cast<const unsigned char*>(global), bytes,
+    current->copies.push_back({static_cast<unsigned char*>(shared),
+                               static_cast<const unsigned char*>(global), bytes,
                                current->copy_group, valid, address});
 }
 
@@ -360,7 +376,8 @@ static void arrange(std::vector<unsigned>& items, std::mt19937& random) {
 static void begin_block(unsigned number, std::mt19937& random) {
     const uint32_t* grid = running->grid;
     const uint32_t* block = running->block;
-    for (unsigned axis = 0, rest = number; axis < 3; rest /= grid[axis++]) block_index[axis] = rest % grid[axis];
+    for (unsigned axis = 0, rest = number; axis < 3; rest /= grid[axis++])
+        block_index[axis] = rest % grid[axis];
     epoch = 0;
     block_number++;
     warp_epoch.assign(warp_epoch.size(), 0);
@@ -386,7 +403,8 @@ static void begin_block(unsigned number, std::mt19937& random) {
 // All unfinished threads wait and none can go on: release their barrier, or report why not.
 static void release_barrier() {
     unsigned done = 0, waiting = 0;
-    Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr, *at_phase = nullptr, *at_warpgroup = nullptr;
+    Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr, *at_phase = nullptr,
+           *at_warpgroup = nullptr;
     for (Thread& thread : threads) {
         if (thread.state == State::DONE)
             done++;
@@ -405,7 +423,8 @@ static void release_barrier() {
     current = at_warpgroup ? at_warpgroup : at_phase ? at_phase : at_warp ? at_warp : at_barrier;
     Place place = at(current->site);
     if (at_warpgroup)
-        report(describe("divergent warpgroup operation", place, "waits with threads that never come"));
+        report(
+            describe("divergent warpgroup operation", place, "waits with threads that never come"));
     else if (at_phase)
         report(describe("deadlock", place, "%s", why_waiting().c_str()));
     else if (at_warp)
@@ -414,11 +433,14 @@ static void release_barrier() {
                         "threads have returned, %u wait at a __syncthreads",
                         at_warp->mask, done, total, waiting));
     else if (elsewhere)
-        report(describe("divergent barrier", place, "waits at one __syncthreads, thread (%u,%u,%u) at another, line %d",
-                        elsewhere->index[0], elsewhere->index[1], elsewhere->index[2], elsewhere->site.line));
+        report(describe("divergent barrier", place,
+                        "waits at one __syncthreads, thread (%u,%u,%u) at another, line %d",
+                        elsewhere->index[0], elsewhere->index[1], elsewhere->index[2],
+                        elsewhere->site.line));
     else if (done)
-        report(describe("divergent barrier", place, "waits at a __syncthreads that %u of %u threads never reached",
-                        done, total));
+        report(describe("divergent barrier", place,
+                        "waits at a __syncthreads that %u of %u threads never reached", done,
+                        total));
     if (failed) return;
     for (Thread& thread : threads) thread.state = State::READY;
     pass_barrier();
@@ -451,7 +473,8 @@ static void run_block(std::mt19937& random) {
             break;
         if (!progress && !copy_arrives()) release_barrier();
         if (failed) return;
-        if (running->order > 1 && next_new == order.size()) std::shuffle(order.begin(), order.end(), random);
+        if (running->order > 1 && next_new == order.size())
+            std::shuffle(order.begin(), order.end(), random);
     }
     end_block_hopper();
     check_red_zone();
@@ -462,7 +485,8 @@ static bool accepted(const Launch& launch) {
     uint64_t size = uint64_t(launch.block[0]) * launch.block[1] * launch.block[2];
     bool grid = launch.grid[0] && launch.grid[1] && launch.grid[2] && launch.grid[0] < 1u << 31 &&
                 launch.grid[1] < 65536 && launch.grid[2] < 65536;
-    return grid && size >= 1 && size <= MOST_THREADS && launch.block[2] <= 64 && launch.shared_bytes <= MOST_SHARED_BYTES;
+    return grid && size >= 1 && size <= MOST_THREADS && launch.block[2] <= 64 &&
+           launch.shared_bytes <= MOST_SHARED_BYTES;
 }
 
 static void run_blocks() {
@@ -470,7 +494,8 @@ static void run_blocks() {
     std::vector<unsigned> blocks(running->sample, running->sample + running->sample_count);
     unsigned lines = running->sample_count ? 0 : running->grid[1] * running->grid[2];
     for (unsigned line = 0; line < lines; line++)
-        for (unsigned x = running->first_block; x < running->grid[0]; x++) blocks.push_back(line * running->grid[0] + x);
+        for (unsigned x = running->first_block; x < running->grid[0]; x++)
+            blocks.push_back(line * running->grid[0] + x);
     arrange(blocks, random);
     for (unsigned number : blocks) {
         begin_block(number, random);
@@ -484,10 +509,11 @@ int launch(const Launch& launch, void (*thread)(void**)) {
     entry = thread;
     if (!accepted(launch)) {
         snprintf(launch.fault->kind, sizeof launch.fault->kind, "impossible launch");
-        snprintf(launch.fault->message, sizeof launch.fault->message,
-                 "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
-                 launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1], launch.block[2],
-                 static_cast<unsigned long long>(launch.shared_bytes));
+        snprintf(
+            launch.fault->message, sizeof launch.fault->message,
+            "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
+            launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
+            launch.block[2], static_cast<unsigned long long>(launch.shared_bytes));
         return 1;
     }
     failed = false;
@@ -504,4 +530,4 @@ int launch(const Launch& launch, void (*thread)(void**)) {
     return failed;
 }
 
-}   // namespace emulator
+}  // namespace emulator

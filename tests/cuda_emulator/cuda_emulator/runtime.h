@@ -12,8 +12,8 @@
 
 namespace emulator {
 
-constexpr size_t STACK_BYTES = 128 * 1024, MOST_THREADS = 1024;   // of a block
-constexpr size_t MOST_SHARED_BYTES = 227 * 1024;   // limit per block on sm_90
+constexpr size_t STACK_BYTES = 128 * 1024, MOST_THREADS = 1024;  // of a block
+constexpr size_t MOST_SHARED_BYTES = 227 * 1024;                 // limit per block on sm_90
 constexpr unsigned WARP = 32;
 
 enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, AT_PHASE, AT_WARPGROUP, DONE };
@@ -23,7 +23,7 @@ struct Operand {
     uint64_t value, result;
     unsigned source;
 };
-using Combine = void (*)(Operand** of_lane);   // run once, when the last lane has arrived
+using Combine = void (*)(Operand** of_lane);  // run once, when the last lane has arrived
 
 // A cp.async under way.
 struct Copy {
@@ -37,55 +37,62 @@ struct Copy {
 struct Thread {
     unsigned index[3], linear;
     State state;
-    Site site;       // of the wait
-    unsigned mask;   // of the warp operation it waits in
+    Site site;      // of the wait
+    unsigned mask;  // of the warp operation it waits in
     Combine combine;
     Operand* operand;
     void* stack_pointer;
     char* stack;
-    unsigned copy_group;        // number of the cp.async group being filled
-    std::vector<Copy> copies;   // cp.async not yet waited for
+    unsigned copy_group;       // number of the cp.async group being filled
+    std::vector<Copy> copies;  // cp.async not yet waited for
 };
 
 extern Thread* current;
 extern const Launch* running;
-extern unsigned block_number;              // 1 for the first block that runs, so that 0 means "no block"
-extern unsigned epoch;                     // barriers this block has passed
-extern std::vector<unsigned> warp_epoch;   // full-warp __syncwarp passed, of each warp
+extern unsigned block_number;  // 1 for the first block that runs, so that 0 means "no block"
+extern unsigned epoch;         // barriers this block has passed
+extern std::vector<unsigned> warp_epoch;  // full-warp __syncwarp passed, of each warp
 
-// Where in the kernel: a file and line, or the code addresses of the access and of the one it conflicts with.
+// Where in the kernel: a file and line, or the code addresses of the access and of the one it
+// conflicts with.
 struct Place {
     const char* file = "";
     int line = 0;
     uintptr_t address = 0, other_address = 0;
 };
 inline Place at(Site site) { return {site.file, site.line, 0, 0}; }
-inline Place at(uintptr_t address, uintptr_t other_address = 0) { return {"", 0, address, other_address}; }
+inline Place at(uintptr_t address, uintptr_t other_address = 0) {
+    return {"", 0, address, other_address};
+}
 
 // A fault of the current thread.
-Fault describe(const char* kind, Place, const char* format, ...) __attribute__((format(printf, 3, 4)));
-void report(const Fault&);              // ends the launch; for the scheduler
-[[noreturn]] void fail(const Fault&);   // ends the launch; for a thread, which never runs on
+Fault describe(const char* kind, Place, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+void report(const Fault&);             // ends the launch; for the scheduler
+[[noreturn]] void fail(const Fault&);  // ends the launch; for a thread, which never runs on
 bool on_a_stack(const void* address);
 unsigned char* address_of(const SharedArray&);
 
 // Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
 void collective(Site, unsigned mask, Combine combine, Operand*);
 
-void pass_barrier();   // what the threads of the block did before happened before what they do from now on
+// what the threads of the block did before happened before what they do from now on
+void pass_barrier();
 
 // Pauses the thread until wake_those_at its barrier finds its phase over.
 void wait_for_phase(Site);
 void wake_those_at(void* barrier);
-// Waits for `count` threads from `first` on. The last to arrive gets all threads of the block and has to make the others READY;
-// the others get none.
+// Waits for `count` threads from `first` on. The last to arrive gets all threads of the block and
+// has to make the others READY; the others get none.
 std::vector<Thread*> meet(Site, unsigned first, unsigned count);
-unsigned char* shared_pointer(unsigned shared_address);   // null outside the launch's dynamic shared memory
+// null outside the launch's dynamic shared memory
+unsigned char* shared_pointer(unsigned shared_address);
 
-// tensor_cores.cpp: c += a b of a warp, in 16 rows and 8 columns, as the launch's tensor cores add. c: the 4 numbers of each lane, as
-// mma.m16n8k16 has them; row_of_b: from a row of b to the next.
+// tensor_cores.cpp: c += a b of a warp, in 16 rows and 8 columns, as the launch's tensor cores add.
+// c: the 4 numbers of each lane, as mma.m16n8k16 has them; row_of_b: from a row of b to the next.
 constexpr int TILE_ROWS = 16, TILE_COLUMNS = 8, TILE_DEPTH = 16;
-void add_tile(float* const (&c)[WARP], const double (&a)[TILE_ROWS][TILE_DEPTH], const double* b, int row_of_b, int depth);
+void add_tile(float* const (&c)[WARP], const double (&a)[TILE_ROWS][TILE_DEPTH], const double* b,
+              int row_of_b, int depth);
 
 // hopper.cpp
 void begin_hopper(unsigned threads);
@@ -94,10 +101,10 @@ void pass_warp_hopper();
 void end_thread_hopper();
 void end_block_hopper();
 bool copy_arrives();
-bool waits_at(unsigned thread, void* barrier);   // whether its phase is over
+bool waits_at(unsigned thread, void* barrier);  // whether its phase is over
 std::string why_waiting();
-void check_destination(Place, const void* pointer, bool write);   // by a thread, or its products
-void loaded_destination(const void* pointer);                     // by this thread
+void check_destination(Place, const void* pointer, bool write);  // by a thread, or its products
+void loaded_destination(const void* pointer);                    // by this thread
 void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address);
 void loaded_fragment(Site, const unsigned* to, size_t bytes);
 uint64_t next_tick();
@@ -110,7 +117,7 @@ void count_access(const void* pointer, size_t bytes, bool write, uintptr_t addre
 void count_barrier();
 void count_bulk(unsigned bytes);
 void count_operand(unsigned bytes);
-bool end_block_counts();   // whether another block is wanted
+bool end_block_counts();  // whether another block is wanted
 void end_thread_counts();
 
 // checks.cpp
@@ -123,4 +130,4 @@ void copy_pending(const void* shared, size_t bytes, bool pending);
 void written_by_copy(Site, const void* shared, size_t bytes, uintptr_t address);
 void read_by_products(Site, const void* shared, size_t bytes);
 
-}   // namespace emulator
+}  // namespace emulator

@@ -10,8 +10,14 @@ from ladder.executors import create as executors
 from ladder.executors.cpu import approximate as operations
 
 # images, height, width, channels, filters, kernel, stride, padding
-SHAPES = [(1, 1, 1, 1, 1, 1, 1, 0), (3, 5, 7, 2, 5, 3, 1, 1), (5, 9, 8, 3, 4, 3, 2, 1), (2, 7, 6, 5, 20, 5, 2, 2),
-          (4, 6, 6, 1, 6, 5, 1, 0), (7, 1, 1, 33, 10, 1, 1, 0)]
+SHAPES = [
+    (1, 1, 1, 1, 1, 1, 1, 0),
+    (3, 5, 7, 2, 5, 3, 1, 1),
+    (5, 9, 8, 3, 4, 3, 2, 1),
+    (2, 7, 6, 5, 20, 5, 2, 2),
+    (4, 6, 6, 1, 6, 5, 1, 0),
+    (7, 1, 1, 33, 10, 1, 1, 0),
+]
 NAMED = {**MULTIPLIERS, **FORMATS}
 
 
@@ -19,8 +25,15 @@ def case(shape, seed=0):
     images, height, width, channels, filters, kernel, stride, padding = shape
     random = np.random.default_rng(seed)
     out = tuple((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
-    x, weight, bias, dy = (random.normal(size=size).astype(np.float32) for size in (
-        (images, height, width, channels), (filters, kernel, kernel, channels), (filters,), (images, *out, filters)))
+    x, weight, bias, dy = (
+        random.normal(size=size).astype(np.float32)
+        for size in (
+            (images, height, width, channels),
+            (filters, kernel, kernel, channels),
+            (filters,),
+            (images, *out, filters),
+        )
+    )
     return x, weight, bias, dy, {"stride": stride, "padding": padding}
 
 
@@ -32,7 +45,9 @@ def products(a, b, name):
 def patches(x, kernel, stride, padding):
     """(images, rows, columns, kernel, kernel, channels): each window's pixels."""
     padded = references.pad(x, padding) if padding else x
-    seen = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(1, 2))[:, ::stride, ::stride]
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(1, 2))[
+        :, ::stride, ::stride
+    ]
     return np.ascontiguousarray(seen.transpose(0, 1, 2, 4, 5, 3))
 
 
@@ -52,20 +67,31 @@ def test_each_direction_adds_up_the_products_of_its_definition(name, shape, thre
     seen = patches(x, weight.shape[1], **sliding)
 
     y = np.full_like(dy, np.nan)
-    operations.approximate_conv2d_forward(executor, x, weight, bias, y, multiplier=multiplier, **sliding)
+    operations.approximate_conv2d_forward(
+        executor, x, weight, bias, y, multiplier=multiplier, **sliding
+    )
     made = products(seen[..., None, :, :, :], weight, name)
-    assert close(y, made.sum(axis=(4, 5, 6)) + bias, np.abs(made).sum(axis=(4, 5, 6)) + np.abs(bias))
+    assert close(
+        y, made.sum(axis=(4, 5, 6)) + bias, np.abs(made).sum(axis=(4, 5, 6)) + np.abs(bias)
+    )
 
     dweight, dbias = np.full_like(weight, np.nan), np.full_like(bias, np.nan)
-    operations.approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, multiplier=multiplier, **sliding)
+    operations.approximate_conv2d_weight_grad(
+        executor, x, dy, dweight, dbias, multiplier=multiplier, **sliding
+    )
     made = products(dy[..., None, None, None], seen[..., None, :, :, :], name)
     assert close(dweight, made.sum(axis=(0, 1, 2)), np.abs(made).sum(axis=(0, 1, 2)))
     assert close(dbias, dy.astype(np.float64).sum(axis=(0, 1, 2)), np.abs(dy).sum(axis=(0, 1, 2)))
 
     dx = np.full_like(x, np.nan)
-    operations.approximate_conv2d_input_grad(executor, dy, weight, dx, multiplier=multiplier, **sliding)
-    made = products(dy[..., None, None, None], weight, name)   # (images, rows, columns, filters, kernel, kernel, channels)
-    assert close(dx, scattered(made, x.shape, **sliding), scattered(np.abs(made), x.shape, **sliding))
+    operations.approximate_conv2d_input_grad(
+        executor, dy, weight, dx, multiplier=multiplier, **sliding
+    )
+    # (images, rows, columns, filters, kernel, kernel, channels)
+    made = products(dy[..., None, None, None], weight, name)
+    assert close(
+        dx, scattered(made, x.shape, **sliding), scattered(np.abs(made), x.shape, **sliding)
+    )
 
 
 def scattered(made, shape, stride, padding):
@@ -74,7 +100,7 @@ def scattered(made, shape, stride, padding):
     padded = np.zeros((images, height + 2 * padding, width + 2 * padding, channels))
     _, rows, columns, _, kernel, _, _ = made.shape
     for row, column, i, j in np.ndindex(rows, columns, kernel, kernel):
-        padded[:, row * stride + i, column * stride + j] += made[:, row, column, :, i, j].sum(axis=1)
-    return padded[:, padding:padding + height, padding:padding + width]
-
-
+        padded[:, row * stride + i, column * stride + j] += made[:, row, column, :, i, j].sum(
+            axis=1
+        )
+    return padded[:, padding : padding + height, padding : padding + width]

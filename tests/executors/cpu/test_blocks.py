@@ -20,16 +20,32 @@ def _multiplications(monkeypatch, left, right, out):
     return called
 
 
-# LeNet-5's second convolution, odd parts of a few images, one part, a number of rows without divisors, and many weights.
+# LeNet-5's second convolution, odd parts of a few images, one part, a number of rows without
+# divisors, and many weights.
 @pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
-@pytest.mark.parametrize(("shape", "parts"), [((800, 150, 16), 2), ((605, 144, 32), 5), ((64, 9, 4), 1), ((6007, 150, 16), 1),
-                                              ((300, 576, 64), 1), ((3, 2000, 1000), 1)], ids=str)
-def test_a_product_in_parts_is_the_product_exactly_on_small_integers(monkeypatch, shape, parts, turned):
+@pytest.mark.parametrize(
+    ("shape", "parts"),
+    [
+        ((800, 150, 16), 2),
+        ((605, 144, 32), 5),
+        ((64, 9, 4), 1),
+        ((6007, 150, 16), 1),
+        ((300, 576, 64), 1),
+        ((3, 2000, 1000), 1),
+    ],
+    ids=str,
+)
+def test_a_product_in_parts_is_the_product_exactly_on_small_integers(
+    monkeypatch, shape, parts, turned
+):
     rows, width, columns = shape
     random = np.random.default_rng(0)
     left = random.integers(-4, 5, (width, rows) if turned else (rows, width)).astype(np.float32)
     left = left.T if turned else left
-    right, out = random.integers(-4, 5, (width, columns)).astype(np.float32), np.full((rows, columns), np.nan, np.float32)
+    right, out = (
+        random.integers(-4, 5, (width, columns)).astype(np.float32),
+        np.full((rows, columns), np.nan, np.float32),
+    )
     called = _multiplications(monkeypatch, left, right, out)
     assert called == [rows // parts * width * columns] * parts
     np.testing.assert_array_equal(out, (left.astype(np.int64) @ right.astype(np.int64)))

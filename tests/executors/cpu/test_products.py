@@ -1,4 +1,6 @@
-"""Products of compiled code: exact on small integers in every size of a tile, and nothing written beside them."""
+"""Products of compiled code: exact on small integers in every size of a tile, and nothing written
+beside them.
+"""
 
 import numba
 import numpy as np
@@ -12,14 +14,34 @@ LANES = {dtype: products.REGISTER // np.dtype(dtype).itemsize for dtype in FLOAT
 
 @numba.njit
 def _multiply(address, out, rows, columns, left, right, outer, inner, add, like):
-    products.product(address, products.Rows(*out), rows, columns, products.Strided(*left), products.Rows(*right), outer, inner,
-                     add, like)
+    products.product(
+        address,
+        products.Rows(*out),
+        rows,
+        columns,
+        products.Strided(*left),
+        products.Rows(*right),
+        outer,
+        inner,
+        add,
+        like,
+    )
 
 
 def multiply(out, rows, columns, left, steps, right, outer, inner, add=False):
     """steps: of left's rows, outer and inner terms."""
-    _multiply(products.address_of_product(out.dtype), (out.ctypes.data, out.shape[1]), rows, columns,
-              (left.ctypes.data, *steps), (right.ctypes.data, right.shape[1]), outer, inner, add, out.dtype.type(0))
+    _multiply(
+        products.address_of_product(out.dtype),
+        (out.ctypes.data, out.shape[1]),
+        rows,
+        columns,
+        (left.ctypes.data, *steps),
+        (right.ctypes.data, right.shape[1]),
+        outer,
+        inner,
+        add,
+        out.dtype.type(0),
+    )
 
 
 def integers(*shape, dtype):
@@ -33,11 +55,22 @@ def test_every_tile_is_exact_and_leaves_what_is_beside_it(dtype, add):
     right = integers(7, products.VECTORS * lanes + 9, dtype=dtype)
     left = integers(rows, 7, dtype=dtype)
     for height in range(1, rows + 1):
-        for width in (1, lanes - 1, lanes, lanes + 1, 2 * lanes, 3 * lanes + 1, 4 * lanes, products.VECTORS * lanes + 5):
+        for width in (
+            1,
+            lanes - 1,
+            lanes,
+            lanes + 1,
+            2 * lanes,
+            3 * lanes + 1,
+            4 * lanes,
+            products.VECTORS * lanes + 5,
+        ):
             columns = min(width, right.shape[1])
             out = integers(rows + 1, right.shape[1] + 1, dtype=dtype)
             expected = out.copy()
-            expected[:height, :columns] = left[:height] @ right[:, :columns] + (expected[:height, :columns] if add else 0)
+            expected[:height, :columns] = left[:height] @ right[:, :columns] + (
+                expected[:height, :columns] if add else 0
+            )
             multiply(out, height, columns, left, (7, 0, 1), right, 1, 7, add)
             assert np.array_equal(out, expected), (height, columns)
 
@@ -53,10 +86,11 @@ def test_a_factor_may_be_transposed_or_have_more_terms_than_are_added_at_a_time(
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_the_windows_of_a_row_of_an_image_are_a_factor(dtype):
-    image, weight = integers(4, 9, 3, dtype=dtype), integers(4 * 2 * 3, 5, dtype=dtype)   # windows of 4x2 pixels, 2 apart
+    # windows of 4x2 pixels, 2 apart
+    image, weight = integers(4, 9, 3, dtype=dtype), integers(4 * 2 * 3, 5, dtype=dtype)
     out = np.empty((4, 5), dtype)
     multiply(out, 4, 5, image, (2 * 3, 9 * 3, 1), weight, 4, 2 * 3)
-    windows = np.stack([image[:, 2 * q:2 * q + 2].reshape(-1) for q in range(4)])
+    windows = np.stack([image[:, 2 * q : 2 * q + 2].reshape(-1) for q in range(4)])
     assert np.array_equal(out, windows @ weight)
 
 

@@ -1,4 +1,6 @@
-"""Threads that work through tables: every thread does every task once, and no task begins before the one it waits for."""
+"""Threads that work through tables: every thread does every task once, and no task begins before
+the one it waits for.
+"""
 
 import gc
 import threading
@@ -18,12 +20,14 @@ TASKS = 50
 
 @numba.cfunc(types.void(types.int64, types.int64, types.int64, types.float32))
 def count(row, thread, threads, like):
-    """row: this and the next row of a table (TASKS + 1, threads), int64; a thread adds to its place there all that is here."""
+    """row: this and the next row of a table (TASKS + 1, threads), int64; a thread adds to its place
+    there all that is here.
+    """
     rows = numba.carray(pointer(row, np.int64(0)), (2, threads))
     found = 0
     for other in range(threads):
         found += rows[0, other]
-    if thread == found % threads:   # one thread is late, not always the same
+    if thread == found % threads:  # one thread is late, not always the same
         for turn in range(20_000):
             found += turn % 2 * 2 - 1
     rows[1, thread] = found % 1_000_003
@@ -44,7 +48,9 @@ def expected(threads):
 def run(members, threads, labels=1):
     table, nanoseconds = np.zeros((TASKS + 1, threads), np.int64), np.zeros(labels, np.int64)
     table[0] = 1
-    steps = np.array([(place % labels, 1, count.address, table[place].ctypes.data) for place in range(TASKS)])
+    steps = np.array(
+        [(place % labels, 1, count.address, table[place].ctypes.data) for place in range(TASKS)]
+    )
     members.run(steps, nanoseconds)
     return table.tolist(), nanoseconds
 
@@ -60,7 +66,7 @@ def test_threads_that_fell_asleep_are_woken(made):
     for _ in range(3):
         assert run(members, threads)[0] == expected(threads)
         time.sleep(3 * team.WAIT / 1e9)
-        assert not (members._words[team.FIRST + team.APART:: team.APART] == team.CALLED).any()
+        assert not (members._words[team.FIRST + team.APART :: team.APART] == team.CALLED).any()
 
 
 def test_the_time_of_each_task_is_added_to_its_label(made):

@@ -23,14 +23,36 @@ from ladder.training.planning.data import Plan, Step
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 
-SMALL = networks.resolve("small", (6, 6, 2), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
-                                             layers.upsample2d("up"), layers.conv2d("b", 2)), "a_pool", "mse")
-LABELLED = networks.resolve("labelled", (6, 6, 2), (
-    layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"),
-    layers.dropout("dropped", 0.5), layers.flatten("flat"), layers.dense("scores", 3)), "a_relu", "cross_entropy")
+SMALL = networks.resolve(
+    "small",
+    (6, 6, 2),
+    (
+        layers.conv2d("a", 4),
+        layers.relu("a_relu"),
+        layers.maxpool2d("a_pool"),
+        layers.upsample2d("up"),
+        layers.conv2d("b", 2),
+    ),
+    "a_pool",
+    "mse",
+)
+LABELLED = networks.resolve(
+    "labelled",
+    (6, 6, 2),
+    (
+        layers.conv2d("a", 4, stride=2, bias=False),
+        layers.batchnorm("a_bn"),
+        layers.relu("a_relu"),
+        layers.dropout("dropped", 0.5),
+        layers.flatten("flat"),
+        layers.dense("scores", 3),
+    ),
+    "a_relu",
+    "cross_entropy",
+)
 IMAGES = np.random.default_rng(0).integers(0, 256, (13, 6, 6, 2), dtype=np.uint8)
 LABELS = np.random.default_rng(1).integers(0, 3, 13, dtype=np.uint8)
-BATCHES = (4, 4, 4, 1)   # of an epoch
+BATCHES = (4, 4, 4, 1)  # of an epoch
 
 
 @pytest.fixture
@@ -41,20 +63,41 @@ def pretend(monkeypatch, tmp_path):
 
 
 def train(executor, epochs=2, images=IMAGES, rung="gpu_basic", network=SMALL, **settings):
-    """(parameters and running statistics, losses and hits) of epochs, the images shuffled, the last batch a partial one."""
+    """(parameters and running statistics, losses and hits) of epochs, the images shuffled, the last
+    batch a partial one.
+    """
     length, values = plan.Length(epochs * len(BATCHES), len(BATCHES)), parity.initial(network)
-    counts = {name: np.zeros(len(BATCHES)) for name in (("losses", "hits") if network.classifies else ("losses",))}
-    uploaded = executor.upload({
-        "images": images, "labels": LABELS, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
-        "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
-        "learning_rates": optimizers.learning_rates(0.05, length), **counts, **values})
-    plans = {batch: plan.training_plan(
-        plan.Settings(network=network, variant=rung, batch_size=batch, **settings),
-        plan.Dataset(len(images), images.dtype.name), length) for batch in sorted(set(BATCHES), reverse=True)}
+    counts = {
+        name: np.zeros(len(BATCHES))
+        for name in (("losses", "hits") if network.classifies else ("losses",))
+    }
+    uploaded = executor.upload(
+        {
+            "images": images,
+            "labels": LABELS,
+            "scale": np.full(2, 1 / 255, np.float32),
+            "offset": np.zeros(2, np.float32),
+            "permutation": np.arange(len(images)),
+            "counters": np.zeros(3, np.int64),
+            "learning_rates": optimizers.learning_rates(0.05, length),
+            **counts,
+            **values,
+        }
+    )
+    plans = {
+        batch: plan.training_plan(
+            plan.Settings(network=network, variant=rung, batch_size=batch, **settings),
+            plan.Dataset(len(images), images.dtype.name),
+            length,
+        )
+        for batch in sorted(set(BATCHES), reverse=True)
+    }
     bound = {batch: executor.allocate(one, uploaded) for batch, one in plans.items()}
     counted = []
     for epoch in range(epochs):
-        executor.fill(uploaded["permutation"], np.random.default_rng(epoch).permutation(len(images)))
+        executor.fill(
+            uploaded["permutation"], np.random.default_rng(epoch).permutation(len(images))
+        )
         executor.fill(uploaded["counters"], [epoch * len(BATCHES), 0, 0])
         for batch in BATCHES:
             executor.run(plans[batch], bound[batch])
@@ -73,7 +116,7 @@ def assert_same(found, expected):
         assert np.array_equal(found[0][name], value), name
 
 
-EAGER = [(), (0,), (1,), (0, 1)]   # streams: 0 computes, 1 copies images
+EAGER = [(), (0,), (1,), (0, 1)]  # streams: 0 computes, 1 copies images
 
 
 @pytest.mark.parametrize("eager", EAGER, ids=str)
@@ -86,7 +129,8 @@ def test_both_residencies_give_the_emulators_bytes(pretend, expected, residency,
 @pytest.mark.parametrize("residency", ["device", "host"])
 def test_recomputed_activations_give_the_emulators_bytes(pretend, expected, monkeypatch, residency):
     pretend()
-    monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)   # also where that saves nothing
+    # also where that saves nothing
+    monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)
     assert_same(train(cuda_executor.Executor(1, residency), recompute=True), expected)
 
 
@@ -102,30 +146,41 @@ def drawn():
 @pytest.mark.parametrize("residency", ["device", "host"])
 def test_labels_and_draws_are_those_of_the_real_order_and_step(pretend, drawn, residency, eager):
     pretend(eager=eager)
-    assert drawn[1][:, 1].any()   # hits
+    assert drawn[1][:, 1].any()  # hits
     assert_same(train(cuda_executor.Executor(1, residency), **DRAWN), drawn)
 
 
 @pytest.mark.parametrize("entry", ["cross_entropy_rows", "draw_augmentation", "dropout_forward"])
-def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(pretend, drawn, monkeypatch, entry):
+def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(
+    pretend, drawn, monkeypatch, entry
+):
     pretend()
     right = cuda_executor.Executor._arguments
 
     def wrong(self, launch, arrays):
         if launch.entry != entry:
             return right(self, launch, arrays)
-        return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
-                     for slot in arrays.batches.substitutes)
+        return tuple(
+            tuple(
+                slot.get(name, arrays[name]) if isinstance(name, str) else name
+                for name in launch.arguments
+            )
+            for slot in arrays.batches.substitutes
+        )
 
     monkeypatch.setattr(cuda_executor.Executor, "_arguments", wrong)
     _, counted = train(cuda_executor.Executor(1, "host"), **DRAWN)
     assert not np.array_equal(counted, drawn[1])
 
 
-@pytest.mark.parametrize("rung", [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"][1:])
+@pytest.mark.parametrize(
+    "rung", [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"][1:]
+)
 def test_every_rung_runs_on_streamed_images(pretend, rung):
     pretend()
-    device, host = (train(cuda_executor.Executor(1, residency), rung=rung) for residency in ("device", "host"))
+    device, host = (
+        train(cuda_executor.Executor(1, residency), rung=rung) for residency in ("device", "host")
+    )
     assert_same(host, device)
     assert_same(host, train(emulator_executor.Executor(), rung=rung))
 
@@ -137,13 +192,26 @@ def test_float32_images_are_streamed_too(pretend):
     assert_same(train(cuda_executor.Executor(1, "host"), images=images), device)
 
 
-@pytest.mark.parametrize("name, broken", [
-    ("take", lambda self, batch, stream, measured: (self._staged[self._slot] == (self._offset, batch)
-                                                    or self._stage(self._slot, self._offset, batch), (self._slot, []))[1]),
-    ("release", lambda self, stream, batch: setattr(self, "_offset", self._offset + batch)),
-])
-def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, monkeypatch, name, broken):
-    """Without the wait for the copy, or with a single buffer, bytes must differ: else the tests above prove nothing."""
+@pytest.mark.parametrize(
+    "name, broken",
+    [
+        (
+            "take",
+            lambda self, batch, stream, measured: (
+                self._staged[self._slot] == (self._offset, batch)
+                or self._stage(self._slot, self._offset, batch),
+                (self._slot, []),
+            )[1],
+        ),
+        ("release", lambda self, stream, batch: setattr(self, "_offset", self._offset + batch)),
+    ],
+)
+def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(
+    pretend, expected, monkeypatch, name, broken
+):
+    """Without the wait for the copy, or with a single buffer, bytes must differ: else the tests
+    above prove nothing.
+    """
     pretend()
     monkeypatch.setattr(streaming.HostBatchStream, name, broken)
     parameters, losses = train(cuda_executor.Executor(1, "host"))
@@ -151,11 +219,23 @@ def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, 
 
 
 def outputs(executor, *actions):
-    """Outputs of a network after each batch; actions: batches, or functions of (executor, uploaded) in between."""
-    uploaded = executor.upload({"images": IMAGES, "permutation": np.arange(13), "counters": np.zeros(3, np.int64),
-                             "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
-                             **parity.initial(SMALL)})
-    plans = {batch: inference(batch) for batch in sorted((each for each in actions if isinstance(each, int)), reverse=True)}
+    """Outputs of a network after each batch; actions: batches, or functions of (executor, uploaded)
+    in between.
+    """
+    uploaded = executor.upload(
+        {
+            "images": IMAGES,
+            "permutation": np.arange(13),
+            "counters": np.zeros(3, np.int64),
+            "scale": np.full(2, 1 / 255, np.float32),
+            "offset": np.zeros(2, np.float32),
+            **parity.initial(SMALL),
+        }
+    )
+    plans = {
+        batch: inference(batch)
+        for batch in sorted((each for each in actions if isinstance(each, int)), reverse=True)
+    }
     bound, found = {batch: executor.allocate(made, uploaded) for batch, made in plans.items()}, []
     for action in actions:
         if isinstance(action, int):
@@ -184,21 +264,38 @@ def move_and_forget(executor, uploaded):
 
 
 @pytest.mark.parametrize("eager", EAGER, ids=str)
-@pytest.mark.parametrize("actions", [
-    (4, reorder, 4), (4, 4, reorder, 4), (reorder_and_forget, 4, 4), (4, reorder_and_forget, 4), (4, move_and_forget, 4),
-    (4, 2, 4), (2, 4, 4), (1, 2, 4, 2, 1, 2), (4, reorder, 2, reorder, 4)],
-    ids=lambda actions: "-".join(getattr(each, "__name__", str(each)) for each in actions))
+@pytest.mark.parametrize(
+    "actions",
+    [
+        (4, reorder, 4),
+        (4, 4, reorder, 4),
+        (reorder_and_forget, 4, 4),
+        (4, reorder_and_forget, 4),
+        (4, move_and_forget, 4),
+        (4, 2, 4),
+        (2, 4, 4),
+        (1, 2, 4, 2, 1, 2),
+        (4, reorder, 2, reorder, 4),
+    ],
+    ids=lambda actions: "-".join(getattr(each, "__name__", str(each)) for each in actions),
+)
 @pytest.mark.parametrize("residency", ["device", "host"])
-def test_images_are_those_of_the_order_and_batch_at_the_time_of_the_run(pretend, residency, eager, actions):
+def test_images_are_those_of_the_order_and_batch_at_the_time_of_the_run(
+    pretend, residency, eager, actions
+):
     pretend(eager=eager)
-    for found, wanted in zip(outputs(cuda_executor.Executor(1, residency), *actions),
-                             outputs(emulator_executor.Executor(), *actions), strict=True):
+    for found, wanted in zip(
+        outputs(cuda_executor.Executor(1, residency), *actions),
+        outputs(emulator_executor.Executor(), *actions),
+        strict=True,
+    ):
         assert np.array_equal(found, wanted)
 
 
 def copies_ahead(gpu):
-    """(batches whose successor's copy was queued when their run returned, batches whose successor was copied before their first
-    kernel ran) in an epoch, when copies run as early as they may and kernels as late as they may.
+    """(batches whose successor's copy was queued when their run returned, batches whose successor
+    was copied before their first kernel ran) in an epoch, when copies run as early as they may and
+    kernels as late as they may.
     """
     executor, counts = cuda_executor.Executor(1, "host"), []
     run = executor.run
@@ -207,8 +304,10 @@ def copies_ahead(gpu):
     copied = [place for place, name in enumerate(gpu.done) if name == "copy"]
     begun = [place for place, name in enumerate(gpu.done) if name == "load_batch_uint8"]
     assert len(copied) == len(begun) == len(counts) == len(BATCHES)
-    return ([number for number, count in enumerate(counts[:-1]) if count > number + 1],
-            [number for number, following in enumerate(copied[1:]) if following < begun[number]])
+    return (
+        [number for number, count in enumerate(counts[:-1]) if count > number + 1],
+        [number for number, following in enumerate(copied[1:]) if following < begun[number]],
+    )
 
 
 def test_the_next_batch_is_copied_while_one_is_computed(pretend):
@@ -254,7 +353,9 @@ def when_it_is_needed(monkeypatch):
     monkeypatch.setattr(streaming.HostBatchStream, "release", released)
 
 
-@pytest.mark.parametrize("broken", [on_one_stream, waiting_for_the_batch, waiting_on_the_host, when_it_is_needed])
+@pytest.mark.parametrize(
+    "broken", [on_one_stream, waiting_for_the_batch, waiting_on_the_host, when_it_is_needed]
+)
 def test_copies_that_do_not_overlap_are_noticed(pretend, monkeypatch, broken):
     gpu = pretend(eager=(1,))
     broken(monkeypatch)
@@ -292,6 +393,7 @@ def inference(batch):
 
 # ---- memory
 
+
 def test_every_buffer_is_aligned_zero_and_apart(pretend):
     gpu = pretend()
     executor = cuda_executor.Executor(1)
@@ -309,7 +411,9 @@ def test_a_run_allocates_nothing_more(pretend):
     gpu = pretend()
     executor = cuda_executor.Executor(1)
     made = inference(3)
-    arrays = executor.allocate(made, executor.upload({"images": IMAGES, "permutation": np.arange(13)}))
+    arrays = executor.allocate(
+        made, executor.upload({"images": IMAGES, "permutation": np.arange(13)})
+    )
     before = gpu.used
     executor.run(made, arrays)
     assert gpu.used == before
@@ -334,14 +438,27 @@ def test_the_batch_that_fits_is_named_where_buffers_share_memory(pretend):
     fitting = int(str(error.value).rpartition("batch_size ")[2].split()[0])
     arrays = cuda_executor.Executor(1).allocate(step_of(fitting), {})
     assert fitting > 1 and set(arrays) == set(step_of(fitting).buffers)
-    assert gpu.used == sum(cuda_executor.aligned(buffer.bytes) for buffer in step_of(fitting).own.values())
+    assert gpu.used == sum(
+        cuda_executor.aligned(buffer.bytes) for buffer in step_of(fitting).own.values()
+    )
 
 
 def step_of(batch):
     """With half as many weights as activations."""
-    wide = networks.resolve("wide", (6, 6, 2), (layers.conv2d("a", 32), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
-                                                layers.upsample2d("up"), layers.conv2d("b", 32), layers.conv2d("c", 2)),
-                            "a_pool", "mse")
+    wide = networks.resolve(
+        "wide",
+        (6, 6, 2),
+        (
+            layers.conv2d("a", 32),
+            layers.relu("a_relu"),
+            layers.maxpool2d("a_pool"),
+            layers.upsample2d("up"),
+            layers.conv2d("b", 32),
+            layers.conv2d("c", 2),
+        ),
+        "a_pool",
+        "mse",
+    )
     settings = plan.Settings(network=wide, variant="gpu_basic", batch_size=batch, recompute=True)
     return plan.training_plan(settings, plan.Dataset(len(IMAGES), "uint8"), plan.Length(1, 1))
 
@@ -354,17 +471,26 @@ def test_memory_that_holds_not_even_one_image_says_so(pretend):
 
 def test_images_that_do_not_fit_may_be_streamed(pretend):
     pretend(memory=500)
-    with pytest.raises(UserError, match="need .* of GPU memory and 500 B are free; set data_residency to host"):
+    with pytest.raises(
+        UserError, match="need .* of GPU memory and 500 B are free; set data_residency to host"
+    ):
         cuda_executor.Executor(1, "device").upload({"images": IMAGES, "permutation": np.arange(13)})
 
 
 # ---- streams
 
+
 def step(number, reads, writes, stream, operation="add"):
     """A step that launches once, with the buffers as arguments."""
     launch = Launch("x.cu", operation, (1,), (1,), (*reads, *writes), stream=stream)
-    return Step(f"{operation}{number}", "", {name: name for name in reads}, {name: name for name in writes}, {},
-                     launches=(launch,))
+    return Step(
+        f"{operation}{number}",
+        "",
+        {name: name for name in reads},
+        {name: name for name in writes},
+        {},
+        launches=(launch,),
+    )
 
 
 def planned(*steps):
@@ -372,27 +498,39 @@ def planned(*steps):
 
 
 def test_a_launch_waits_for_its_data_from_another_stream():
-    waits = cuda_executor.waits_between_streams(planned(
-        step(0, "a", "b", 0), step(1, "b", "c", 1),   # reads the other's output
-        step(2, "d", "e", 0),                         # unrelated
-        step(3, "d", "f", 1),                         # both only read d
-        step(4, "f", "b", 0),                         # reads f, and overwrites b, which launch 1 reads: f is the later
-        step(5, "b", "c", 1)))                        # the new b
+    waits = cuda_executor.waits_between_streams(
+        planned(
+            step(0, "a", "b", 0),
+            step(1, "b", "c", 1),  # reads the other's output
+            step(2, "d", "e", 0),  # unrelated
+            step(3, "d", "f", 1),  # both only read d
+            # reads f, and overwrites b, which launch 1 reads: f is the later
+            step(4, "f", "b", 0),
+            step(5, "b", "c", 1),
+        )
+    )  # the new b
     assert waits == [(), (0,), (), (), (3,), (4,)]
 
 
 def test_nothing_is_waited_for_twice():
-    waits = cuda_executor.waits_between_streams(planned(
-        step(0, "a", "b", 0), step(1, "b", "c", 1), step(2, "b", "d", 1), step(3, "a", "b", 0)))
+    waits = cuda_executor.waits_between_streams(
+        planned(
+            step(0, "a", "b", 0), step(1, "b", "c", 1), step(2, "b", "d", 1), step(3, "a", "b", 0)
+        )
+    )
     assert waits == [(), (0,), (), (2,)]
 
 
 def test_an_argument_not_listed_as_read_counts_as_written():
     one, other = step(0, "a", "b", 0), step(1, "a", "c", 1)
     launch = one.launches[0]
-    one = dataclasses.replace(one, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),))
+    one = dataclasses.replace(
+        one, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),)
+    )
     launch = other.launches[0]
-    other = dataclasses.replace(other, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),))
+    other = dataclasses.replace(
+        other, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),)
+    )
     assert cuda_executor.waits_between_streams(planned(one, other)) == [(), (0,)]
 
 
@@ -408,24 +546,45 @@ def test_the_buffers_of_a_table_are_waited_for():
     table = Table((7, "b", 1, "d", "c"), frozenset("c"))
     launches = (dataclasses.replace(other.launches[0], arguments=(table,)),)
     assert launches[0].buffers == {"b", "c", "d"}
-    waits = cuda_executor.waits_between_streams(planned(one, dataclasses.replace(other, launches=launches)))
+    waits = cuda_executor.waits_between_streams(
+        planned(one, dataclasses.replace(other, launches=launches))
+    )
     assert waits == [(), (0,)]
     assert table.array({"b": 100, "c": 200, "d": 300}.get).tolist() == [7, 100, 1, 300, 200]
 
 
 def test_each_stream_waits_for_itself():
-    waits = cuda_executor.waits_between_streams(planned(
-        step(0, "a", "b", 0), step(1, "b", "c", 1),
-        step(2, "b", "d", 2),      # although stream 1 has waited for it
-        step(3, "cd", "e", 0),     # for both others
-        step(4, "e", "c", 2)))     # what stream 1 wrote, and stream 0 has waited for
+    waits = cuda_executor.waits_between_streams(
+        planned(
+            step(0, "a", "b", 0),
+            step(1, "b", "c", 1),
+            step(2, "b", "d", 2),  # although stream 1 has waited for it
+            step(3, "cd", "e", 0),  # for both others
+            step(4, "e", "c", 2),
+        )
+    )  # what stream 1 wrote, and stream 0 has waited for
     assert waits == [(), (0,), (0,), (1, 2), (1, 3)]
 
 
-@pytest.mark.parametrize("streams, eager", [(2, ()), (2, (0,)), (2, (1,)), (2, (0, 1)),
-                                            (3, ()), (3, (0,)), (3, (1,)), (3, (2,)), (3, (0, 2))], ids=str)
+@pytest.mark.parametrize(
+    "streams, eager",
+    [
+        (2, ()),
+        (2, (0,)),
+        (2, (1,)),
+        (2, (0, 1)),
+        (3, ()),
+        (3, (0,)),
+        (3, (1,)),
+        (3, (2,)),
+        (3, (0, 2)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("seed", range(2))
-def test_launches_on_several_streams_give_the_bytes_of_one(pretend, expected, monkeypatch, streams, eager, seed):
+def test_launches_on_several_streams_give_the_bytes_of_one(
+    pretend, expected, monkeypatch, streams, eager, seed
+):
     """Each step of the plan on a stream drawn at random."""
     pretend(eager=eager)
     random = np.random.default_rng(seed)
@@ -450,9 +609,15 @@ def test_without_the_waits_two_streams_give_other_bytes(pretend, expected, monke
 
     def alternating(*arguments):
         made = training_plan(*arguments)
-        steps = tuple(dataclasses.replace(one, launches=tuple(dataclasses.replace(launch, stream=number % 2)
-                                                              for launch in one.launches))
-                      for number, one in enumerate(made.steps))
+        steps = tuple(
+            dataclasses.replace(
+                one,
+                launches=tuple(
+                    dataclasses.replace(launch, stream=number % 2) for launch in one.launches
+                ),
+            )
+            for number, one in enumerate(made.steps)
+        )
         return dataclasses.replace(made, steps=steps)
 
     monkeypatch.setattr(plan, "training_plan", alternating)
@@ -463,22 +628,26 @@ def test_without_the_waits_two_streams_give_other_bytes(pretend, expected, monke
 
 # ---- time
 
+
 def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkeypatch):
     gpu = pretend()
     monkeypatch.setattr(clock, "WARM_UP", 2)
     monkeypatch.setattr(clock, "SAMPLE_EVERY", 4)
     executor = cuda_executor.Executor(1, "device")
-    train(executor)   # batches 4, 4, 4, 1 twice: steps 2 and 6 are sampled, 8 of 26 images
+    train(executor)  # batches 4, 4, 4, 1 twice: steps 2 and 6 are sampled, 8 of 26 images
     launches = {}
     settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=4)
     for one in plan.training_plan(settings, plan.Dataset(13, "uint8"), plan.Length(8, 4)).steps:
         launches[one.work] = launches.get(one.work, 0) + len(one.launches)
-    assert executor.seconds == pytest.approx({work: 0.001 * 2 * count * 26 / 8 for work, count in launches.items()})
+    assert executor.seconds == pytest.approx(
+        {work: 0.001 * 2 * count * 26 / 8 for work, count in launches.items()}
+    )
     assert len(gpu.done) == 8 * sum(launches.values())
     assert set(executor.passes) == {"load", "forward", "backward", "update"}
     assert sum(executor.passes.values()) == pytest.approx(sum(executor.seconds.values()))
 
-    executor.seconds, executor.passes = {"loss": 5.0, "input": 1.0}, {"load": 2.0}   # as after a restart
+    # as after a restart
+    executor.seconds, executor.passes = {"loss": 5.0, "input": 1.0}, {"load": 2.0}
     assert (executor.seconds, executor.passes) == ({"loss": 5.0, "input": 1.0}, {"load": 2.0})
     executor.measures_every_step = True
     train(executor)
@@ -522,12 +691,15 @@ def test_images_on_the_device_are_neither_copied_nor_waited_for(pretend):
 def test_too_few_steps_are_not_measured(pretend):
     pretend()
     executor = cuda_executor.Executor(1)
-    arrays = executor.allocate(made := inference(2), executor.upload({"images": IMAGES, "permutation": np.arange(13)}))
+    arrays = executor.allocate(
+        made := inference(2), executor.upload({"images": IMAGES, "permutation": np.arange(13)})
+    )
     executor.run(made, arrays)
     assert executor.seconds == {}
 
 
 # ---- kernels
+
 
 def test_machine_code_is_cached_by_everything_it_was_made_from(pretend, monkeypatch, tmp_path):
     pretend()
@@ -560,7 +732,9 @@ def test_machine_code_is_cached_by_everything_it_was_made_from(pretend, monkeypa
     assert len(found) == len(compiled) == 6
 
 
-def test_kernels_that_were_carried_run_whatever_nvrtc_is_here_or_without_one(pretend, monkeypatch, tmp_path):
+def test_kernels_that_were_carried_run_whatever_nvrtc_is_here_or_without_one(
+    pretend, monkeypatch, tmp_path
+):
     pretend()
     monkeypatch.setattr(driver, "cuda_version", lambda: (13, 0))
     monkeypatch.setattr(cuda_executor, "_cache", lambda: tmp_path)
@@ -570,10 +744,19 @@ def test_kernels_that_were_carried_run_whatever_nvrtc_is_here_or_without_one(pre
     (tmp_path / "nvrtc.txt").write_text("13.0\n")
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 2))
     monkeypatch.setattr(nvrtc, "installed", lambda: True)
-    assert cuda_executor.compilers() == ["13.0", "13.2"] and cuda_executor.cubin(source, "sm_80", ()) == carried
-    assert cuda_executor.find_cubin(source, "sm_86", ()) is None and cuda_executor.cubin(source, "sm_86", ()) != carried
+    assert (
+        cuda_executor.compilers() == ["13.0", "13.2"]
+        and cuda_executor.cubin(source, "sm_80", ()) == carried
+    )
+    assert (
+        cuda_executor.find_cubin(source, "sm_86", ()) is None
+        and cuda_executor.cubin(source, "sm_86", ()) != carried
+    )
     monkeypatch.setattr(nvrtc, "installed", lambda: False)
-    assert cuda_executor.compilers() == ["13.0"] and cuda_executor.cubin(source, "sm_80", ()) == carried
+    assert (
+        cuda_executor.compilers() == ["13.0"]
+        and cuda_executor.cubin(source, "sm_80", ()) == carried
+    )
     monkeypatch.setattr(driver, "cuda_version", lambda: (12, 8))
     monkeypatch.setattr(nvrtc, "version", lambda: (12, 8))
     assert cuda_executor.compilers() == ["12.8"], "the driver is too old for code of CUDA 13"
@@ -586,7 +769,9 @@ def test_a_kernel_that_does_not_compile_stops_before_any_work(pretend, monkeypat
         raise UserError(f"{path}:12: expected a ';' (compiling for {architecture})")
 
     monkeypatch.setattr(nvrtc, "compile_file", refuse)
-    with pytest.raises(UserError, match=r"load_batch\.cu:12: expected a ';' \(compiling for sm_80\)"):
+    with pytest.raises(
+        UserError, match=r"load_batch\.cu:12: expected a ';' \(compiling for sm_80\)"
+    ):
         cuda_executor.Executor(1).allocate(inference(2), {})
     assert not gpu.launched
 
@@ -598,23 +783,32 @@ def test_a_kernel_is_allowed_the_shared_memory_it_asks_for(pretend):
     for count in (70 << 10, 60 << 10):
         executor._kernel(dataclasses.replace(launch, shared_bytes=count))
         assert gpu.largest_shared[launch.entry] == 70 << 10
-    with pytest.raises(UserError, match="needs 122880 bytes of shared memory and this Fake gives a block 102400"):
+    with pytest.raises(
+        UserError, match="needs 122880 bytes of shared memory and this Fake gives a block 102400"
+    ):
         executor._kernel(dataclasses.replace(launch, shared_bytes=120 << 10))
 
 
 # ---- unusable machines
 
+
 def test_without_a_gpu_the_reason_is_one_line(pretend, monkeypatch):
     pretend()
     monkeypatch.setattr(catalog, "no_gpu", lambda: "needs an NVIDIA GPU and no driver answers here")
-    with pytest.raises(UserError, match="^a GPU rung needs an NVIDIA GPU and no driver answers here, or set variant to cpu$"):
+    with pytest.raises(
+        UserError,
+        match="^a GPU rung needs an NVIDIA GPU and no driver answers here, or set variant to cpu$",
+    ):
         cuda_executor.Executor(1)
 
 
 def test_a_driver_older_than_the_compiler_is_named(pretend, monkeypatch):
     pretend()
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
-    with pytest.raises(UserError, match=r"driver is too old: NVRTC here is of CUDA 13\.0, the driver runs CUDA 12\.4"):
+    with pytest.raises(
+        UserError,
+        match=r"driver is too old: NVRTC here is of CUDA 13\.0, the driver runs CUDA 12\.4",
+    ):
         cuda_executor.Executor(1)
 
 
@@ -636,7 +830,10 @@ def test_machine_code_that_the_driver_refuses_is_named(pretend):
         raise fake_cupy.CUDADriverError("CUDA_ERROR_INVALID_IMAGE")
 
     gpu.RawModule = refuse
-    with pytest.raises(UserError, match=r"does not take .*load_batch\.cu .*CUDA_ERROR_INVALID_IMAGE; update the driver"):
+    with pytest.raises(
+        UserError,
+        match=r"does not take .*load_batch\.cu .*CUDA_ERROR_INVALID_IMAGE; update the driver",
+    ):
         cuda_executor.Executor(1).allocate(inference(2), {})
 
 
@@ -644,22 +841,40 @@ def test_the_device_is_named_with_driver_and_cuda(pretend, monkeypatch):
     pretend()
     monkeypatch.setattr(driver, "version", lambda: "550.54.14")
     assert cuda_executor.Executor(1).device() == (
-        "Fake, driver 550.54.14 (CUDA 12.4), CuPy 0.0 for CUDA 12.9, NVRTC 12.9")
+        "Fake, driver 550.54.14 (CUDA 12.4), CuPy 0.0 for CUDA 12.9, NVRTC 12.9"
+    )
 
 
 # ---- whole runs
 
+
 def trainer(residency, network=SMALL):
-    settings = plan.Settings(network=network, variant="gpu_basic", batch_size=4, epochs=2,
-                             optimizer=optimizers.Optimizer("adam"), learning_rate=0.01, seed=7)
+    settings = plan.Settings(
+        network=network,
+        variant="gpu_basic",
+        batch_size=4,
+        epochs=2,
+        optimizer=optimizers.Optimizer("adam"),
+        learning_rate=0.01,
+        seed=7,
+    )
     values = {**weights.initialize(network, 0), **weights.initial_state(network)}
-    return training.Training(settings, IMAGES, normalization.measure("unit", IMAGES), values, 1, residency,
-                             LABELS if network.classifies else None)
+    return training.Training(
+        settings,
+        IMAGES,
+        normalization.measure("unit", IMAGES),
+        values,
+        1,
+        residency,
+        LABELS if network.classifies else None,
+    )
 
 
 @pytest.mark.parametrize("network", [SMALL, LABELLED], ids=lambda network: network.name)
 @pytest.mark.parametrize("residency", ["device", "host"])
-def test_a_training_that_is_interrupted_ends_in_the_same_bytes(pretend, monkeypatch, tmp_path, residency, network):
+def test_a_training_that_is_interrupted_ends_in_the_same_bytes(
+    pretend, monkeypatch, tmp_path, residency, network
+):
     """After the third of an epoch's four steps."""
     pretend()
     monkeypatch.setattr(training, "LOOK_EVERY", 1)
@@ -681,10 +896,17 @@ def test_a_training_that_is_interrupted_ends_in_the_same_bytes(pretend, monkeypa
 def test_inference_gives_every_image_its_own_values(pretend, monkeypatch, residency, network):
     pretend()
     monkeypatch.setattr(inference_module, "BATCH", 4)
-    arguments = (parity.initial(network), normalization.measure("unit", IMAGES), 1, network.features)
+    arguments = (
+        parity.initial(network),
+        normalization.measure("unit", IMAGES),
+        1,
+        network.features,
+    )
     encoder = inference_module.Inference(network, "gpu_basic", *arguments, data_residency=residency)
     reference = inference_module.Inference(network, "cpu", *arguments)
     for flip in (False, True):
-        found, wanted = (np.concatenate([values.copy() for _, values in one.batches(IMAGES, flip)])
-                         for one in (encoder, reference))
+        found, wanted = (
+            np.concatenate([values.copy() for _, values in one.batches(IMAGES, flip)])
+            for one in (encoder, reference)
+        )
         assert found.shape == (13, 3, 3, 4) and np.allclose(found, wanted, rtol=1e-6, atol=1e-6)

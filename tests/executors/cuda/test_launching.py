@@ -1,4 +1,6 @@
-"""Steps replayed as CUDA graphs give the bytes of steps launched one by one, on a stand-in for CuPy."""
+"""Steps replayed as CUDA graphs give the bytes of steps launched one by one, on a stand-in for
+CuPy.
+"""
 
 import dataclasses
 import logging
@@ -21,12 +23,28 @@ from ladder.training import parity, plan, training
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 
-SMALL = networks.resolve("small", (4, 4, 2), (layers.conv2d("a", 3), layers.relu("a_relu"), layers.conv2d("b", 2)), "a_relu",
-                         "mse")
-LABELLED = networks.resolve("labelled", (4, 4, 2), (
-    layers.conv2d("a", 3, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"), layers.dropout("dropped", 0.5),
-    layers.flatten("flat"), layers.dense("scores", 3)), "a_relu", "cross_entropy")
-ROWS, BATCH, STEPS = 23, 2, 11   # of whole batches, in an epoch
+SMALL = networks.resolve(
+    "small",
+    (4, 4, 2),
+    (layers.conv2d("a", 3), layers.relu("a_relu"), layers.conv2d("b", 2)),
+    "a_relu",
+    "mse",
+)
+LABELLED = networks.resolve(
+    "labelled",
+    (4, 4, 2),
+    (
+        layers.conv2d("a", 3, bias=False),
+        layers.batchnorm("a_bn"),
+        layers.relu("a_relu"),
+        layers.dropout("dropped", 0.5),
+        layers.flatten("flat"),
+        layers.dense("scores", 3),
+    ),
+    "a_relu",
+    "cross_entropy",
+)
+ROWS, BATCH, STEPS = 23, 2, 11  # of whole batches, in an epoch
 IMAGES = np.random.default_rng(0).integers(0, 256, (ROWS, 4, 4, 2), dtype=np.uint8)
 LABELS = np.random.default_rng(1).integers(0, 3, ROWS, dtype=np.uint8)
 RESIDENCIES = ("device", "host")
@@ -34,7 +52,9 @@ RESIDENCIES = ("device", "host")
 
 @pytest.fixture
 def pretend(monkeypatch, tmp_path):
-    """A function that gives this machine a fake_cupy.Gpu and returns it. Graphs are of 3 steps, one step in 5 is measured."""
+    """A function that gives this machine a fake_cupy.Gpu and returns it. Graphs are of 3 steps, one
+    step in 5 is measured.
+    """
     monkeypatch.setattr(launching, "RECORDED", 3)
     monkeypatch.setattr(clock, "SAMPLE_EVERY", 5)
     yield lambda **options: fake_cupy.install(monkeypatch, tmp_path, **options)
@@ -44,17 +64,34 @@ def pretend(monkeypatch, tmp_path):
 def bound(executor, network=SMALL, variant="gpu_basic", changed=lambda made: made, **settings):
     """(uploaded arrays, plan, its arrays) of two epochs."""
     length = plan.Length(2 * STEPS, STEPS)
-    made = changed(plan.training_plan(plan.Settings(network=network, variant=variant, batch_size=BATCH, **settings),
-                                      plan.Dataset(ROWS, "uint8"), length))
-    uploaded = executor.upload({
-        "images": IMAGES, "labels": LABELS, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
-        "permutation": np.arange(ROWS), "counters": np.zeros(3, np.int64), "losses": np.zeros(STEPS), "hits": np.zeros(STEPS),
-        "learning_rates": optimizers.learning_rates(0.05, length), **parity.initial(network)})
+    made = changed(
+        plan.training_plan(
+            plan.Settings(network=network, variant=variant, batch_size=BATCH, **settings),
+            plan.Dataset(ROWS, "uint8"),
+            length,
+        )
+    )
+    uploaded = executor.upload(
+        {
+            "images": IMAGES,
+            "labels": LABELS,
+            "scale": np.full(2, 1 / 255, np.float32),
+            "offset": np.zeros(2, np.float32),
+            "permutation": np.arange(ROWS),
+            "counters": np.zeros(3, np.int64),
+            "losses": np.zeros(STEPS),
+            "hits": np.zeros(STEPS),
+            "learning_rates": optimizers.learning_rates(0.05, length),
+            **parity.initial(network),
+        }
+    )
     return uploaded, made, executor.allocate(made, uploaded)
 
 
 def trained(executor, calls=(STEPS,), network=SMALL, **settings):
-    """{name: bytes} of weights, losses and hits after two epochs, each in calls of run_many of so many steps."""
+    """{name: bytes} of weights, losses and hits after two epochs, each in calls of run_many of so
+    many steps.
+    """
     uploaded, made, arrays = bound(executor, network, **settings)
     found = {}
     for epoch in range(2):
@@ -62,8 +99,10 @@ def trained(executor, calls=(STEPS,), network=SMALL, **settings):
         executor.fill(uploaded["counters"], [epoch * STEPS, 0, 0])
         for count in calls:
             executor.run_many(made, arrays, count)
-        found |= {f"{name} {epoch}": executor.download(uploaded[name]).tobytes()
-                  for name in ("losses", "hits", *parity.initial(network))}
+        found |= {
+            f"{name} {epoch}": executor.download(uploaded[name]).tobytes()
+            for name in ("losses", "hits", *parity.initial(network))
+        }
     return found
 
 
@@ -78,7 +117,8 @@ def one_by_one(residency="device"):
 DRAWN = {"network": LABELLED, "augmentation": plan.Augmentation(flip=True, crop=1), "seed": 3}
 
 
-@pytest.mark.parametrize("eager", [(), (0,), (1,), (0, 1)], ids=str)   # streams: 0 computes, 1 copies images
+# streams: 0 computes, 1 copies images
+@pytest.mark.parametrize("eager", [(), (0,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("settings", [{}, DRAWN], ids=["plain", "drawn"])
 @pytest.mark.parametrize("residency", RESIDENCIES)
 def test_replayed_steps_give_the_bytes_of_launches_one_by_one(pretend, residency, settings, eager):
@@ -90,7 +130,9 @@ def test_replayed_steps_give_the_bytes_of_launches_one_by_one(pretend, residency
     assert gpu.replayed
 
 
-@pytest.mark.parametrize("rung", [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"])
+@pytest.mark.parametrize(
+    "rung", [name for name, entry in catalog.RUNGS.items() if entry.executor == "cuda"]
+)
 def test_every_rung_replays_its_steps(pretend, rung):
     pretend()
     for settings in ({}, {"optimizer": optimizers.Optimizer("adam")}):
@@ -99,13 +141,23 @@ def test_every_rung_replays_its_steps(pretend, rung):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_branches_of_a_graph_are_the_streams_and_its_edges_their_waits(pretend, monkeypatch, seed):
+def test_the_branches_of_a_graph_are_the_streams_and_its_edges_their_waits(
+    pretend, monkeypatch, seed
+):
     """The stand-in runs the latest node that may run: without the waits, the bytes differ."""
     random, wanted = np.random.default_rng(seed), None
 
     def scattered(made):
-        steps = [dataclasses.replace(one, launches=tuple(dataclasses.replace(launch, stream=int(random.integers(3)))
-                                                         for launch in one.launches)) for one in made.steps]
+        steps = [
+            dataclasses.replace(
+                one,
+                launches=tuple(
+                    dataclasses.replace(launch, stream=int(random.integers(3)))
+                    for launch in one.launches
+                ),
+            )
+            for one in made.steps
+        ]
         return dataclasses.replace(made, steps=tuple(steps))
 
     pretend()
@@ -118,22 +170,38 @@ def test_the_branches_of_a_graph_are_the_streams_and_its_edges_their_waits(prete
 @pytest.mark.parametrize("residency", RESIDENCIES)
 @pytest.mark.parametrize("looks", [1, 4, 50])
 def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one_by_one(
-        pretend, monkeypatch, tmp_path, residency, looks):
+    pretend, monkeypatch, tmp_path, residency, looks
+):
     """Twelve steps an epoch, the last of them a smaller batch; a checkpoint after every look."""
     pretend()
     monkeypatch.setattr(training, "SAVE_AFTER", -1)
     monkeypatch.setattr(training, "LOOK_EVERY", looks)
 
     def start():
-        settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=BATCH, epochs=3, seed=7, learning_rate=0.01,
-                                 optimizer=optimizers.Optimizer("adam"))
-        return training.Training(settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(SMALL, 0), 1,
-                                 residency)
+        settings = plan.Settings(
+            network=SMALL,
+            variant="gpu_basic",
+            batch_size=BATCH,
+            epochs=3,
+            seed=7,
+            learning_rate=0.01,
+            optimizer=optimizers.Optimizer("adam"),
+        )
+        return training.Training(
+            settings,
+            IMAGES,
+            normalization.measure("unit", IMAGES),
+            weights.initialize(SMALL, 0),
+            1,
+            residency,
+        )
 
     def finish(run):
         while not run.done:
             run.run_epoch()
-        return run.history["losses"].tobytes(), {name: value.tobytes() for name, value in run.values.items()}
+        return run.history["losses"].tobytes(), {
+            name: value.tobytes() for name, value in run.values.items()
+        }
 
     eager, whole, first, second = (start() for _ in range(4))
     eager.executor._launcher.refused = "not asked for"
@@ -147,18 +215,40 @@ def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one
 
 
 @pytest.mark.parametrize("residency", RESIDENCIES)
-def test_a_prepared_training_compiles_and_records_nothing_more_and_ends_in_the_same_bytes(pretend, residency):
+def test_a_prepared_training_compiles_and_records_nothing_more_and_ends_in_the_same_bytes(
+    pretend, residency
+):
     pretend()
-    settings = plan.Settings(network=LABELLED, variant="gpu_basic", batch_size=BATCH, epochs=2, seed=7, learning_rate=0.01,
-                             optimizer=optimizers.Optimizer("adam"))
-    plain, run = (training.Training(settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(LABELLED, 0), 1,
-                                    residency, LABELS) for _ in range(2))
+    settings = plan.Settings(
+        network=LABELLED,
+        variant="gpu_basic",
+        batch_size=BATCH,
+        epochs=2,
+        seed=7,
+        learning_rate=0.01,
+        optimizer=optimizers.Optimizer("adam"),
+    )
+    plain, run = (
+        training.Training(
+            settings,
+            IMAGES,
+            normalization.measure("unit", IMAGES),
+            weights.initialize(LABELLED, 0),
+            1,
+            residency,
+            LABELS,
+        )
+        for _ in range(2)
+    )
     run.prepare()
     graphs = [dict(arrays.graphs) for arrays in (run._arrays, run._tail[1])]
     compiled = compiling.seconds()
     while not run.done:
         run.run_epoch()
-    assert compiling.seconds() == compiled and [arrays.graphs for arrays in (run._arrays, run._tail[1])] == graphs
+    assert (
+        compiling.seconds() == compiled
+        and [arrays.graphs for arrays in (run._arrays, run._tail[1])] == graphs
+    )
     while not plain.done:
         plain.run_epoch()
     assert run.losses == plain.losses and run.accuracies == plain.accuracies
@@ -166,6 +256,7 @@ def test_a_prepared_training_compiles_and_records_nothing_more_and_ends_in_the_s
 
 
 # ---- what is replayed, and what is not
+
 
 def counted(gpu, launches):
     """Steps of each of the graphs launched."""
@@ -176,10 +267,11 @@ def test_the_first_step_and_the_measured_ones_are_not_replayed_and_all_others_ar
     gpu = pretend()
     executor = cuda_executor.Executor(1)
     _, made, arrays = bound(executor)
-    executor.run_many(made, arrays, 20)   # 0 is the first; 3, 8, 13 and 18 are measured
+    executor.run_many(made, arrays, 20)  # 0 is the first; 3, 8, 13 and 18 are measured
     executor.synchronize()
     assert counted(gpu, len(made.launches)) == [1, 1] + 3 * [3, 1] + [1]
-    assert len(gpu.launched) == (1 + 4 + 1 + 3) * len(made.launches)   # eager, measured, and recorded once for each size
+    # eager, measured, and recorded once for each size
+    assert len(gpu.launched) == (1 + 4 + 1 + 3) * len(made.launches)
     assert len(gpu.done) == 20 * len(made.launches)
     assert sum(executor.seconds.values()) == pytest.approx(0.001 * 20 * len(made.launches))
 
@@ -190,14 +282,20 @@ def test_streamed_images_have_a_graph_for_each_slot_and_are_copied_outside(prete
     _, made, arrays = bound(executor)
     executor.run_many(made, arrays, STEPS)
     executor.synchronize()
-    assert set(arrays.graphs) == {(1, 0), (1, 1)} and counted(gpu, len(made.launches)) == [1.0] * (STEPS - 3)
-    assert gpu.queued.count("copy") == STEPS + 1   # one ahead
+    assert set(arrays.graphs) == {(1, 0), (1, 1)} and counted(gpu, len(made.launches)) == [1.0] * (
+        STEPS - 3
+    )
+    assert gpu.queued.count("copy") == STEPS + 1  # one ahead
 
 
 def test_a_graph_of_the_other_slot_gives_other_bytes(pretend, monkeypatch):
     pretend()
     wanted, record = trained(one_by_one("host")), launching.Launcher.recorded
-    monkeypatch.setattr(launching.Launcher, "recorded", lambda self, arrays, slot, steps: record(self, arrays, 0, steps))
+    monkeypatch.setattr(
+        launching.Launcher,
+        "recorded",
+        lambda self, arrays, slot, steps: record(self, arrays, 0, steps),
+    )
     assert trained(cuda_executor.Executor(1, "host")) != wanted
 
 
@@ -207,17 +305,27 @@ def test_every_step_is_measured_if_asked_for(pretend):
     _, made, arrays = bound(executor)
     executor.measures_every_step = True
     executor.run_many(made, arrays, 7)
-    assert not gpu.replayed and sum(executor.seconds.values()) == pytest.approx(0.001 * 7 * len(made.launches))
+    assert not gpu.replayed and sum(executor.seconds.values()) == pytest.approx(
+        0.001 * 7 * len(made.launches)
+    )
 
 
 def test_a_training_asks_for_the_steps_between_two_looks_at_once(pretend, monkeypatch):
     pretend()
     monkeypatch.setattr(training, "LOOK_EVERY", 7)
     settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=BATCH, epochs=2)
-    run = training.Training(settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(SMALL, 0), 1)
+    run = training.Training(
+        settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(SMALL, 0), 1
+    )
     asked, run_many = [], run.executor.run_many
-    monkeypatch.setattr(run.executor, "run_many", lambda made, arrays, count: (
-        asked.append((made.batch, count)), run_many(made, arrays, count)))
+    monkeypatch.setattr(
+        run.executor,
+        "run_many",
+        lambda made, arrays, count: (
+            asked.append((made.batch, count)),
+            run_many(made, arrays, count),
+        ),
+    )
     for monitor in (0, 5):
         run.run_epoch(monitor=monitor)
     assert asked == [(2, 4), (2, 3), (2, 4), (1, 1), (2, 2), (2, 1), (2, 5), (2, 1), (2, 2), (1, 1)]
@@ -225,9 +333,19 @@ def test_a_training_asks_for_the_steps_between_two_looks_at_once(pretend, monkey
 
 # ---- copies of weights
 
-COPIED = networks.resolve("copied", (4, 4, 2), (
-    layers.conv2d("a", 40), layers.relu("a_relu"), layers.conv2d("b", 40), layers.relu("b_relu"), layers.conv2d("c", 2)),
-    "a_relu", "mse")
+COPIED = networks.resolve(
+    "copied",
+    (4, 4, 2),
+    (
+        layers.conv2d("a", 40),
+        layers.relu("a_relu"),
+        layers.conv2d("b", 40),
+        layers.relu("b_relu"),
+        layers.conv2d("c", 2),
+    ),
+    "a_relu",
+    "mse",
+)
 ROUNDED = {"network": COPIED, "variant": "gpu_bf16", "multipliers": PRECISIONS["bfloat16"]}
 
 
@@ -240,7 +358,9 @@ def assert_copied(executor, uploaded, arrays):
         weight = rounded(executor.download(uploaded[name]))
         assert np.array_equal(executor.download(arrays[f"{name}.packed"]), weight), name
         flipped = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
-        assert np.array_equal(executor.download(arrays[f"{name}.flipped"])[..., :len(weight)], flipped), name
+        assert np.array_equal(
+            executor.download(arrays[f"{name}.flipped"])[..., : len(weight)], flipped
+        ), name
 
 
 def test_the_copies_of_weights_are_those_of_the_weights_before_each_step(pretend):
@@ -268,11 +388,21 @@ def test_copies_follow_weights_that_are_given(pretend):
 
 
 def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(pretend, tmp_path):
-    """The last batch of an epoch has a plan of its own, whose update writes other copies; so has inference."""
+    """The last batch of an epoch has a plan of its own, whose update writes other copies; so has
+    inference.
+    """
     pretend()
     settings = plan.Settings(batch_size=BATCH, epochs=2, **ROUNDED)
-    made = [training.Training(settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(COPIED, 0), 1)
-            for _ in range(3)]
+    made = [
+        training.Training(
+            settings,
+            IMAGES,
+            normalization.measure("unit", IMAGES),
+            weights.initialize(COPIED, 0),
+            1,
+        )
+        for _ in range(3)
+    ]
     whole, single, resumed = made
     single.executor.together = 1
     for run in (whole, single):
@@ -283,38 +413,79 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
     resumed.run_epoch()
     for run in (single, resumed):
         assert {name: value.tobytes() for name, value in run.values.items()} == {
-            name: value.tobytes() for name, value in whole.values.items()}
+            name: value.tobytes() for name, value in whole.values.items()
+        }
 
     executor = whole.executor
     for values in (whole.values, weights.initialize(COPIED, 1)):
-        uploaded = executor.upload({**values, "images": IMAGES, "permutation": np.arange(ROWS),
-                                    "counters": np.zeros(3, np.int64), "scale": np.ones(2, np.float32),
-                                    "offset": np.zeros(2, np.float32)})
-        steps = plan.inference_plan(COPIED, "gpu_bf16", BATCH, plan.Dataset(ROWS, "uint8"),
-                                    multipliers=PRECISIONS["bfloat16"])
+        uploaded = executor.upload(
+            {
+                **values,
+                "images": IMAGES,
+                "permutation": np.arange(ROWS),
+                "counters": np.zeros(3, np.int64),
+                "scale": np.ones(2, np.float32),
+                "offset": np.zeros(2, np.float32),
+            }
+        )
+        steps = plan.inference_plan(
+            COPIED,
+            "gpu_bf16",
+            BATCH,
+            plan.Dataset(ROWS, "uint8"),
+            multipliers=PRECISIONS["bfloat16"],
+        )
         arrays = executor.allocate(steps, uploaded)
         executor.run(steps, arrays)
         executor.fill(uploaded["b.weight"], values["b.weight"] + 1)
         executor.run(steps, arrays)
-        assert np.array_equal(executor.download(arrays["b.weight.packed"]), rounded(values["b.weight"] + 1))
+        assert np.array_equal(
+            executor.download(arrays["b.weight.packed"]), rounded(values["b.weight"] + 1)
+        )
 
 
-def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(pretend, monkeypatch, tmp_path):
-    """Weights, averages, losses, and the copies of phase weights that the resumed run has made again."""
+def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(
+    pretend, monkeypatch, tmp_path
+):
+    """Weights, averages, losses, and the copies of phase weights that the resumed run has made
+    again.
+    """
     pretend()
-    images = np.random.default_rng(2).integers(0, 256, (11, *zoo.RISING.input_shape), dtype=np.uint8)
-    settings = plan.Settings(network=zoo.RISING, variant="gpu_bf16", batch_size=2, epochs=2, seed=7, learning_rate=0.01,
-                             optimizer=optimizers.Optimizer("adam"), multipliers=PRECISIONS["bfloat16"])
+    images = np.random.default_rng(2).integers(
+        0, 256, (11, *zoo.RISING.input_shape), dtype=np.uint8
+    )
+    settings = plan.Settings(
+        network=zoo.RISING,
+        variant="gpu_bf16",
+        batch_size=2,
+        epochs=2,
+        seed=7,
+        learning_rate=0.01,
+        optimizer=optimizers.Optimizer("adam"),
+        multipliers=PRECISIONS["bfloat16"],
+    )
 
     def start():
-        return training.Training(settings, images, normalization.measure("unit", images), weights.initialize(zoo.RISING, 0), 1)
+        return training.Training(
+            settings,
+            images,
+            normalization.measure("unit", images),
+            weights.initialize(zoo.RISING, 0),
+            1,
+        )
 
     def finish(run):
         while not run.done:
             run.run_epoch()
-        copies = {name: run.executor.download(run._arrays[name]) for name, buffer in run.plan.buffers.items()
-                  if buffer.kind == "copy"}
-        return {name: value.tobytes() for name, value in {**run.values, **run.averages, **run.history, **copies}.items()}
+        copies = {
+            name: run.executor.download(run._arrays[name])
+            for name, buffer in run.plan.buffers.items()
+            if buffer.kind == "copy"
+        }
+        return {
+            name: value.tobytes()
+            for name, value in {**run.values, **run.averages, **run.history, **copies}.items()
+        }
 
     def save_and_stop(run, path):
         save(run, path)
@@ -322,7 +493,9 @@ def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the
             raise KeyboardInterrupt
 
     whole, stopped, resumed = (start() for _ in range(3))
-    assert {step.layer for step in whole.plan.steps if step.operation == "rounded_phase_conv2d_forward"} == {"b_up", "c_up"}
+    assert {
+        step.layer for step in whole.plan.steps if step.operation == "rounded_phase_conv2d_forward"
+    } == {"b_up", "c_up"}
     wanted, save = finish(whole), training.Training.save
     monkeypatch.setattr(training.Training, "save", save_and_stop)
     monkeypatch.setattr(training, "LOOK_EVERY", 2)
@@ -336,19 +509,30 @@ def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the
 
 # ---- where a capture is refused
 
+
 def refuse_begin(gpu, monkeypatch):
-    monkeypatch.setattr(fake_cupy._Stream, "begin_capture", fail("cudaErrorNotSupported: \n operation not supported"))
+    monkeypatch.setattr(
+        fake_cupy._Stream,
+        "begin_capture",
+        fail("cudaErrorNotSupported: \n operation not supported"),
+    )
     return "cudaErrorNotSupported: operation not supported"
 
 
 def refuse_graph(gpu, monkeypatch):
     end = fake_cupy._Stream.end_capture
-    monkeypatch.setattr(fake_cupy._Stream, "end_capture", lambda self: (end(self), fail("cudaErrorMemoryAllocation")()))
+    monkeypatch.setattr(
+        fake_cupy._Stream,
+        "end_capture",
+        lambda self: (end(self), fail("cudaErrorMemoryAllocation")()),
+    )
     return "cudaErrorMemoryAllocation"
 
 
 def refuse_launch(gpu, monkeypatch):
-    within_a_capture(monkeypatch, gpu, lambda: gpu.capture.refuse("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"))
+    within_a_capture(
+        monkeypatch, gpu, lambda: gpu.capture.refuse("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
+    )
     return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
 
 
@@ -374,7 +558,8 @@ def fail(text):
 @pytest.mark.parametrize("refuse", [refuse_begin, refuse_graph, refuse_launch])
 @pytest.mark.parametrize("residency", RESIDENCIES)
 def test_where_a_capture_is_refused_launches_go_one_by_one_and_the_reason_is_said_once(
-        pretend, monkeypatch, caplog, residency, refuse):
+    pretend, monkeypatch, caplog, residency, refuse
+):
     gpu = pretend()
     wanted = trained(one_by_one(residency))
     reason, executor = refuse(gpu, monkeypatch), cuda_executor.Executor(1, residency)
@@ -382,7 +567,11 @@ def test_where_a_capture_is_refused_launches_go_one_by_one_and_the_reason_is_sai
     with caplog.at_level(logging.INFO):
         assert trained(executor) == wanted
     assert caplog.messages == [f"no CUDA graphs: {reason}; the launches are queued one by one"]
-    assert executor.launching() == f"one by one ({reason})" and not gpu.replayed and gpu.capture is None
+    assert (
+        executor.launching() == f"one by one ({reason})"
+        and not gpu.replayed
+        and gpu.capture is None
+    )
 
 
 def test_another_fault_while_recording_leaves_the_capture(pretend, monkeypatch):
@@ -401,6 +590,7 @@ def interrupt():
 
 
 # ---- the stand-in refuses what CUDA refuses
+
 
 def an_allocation(gpu, stream):
     gpu.cuda.Memory(256)
@@ -431,9 +621,18 @@ def a_branch_that_is_not_joined(gpu, stream):
     gpu.streams[1].add(lambda: None)
 
 
-@pytest.mark.parametrize("work", [
-    an_allocation, waiting_on_the_host, waiting_for_an_event_on_the_host, a_copy_to_the_host, a_copy_from_the_host,
-    waiting_for_work_outside, a_branch_that_is_not_joined])
+@pytest.mark.parametrize(
+    "work",
+    [
+        an_allocation,
+        waiting_on_the_host,
+        waiting_for_an_event_on_the_host,
+        a_copy_to_the_host,
+        a_copy_from_the_host,
+        waiting_for_work_outside,
+        a_branch_that_is_not_joined,
+    ],
+)
 def test_a_capture_with_what_cuda_refuses_fails(work):
     gpu = fake_cupy.Gpu()
     streams = [gpu.cuda.Stream(non_blocking=True) for _ in range(2)]
@@ -446,7 +645,7 @@ def test_a_capture_with_what_cuda_refuses_fails(work):
         work(gpu, streams[0])
     with pytest.raises(fake_cupy.CUDARuntimeError, match="Invalidated|Unjoined"):
         streams[0].end_capture()
-    work(gpu, streams[0])   # outside it is allowed
+    work(gpu, streams[0])  # outside it is allowed
 
 
 def test_a_graph_keeps_the_numbers_that_it_was_recorded_with_and_reads_arrays_as_they_are():
@@ -472,16 +671,27 @@ def test_a_graph_keeps_the_numbers_that_it_was_recorded_with_and_reads_arrays_as
 
 # ---- ranges for a profiler
 
-def test_ranges_name_step_layer_and_operation_of_launches_and_the_steps_of_a_graph(pretend, monkeypatch):
+
+def test_ranges_name_step_layer_and_operation_of_launches_and_the_steps_of_a_graph(
+    pretend, monkeypatch
+):
     gpu = pretend()
     executor = cuda_executor.Executor(1)
     _, made, arrays = bound(executor)
-    labels = [("step", f"{step.layer}: {step.operation}") for step in made.steps for _ in step.launches]
+    labels = [
+        ("step", f"{step.layer}: {step.operation}") for step in made.steps for _ in step.launches
+    ]
     launch, said = fake_cupy._Graph.launch, []
-    monkeypatch.setattr(fake_cupy._Graph, "launch", lambda self, stream: (said.append([*gpu.ranges]), launch(self, stream)))
-    executor.run_many(made, arrays, 8)   # eager, recorded, replayed, measured, recorded, replayed
-    assert [where for where, _ in gpu.ranged] == 6 * labels   # 0, the recorded 1 and 3, 3
-    assert said == [["1 steps as a graph"]] * 2 + [["3 steps as a graph"]] + [["1 steps as a graph"]]
+    monkeypatch.setattr(
+        fake_cupy._Graph,
+        "launch",
+        lambda self, stream: (said.append([*gpu.ranges]), launch(self, stream)),
+    )
+    executor.run_many(made, arrays, 8)  # eager, recorded, replayed, measured, recorded, replayed
+    assert [where for where, _ in gpu.ranged] == 6 * labels  # 0, the recorded 1 and 3, 3
+    assert said == [["1 steps as a graph"]] * 2 + [["3 steps as a graph"]] + [
+        ["1 steps as a graph"]
+    ]
     assert not gpu.ranges and ("step", "b: conv2d_forward") in labels
 
 

@@ -8,7 +8,9 @@ import pytest
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+needs_nvrtc = pytest.mark.skipif(
+    not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)"
+)
 
 COPY = """
 extern "C" __global__ void __launch_bounds__(256) copy_wide(const float4* __restrict__ x, float4* y, int count) {
@@ -61,6 +63,7 @@ def compiled(tmp_path):
         path = tmp_path / "kernel.cu"
         path.write_text(text)
         return nvrtc.compile_file(path, architecture, **options)
+
     return compile_text
 
 
@@ -81,7 +84,10 @@ def test_every_architecture_compiles_to_machine_code(compiled, architecture):
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES[1:])
 def test_copies_are_asynchronous_from_sm_80_on(compiled, architecture, size):
     ptx = compiled(STREAM, architecture, defines=(f"SIZE={size}",)).ptx
-    assert f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global" in ptx and "cp.async.wait_group" in ptx
+    assert (
+        f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global" in ptx
+        and "cp.async.wait_group" in ptx
+    )
 
 
 @needs_nvrtc
@@ -113,8 +119,12 @@ def test_defines_reach_the_source(compiled):
 
 @needs_nvrtc
 def test_error_names_file_line_and_reason_in_one_line(compiled):
-    with pytest.raises(UserError, match=r'kernel\.cu:3: identifier "missing" is undefined \(compiling for sm_80\)$') as error:
-        compiled('extern "C" __global__ void f(float* y) {\n    y[0] = 1.0f;\n    y[1] = missing;\n}\n')
+    with pytest.raises(
+        UserError, match=r'kernel\.cu:3: identifier "missing" is undefined \(compiling for sm_80\)$'
+    ) as error:
+        compiled(
+            'extern "C" __global__ void f(float* y) {\n    y[0] = 1.0f;\n    y[1] = missing;\n}\n'
+        )
     assert "\n" not in str(error.value)
 
 
@@ -134,13 +144,18 @@ def test_missing_header_is_named(compiled):
 @needs_nvrtc
 def test_too_much_static_shared_memory_is_refused(compiled):
     with pytest.raises(UserError, match="too much shared data"):
-        compiled('extern "C" __global__ void f(float* y) { __shared__ float held[20000]; held[threadIdx.x] = y[0]; '
-                 "__syncthreads(); y[threadIdx.x] = held[y[1] > 0]; }")
+        compiled(
+            'extern "C" __global__ void f(float* y) { __shared__ float held[20000]; held[threadIdx.x] = y[0]; '
+            "__syncthreads(); y[threadIdx.x] = held[y[1] > 0]; }"
+        )
 
 
 @needs_nvrtc
 def test_unknown_architecture_is_refused(compiled):
-    with pytest.raises(UserError, match="does not compile for sm_12, only for .*sm_80.*; a newer one is in .*-nvrtc"):
+    with pytest.raises(
+        UserError,
+        match="does not compile for sm_12, only for .*sm_80.*; a newer one is in .*-nvrtc",
+    ):
         compiled(COPY, "sm_12")
 
 
@@ -196,10 +211,14 @@ class CuPyNvrtc:
 @pytest.fixture
 def through_cupy(monkeypatch):
     """A function that leaves only a CuPyNvrtc, without cuda-bindings, and returns it."""
+
     def install(**options):
         fake = CuPyNvrtc(**options)
         monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-        for name, module in (("cupy", types.ModuleType("cupy")), ("cupy.cuda", types.SimpleNamespace(nvrtc=fake))):
+        for name, module in (
+            ("cupy", types.ModuleType("cupy")),
+            ("cupy.cuda", types.SimpleNamespace(nvrtc=fake)),
+        ):
             monkeypatch.setitem(sys.modules, name, module)
         return fake
 
@@ -219,15 +238,20 @@ def test_where_only_cupy_brings_nvrtc_that_compiles(through_cupy, tmp_path):
 def test_an_error_reads_the_same_through_cupy(through_cupy, tmp_path):
     fake = through_cupy(fails=True)
     (tmp_path / "x.cu").write_text("")
-    with pytest.raises(UserError, match=r'^x\.cu:3: identifier "a" is undefined \(compiling for sm_80\)$'):
+    with pytest.raises(
+        UserError, match=r'^x\.cu:3: identifier "a" is undefined \(compiling for sm_80\)$'
+    ):
         nvrtc.compile_file(tmp_path / "x.cu", "sm_80")
     assert fake.destroyed == [7]
 
 
 @pytest.mark.parametrize("version, asked", [((12, 8), False), ((12, 9), True), ((13, 0), True)])
-def test_a_kernel_that_was_compiled_before_is_compiled_again_for_the_report_of_its_registers(through_cupy, tmp_path, version,
-                                                                                             asked):
-    """On an H200 the second process with an empty cache of the program got machine code from NVRTC's own, without a report."""
+def test_a_kernel_that_was_compiled_before_is_compiled_again_for_the_report_of_its_registers(
+    through_cupy, tmp_path, version, asked
+):
+    """On an H200 the second process with an empty cache of the program got machine code from
+    NVRTC's own, without a report.
+    """
     fake = through_cupy(version=version)
     (tmp_path / "x.cu").write_text("")
     nvrtc.compile_file(tmp_path / "x.cu", "sm_80")

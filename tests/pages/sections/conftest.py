@@ -13,4 +13,6 @@ def digits(tmp_path_factory):
 @pytest.fixture(scope="package")
 def lenet(tmp_path_factory):
     """A network that classifies, without an SVM."""
-    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", epochs=3)
+    return synthetic_run.make(
+        tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", epochs=3
+    )

@@ -15,27 +15,42 @@ from ladder.pages.sections import classes
 
 def cut(sheet, at):
     """The picture number `at` of a sheet."""
-    whole = np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2]))), int)
+    whole = np.asarray(
+        Image.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2]))), int
+    )
     top, left = at // sheet["columns"] * sheet["height"], at % sheet["columns"] * sheet["width"]
-    return whole[top:top + sheet["height"], left:left + sheet["width"]]
+    return whole[top : top + sheet["height"], left : left + sheet["width"]]
 
 
 @pytest.mark.parametrize("name", ["digits", "lenet"])
 def test_every_error_is_in_the_gallery_with_its_picture_by_pair_of_classes(name, request):
     run = request.getfixturevalue(name)
     role = "evaluate" if name == "lenet" else "svm"
-    labels, named = np.asarray(run["data"].array("test_labels.npy")), np.asarray(run[role].array("predictions.npy"))
+    labels, named = (
+        np.asarray(run["data"].array("test_labels.npy")),
+        np.asarray(run[role].array("predictions.npy")),
+    )
     gallery = classes.gallery(run)
     counts = [pair["count"] for pair in gallery["pairs"]]
-    assert gallery["count"] == gallery["shown"] == sum(counts) == (labels != named).sum() and counts == sorted(counts)[::-1]
+    assert (
+        gallery["count"] == gallery["shown"] == sum(counts) == (labels != named).sum()
+        and counts == sorted(counts)[::-1]
+    )
     at = 0
     for pair in gallery["pairs"]:
         rows = np.flatnonzero((labels == int(pair["true"])) & (named == int(pair["named"])))
-        assert sorted(error["row"] for error in pair["errors"]) == rows.tolist() and pair["count"] == len(rows)
+        assert sorted(error["row"] for error in pair["errors"]) == rows.tolist() and pair[
+            "count"
+        ] == len(rows)
         assert pair["of"] == (labels == int(pair["true"])).sum()
         for error in pair["errors"]:
             assert error["at"] == at
-            assert np.abs(cut(gallery["sheet"], at) - run["data"].array("test_images.npy")[error["row"]]).mean() < 12
+            assert (
+                np.abs(
+                    cut(gallery["sheet"], at) - run["data"].array("test_images.npy")[error["row"]]
+                ).mean()
+                < 12
+            )
             at += 1
     assert gallery["surest"] == (name == "lenet")
     if name == "lenet":
@@ -50,23 +65,29 @@ def test_of_too_many_errors_every_pair_has_some_and_frequent_ones_lose_most(digi
     monkeypatch.setattr(classes, "MOST", whole["count"] - 1)
     fewer = classes.gallery(digits)
     most = whole["pairs"][0]["count"]
-    assert [len(pair["errors"]) for pair in fewer["pairs"]] == [min(most - 1, pair["count"]) for pair in whole["pairs"]]
+    assert [len(pair["errors"]) for pair in fewer["pairs"]] == [
+        min(most - 1, pair["count"]) for pair in whole["pairs"]
+    ]
     assert fewer["shown"] < fewer["count"] == whole["count"]
     monkeypatch.setattr(classes, "MOST", 3)
     assert [len(pair["errors"]) for pair in classes.gallery(digits)["pairs"]] == [1, 1, 1]
 
 
-def test_of_a_million_errors_the_most_frequent_pairs_are_shown_and_no_other_is_looked_at(monkeypatch):
-    pairs = [range(10 ** 6), *[range(20)] * (classes.MOST - 1), *[None] * 10 ** 5]
+def test_of_a_million_errors_the_most_frequent_pairs_are_shown_and_no_other_is_looked_at(
+    monkeypatch,
+):
+    pairs = [range(10**6), *[range(20)] * (classes.MOST - 1), *[None] * 10**5]
     assert [len(rows) for rows in classes._most(pairs)] == [1] * classes.MOST
     monkeypatch.setattr(classes, "MOST", 5)
-    assert [len(rows) for rows in classes._most([range(10 ** 6), range(2)])] == [3, 2]
+    assert [len(rows) for rows in classes._most([range(10**6), range(2)])] == [3, 2]
 
 
 def test_an_error_names_the_file_of_its_picture(digits, monkeypatch):
     errors = [error for pair in classes.gallery(digits)["pairs"] for error in pair["errors"]]
     assert {error["file"] for error in errors} == {""}
-    monkeypatch.setattr(names, "of", lambda data, part: [f"{part}/a\n{row}" for row in range(data.metrics["test"])])
+    monkeypatch.setattr(
+        names, "of", lambda data, part: [f"{part}/a\n{row}" for row in range(data.metrics["test"])]
+    )
     errors = [error for pair in classes.gallery(digits)["pairs"] for error in pair["errors"]]
     assert [error["file"] for error in errors] == [f"test/a\\n{error['row']}" for error in errors]
 
@@ -75,33 +96,53 @@ def test_no_probability_below_one_is_called_certain():
     assert classes._sure(0.99949).startswith("99.9") and classes._sure(0.99999).startswith("> 99.9")
 
 
-def test_a_class_has_a_dot_and_the_interval_of_its_images_on_an_axis_that_begins_at_0(lenet, monkeypatch):
+def test_a_class_has_a_dot_and_the_interval_of_its_images_on_an_axis_that_begins_at_0(
+    lenet, monkeypatch
+):
     shares = {"few": 35 / 37, "none": None, "many": 3500 / 3700, "all": 1.0}
-    metrics = {"per_class": shares, "confusion": [[37, 0, 0, 0], [0, 0, 0, 0], [3700, 0, 0, 0], [10, 0, 0, 0]]}
-    monkeypatch.setattr(facts, "predictions", lambda inputs: type("Evaluated", (), {"metrics": metrics}))
+    metrics = {
+        "per_class": shares,
+        "confusion": [[37, 0, 0, 0], [0, 0, 0, 0], [3700, 0, 0, 0], [10, 0, 0, 0]],
+    }
+    monkeypatch.setattr(
+        facts, "predictions", lambda inputs: type("Evaluated", (), {"metrics": metrics})
+    )
     chart = classes.accuracies(lenet)["all"]
-    first, *rows = chart["rows"]   # best first; a class without images has no row
-    assert first["name"] == "all" and {row["name"]: row["note"] for row in rows} == {"few": "of 37", "many": "of 3,700"}
+    first, *rows = chart["rows"]  # best first; a class without images has no row
+    assert first["name"] == "all" and {row["name"]: row["note"] for row in rows} == {
+        "few": "of 37",
+        "many": "of 3,700",
+    }
     ticks = [(tick["text"], tick["at"]) for tick in chart["ticks"]]
     assert ticks[0] == ("0 %", 0) and ticks[-1] == ("100 %", 100)
     for row in rows:
         n = {"few": 37, "many": 3700}[row["name"]]
-        assert row["interval"] == list(intervals.wilson(35 / 37, n)) and row["at"] == round(3500 / 37, 2)
-        assert [row["left"], row["right"]] == [round(100 * end, 2) for end in row["interval"]] and row["mark"] is None
+        assert row["interval"] == list(intervals.wilson(35 / 37, n)) and row["at"] == round(
+            3500 / 37, 2
+        )
+        assert [row["left"], row["right"]] == [
+            round(100 * end, 2) for end in row["interval"]
+        ] and row["mark"] is None
 
 
 def test_the_untrained_encoder_has_a_mark_at_its_accuracy_of_the_class(digits):
     control = digits["svm_random"].metrics["per_class"]
     chart = classes.accuracies(digits)
     assert {row["name"]: row["mark"] for row in chart["all"]["rows"]} == {
-        name: round(100 * value, 2) for name, value in control.items()} and chart["ends"] is None
+        name: round(100 * value, 2) for name, value in control.items()
+    } and chart["ends"] is None
 
 
 def test_mistakes_are_tinted_by_how_many_they_are():
-    (right, few, many, none), *_ = [row["cells"] for row in classes.confusion(
-        [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
+    (right, few, many, none), *_ = [
+        row["cells"]
+        for row in classes.confusion(
+            [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"]
+        )
+    ]
     assert right["strength"] == 60 and right["right"]
-    assert (none["strength"], few["strength"], many["strength"]) == (0, 33, 100)   # 0, 10 % and the most, 30 % of a class
+    # 0, 10 % and the most, 30 % of a class
+    assert (none["strength"], few["strength"], many["strength"]) == (0, 33, 100)
 
 
 def test_one_error_of_126_is_nearly_as_pale_as_none_beside_28():
@@ -114,7 +155,7 @@ def test_one_error_of_126_is_nearly_as_pale_as_none_beside_28():
 def test_of_many_classes_the_matrix_shows_those_with_the_most_errors():
     count = classes.FEW + 5
     matrix = np.diag(np.full(count, 9))
-    matrix[5:, 0] = np.arange(count - 5)   # class 5 has no error, 6 has one, ...
+    matrix[5:, 0] = np.arange(count - 5)  # class 5 has no error, 6 has one, ...
     rows = classes.confusion(matrix.tolist(), [f"c{number}" for number in range(count)])
     assert [row["name"] for row in rows] == ["c0", *(f"c{number}" for number in range(6, count))]
     assert [len(row["cells"]) for row in rows] == [classes.FEW] * classes.FEW

@@ -1,4 +1,6 @@
-"""Comparisons of a run's accuracy: other classifiers, seeds, the ablation, and the number of scores on the test images."""
+"""Comparisons of a run's accuracy: other classifiers, seeds, the ablation, and the number of scores
+on the test images.
+"""
 
 import json
 
@@ -11,68 +13,119 @@ from ladder.pages import facts, intervals, report
 from ladder.pages.sections import comparisons
 from ladder.store import scores
 
-ENTRIES = [{"overrides": {"features_flip": False}, "reason": ""}, {"overrides": {"variant": "gpu_basic"}, "reason": "no GPU"}]
+ENTRIES = [
+    {"overrides": {"features_flip": False}, "reason": ""},
+    {"overrides": {"variant": "gpu_basic"}, "reason": "no GPU"},
+]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    return synthetic_run.make(folder, evaluations=("linear", "ridge", "knn"), seeds=(0, 2, 12), ablated=1)
+    return synthetic_run.make(
+        folder, evaluations=("linear", "ridge", "knn"), seeds=(0, 2, 12), ablated=1
+    )
 
 
 def test_the_accuracies_are_the_artifacts(run):
     found = comparisons.accuracies(run)
-    assert list(found) == [f"{name}{of}" for name in ("svm", "linear", "ridge", "knn") for of in ("", "_random", "_pixels")]
+    assert list(found) == [
+        f"{name}{of}"
+        for name in ("svm", "linear", "ridge", "knn")
+        for of in ("", "_random", "_pixels")
+    ]
     assert all(value == run[role].metrics["accuracy"] for role, value in found.items())
 
 
 def test_mean_and_interval_over_the_seeds_are_students(run):
     found = comparisons.seeds(run, own=1)
-    assert found["seeds"] == [0, 1, 2, 12] and found["scores"].keys() == comparisons.accuracies(run).keys()
-    each = [run[f"knn_random{seed}"].metrics["accuracy"] for seed in ("_seed0", "", "_seed2", "_seed12")]
+    assert (
+        found["seeds"] == [0, 1, 2, 12]
+        and found["scores"].keys() == comparisons.accuracies(run).keys()
+    )
+    each = [
+        run[f"knn_random{seed}"].metrics["accuracy"] for seed in ("_seed0", "", "_seed2", "_seed12")
+    ]
     score = found["scores"]["knn_random"]
     assert score["each"] == each and score["mean"] == pytest.approx(np.mean(each))
-    assert score["interval"] == pytest.approx(scipy.stats.t.interval(0.95, 3, np.mean(each), scipy.stats.sem(each)))
+    assert score["interval"] == pytest.approx(
+        scipy.stats.t.interval(0.95, 3, np.mean(each), scipy.stats.sem(each))
+    )
 
 
-@pytest.mark.parametrize("each, said", [
-    ((0.8875, 0.9425), "56.6 to 100"), ((0.01, 0.03), "0 to 14.7"), ((0.5, 0.5), "no spread"), ((0.91, 0.92, 0.93), "± 2.5"),
-    ((0.1, 0.9), "0 to 100")])
+@pytest.mark.parametrize(
+    "each, said",
+    [
+        ((0.8875, 0.9425), "56.6 to 100"),
+        ((0.01, 0.03), "0 to 14.7"),
+        ((0.5, 0.5), "no spread"),
+        ((0.91, 0.92, 0.93), "± 2.5"),
+        ((0.1, 0.9), "0 to 100"),
+    ],
+)
 def test_an_interval_stays_between_0_and_100_percent(each, said):
-    row, = comparisons.seed_table({"seeds": [1, 2], "scores": {"svm": comparisons._score(list(each))}}, "trained")["rows"]
+    (row,) = comparisons.seed_table(
+        {"seeds": [1, 2], "scores": {"svm": comparisons._score(list(each))}}, "trained"
+    )["rows"]
     assert row["reach"] == said
 
 
 def test_a_run_of_one_seed_has_no_interval(run):
     alone = {role: one for role, one in run.items() if "_seed" not in role}
-    assert comparisons.seeds(alone, own=1) is None and comparisons.seed_table(None, "trained") is None
+    assert (
+        comparisons.seeds(alone, own=1) is None and comparisons.seed_table(None, "trained") is None
+    )
 
 
 def test_a_changed_run_is_held_against_this_one_image_by_image(run):
     changed, missing = comparisons.ablation(run, ENTRIES)
     labels = run["data"].array("test_labels.npy")
-    here, there = (run[role].array("predictions.npy") == labels for role in ("ridge", "score_ablation1"))
+    here, there = (
+        run[role].array("predictions.npy") == labels for role in ("ridge", "score_ablation1")
+    )
     assert (changed["won"], changed["lost"]) == ((here & ~there).sum(), (there & ~here).sum())
     assert changed["version"] == run["score_ablation1"].version
-    assert changed["won"] - changed["lost"] == round(360 * (run["ridge"].metrics["accuracy"] - changed["accuracy"]))
+    assert changed["won"] - changed["lost"] == round(
+        360 * (run["ridge"].metrics["accuracy"] - changed["accuracy"])
+    )
     assert missing["accuracy"] is None and missing["reason"] == "no GPU"
     assert comparisons.ablation(run, ()) is None
 
 
-@pytest.mark.parametrize("accuracy, won, lost, points, luck", [(0.9, 40, 10, "−8", "more than luck"),
-                                                               (0.96, 12, 10, "−0.6", "could be luck")])
+@pytest.mark.parametrize(
+    "accuracy, won, lost, points, luck",
+    [(0.9, 40, 10, "−8", "more than luck"), (0.96, 12, 10, "−0.6", "could be luck")],
+)
 def test_a_difference_that_luck_could_explain_is_marked(accuracy, won, lost, points, luck):
-    entry = {"overrides": {"features_flip": False}, "reason": "", "accuracy": accuracy, "won": won, "lost": lost}
-    row, = comparisons.ablation_table([entry], 360)
-    assert (row["points"], row["luck_text"], row["changes"]) == (points, luck, {"features_flip": "false"})
+    entry = {
+        "overrides": {"features_flip": False},
+        "reason": "",
+        "accuracy": accuracy,
+        "won": won,
+        "lost": lost,
+    }
+    (row,) = comparisons.ablation_table([entry], 360)
+    assert (row["points"], row["luck_text"], row["changes"]) == (
+        points,
+        luck,
+        {"features_flip": "false"},
+    )
 
 
-def test_looks_at_the_test_images_are_counted_once_each_and_those_at_validation_images_not_at_all(tmp_path):
+def test_looks_at_the_test_images_are_counted_once_each_and_those_at_validation_images_not_at_all(
+    tmp_path,
+):
     run = synthetic_run.make(tmp_path)
     assert comparisons.test_scores(run) == {"rows": "test", "run": 0, "all": 0}
     own, data = run["train"].version, run["data"].version
-    lines = [("s1", own, "digits", "test"), ("s1", own, "digits", "test"), ("s2", own, "digits", "test"),
-             ("s3", "t9", "digits", "test"), ("s4", own, "digits", "validation"), ("s5", own, "mnist", "test")]
+    lines = [
+        ("s1", own, "digits", "test"),
+        ("s1", own, "digits", "test"),
+        ("s2", own, "digits", "test"),
+        ("s3", "t9", "digits", "test"),
+        ("s4", own, "digits", "validation"),
+        ("s5", own, "mnist", "test"),
+    ]
     for version, trained, dataset, rows in lines:
         line = f"2026-01-31T12:34:56Z,svm,{version},{trained},{dataset},{data},{rows}\n"
         scores._append(tmp_path / scores.NAME, line)
@@ -80,21 +133,40 @@ def test_looks_at_the_test_images_are_counted_once_each_and_those_at_validation_
 
 
 def test_the_tables_say_who_read_what(run):
-    numbers = json.loads(json.dumps(report.summary(run, "r0123456789e", {"ablation": ENTRIES}), allow_nan=False))
+    numbers = json.loads(
+        json.dumps(report.summary(run, "r0123456789e", {"ablation": ENTRIES}), allow_nan=False)
+    )
     table = comparisons.classifier_table(run, "trained")
     assert table["heads"] == ["trained", "untrained", "raw pixels"]
-    assert [row["name"] for row in table["rows"]] == ["SVM", "logistic regression", "kernel ridge", "nearest neighbours"]
-    assert comparisons.classifier_table({role: run[role] for role in ("svm", "svm_random")}, "trained") is None
+    assert [row["name"] for row in table["rows"]] == [
+        "SVM",
+        "logistic regression",
+        "kernel ridge",
+        "nearest neighbours",
+    ]
+    assert (
+        comparisons.classifier_table({role: run[role] for role in ("svm", "svm_random")}, "trained")
+        is None
+    )
     for row, role in zip(table["rows"], ("svm", "linear", "ridge", "knn"), strict=True):
         own, *controls = row["cells"]
-        assert own["difference"] is None and own["interval"] == list(intervals.wilson(run[role].metrics["accuracy"], 360))
+        assert own["difference"] is None and own["interval"] == list(
+            intervals.wilson(run[role].metrics["accuracy"], 360)
+        )
         for cell, tail in zip(controls, ("_random", "_pixels"), strict=True):
-            assert cell["difference"] == intervals.words(facts.difference(run, run[role], run[f"{role}{tail}"]))
+            assert cell["difference"] == intervals.words(
+                facts.difference(run, run[role], run[f"{role}{tail}"])
+            )
     rows = comparisons.seed_table(numbers["seeds"], "trained")["rows"]
-    assert [(row["name"], row["note"]) for row in rows[:2]] == [("SVM", "trained"), ("SVM", "untrained")]
+    assert [(row["name"], row["note"]) for row in rows[:2]] == [
+        ("SVM", "trained"),
+        ("SVM", "untrained"),
+    ]
 
 
 def test_of_a_network_that_classifies_its_own_accuracy_varies_with_the_seed(tmp_path):
-    run = synthetic_run.make(tmp_path, "mnist", network="lenet_5", features_layer="fc2_relu", seeds=(5,))
+    run = synthetic_run.make(
+        tmp_path, "mnist", network="lenet_5", features_layer="fc2_relu", seeds=(5,)
+    )
     row = comparisons.seed_table(comparisons.seeds(run, own=1), "trained")["rows"][0]
     assert (row["name"], row["note"]) == ("the network itself", "") and len(row["each"]) == 2

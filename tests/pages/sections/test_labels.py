@@ -1,4 +1,6 @@
-"""Few labels on the report: the number of labels with which another curve reaches the same, the table and the chart."""
+"""Few labels on the report: the number of labels with which another curve reaches the same, the
+table and the chart.
+"""
 
 import pytest
 
@@ -11,14 +13,29 @@ class Artifact:
 
 
 def measured(*accuracies):
-    """The artifact of stage `labels` with two draws around each accuracy, at 10, 100 and 1000 labels."""
-    return Artifact(counts=[10, 100, 1000], scores=[
-        [{"accuracy": accuracy + sign * 0.01, "width": 1.0, "strength": 0.1} for sign in (-1, 1)] for accuracy in accuracies])
+    """The artifact of stage `labels` with two draws around each accuracy, at 10, 100 and 1000
+    labels.
+    """
+    return Artifact(
+        counts=[10, 100, 1000],
+        scores=[
+            [
+                {"accuracy": accuracy + sign * 0.01, "width": 1.0, "strength": 0.1}
+                for sign in (-1, 1)
+            ]
+            for accuracy in accuracies
+        ],
+    )
 
 
 def run(own, pixels, whole=(0.95, 0.9)):
-    return {"data": Artifact(train=10_000), "labels": measured(*own), "labels_pixels": measured(*pixels),
-            "svm": Artifact(accuracy=whole[0]), "svm_pixels": Artifact(accuracy=whole[1])}
+    return {
+        "data": Artifact(train=10_000),
+        "labels": measured(*own),
+        "labels_pixels": measured(*pixels),
+        "svm": Artifact(accuracy=whole[0]),
+        "svm_pixels": Artifact(accuracy=whole[1]),
+    }
 
 
 def section(numbers):
@@ -30,8 +47,11 @@ def test_numbers_are_the_means_of_the_draws_with_their_interval():
     assert numbers["counts"] == [10, 100, 1000] and numbers["draws"] == 2
     assert numbers["all"] == {"labels": 10_000, "accuracy": {"run": 0.95, "pixels": 0.9}}
     curve = numbers["curves"]["pixels"]
-    assert curve["mean"] == pytest.approx([0.4, 0.6, 0.75]) and curve["each"][1] == pytest.approx([0.59, 0.61])
-    assert curve["interval"][1] == pytest.approx([0.6 - 0.12706, 0.6 + 0.12706], abs=1e-4)   # t = 12.706, 0.01 either side
+    assert curve["mean"] == pytest.approx([0.4, 0.6, 0.75]) and curve["each"][1] == pytest.approx(
+        [0.59, 0.61]
+    )
+    # t = 12.706, 0.01 either side
+    assert curve["interval"][1] == pytest.approx([0.6 - 0.12706, 0.6 + 0.12706], abs=1e-4)
     assert "untrained" not in numbers["curves"]
 
 
@@ -40,9 +60,16 @@ def test_without_the_stage_there_is_nothing():
     assert section(None) is None
 
 
-@pytest.mark.parametrize(("accuracy", "count"), [
-    (0.6, pytest.approx(100)), (0.5, pytest.approx(31.62, abs=0.01)), (0.3, pytest.approx(10)), (0.9, pytest.approx(10_000)),
-    (0.91, None)])
+@pytest.mark.parametrize(
+    ("accuracy", "count"),
+    [
+        (0.6, pytest.approx(100)),
+        (0.5, pytest.approx(31.62, abs=0.01)),
+        (0.3, pytest.approx(10)),
+        (0.9, pytest.approx(10_000)),
+        (0.91, None),
+    ],
+)
 def test_an_equivalent_is_interpolated_in_the_logarithm_of_the_number(accuracy, count):
     assert labels.equivalent(accuracy, [10, 100, 1000, 10_000], [0.4, 0.6, 0.8, 0.9]) == count
 
@@ -57,26 +84,30 @@ def said(own, pixels, whole=(0.95, 0.9)):
 
 def test_the_sentence_names_the_count_that_saves_the_most_labels():
     assert said((0.4, 0.75, 0.8), (0.4, 0.6, 0.75)) == (
-        "With 100 labels the features are as good as raw pixels with about 1,000.")
+        "With 100 labels the features are as good as raw pixels with about 1,000."
+    )
 
 
 def test_the_sentence_says_where_all_labels_of_the_control_are_beaten():
     assert said((0.5, 0.91, 0.94), (0.4, 0.6, 0.75)) == (
         "With 100 labels the features are better than raw pixels with all 10,000 (+1 points, −12 to +14 over the draws, could "
-        "be luck).")
+        "be luck)."
+    )
 
 
 def test_the_sentence_says_whether_the_lead_with_as_many_labels_could_be_luck():
     numbers = labels.numbers(run((0.4, 0.75, 0.8), (0.4, 0.6, 0.75)))
-    numbers["curves"]["pixels"]["each"][1] = [0.5905, 0.6095]   # the run's: 0.74 and 0.76
+    numbers["curves"]["pixels"]["each"][1] = [0.5905, 0.6095]  # the run's: 0.74 and 0.76
     assert labels.sentence(numbers, "pixels") == (
         "With 100 labels the features are as good as raw pixels with about 1,000 (+15.0 points with as many, +14.4 to +15.6 "
-        "over the draws, more than luck).")
+        "over the draws, more than luck)."
+    )
 
 
 def test_the_sentence_says_where_nothing_is_saved():
     assert said((0.4, 0.5, 0.7), (0.4, 0.6, 0.75)) == (
-        "With none of these numbers of labels are the features better than raw pixels.")
+        "With none of these numbers of labels are the features better than raw pixels."
+    )
 
 
 def test_the_section_has_a_row_for_each_count_and_one_for_all_labels():

@@ -1,4 +1,5 @@
-"""The model of this folder for scikit-learn 1.6 and newer: a transformer that gives its features, and a classifier.
+"""The model of this folder for scikit-learn 1.6 and newer: a transformer that gives its features,
+and a classifier.
 
     make_pipeline(Features(), LogisticRegression()).fit(images, labels)
     CalibratedClassifierCV(FrozenEstimator(Classifier())).fit(images, labels)
@@ -13,12 +14,17 @@ import pathlib
 
 import numpy as np
 import onnxruntime
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y, validate_data
 
 
-@functools.cache   # no attribute, because estimators are copied and pickled
+@functools.cache  # no attribute, because estimators are copied and pickled
 def _loaded(path):
     """(session, facts of the model) of model.onnx."""
     session = onnxruntime.InferenceSession(path)
@@ -32,7 +38,9 @@ class _Model(BaseEstimator):
         self.path, self.batch = path, batch
 
     def fit(self, X, y=None):
-        """Nothing is learned, because the model has been trained; raises ValueError for what it does not take."""
+        """Nothing is learned, because the model has been trained; raises ValueError for what it
+        does not take.
+        """
         self._rows(X)
         return self
 
@@ -61,14 +69,20 @@ class _Model(BaseEstimator):
         return _loaded(str(self._file))
 
     def _rows(self, X):
-        """The images as rows (N, H * W * C) of whole numbers from 0 to 255; raises ValueError for others."""
+        """The images as rows (N, H * W * C) of whole numbers from 0 to 255; raises ValueError for
+        others.
+        """
         if getattr(X, "ndim", 2) > 2:
             if list(X.shape[1:]) != self._facts["image"]:
-                raise ValueError(f"images of shape {X.shape[1:]}; the model reads {tuple(self._facts['image'])}")
+                raise ValueError(
+                    f"images of shape {X.shape[1:]}; the model reads {tuple(self._facts['image'])}"
+                )
             X = X.reshape(len(X), self.n_features_in_)
         rows = validate_data(self, X, reset=False)
         if (rows < 0).any():
-            raise ValueError("Negative values in data passed to the model, which reads whole numbers from 0 to 255")
+            raise ValueError(
+                "Negative values in data passed to the model, which reads whole numbers from 0 to 255"
+            )
         if not ((rows <= 255) & (rows % 1 == 0)).all():
             raise ValueError("the model reads whole numbers from 0 to 255")
         return rows
@@ -102,7 +116,9 @@ class Classifier(ClassifierMixin, _Model):
         _, labels = check_X_y(self._rows(X), y)
         check_classification_targets(labels)
         if unknown := {*labels.tolist()} - {*self.classes_.tolist()}:
-            raise ValueError(f"y has the label {min(unknown)!r}; the model gives {self.classes_.tolist()}")
+            raise ValueError(
+                f"y has the label {min(unknown)!r}; the model gives {self.classes_.tolist()}"
+            )
         return self
 
     @property
@@ -114,16 +130,29 @@ class Classifier(ClassifierMixin, _Model):
         return self._run("class", X)
 
     def decision_function(self, X):
-        """(N, classes), or (N,) of two classes, above 0 for the second. Of an SVM votes, with fractions by the decisions."""
-        values, count, voted = self._run("decisions", X), len(self.classes_), self._facts["answered_by"] == "svm"
+        """(N, classes), or (N,) of two classes, above 0 for the second. Of an SVM votes, with
+        fractions by the decisions.
+        """
+        values, count, voted = (
+            self._run("decisions", X),
+            len(self.classes_),
+            self._facts["answered_by"] == "svm",
+        )
         if count == 2:
             return -values[:, 0] if voted else values[:, 1] - values[:, 0]
         return _votes(values, count) if voted else values
 
 
 def _votes(decisions, count):
-    """(N, classes), the largest one that of the class which the most pairs vote for, of several the first."""
-    first, second = np.eye(count)[np.array(np.triu_indices(count, 1))]   # of the pairs (0, 1), (0, 2), ...
+    """(N, classes), the largest one that of the class which the most pairs vote for, of several the
+    first.
+    """
+    # of the pairs (0, 1), (0, 2), ...
+    first, second = np.eye(count)[np.array(np.triu_indices(count, 1))]
     confidence = decisions @ (first - second)
-    return ((decisions > 0) @ first + (decisions <= 0) @ second - np.arange(count) / count
-            + confidence / (3 * count * (1 + np.abs(confidence))))
+    return (
+        (decisions > 0) @ first
+        + (decisions <= 0) @ second
+        - np.arange(count) / count
+        + confidence / (3 * count * (1 + np.abs(confidence)))
+    )

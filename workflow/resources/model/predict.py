@@ -1,4 +1,7 @@
-"""Print the class of pictures and its margin: python predict.py PICTURE ...   It needs onnxruntime, NumPy and Pillow alone."""
+"""Print the class of pictures and its margin: python predict.py PICTURE ...   It needs onnxruntime,
+NumPy and Pillow alone.
+"""
+
 import json
 import pathlib
 import sys
@@ -19,12 +22,15 @@ def main(names):
     try:
         session = onnxruntime.InferenceSession(str(MODEL))
         facts = json.loads(session.get_modelmeta().custom_metadata_map["kernel_ladder"])
-    except Exception as error:   # onnxruntime's are of many types
+    except Exception as error:  # onnxruntime's are of many types
         return f"{MODEL} cannot be read: {' '.join(str(error).split())}"
-    sys.stdout.reconfigure(errors="backslashreplace")   # names of classes in a terminal of another alphabet
+    # names of classes in a terminal of another alphabet
+    sys.stdout.reconfigure(errors="backslashreplace")
     unread = 0
     for name in names:
-        line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
+        line = "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode() for char in name
+        )
         try:
             print(f"{line}: {answer(session, facts, name)}", flush=True)
         except pictures.PictureError as reason:
@@ -36,7 +42,9 @@ def main(names):
 def answer(session, facts, name):
     """The class of a picture and its margin, in words; raises PictureError."""
     image, _ = pictures.fit(pictures.read(name)[0], facts["dataset"], facts["image"])
-    place, *numbers = session.run(["class", "margin", "features", "decisions"], {"images": image[None]})
+    place, *numbers = session.run(
+        ["class", "margin", "features", "decisions"], {"images": image[None]}
+    )
     if not all(np.isfinite(values).all() for values in numbers):
         raise pictures.PictureError("no answer, because the model computes NaN or Inf from it")
     return f"{facts['classes'][place[0]]}, margin {numbers[0][0]:.3g}"

@@ -1,4 +1,6 @@
-"""The frame of a program that a person or a rule calls, other than a stage: its status, its faults, its end."""
+"""The frame of a program that a person or a rule calls, other than a stage: its status, its faults,
+its end.
+"""
 
 import contextlib
 import signal
@@ -9,9 +11,11 @@ from ladder.errors import UserError
 
 
 def run(main):
-    """End the process with the status of `main`: with 2 and one line after a UserError, with 130 after Ctrl-C.
+    """End the process with the status of `main`: with 2 and one line after a UserError, with 130
+    after Ctrl-C.
 
-    A reader that goes away (`| head`) ends it without a word, as it ends other programs. Not for servers, whose clients would.
+    A reader that goes away (`| head`) ends it without a word, as it ends other programs. Not for
+    servers, whose clients would.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     interrupt_once()
@@ -26,17 +30,23 @@ def run(main):
 
 
 def interrupt_once() -> None:
-    """Let the first Ctrl-C end this process as ever, and no further one, while it ends: that would be a traceback."""
+    """Let the first Ctrl-C end this process as ever, and no further one, while it ends: that would
+    be a traceback.
+    """
+
     def interrupt(number: int, frame: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:   # not where a shell's background jobs are deaf to it
+    # not where a shell's background jobs are deaf to it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
 
 
 def repeat_at_the_end(message: str) -> None:
-    """Make a message one of the last lines of the workflow's output, where a rule has called this program."""
+    """Make a message one of the last lines of the workflow's output, where a rule has called this
+    program.
+    """
     if errors := caller.told("errors"):
         with contextlib.suppress(OSError), open(errors, "a", encoding="utf-8") as file:
-            file.write(message + "\n")   # a full disk has no room for it either
+            file.write(message + "\n")  # a full disk has no room for it either

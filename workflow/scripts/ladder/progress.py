@@ -1,4 +1,6 @@
-"""One logger for the terminal and the log file, progress bars that do not overwrite it, and units for people."""
+"""One logger for the terminal and the log file, progress bars that do not overwrite it, and units
+for people.
+"""
 
 import contextlib
 import logging
@@ -17,36 +19,49 @@ class _BesideBars(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         import tqdm  # here, because every command imports this module
 
-        with contextlib.suppress(OSError):   # a terminal that was closed, or a reader that went away, ends no work
+        # a terminal that was closed, or a reader that went away, ends no work
+        with contextlib.suppress(OSError):
             tqdm.tqdm.write(self.format(record), file=sys.stderr)
 
 
 def start_logging(file: pathlib.Path | None = None) -> None:
-    """Send log lines to stderr and, with their time, to `file` (a path, truncated) where one is given."""
-    logging.raiseExceptions = False   # a log that a full disk refuses is no reason for a traceback
+    """Send log lines to stderr and, with their time, to `file` (a path, truncated) where one is
+    given.
+    """
+    logging.raiseExceptions = False  # a log that a full disk refuses is no reason for a traceback
     log.setLevel(logging.INFO)
     log.handlers.clear()
     log.propagate = False
     terminal = _BesideBars()
-    if caller.told("quiet"):   # errors too are told by the command
+    if caller.told("quiet"):  # errors too are told by the command
         terminal.addFilter(lambda record: record.levelno == logging.WARNING)
     log.addHandler(terminal)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.open("w").close()
-        handler = logging.FileHandler(file, mode="a", encoding="utf-8")   # so that others can append to it too
+        # so that others can append to it too
+        handler = logging.FileHandler(file, mode="a", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         log.addHandler(handler)
 
 
 def bar(iterable=None, label="", unit="it", **options):
-    """A tqdm progress bar on stderr, shown only where stderr is a terminal; none where there is no tqdm."""
+    """A tqdm progress bar on stderr, shown only where stderr is a terminal; none where there is no
+    tqdm.
+    """
     try:
         import tqdm
-    except ImportError:   # benchmarks/gpu_check.py trains with what is there
+    except ImportError:  # benchmarks/gpu_check.py trains with what is there
         return _NoBar()
-    return tqdm.tqdm(iterable, desc=label, unit=unit, leave=False, disable=not sys.stderr.isatty(),
-                     dynamic_ncols=True, **options)
+    return tqdm.tqdm(
+        iterable,
+        desc=label,
+        unit=unit,
+        leave=False,
+        disable=not sys.stderr.isatty(),
+        dynamic_ncols=True,
+        **options,
+    )
 
 
 class _NoBar(contextlib.nullcontext[None]):

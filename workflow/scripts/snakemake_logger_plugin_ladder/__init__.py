@@ -1,7 +1,9 @@
-"""`snakemake --logger ladder`: a line for each stage that is made, with its seconds and what it has reached.
+"""`snakemake --logger ladder`: a line for each stage that is made, with its seconds and what it has
+reached.
 
-Snakemake finds the plugin by the name of this folder. Warnings and errors stay; what a failed stage has said is repeated at the
-end by the workflow, so Snakemake's own words about a failed job are in its log alone.
+Snakemake finds the plugin by the name of this folder. Warnings and errors stay; what a failed stage
+has said is repeated at the end by the workflow, so Snakemake's own words about a failed job are in
+its log alone.
 """
 
 import json
@@ -34,17 +36,29 @@ def _few_labels(metrics):
 
 # Stage -> its key number, from its metrics.
 REACHED = {
-    "data": lambda metrics: f"{metrics['train']:,} training images, {metrics['test']:,} to be scored on",
+    "data": lambda metrics: (
+        f"{metrics['train']:,} training images, {metrics['test']:,} to be scored on"
+    ),
     "initial": lambda metrics: f"{metrics['parameters']:,} parameters",
     "train": lambda metrics: f"loss {metrics['loss'][-1]:.5g}",
-    "features": _dimensions, "joined": _dimensions, "shifted": _dimensions, "labels": _few_labels,
-    **dict.fromkeys(("evaluate", "svm", "linear", "ridge", "knn"), _accuracy)}
+    "features": _dimensions,
+    "joined": _dimensions,
+    "shifted": _dimensions,
+    "labels": _few_labels,
+    **dict.fromkeys(("evaluate", "svm", "linear", "ridge", "knn"), _accuracy),
+}
 
 
 class LogHandler(LogHandlerBase):
     """Writes to stderr. Snakemake calls `emit` in one thread of its own, and `close` at the end."""
 
-    writes_to_stream, writes_to_file, has_filter, has_formatter, needs_rulegraph = True, False, True, False, False
+    writes_to_stream, writes_to_file, has_filter, has_formatter, needs_rulegraph = (
+        True,
+        False,
+        True,
+        False,
+        False,
+    )
 
     def __post_init__(self):
         self._done, self._many, self._jobs, self._failed, self._withheld = 0, 0, {}, False, ""
@@ -60,7 +74,8 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             self._failed = True
         elif record.levelno >= logging.WARNING and not self._failed:
-            if getattr(record, "exception", "") == "RuleException":   # perhaps of a job that has failed, which is told next
+            # perhaps of a job that has failed, which is told next
+            if getattr(record, "exception", "") == "RuleException":
                 self._withheld = self.format(record)
             else:
                 print(self.format(record), file=sys.stderr, flush=True)
@@ -75,12 +90,20 @@ class LogHandler(LogHandlerBase):
         if job.rule_name not in RULES:
             return
         self._done += 1
-        print(line(self._done, self._many, job.rule_msg.split()[0], pathlib.Path(job.output[0])), file=sys.stderr, flush=True)
+        print(
+            line(self._done, self._many, job.rule_msg.split()[0], pathlib.Path(job.output[0])),
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def line(done, many, role, path):
     """'[ 5 of 16] train   20 s  loss 0.067806' from the manifest at `path`."""
     manifest = json.loads(path.read_text("utf-8"))
     reached = REACHED.get(manifest["spec"]["stage"], lambda metrics: "")
-    said = f"failed: {one_line(manifest['failed'])}" if "failed" in manifest else reached(manifest["metrics"])
+    said = (
+        f"failed: {one_line(manifest['failed'])}"
+        if "failed" in manifest
+        else reached(manifest["metrics"])
+    )
     return f"[{done:>{len(str(many))}} of {many}] {role:<16} {duration(manifest['seconds']):>10}  {said}".rstrip()

@@ -1,9 +1,10 @@
-"""The array libraries: NumPy on CPU threads and CuPy on the GPU, behind the operations in which they differ.
+"""The array libraries: NumPy on CPU threads and CuPy on the GPU, behind the operations in which
+they differ.
 
-CuPy converts no array by itself: `upload` gives the library's own, `download` NumPy's. Sums and products are cut into blocks
-whose size depends on shapes alone, unless the GPU has too little memory left for them, so the same GPU gives the same bytes
-again. float32 is multiplied as float32: TF32, with factors of 11 bits, is off in all of CUDA's libraries, and a product is
-looked at.
+CuPy converts no array by itself: `upload` gives the library's own, `download` NumPy's. Sums and
+products are cut into blocks whose size depends on shapes alone, unless the GPU has too little
+memory left for them, so the same GPU gives the same bytes again. float32 is multiplied as float32:
+TF32, with factors of 11 bits, is off in all of CUDA's libraries, and a product is looked at.
 """
 
 import functools
@@ -17,13 +18,16 @@ from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import driver, runtime
 from ladder.progress import bar
 
-SHARE = 0.5      # of the free GPU memory, for rows that are kept there, and for the blocks of a product
-PROBE = 512      # rows and columns of the product that is looked at
+# of the free GPU memory, for rows that are kept there, and for the blocks of a product
+SHARE = 0.5
+PROBE = 512  # rows and columns of the product that is looked at
 NOT_POSITIVE = "a kernel matrix is not positive definite in float32; features_standardize or other features may help"
 
 
 class NumPy:
-    """xp: the module; rows: most of a block of rows; side: rows and columns of a tile of a large matrix."""
+    """xp: the module; rows: most of a block of rows; side: rows and columns of a tile of a large
+    matrix.
+    """
 
     name, xp = "numpy", np
     rows, side = 512, 1024
@@ -38,13 +42,17 @@ class NumPy:
         return values
 
     def keep(self, rows, beside=0):
-        """The rows where products with them are fastest, or as they are; `beside`: bytes that must stay free."""
+        """The rows where products with them are fastest, or as they are; `beside`: bytes that must
+        stay free.
+        """
         return rows
 
     def blocks(self, known, row_bytes, value_bytes):
-        """(rows, known rows of `known` in all) of a block of products of each row with each known one.
+        """(rows, known rows of `known` in all) of a block of products of each row with each known
+        one.
 
-        A row takes row_bytes of memory, a product value_bytes; a block is smaller where a GPU has too little of it left.
+        A row takes row_bytes of memory, a product value_bytes; a block is smaller where a GPU has
+        too little of it left.
         """
         return self.rows, known
 
@@ -57,20 +65,27 @@ class NumPy:
         return functools.partial(matmul.product, matrix=matrix, threads=self.threads)
 
     def gram(self, columns):
-        """columns.T @ columns, float32 (D, D), its upper half at least, of columns (N, D) float32 of NumPy's."""
+        """columns.T @ columns, float32 (D, D), its upper half at least, of columns (N, D) float32
+        of NumPy's.
+        """
         return matmul.gram(columns, self.threads)
 
     def cholesky(self, matrix):
-        """Lower factor of a symmetric positive definite matrix, which may be overwritten; raises RunFailed for any other."""
+        """Lower factor of a symmetric positive definite matrix, which may be overwritten; raises
+        RunFailed for any other.
+        """
         try:
-            # LAPACK factors columns in place, and copies an array of rows; a symmetric matrix is both.
+            # LAPACK factors columns in place, and copies an array of rows; a symmetric matrix is
+            # both.
             return scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError as error:
             raise RunFailed(NOT_POSITIVE) from error
 
     def solve_triangular(self, factor, values, transposed=False):
         """x with factor x = values, for a lower triangular factor, or for its transpose."""
-        return scipy.linalg.solve_triangular(factor, values, lower=True, trans=int(transposed), check_finite=False)
+        return scipy.linalg.solve_triangular(
+            factor, values, lower=True, trans=int(transposed), check_finite=False
+        )
 
     def smallest(self, values, count):
         """Columns (n, count) of the smallest values (n, m) of each row, in no order."""
@@ -79,7 +94,9 @@ class NumPy:
         return np.argpartition(values, count - 1, axis=1)[:, :count]
 
     def largest_eigenvectors(self, matrix, count):
-        """(values (count,), vectors (n, count)), the largest last, of a symmetric matrix (n, n), whose upper half is read."""
+        """(values (count,), vectors (n, count)), the largest last, of a symmetric matrix (n, n),
+        whose upper half is read.
+        """
         with runtime.one_blas_thread():
             return lapack.largest_eigenvectors(matrix, count)
 
@@ -92,13 +109,15 @@ class CuPy:
     """The same on the first GPU of this process. Raises UserError if CuPy cannot use it."""
 
     name, threads = "cupy", 1
-    rows, side = 4096, 2048   # larger than on a CPU: a GPU needs more work at a time
+    rows, side = 4096, 2048  # larger than on a CPU: a GPU needs more work at a time
 
     def __init__(self):
         self.xp = _cupy()
 
     def upload(self, values):
-        return values if isinstance(values, self.xp.ndarray) else self.xp.asarray(np.asarray(values))
+        return (
+            values if isinstance(values, self.xp.ndarray) else self.xp.asarray(np.asarray(values))
+        )
 
     def download(self, values):
         return self.xp.asnumpy(values)
@@ -113,21 +132,25 @@ class CuPy:
         return rows, rows
 
     def each(self, work, items, label="", unit=""):
-        return [work(item) for item in (bar(items, label, unit, total=len(items)) if label else items)]
+        return [
+            work(item) for item in (bar(items, label, unit, total=len(items)) if label else items)
+        ]
 
     def multiplier(self, matrix):
         matrix = self.upload(matrix)
 
         def product(rows):
             blocks = [slice(start, start + self.rows) for start in range(0, len(rows), self.rows)]
-            return np.concatenate([self.download(self.upload(rows[block]) @ matrix) for block in blocks])
+            return np.concatenate(
+                [self.download(self.upload(rows[block]) @ matrix) for block in blocks]
+            )
 
         return product
 
     def gram(self, columns):
         total = self.xp.zeros((columns.shape[1],) * 2, np.float32)
         for start in range(0, len(columns), self.rows):
-            block = self.upload(columns[start:start + self.rows])
+            block = self.upload(columns[start : start + self.rows])
             total += block.T @ block
         return total
 
@@ -135,7 +158,8 @@ class CuPy:
         import cupyx
 
         try:
-            with cupyx.errstate(linalg="raise"):   # by default CuPy does not look at what cuSOLVER reports
+            # by default CuPy does not look at what cuSOLVER reports
+            with cupyx.errstate(linalg="raise"):
                 return self.xp.linalg.cholesky(matrix)
         except np.linalg.LinAlgError as error:
             raise RunFailed(NOT_POSITIVE) from error
@@ -146,7 +170,7 @@ class CuPy:
         return linalg.solve_triangular(factor, values, trans=int(transposed), lower=True)
 
     def smallest(self, values, count):
-        return self.xp.argsort(values, axis=1)[:, :count]   # stable, unlike its argpartition
+        return self.xp.argsort(values, axis=1)[:, :count]  # stable, unlike its argpartition
 
     def largest_eigenvectors(self, matrix, count):
         import cupyx
@@ -156,7 +180,9 @@ class CuPy:
         return values[-count:], vectors[:, -count:]
 
     def facts(self):
-        return {"gpu": f"{driver.gpu().name}, driver {driver.version() or 'unknown'}, CuPy {self.xp.__version__}"}
+        return {
+            "gpu": f"{driver.gpu().name}, driver {driver.version() or 'unknown'}, CuPy {self.xp.__version__}"
+        }
 
     def _free(self):
         """Bytes of GPU memory that this process can still take."""
@@ -171,16 +197,20 @@ def library(name, threads):
 
 @functools.cache
 def _cupy():
-    # Before cuBLAS is loaded: the first is CuPy's own switch, the second that of all of CUDA's libraries.
+    # Before cuBLAS is loaded: the first is CuPy's own switch, the second that of all of CUDA's
+    # libraries.
     os.environ |= {"CUPY_TF32": "0", "NVIDIA_TF32_OVERRIDE": "0"}
     try:
         import cupy
 
         exact = _multiplies_in_float32(cupy)
-    except (ImportError, RuntimeError) as error:   # CuPy's errors of the driver and of CUDA's libraries are RuntimeErrors
+    # CuPy's errors of the driver and of CUDA's libraries are RuntimeErrors
+    except (ImportError, RuntimeError) as error:
         raise UserError(f"CuPy cannot use the GPU: {one_line(str(error))}; {_INSTEAD}") from error
     if not exact:
-        raise UserError(f"CuPy multiplies float32 with fewer bits on this {driver.gpu().name} (TF32); {_INSTEAD}")
+        raise UserError(
+            f"CuPy multiplies float32 with fewer bits on this {driver.gpu().name} (TF32); {_INSTEAD}"
+        )
     return cupy
 
 

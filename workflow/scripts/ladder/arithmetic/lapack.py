@@ -1,4 +1,5 @@
-"""LAPACK on several threads: scipy.linalg.eigh and scipy.linalg.lapack keep Python's lock while they compute.
+"""LAPACK on several threads: scipy.linalg.eigh and scipy.linalg.lapack keep Python's lock while
+they compute.
 
 The routines are the same, SciPy's, at the addresses that scipy.linalg.cython_lapack gives for them.
 """
@@ -10,37 +11,67 @@ from scipy.linalg import cython_lapack
 
 
 def largest_eigenvectors(matrix, count):
-    """(values (count,), vectors (n, count)) float32, the largest last, of a symmetric float32 matrix (n, n).
+    """(values (count,), vectors (n, count)) float32, the largest last, of a symmetric float32
+    matrix (n, n).
 
     Only its upper half is read. Raises numpy.linalg.LinAlgError if LAPACK fails.
     """
-    matrix, size = np.array(matrix, np.float32, order="F"), len(matrix)   # a copy, because LAPACK overwrites it
+    # a copy, because LAPACK overwrites it
+    matrix, size = np.array(matrix, np.float32, order="F"), len(matrix)
     values, vectors = np.empty(size, np.float32), np.empty((size, count), np.float32, order="F")
     support, zero = np.empty(2 * size, np.int32), ctypes.byref(ctypes.c_float())
 
     def call(room, integers, lengths):
-        _call("ssyevr", b"V", b"I", b"U", _int(size), matrix.ctypes, _int(size), zero, zero, _int(size - count + 1),
-              _int(size), zero, _int(0), values.ctypes, vectors.ctypes, _int(size), support.ctypes, room.ctypes,
-              _int(lengths[0]), integers.ctypes, _int(lengths[1]))
+        _call(
+            "ssyevr",
+            b"V",
+            b"I",
+            b"U",
+            _int(size),
+            matrix.ctypes,
+            _int(size),
+            zero,
+            zero,
+            _int(size - count + 1),
+            _int(size),
+            zero,
+            _int(0),
+            values.ctypes,
+            vectors.ctypes,
+            _int(size),
+            support.ctypes,
+            room.ctypes,
+            _int(lengths[0]),
+            integers.ctypes,
+            _int(lengths[1]),
+        )
 
     room, integers = np.empty(1, np.float32), np.empty(1, np.int32)
-    call(room, integers, (-1, -1))   # only says how much room it needs
+    call(room, integers, (-1, -1))  # only says how much room it needs
     room, integers = np.empty(int(room[0]), np.float32), np.empty(int(integers[0]), np.int32)
     call(room, integers, (len(room), len(integers)))
     return values[:count], vectors
 
 
 def inverse_of_lower(matrix):
-    """The inverse (n, n) float64 of a lower triangular matrix; raises numpy.linalg.LinAlgError if its diagonal has a 0."""
-    inverse = np.array(matrix, np.float64, order="C")   # a copy, which LAPACK overwrites, and sees transposed
+    """The inverse (n, n) float64 of a lower triangular matrix; raises numpy.linalg.LinAlgError if
+    its diagonal has a 0.
+    """
+    # a copy, which LAPACK overwrites, and sees transposed
+    inverse = np.array(matrix, np.float64, order="C")
     _call("dtrtri", b"U", b"N", _int(len(inverse)), inverse.ctypes, _int(len(inverse)))
     return inverse
 
 
 def _call(name, *arguments):
-    """Call a routine, which lets go of Python's lock, with arguments by address as in the LAPACK Users' Guide, without INFO."""
+    """Call a routine, which lets go of Python's lock, with arguments by address as in the LAPACK
+    Users' Guide, without INFO.
+    """
     capsule, python, failed = cython_lapack.__pyx_capi__[name], ctypes.pythonapi, ctypes.c_int()
-    python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = (
+        ctypes.c_char_p,
+        [ctypes.py_object],
+    )
     python.PyCapsule_GetPointer.restype = ctypes.c_void_p
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     address = python.PyCapsule_GetPointer(capsule, python.PyCapsule_GetName(capsule))

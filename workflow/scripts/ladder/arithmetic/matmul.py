@@ -1,4 +1,6 @@
-"""float32 matrix products cut into fixed-size pieces, so results are bit-identical for any number of threads."""
+"""float32 matrix products cut into fixed-size pieces, so results are bit-identical for any number
+of threads.
+"""
 
 import concurrent.futures
 
@@ -7,8 +9,8 @@ import numpy as np
 from ladder.machine import runtime
 from ladder.progress import bar
 
-SHARE = 512   # rows per piece of a product
-TILE = 512    # columns per piece of a Gram matrix
+SHARE = 512  # rows per piece of a product
+TILE = 512  # columns per piece of a Gram matrix
 
 
 def product(rows, matrix, threads):
@@ -16,26 +18,29 @@ def product(rows, matrix, threads):
     out = np.empty((len(rows), matrix.shape[1]), np.float32)
 
     def share(start):
-        np.matmul(rows[start:start + SHARE], matrix, out=out[start:start + SHARE])
+        np.matmul(rows[start : start + SHARE], matrix, out=out[start : start + SHARE])
 
     for_each(share, range(0, len(rows), SHARE), threads)
     return out
 
 
 def gram(columns, threads):
-    """columns.T @ columns, float32 (D, D), of columns (N, D) float32; below the diagonal only part of it is computed."""
+    """columns.T @ columns, float32 (D, D), of columns (N, D) float32; below the diagonal only part
+    of it is computed.
+    """
     size = columns.shape[1]
     out = np.zeros((size, size), np.float32, order="F")
 
     def tile(start):
-        out[start:start + TILE, start:] = columns[:, start:start + TILE].T @ columns[:, start:]
+        out[start : start + TILE, start:] = columns[:, start : start + TILE].T @ columns[:, start:]
 
     for_each(tile, range(0, size, TILE), threads)
     return out
 
 
 def for_each(work, items, threads, label="", unit=""):
-    """The results of work(item) for all items in order, computed on `threads` threads, each with single-threaded BLAS.
+    """The results of work(item) for all items in order, computed on `threads` threads, each with
+    single-threaded BLAS.
 
     label, unit: of the progress bar; without a label there is none.
     """

@@ -1,27 +1,33 @@
-"""What a product of two float32 numbers is: exact, of operands with fewer bits, or a bit-exact model of simplified hardware.
+"""What a product of two float32 numbers is: exact, of operands with fewer bits, or a bit-exact
+model of simplified hardware.
 
-A number is +-(1 + x) 2^e with x in [0, 1). All but `exact`, `fp16` and FORMATS add the exponents, take the sign as the
-exclusive or of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
+A number is +-(1 + x) 2^e with x in [0, 1). All but `exact`, `fp16` and FORMATS add the exponents,
+take the sign as the exclusive or of the signs and approximate (1 + x)(1 + y). They share their
+special cases, in this order:
 
     an operand is infinite or NaN         the exact float32 product; a NaN is always 0x7fc00000
     an operand is zero or subnormal       +0
     the result's exponent is too small    +0 (there are no subnormal results)
     the result's exponent is too large    infinity with the product's sign
 
-The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
-nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. FORMATS are what
-tensor cores multiply: the float32 product of operands rounded to nearest, to 10 bits of mantissa with ties away from
-zero and to 7 bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and that NaN; and
-of IEEE halves, `fp16` without the rounding of the product.
+The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic:
+half(half(a) * half(b)), rounded to nearest, ties to even, with IEEE subnormals, signed zeros and
+infinities; its NaN too is always 0x7fc00000. FORMATS are what tensor cores multiply: the float32
+product of operands rounded to nearest, to 10 bits of mantissa with ties away from zero and to 7
+bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and
+that NaN; and of IEEE halves, `fp16` without the rounding of the product.
 
-    mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer multiplication ... using binary
+    mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer
+               multiplication ... using binary
                                                                      logarithms, 1962
-    mbm        Mitchell's plus 5/64, which reduces its bias; no      the minimally biased multiplier, Saadat et al., 2018
-               correction if it would carry
+    mbm        Mitchell's plus 5/64, which reduces its bias; no      the minimally biased
+               multiplier, Saadat et al., 2018 correction if it would carry
 
-Integers multiply integers of 8 bits: an operand of a layer, whole, is quantised before, with one scale (quantised()).
+Integers multiply integers of 8 bits: an operand of a layer, whole, is quantised before, with one
+scale (quantised()).
 
-The same formulas are in kernels/common/multiplier.cuh for GPUs and in approximate_matmul.py for matrix products.
+The same formulas are in kernels/common/multiplier.cuh for GPUs and in approximate_matmul.py for
+matrix products.
 """
 
 import dataclasses
@@ -42,20 +48,20 @@ from ladder import files
 from ladder.arithmetic import readings
 from ladder.errors import UserError, excerpt
 
-MOST_TABLE_BITS = 7   # an entry is a byte: a carry and at most 7 bits of mantissa
+MOST_TABLE_BITS = 7  # an entry is a byte: a carry and at most 7 bits of mantissa
 MOST_BYTES = 600_000  # of a table's file
-INTEGERS = 256        # a side of a table of products of integers
-CARRY = 0x80          # in a table's entry
+INTEGERS = 256  # a side of a table of products of integers
+CARRY = 0x80  # in a table's entry
 
-MANTISSA = np.uint32(0x007fffff)
-EXPONENT = np.uint32(0x7f800000)    # also the bits of infinity
-MAGNITUDE = np.uint32(0x7fffffff)
+MANTISSA = np.uint32(0x007FFFFF)
+EXPONENT = np.uint32(0x7F800000)  # also the bits of infinity
+MAGNITUDE = np.uint32(0x7FFFFFFF)
 SIGN = np.uint32(0x80000000)
-UPPER = np.uint32(0xffff0000)       # the bits of a bfloat16 in a float32
+UPPER = np.uint32(0xFFFF0000)  # the bits of a bfloat16 in a float32
 LEAST_NORMAL = np.uint32(0x00800000)
-ONE = np.uint32(0x3f800000)
-NAN = np.uint32(0x7fc00000)
-CORRECTION = np.uint32(655360)      # 5/64 of 2^23
+ONE = np.uint32(0x3F800000)
+NAN = np.uint32(0x7FC00000)
+CORRECTION = np.uint32(655360)  # 5/64 of 2^23
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,28 +72,36 @@ class Multiplier:
     text: str
 
 
-MULTIPLIERS = {name: Multiplier(name, text) for name, text in {
-    "exact": "float32",
-    "acc16": "bfloat16: operands and product truncated to 7 bits of mantissa",
-    "am32": "minimally biased multiplier (MBM), 23 bits of mantissa",
-    "am16": "minimally biased multiplier (MBM), 7 bits of mantissa",
-    "mit32": "Mitchell's logarithmic multiplier, 23 bits of mantissa",
-    "mit16": "Mitchell's logarithmic multiplier, 7 bits of mantissa",
-    "fp16": "IEEE half: operands and product rounded to 10 bits of mantissa and 5 of exponent",
-}.items()}
-FORMATS = {name: Multiplier(name, text) for name, text in {
-    "tf32": "TF32: operands rounded to 10 bits of mantissa",
-    "bfloat16": "bfloat16: operands rounded to 7 bits of mantissa",
-    "float16": "float16: operands rounded to 10 bits of mantissa and 5 of exponent",
-}.items()}
+MULTIPLIERS = {
+    name: Multiplier(name, text)
+    for name, text in {
+        "exact": "float32",
+        "acc16": "bfloat16: operands and product truncated to 7 bits of mantissa",
+        "am32": "minimally biased multiplier (MBM), 23 bits of mantissa",
+        "am16": "minimally biased multiplier (MBM), 7 bits of mantissa",
+        "mit32": "Mitchell's logarithmic multiplier, 23 bits of mantissa",
+        "mit16": "Mitchell's logarithmic multiplier, 7 bits of mantissa",
+        "fp16": "IEEE half: operands and product rounded to 10 bits of mantissa and 5 of exponent",
+    }.items()
+}
+FORMATS = {
+    name: Multiplier(name, text)
+    for name, text in {
+        "tf32": "TF32: operands rounded to 10 bits of mantissa",
+        "bfloat16": "bfloat16: operands rounded to 7 bits of mantissa",
+        "float16": "float16: operands rounded to 10 bits of mantissa and 5 of exponent",
+    }.items()
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """A multiplier given by the products of all pairs of m-bit mantissas; longer mantissas are truncated to m bits.
+    """A multiplier given by the products of all pairs of m-bit mantissas; longer mantissas are
+    truncated to m bits.
 
-    entries: uint8 (2^m, 2^m); entries[i, j] stands for (1 + i / 2^m)(1 + j / 2^m): its low m bits are the mantissa f of the
-    result and bit 7 the carry c, so the result is (1 + f / 2^m) 2^c. The table need not be symmetric.
+    entries: uint8 (2^m, 2^m); entries[i, j] stands for (1 + i / 2^m)(1 + j / 2^m): its low m bits
+    are the mantissa f of the result and bit 7 the carry c, so the result is (1 + f / 2^m) 2^c. The
+    table need not be symmetric.
     """
 
     name: str
@@ -96,8 +110,10 @@ class Table:
     def __post_init__(self) -> None:
         if faults := stray_bits(self.entries):
             i, j = faults[0]
-            raise UserError(f"{self.name}: entry [{i}, {j}] is {self.entries[i, j]:#04x}, but with mantissas of {self.bits} "
-                            f"bits an entry has no other bits than the carry 0x80 and {2 ** self.bits - 1:#04x}")
+            raise UserError(
+                f"{self.name}: entry [{i}, {j}] is {self.entries[i, j]:#04x}, but with mantissas of {self.bits} "
+                f"bits an entry has no other bits than the carry 0x80 and {2**self.bits - 1:#04x}"
+            )
 
     @property
     def bits(self) -> int:
@@ -115,7 +131,9 @@ class Table:
 
     @functools.cached_property
     def words(self):
-        """uint32 (2^m, 2^m): the entries with mantissa and carry shifted to the mantissa and the exponent of a float32."""
+        """uint32 (2^m, 2^m): the entries with mantissa and carry shifted to the mantissa and the
+        exponent of a float32.
+        """
         entries = self.entries.astype(np.uint32)
         return (entries & CARRY) << 16 | (entries & (CARRY - 1)) << (23 - self.bits)
 
@@ -129,8 +147,9 @@ class Table:
 class Integers:
     """A multiplier of integers of 8 bits, given by all of its products.
 
-    entries: int16 (256, 256), entry [i, j] the product of i - 128 and j - 128; or uint16, that of i and j, and then the sign is
-    the exclusive or of the operands' signs. A product with 0 is 0, whatever the table has.
+    entries: int16 (256, 256), entry [i, j] the product of i - 128 and j - 128; or uint16, that of i
+    and j, and then the sign is the exclusive or of the operands' signs. A product with 0 is 0,
+    whatever the table has.
     """
 
     name: str
@@ -152,17 +171,23 @@ class Integers:
     @functools.cached_property
     def digest(self) -> str:
         """16 hexadecimal digits of the sha256 of the entries and of their type."""
-        return hashlib.sha256(self.entries.dtype.str.encode() + self.entries.tobytes()).hexdigest()[:16]
+        return hashlib.sha256(self.entries.dtype.str.encode() + self.entries.tobytes()).hexdigest()[
+            :16
+        ]
 
     @functools.cached_property
     def words(self):
-        """int32 (2 most + 1, 2 most + 1) as uint32: the product of i - most and j - most at [i, j]."""
+        """int32 (2 most + 1, 2 most + 1) as uint32: the product of i - most and j - most at [i,
+        j].
+        """
         sizes = np.arange(-self.most, self.most + 1)
         if self.signed:
             products = self.entries.astype(np.int32)[1:, 1:]
         else:
             of_sizes = np.abs(sizes)
-            products = self.entries[of_sizes[:, None], of_sizes] * np.sign(np.outer(sizes, sizes)).astype(np.int32)
+            products = self.entries[of_sizes[:, None], of_sizes] * np.sign(
+                np.outer(sizes, sizes)
+            ).astype(np.int32)
         return np.where(np.outer(sizes, sizes) == 0, 0, products).astype(np.int32).view(np.uint32)
 
     @functools.cached_property
@@ -175,18 +200,23 @@ Chosen = Multiplier | Table | Integers
 
 
 def find(name: str) -> Chosen:
-    """The multiplier called `name`: one of MULTIPLIERS, or the table in the file of that name. Raises UserError."""
+    """The multiplier called `name`: one of MULTIPLIERS, or the table in the file of that name.
+    Raises UserError.
+    """
     if name in MULTIPLIERS:
         return MULTIPLIERS[name]
-    if os.path.isfile(name):   # False also for a name that no file can have
+    if os.path.isfile(name):  # False also for a name that no file can have
         return load_table(name)
     near = difflib.get_close_matches(str(name)[:100], MULTIPLIERS, n=1, cutoff=0.6)
-    raise UserError(f"there is no multiplier {excerpt(str(name))}; it must be {', '.join(MULTIPLIERS)} or the file of a table"
-                    + (f"; did you mean {near[0]}?" if near else ""))
+    raise UserError(
+        f"there is no multiplier {excerpt(str(name))}; it must be {', '.join(MULTIPLIERS)} or the file of a table"
+        + (f"; did you mean {near[0]}?" if near else "")
+    )
 
 
 def identity(name: str) -> str:
-    """The identity of the multiplier `name` in versions: its name, or 'table' or 'integers' and the digest of its entries.
+    """The identity of the multiplier `name` in versions: its name, or 'table' or 'integers' and the
+    digest of its entries.
 
     Raises UserError as find().
     """
@@ -197,16 +227,25 @@ def identity(name: str) -> str:
 
 
 def check_reading(name: str) -> None:
-    """Raise UserError if the table `name` is closer to the exact products when it is read in another order, offset or sign."""
+    """Raise UserError if the table `name` is closer to the exact products when it is read in
+    another order, offset or sign.
+    """
     multiplier = find(name)
-    if isinstance(multiplier, Integers) and (words := readings.closest(multiplier.entries)) != readings.AS_IT_IS:
-        raise UserError(f"{name} is closer to the exact products as a table that is {words}; check_multiplier.py {name} "
-                        "--rewrite FILE.npy writes that one, and multiplier_as_it_is: true takes it as it is")
+    if (
+        isinstance(multiplier, Integers)
+        and (words := readings.closest(multiplier.entries)) != readings.AS_IT_IS
+    ):
+        raise UserError(
+            f"{name} is closer to the exact products as a table that is {words}; check_multiplier.py {name} "
+            "--rewrite FILE.npy writes that one, and multiplier_as_it_is: true takes it as it is"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class ByDirection:
-    """The multiplier that convolutions and dense layers use in the forward pass, the input and the weight gradient."""
+    """The multiplier that convolutions and dense layers use in the forward pass, the input and the
+    weight gradient.
+    """
 
     forward: Chosen = MULTIPLIERS["exact"]
     input_grad: Chosen = MULTIPLIERS["exact"]
@@ -229,15 +268,20 @@ class ByDirection:
 
 DIRECTIONS = tuple(field.name for field in dataclasses.fields(ByDirection))
 EXACT = ByDirection()
-# Precision -> what convolutions and dense layers multiply with it: the operands rounded, in all directions; sums are float32.
-PRECISIONS = {"float32": EXACT, **{name: ByDirection.everywhere(multiplier) for name, multiplier in FORMATS.items()}}
+# Precision -> what convolutions and dense layers multiply with it: the operands rounded, in all
+# directions; sums are float32.
+PRECISIONS = {
+    "float32": EXACT,
+    **{name: ByDirection.everywhere(multiplier) for name, multiplier in FORMATS.items()},
+}
 
 
 def from_params(params: Mapping[str, Any], name: str) -> ByDirection:
-    """The ByDirection of a stage's parameters: `precision`, or `multiplier` and `multiplier_in`; EXACT with neither.
+    """The ByDirection of a stage's parameters: `precision`, or `multiplier` and `multiplier_in`;
+    EXACT with neither.
 
-    name: argument of find(), used in all directions if there is no `multiplier_in`. Raises UserError as find(), and if the
-    file no longer holds the table that the run was planned with.
+    name: argument of find(), used in all directions if there is no `multiplier_in`. Raises
+    UserError as find(), and if the file no longer holds the table that the run was planned with.
     """
     if "multiplier" not in params:
         return PRECISIONS[params.get("precision", "float32")]
@@ -253,27 +297,36 @@ def load_table(path: str | pathlib.Path) -> Table | Integers:
 
 
 def read_entries(path: str | pathlib.Path) -> NDArray[Any]:
-    """The unchecked entries in a file: uint8 (2^m, 2^m) of a Table, int16 or uint16 (256, 256) of Integers.
+    """The unchecked entries in a file: uint8 (2^m, 2^m) of a Table, int16 or uint16 (256, 256) of
+    Integers.
 
-    A Table's file holds 4^m bytes, m from 1 to 7, entry [i, j] at offset (i << m) | j; or these entries as a .npy, flat or
-    square; that of Integers is a .npy, or the 131,072 bytes of TFApprox (readings.of_bytes). Raises UserError for a file that
-    cannot be read, a wrong number of entries, and any other dtype.
+    A Table's file holds 4^m bytes, m from 1 to 7, entry [i, j] at offset (i << m) | j; or these
+    entries as a .npy, flat or square; that of Integers is a .npy, or the 131,072 bytes of TFApprox
+    (readings.of_bytes). Raises UserError for a file that cannot be read, a wrong number of entries,
+    and any other dtype.
     """
     path = pathlib.Path(path)
     data = files.read(path, MOST_BYTES)
-    if path.suffix != ".npy" and len(data) == 2 * INTEGERS ** 2:
+    if path.suffix != ".npy" and len(data) == 2 * INTEGERS**2:
         return readings.of_bytes(data)
     entries = _read_npy(path, data) if path.suffix == ".npy" else np.frombuffer(data, np.uint8)
     mantissas = entries.dtype == np.uint8
-    sizes = [4 ** m for m in range(1, MOST_TABLE_BITS + 1)] if mantissas else [INTEGERS ** 2]
+    sizes = [4**m for m in range(1, MOST_TABLE_BITS + 1)] if mantissas else [INTEGERS**2]
     if entries.size not in sizes:
-        raise UserError(f"{path} has {entries.size} entries of {entries.dtype}, but a multiplier table has "
-                        + (f"4^m, m from 1 to {MOST_TABLE_BITS}: {', '.join(map(str, sizes))}" if mantissas
-                           else f"{sizes[0]}, the products of all integers of 8 bits"))
+        raise UserError(
+            f"{path} has {entries.size} entries of {entries.dtype}, but a multiplier table has "
+            + (
+                f"4^m, m from 1 to {MOST_TABLE_BITS}: {', '.join(map(str, sizes))}"
+                if mantissas
+                else f"{sizes[0]}, the products of all integers of 8 bits"
+            )
+        )
     side = math.isqrt(entries.size)
     if entries.shape not in ((side * side,), (side, side)):
-        raise UserError(f"{path} is {entries.shape}, but a multiplier table of {entries.size} entries is {(side * side,)} or "
-                        f"{(side, side)}")
+        raise UserError(
+            f"{path} is {entries.shape}, but a multiplier table of {entries.size} entries is {(side * side,)} or "
+            f"{(side, side)}"
+        )
     entries = np.ascontiguousarray(entries).reshape(side, side)
     entries.flags.writeable = False
     return entries
@@ -282,28 +335,34 @@ def read_entries(path: str | pathlib.Path) -> NDArray[Any]:
 def _read_npy(path, data):
     try:
         entries = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    except Exception as error:   # NumPy raises many types of errors for damaged headers, MemoryError for absurd shapes
-        raise UserError(f"{path} is not a .npy file of numbers: {' '.join(str(error).split())[:200]}") from error
+    # NumPy raises many types of errors for damaged headers, MemoryError for absurd shapes
+    except Exception as error:
+        raise UserError(
+            f"{path} is not a .npy file of numbers: {' '.join(str(error).split())[:200]}"
+        ) from error
     if entries.dtype not in (np.uint8, np.int16, np.uint16):
-        raise UserError(f"{path} is {entries.dtype}, but the entries of a multiplier table are uint8, of mantissas, or int16 "
-                        "or uint16, of integers")
+        raise UserError(
+            f"{path} is {entries.dtype}, but the entries of a multiplier table are uint8, of mantissas, or int16 "
+            "or uint16, of integers"
+        )
     return entries
 
 
 def stray_bits(entries: NDArray[np.uint8]) -> list[tuple[int, int]]:
     """Indices (i, j) of the entries with bits between their mantissa and their carry."""
     meant = CARRY | (len(entries) - 1)
-    return [(int(i), int(j)) for i, j in np.argwhere(entries & np.uint8(0xff - meant))]
+    return [(int(i), int(j)) for i, j in np.argwhere(entries & np.uint8(0xFF - meant))]
 
 
 def tabulated(kind, bits):
-    """The entries, uint8 (2^bits, 2^bits), of `exact`, `mitchell` or `mbm` with mantissas and results truncated to `bits` bits.
+    """The entries, uint8 (2^bits, 2^bits), of `exact`, `mitchell` or `mbm` with mantissas and
+    results truncated to `bits` bits.
 
     With 7 bits these are acc16, mit16 and am16.
     """
-    mantissas = np.arange(2 ** bits, dtype=np.uint32) << (23 - bits)
+    mantissas = np.arange(2**bits, dtype=np.uint32) << (23 - bits)
     if kind == "mbm":
-        mantissas |= np.uint32(1 << (23 - bits))   # MBM sets the lowest bit of both operands
+        mantissas |= np.uint32(1 << (23 - bits))  # MBM sets the lowest bit of both operands
     values = (mantissas | ONE).view(np.float32)
     by = {"exact": "exact", "mitchell": "mit32", "mbm": "am32"}[kind]
     results = multiply(values[:, None], values[None, :], by).view(np.uint32)
@@ -328,11 +387,13 @@ def kernel_defines(multiplier: Chosen) -> tuple[str, ...]:
 
 # ---- products
 
-def multiply(a, b, multiplier):
-    """a * b element by element under `multiplier` (one of the three types, or an argument of find()).
 
-    a, b: float32 arrays or numbers whose shapes broadcast, for Integers integers in them; returns a float32 array. Raises
-    TypeError for another dtype, UserError for an unknown multiplier.
+def multiply(a, b, multiplier):
+    """a * b element by element under `multiplier` (one of the three types, or an argument of
+    find()).
+
+    a, b: float32 arrays or numbers whose shapes broadcast, for Integers integers in them; returns a
+    float32 array. Raises TypeError for another dtype, UserError for an unknown multiplier.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != np.float32 or b.dtype != np.float32:
@@ -349,12 +410,14 @@ def multiply(a, b, multiplier):
 
 
 def quantised(values, most):
-    """(integers, scale): the values as integers of magnitude `most` at the most, in their dtype, and the unit of these.
+    """(integers, scale): the values as integers of magnitude `most` at the most, in their dtype,
+    and the unit of these.
 
-    The scale is the largest magnitude / most, or 1 where that is 0; values / scale are rounded to nearest, ties to even. With
-    an infinite value or a NaN the integers are 0 and the scale is that, so every result that depends on it is a NaN.
+    The scale is the largest magnitude / most, or 1 where that is 0; values / scale are rounded to
+    nearest, ties to even. With an infinite value or a NaN the integers are 0 and the scale is that,
+    so every result that depends on it is a NaN.
     """
-    largest = np.maximum(values.max(), -values.min())   # which keep a NaN
+    largest = np.maximum(values.max(), -values.min())  # which keep a NaN
     scale = (largest / values.dtype.type(most)).astype(values.dtype)
     scale = scale if scale != 0 else values.dtype.type(1)
     if not np.isfinite(scale):
@@ -367,7 +430,8 @@ def _exact(a, b):
 
 
 def _fp16(a, b):
-    # NumPy's product of two halves is their float32 product, which has at most 22 bits and is exact, rounded once.
+    # NumPy's product of two halves is their float32 product, which has at most 22 bits and is
+    # exact, rounded once.
     return _float(_bits((a.astype(np.float16) * b.astype(np.float16)).astype(np.float32)))
 
 
@@ -386,23 +450,34 @@ def _float16(a, b):
 def to_tf32(values):
     """float32 rounded to TF32, ties away from zero, as PTX's cvt.rna.tf32.f32."""
     bits = _bits(values)
-    return np.where(np.isnan(values), values, ((bits + np.uint32(0x1000)) & np.uint32(0xffffe000)).view(np.float32))
+    return np.where(
+        np.isnan(values),
+        values,
+        ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32),
+    )
 
 
 def to_bfloat16(values):
     """float32 rounded to bfloat16, ties to even, as PTX's cvt.rn.bf16.f32."""
     bits = _bits(values)
-    return np.where(np.isnan(values), values, ((bits + np.uint32(0x7fff) + (bits >> 16 & 1)) & UPPER).view(np.float32))
+    return np.where(
+        np.isnan(values),
+        values,
+        ((bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) & UPPER).view(np.float32),
+    )
 
 
 def to_float16(values):
-    """float32 rounded to IEEE half, ties to even, as PTX's cvt.rn.f16.f32: infinite from 65520 on."""
+    """float32 rounded to IEEE half, ties to even, as PTX's cvt.rn.f16.f32: infinite from 65520
+    on.
+    """
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float16).astype(np.float32)
 
 
 def _acc16(a, b):
-    product = _float(_bits(a) & UPPER) * _float(_bits(b) & UPPER)   # of at most 16 bits: exact, or infinite
+    # of at most 16 bits: exact, or infinite
+    product = _float(_bits(a) & UPPER) * _float(_bits(b) & UPPER)
     bits = _bits(product) & UPPER
     return _special_cases(a, b, np.where(bits & EXPONENT, bits, 0))
 
@@ -433,7 +508,8 @@ def _tabular(a, b, table):
 
 def _mitchell(a, b):
     """The bits of the product's magnitude, with the exponent too large by 127."""
-    return (a & MAGNITUDE) + (b & MAGNITUDE)   # if x + y >= 1, the mantissas carry into the exponent, as the formula requires
+    # if x + y >= 1, the mantissas carry into the exponent, as the formula requires
+    return (a & MAGNITUDE) + (b & MAGNITUDE)
 
 
 def _mbm(a, b):
@@ -441,14 +517,18 @@ def _mbm(a, b):
     total = (a & MANTISSA) + (b & MANTISSA)
     carry = total >> 23
     fraction = (total & MANTISSA) + (CORRECTION >> carry)
-    too_large = fraction >= LEAST_NORMAL   # the correction would carry: omit it, or renormalise
-    fraction = np.where(too_large, np.where(carry, total & MANTISSA, (fraction - LEAST_NORMAL) >> 1), fraction)
+    too_large = fraction >= LEAST_NORMAL  # the correction would carry: omit it, or renormalise
+    fraction = np.where(
+        too_large, np.where(carry, total & MANTISSA, (fraction - LEAST_NORMAL) >> 1), fraction
+    )
     exponents = (a & EXPONENT) + (b & EXPONENT)
     return exponents + np.where(carry | too_large, LEAST_NORMAL, np.uint32(0)) + fraction
 
 
 def _by_exponent(a, b, doubled):
-    """The product whose magnitude has the bits `doubled`, in which the exponent is too large by 127."""
+    """The product whose magnitude has the bits `doubled`, in which the exponent is too large by
+    127.
+    """
     sign = (_bits(a) ^ _bits(b)) & SIGN
     bits = np.where(doubled < ONE + EXPONENT, (doubled - ONE) | sign, EXPONENT | sign)
     return _special_cases(a, b, np.where(doubled < ONE + LEAST_NORMAL, 0, bits))
@@ -472,5 +552,15 @@ def _float(bits):
     return np.where(np.isnan(values), NAN.view(np.float32), values)
 
 
-FORMULAS = {"exact": _exact, "acc16": _acc16, "am32": _am32, "am16": _am16, "mit32": _mit32, "mit16": _mit16, "fp16": _fp16,
-            "tf32": _tf32, "bfloat16": _bfloat16, "float16": _float16}
+FORMULAS = {
+    "exact": _exact,
+    "acc16": _acc16,
+    "am32": _am32,
+    "am16": _am16,
+    "mit32": _mit32,
+    "mit16": _mit16,
+    "fp16": _fp16,
+    "tf32": _tf32,
+    "bfloat16": _bfloat16,
+    "float16": _float16,
+}

@@ -8,18 +8,18 @@ import numpy as np
 from ladder.arithmetic import matmul
 
 KERNELS = ("rbf", "linear", "poly")
-DEGREE, COEF0 = 3, 0.0   # of poly, scikit-learn's defaults
-CHUNK = 256              # rows per piece of a sum of squares
-CHUNK_VALUES = 2 ** 18   # kernel values per piece of elementwise work, which stays in the cache
-PIECE = 512              # rows per piece of a product
+DEGREE, COEF0 = 3, 0.0  # of poly, scikit-learn's defaults
+CHUNK = 256  # rows per piece of a sum of squares
+CHUNK_VALUES = 2**18  # kernel values per piece of elementwise work, which stays in the cache
+PIECE = 512  # rows per piece of a product
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """name: rbf exp(-gamma |x-y|^2), linear x.y, or poly (gamma x.y + coef0)^degree.
 
-    odd: number of last columns whose common sign means nothing, of rbf: the value is the mean of those with either sign of x
-    there, a Haar integration kernel (Haasdonk and Burkhardt, 2007).
+    odd: number of last columns whose common sign means nothing, of rbf: the value is the mean of
+    those with either sign of x there, a Haar integration kernel (Haasdonk and Burkhardt, 2007).
     """
 
     name: str
@@ -30,27 +30,46 @@ class Kernel:
 
     def settings(self):
         """Keyword arguments of SVC in scikit-learn, scikit-learn-intelex and cuML."""
-        return {"kernel": self.name, "gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        return {
+            "kernel": self.name,
+            "gamma": self.gamma,
+            "degree": self.degree,
+            "coef0": self.coef0,
+        }
 
     def block(self, x, x_norms, y, y_norms, threads=1, xp=np):
-        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their squared_norms; all arrays of xp.
+        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their
+        squared_norms; all arrays of xp.
 
         Bit-identical for any number of threads.
         """
-        if xp is not np:   # a GPU spreads a whole block itself
+        if xp is not np:  # a GPU spreads a whole block itself
             return self._on_gpu(x, x_norms, y, y_norms, xp)
         values = np.empty((len(x), len(y)), np.float32)
-        matmul.for_each(lambda start: self._fill(values[start:start + PIECE], x[start:start + PIECE],
-                                                 x_norms[start:start + PIECE], y, y_norms), range(0, len(x), PIECE), threads)
+        matmul.for_each(
+            lambda start: self._fill(
+                values[start : start + PIECE],
+                x[start : start + PIECE],
+                x_norms[start : start + PIECE],
+                y,
+                y_norms,
+            ),
+            range(0, len(x), PIECE),
+            threads,
+        )
         return values
 
     def own(self, rows, xp=np):
-        """Kernel values (N,) float32 of rows (N, D) with themselves, of rbf: 1 without odd columns."""
-        odd = squared_norms(rows[:, rows.shape[1] - self.odd:], xp)
+        """Kernel values (N,) float32 of rows (N, D) with themselves, of rbf: 1 without odd
+        columns.
+        """
+        odd = squared_norms(rows[:, rows.shape[1] - self.odd :], xp)
         return (1 + xp.exp(np.float32(-4 * self.gamma) * odd)) / 2
 
     def within(self, x, norms, threads=1, xp=np):
-        """Kernel values (n, n) float32 of all pairs of rows x (n, D), as `block`; on the CPU, half of them are computed."""
+        """Kernel values (n, n) float32 of all pairs of rows x (n, D), as `block`; on the CPU, half
+        of them are computed.
+        """
         if xp is not np:
             return self.block(x, norms, x, norms, xp=xp)
         values, starts = np.empty((len(x), len(x)), np.float32), range(0, len(x), PIECE)
@@ -60,7 +79,7 @@ class Kernel:
             self._fill(values[rows, start:], x[rows], norms[rows], x[start:], norms[start:])
 
         def mirror(start):
-            values[start:start + PIECE, :start] = values[:start, start:start + PIECE].T
+            values[start : start + PIECE, :start] = values[:start, start : start + PIECE].T
 
         for work in (compute, mirror):
             matmul.for_each(work, starts, threads)
@@ -74,7 +93,8 @@ class Kernel:
             for rows in pieces:
                 self._finish(values[rows], x_norms[rows], y_norms, np)
             return
-        # The product of the even columns serves either sign: both take one product of all columns, not two.
+        # The product of the even columns serves either sign: both take one product of all columns,
+        # not two.
         even = x.shape[1] - self.odd
         np.matmul(x[:, even:], y[:, even:].T, out=values)
         evens = np.matmul(x[:, :even], y[:, :even].T)
@@ -95,7 +115,7 @@ class Kernel:
         self._finish(values, x_norms, y_norms, xp)
         if self.odd:
             other = x.copy()
-            other[:, -self.odd:] *= -1
+            other[:, -self.odd :] *= -1
             values += dataclasses.replace(self, odd=0)._on_gpu(other, x_norms, y, y_norms, xp)
             values *= np.float32(0.5)
         return values
@@ -119,16 +139,18 @@ def squared_norms(rows, xp=np):
     """|row|^2 (N,) float32 of rows (N, D), summed in float64; both arrays of xp."""
     norms = xp.empty(len(rows), np.float32)
     for start in range(0, len(rows), CHUNK):
-        wide = rows[start:start + CHUNK].astype(np.float64)
-        norms[start:start + CHUNK] = xp.einsum("ij,ij->i", wide, wide)
+        wide = rows[start : start + CHUNK].astype(np.float64)
+        norms[start : start + CHUNK] = xp.einsum("ij,ij->i", wide, wide)
     return norms
 
 
 def weighted_sums(kernel, rows, known, weights, center, library, label):
-    """Sum over the known rows of kernel value x weight: float64 (M, k), for rows (M, D), which may be memory-mapped.
+    """Sum over the known rows of kernel value x weight: float64 (M, k), for rows (M, D), which may
+    be memory-mapped.
 
-    known: float32 (n, D) minus `center` (D,); weights: float64 or float32 (n, k), in whose type values are weighted; library:
-    see arrays.py. A GPU holds a block of the rows, and all the known ones if they fit, else a block of them too.
+    known: float32 (n, D) minus `center` (D,); weights: float64 or float32 (n, k), in whose type
+    values are weighted; library: see arrays.py. A GPU holds a block of the rows, and all the known
+    ones if they fit, else a block of them too.
     """
     xp, wide = library.xp, np.dtype(weights.dtype).itemsize
     side, part_side = library.blocks(len(known), 3 * 4 * known.shape[1], 4 + 4 + wide)
@@ -137,7 +159,7 @@ def weighted_sums(kernel, rows, known, weights, center, library, label):
     norms = [squared_norms(library.upload(known[part]), xp) for part in parts]
 
     def sums(start):
-        centred = library.upload(np.asarray(rows[start:start + side], np.float32)) - middle
+        centred = library.upload(np.asarray(rows[start : start + side], np.float32)) - middle
         lengths, total = squared_norms(centred, xp), 0.0
         for part, part_norms in zip(parts, norms, strict=True):
             values = kernel.block(centred, lengths, library.upload(known[part]), part_norms, xp=xp)
@@ -162,4 +184,6 @@ def _variance(features):
     count = math.prod(features.shape)
     chunks = [slice(start, start + CHUNK) for start in range(0, len(features), CHUNK)]
     mean = sum(np.sum(features[chunk], dtype=np.float64) for chunk in chunks) / count
-    return sum(np.square(features[chunk].astype(np.float64) - mean).sum() for chunk in chunks) / count
+    return (
+        sum(np.square(features[chunk].astype(np.float64) - mean).sum() for chunk in chunks) / count
+    )

@@ -1,15 +1,21 @@
-"""Accuracy, confusion matrix and probabilities. Labels are integers 0 .. classes-1, as in the data artifact."""
+"""Accuracy, confusion matrix and probabilities. Labels are integers 0 .. classes-1, as in the data
+artifact.
+"""
 
 import numpy as np
 
 
 def scored_on(facts):
-    """'test' or 'validation', the set that accuracies are measured on; facts: the data stage's params or a summary."""
+    """'test' or 'validation', the set that accuracies are measured on; facts: the data stage's
+    params or a summary.
+    """
     return "validation" if facts.get("validation") else "test"
 
 
 def confusion(labels, predictions, classes):
-    """The confusion matrix (classes, classes) int64: entry [t, p] counts rows of true class t predicted as p."""
+    """The confusion matrix (classes, classes) int64: entry [t, p] counts rows of true class t
+    predicted as p.
+    """
     labels, predictions = np.asarray(labels, np.int64), np.asarray(predictions, np.int64)
     counts = np.bincount(labels * classes + predictions, minlength=classes * classes)
     return counts.reshape(classes, classes)
@@ -18,7 +24,11 @@ def confusion(labels, predictions, classes):
 def classification(labels, predictions, names):
     """{"accuracy", "per_class", "confusion"} of predictions, JSON-able; names: class names."""
     counts = confusion(labels, predictions, len(names))
-    return {"accuracy": accuracy(counts), "per_class": per_class(counts, names), "confusion": counts.tolist()}
+    return {
+        "accuracy": accuracy(counts),
+        "per_class": per_class(counts, names),
+        "confusion": counts.tolist(),
+    }
 
 
 def accuracy(counts):
@@ -28,8 +38,10 @@ def accuracy(counts):
 
 def per_class(counts, names):
     """{class name: accuracy on its rows (recall)}; None for a class without rows."""
-    return {name: float(row[k] / row.sum()) if row.sum() else None
-            for k, (name, row) in enumerate(zip(names, counts, strict=True))}
+    return {
+        name: float(row[k] / row.sum()) if row.sum() else None
+        for k, (name, row) in enumerate(zip(names, counts, strict=True))
+    }
 
 
 def log_softmax(scores):
@@ -44,6 +56,8 @@ def softmax(scores):
 
 
 def won_and_lost(labels, predictions, others):
-    """(rows that only `predictions` classify correctly, rows that only `others` do); all arrays (N,)."""
+    """(rows that only `predictions` classify correctly, rows that only `others` do); all arrays
+    (N,).
+    """
     right, theirs = (np.asarray(named) == labels for named in (predictions, others))
     return int((right & ~theirs).sum()), int((theirs & ~right).sum())

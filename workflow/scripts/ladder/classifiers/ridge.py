@@ -1,22 +1,28 @@
 """Kernel ridge regression on the classes with the RBF kernel, solved in closed form.
 
-With rows X (N, D) and Y (N, k), +1 for a row's class and -1 otherwise, minus its mean m, the scores of a row r are
-k(r, X) A + m with
-    A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width g |x_i - x_j|^2)    g: the SVM's `svm_gamma: scale`
-and its class is the one with the highest score: one-vs-rest, whereas the SVM is one-vs-one. Features with an odd part, whose
-sign mirroring changes, take the mean of the kernel values with either sign (Kernel.odd), so that an image and its mirror image
-have the same scores although both halves of what distinguishes them are used. Width and strength are chosen from
-WIDTHS and STRENGTHS by the log loss of softmax(SHARPNESS scores) on a validation set of its own, fitted to other training rows;
-both are drawn by the seed. Accuracy would not do: good settings differ in it by less than chance does. Of cifar10_best, fitted
-to 5,000, 10,000 or 15,000 training rows, the setting with the least log loss on 10,000 others had an accuracy within 0.1 points
-of the highest there; that with the least squared error was 0.3 below it, fitted to 10,000 or 15,000. On the test images of
-cifar10_best this choice made no difference. More rows want wider kernels (a smaller width), so the subset is large.
+With rows X (N, D) and Y (N, k), +1 for a row's class and -1 otherwise, minus its mean m, the scores
+of a row r are k(r, X) A + m with
+    A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width g |x_i - x_j|^2)    g: the SVM's
+                                 `svm_gamma: scale`
+and its class is the one with the highest score: one-vs-rest, whereas the SVM is one-vs-one.
+Features with an odd part, whose sign mirroring changes, take the mean of the kernel values with
+either sign (Kernel.odd), so that an image and its mirror image have the same scores although both
+halves of what distinguishes them are used. Width and strength are chosen from WIDTHS and STRENGTHS
+by the log loss of softmax(SHARPNESS scores) on a validation set of its own, fitted to other
+training rows; both are drawn by the seed. Accuracy would not do: good settings differ in it by less
+than chance does. Of cifar10_best, fitted to 5,000, 10,000 or 15,000 training rows, the setting with
+the least log loss on 10,000 others had an accuracy within 0.1 points of the highest there; that
+with the least squared error was 0.3 below it, fitted to 10,000 or 15,000. On the test images of
+cifar10_best this choice made no difference. More rows want wider kernels (a smaller width), so the
+subset is large.
 
-Only K's lower half is stored, in rows of square tiles, and replaced by its Cholesky factor: 2 N^2 bytes. Each tile is computed
-by one thread in a fixed order, so results are bit-identical for any number of threads.
+Only K's lower half is stored, in rows of square tiles, and replaced by its Cholesky factor: 2 N^2
+bytes. Each tile is computed by one thread in a fixed order, so results are bit-identical for any
+number of threads.
 
-On a GPU the same program runs with CuPy. cuML's KernelRidge would store all of K, 4 N^2 bytes, beside a copy for cuSOLVER, and
-solves a system that is not positive definite by least squares instead of saying so.
+On a GPU the same program runs with CuPy. cuML's KernelRidge would store all of K, 4 N^2 bytes,
+beside a copy for cuSOLVER, and solves a system that is not positive definite by least squares
+instead of saying so.
 """
 
 import dataclasses
@@ -34,17 +40,19 @@ from ladder.store import artifacts
 
 WIDTHS = (0.25, 0.5, 1.0)
 STRENGTHS = (0.3, 0.1, 0.03, 0.01)
-SHARPNESS = 4   # of the scores, which are about -1 and 1, as logits
-TRIED = 10000   # most rows of the subset, and of the validation set, that choose width and strength
+SHARPNESS = 4  # of the scores, which are about -1 and 1, as logits
+TRIED = 10000  # most rows of the subset, and of the validation set, that choose width and strength
 ON_CPU = NumPy()
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel: kernel_functions.Kernel.
+    """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel:
+    kernel_functions.Kernel.
 
-    classes (k,): labels, ascending; width, strength: the chosen ones; validation: (width, strength) -> log loss on the
-    validation set. A saved model leaves out the rows, which the features have, and what only the report needs of the choice.
+    classes (k,): labels, ascending; width, strength: the chosen ones; validation: (width, strength)
+    -> log loss on the validation set. A saved model leaves out the rows, which the features have,
+    and what only the report needs of the choice.
     """
 
     classes: np.ndarray
@@ -59,15 +67,22 @@ class Model:
 
     def save(self, path):
         """Write what `load` needs besides the training features as safetensors."""
-        artifacts.save_tensors(path, {**{name: getattr(self, name) for name in _SAVED},
-                                      "gamma": np.array([self.kernel.gamma], np.float64), "odd": np.array([self.kernel.odd])})
+        artifacts.save_tensors(
+            path,
+            {
+                **{name: getattr(self, name) for name in _SAVED},
+                "gamma": np.array([self.kernel.gamma], np.float64),
+                "odd": np.array([self.kernel.odd]),
+            },
+        )
 
 
 _SAVED = ("classes", "center", "coefficients", "intercept")
 
 
 def load(path, features):
-    """The Model that Model.save wrote to `path`, with the training features (N, D) float32 that it was fitted to.
+    """The Model that Model.save wrote to `path`, with the training features (N, D) float32 that it
+    was fitted to.
 
     Raises UserError for any other file.
     """
@@ -76,24 +91,30 @@ def load(path, features):
         saved = {name: tensors[name] for name in _SAVED}
         kernel = Kernel("rbf", float(tensors["gamma"][0]), odd=int(tensors["odd"][0]))
     except (KeyError, IndexError) as error:
-        raise UserError(f"{path} is not a file of kernel ridge regression: {error} is missing") from error
+        raise UserError(
+            f"{path} is not a file of kernel ridge regression: {error} is missing"
+        ) from error
     return Model(rows=features - saved["center"], kernel=kernel, **saved)
 
 
 def fit(features, labels, seed, library=ON_CPU, odd=0):
-    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer; library: see arrays.py.
+    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer;
+    library: see arrays.py.
 
-    odd: number of last columns that are the odd part of the features; their sign and their mean mean nothing.
-    Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for features that are not finite.
+    odd: number of last columns that are the odd part of the features; their sign and their mean
+    mean nothing. Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for
+    features that are not finite.
     """
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2 or len(labels) < 20:
-        raise UserError(f"kernel ridge needs two classes and 20 training images, not {len(classes)} and {len(labels)}; "
-                        "raise train_limit")
+        raise UserError(
+            f"kernel ridge needs two classes and 20 training images, not {len(classes)} and {len(labels)}; "
+            "raise train_limit"
+        )
     center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(center).all():
         raise RunFailed(NOT_FINITE.format(""))
-    center[len(center) - odd:] = 0
+    center[len(center) - odd :] = 0
     rows = features - center
     # gamma of the rows as they are: minus their mean they lose the columns' differences.
     scaled = Kernel("rbf", resolve_gamma("scale", features), odd=odd)
@@ -103,11 +124,23 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
     intercept = targets.mean(axis=0)
     kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
     coefficients = _solve(rows, targets - intercept, kernel, strength, library)
-    return Model(classes, center, rows, coefficients, intercept.astype(np.float32), kernel, width, strength, validation)
+    return Model(
+        classes,
+        center,
+        rows,
+        coefficients,
+        intercept.astype(np.float32),
+        kernel,
+        width,
+        strength,
+        validation,
+    )
 
 
 def needed_bytes(count, threads):
-    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before it two and one a strength."""
+    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before it
+    two and one a strength.
+    """
     return max(2 * count**2, (2 + min(threads, len(STRENGTHS))) * 4 * min(TRIED, count // 2) ** 2)
 
 
@@ -117,7 +150,8 @@ def predict(model, rows, library=ON_CPU, shifted=()):
 
 
 def classify(model, rows, library=ON_CPU, shifted=()):
-    """(predicted labels (M,), dtype of model.classes; the lead of their scores (M,) float64; scores (M, k) float32) of rows.
+    """(predicted labels (M,), dtype of model.classes; the lead of their scores (M,) float64; scores
+    (M, k) float32) of rows.
 
     The rows (M, D) float32 may be memory-mapped; shifted: as for `scores`.
     """
@@ -127,20 +161,37 @@ def classify(model, rows, library=ON_CPU, shifted=()):
 
 
 def scores(model, rows, library=ON_CPU, shifted=()):
-    """The scores float64 (M, k) of rows (M, D) float32, which may be memory-mapped: about 1 for a row's class, -1 otherwise.
+    """The scores float64 (M, k) of rows (M, D) float32, which may be memory-mapped: about 1 for a
+    row's class, -1 otherwise.
 
-    shifted: the features of shifted copies of the same images, each as `rows`: scores are means over `rows` and these.
+    shifted: the features of shifted copies of the same images, each as `rows`: scores are means
+    over `rows` and these.
     """
-    sums = [weighted_sums(model.kernel, features, model.rows, model.coefficients, model.center, library, "kernel ridge")
-            for features in (rows, *shifted)]
+    sums = [
+        weighted_sums(
+            model.kernel,
+            features,
+            model.rows,
+            model.coefficients,
+            model.center,
+            library,
+            "kernel ridge",
+        )
+        for features in (rows, *shifted)
+    ]
     return decisions.mean(sums) + model.intercept
 
 
 def _validate(rows, codes, targets, scaled, seed, library):
-    """(width, strength) -> log loss on the validation set, the narrowest kernel and largest strength first."""
-    drawn, xp = randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(rows)), library.xp
+    """(width, strength) -> log loss on the validation set, the narrowest kernel and largest
+    strength first.
+    """
+    drawn, xp = (
+        randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(rows)),
+        library.xp,
+    )
     count = min(TRIED, len(rows) // 2)
-    left_out, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
+    left_out, fitted = np.sort(drawn[:count]), np.sort(drawn[count : 2 * count])
     mean = targets[fitted].mean(axis=0)
     wanted = library.upload((targets[fitted] - mean).astype(np.float32))
     known, others = (library.upload(rows[indices]) for indices in (fitted, left_out))
@@ -156,11 +207,19 @@ def _validate(rows, codes, targets, scaled, seed, library):
             matrix = within.copy()
             _set_diagonal(matrix, own + np.float32(strength), xp)
             factor = library.cholesky(matrix)
-            coefficients = library.solve_triangular(factor, library.solve_triangular(factor, wanted), transposed=True)
+            coefficients = library.solve_triangular(
+                factor, library.solve_triangular(factor, wanted), transposed=True
+            )
             scores = library.download(across @ coefficients) + mean
-            return -float(metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[left_out]].mean())
+            return -float(
+                metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[left_out]].mean()
+            )
 
-        losses |= zip(((width, strength) for strength in STRENGTHS), library.each(loss, STRENGTHS), strict=True)
+        losses |= zip(
+            ((width, strength) for strength in STRENGTHS),
+            library.each(loss, STRENGTHS),
+            strict=True,
+        )
     return losses
 
 
@@ -170,7 +229,8 @@ def _solve(rows, targets, kernel, strength, library):
     parts = [slice(start, min(start + side, len(rows))) for start in range(0, len(rows), side)]
     rows = library.keep(rows, beside=_factor_bytes(len(rows), rows.shape[1], side))
     norms = [squared_norms(library.upload(rows[part]), xp) for part in parts]
-    # The factor's rows of tiles up to the diagonal: what the columns before take from a tile is one long product.
+    # The factor's rows of tiles up to the diagonal: what the columns before take from a tile is one
+    # long product.
     factor = [xp.empty((part.stop - part.start, part.stop), np.float32) for part in parts]
 
     def fill(i, j):
@@ -180,7 +240,7 @@ def _solve(rows, targets, kernel, strength, library):
         if i == j:
             _set_diagonal(values, kernel.own(block, xp) + np.float32(strength), xp)
         if j:
-            values -= factor[i][:, :columns.start] @ factor[j][:, :columns.start].T
+            values -= factor[i][:, : columns.start] @ factor[j][:, : columns.start].T
         factor[i][:, columns] = values
 
     for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
@@ -193,12 +253,15 @@ def _solve(rows, targets, kernel, strength, library):
             factor[i][:, columns] = library.solve_triangular(corner, factor[i][:, columns].T).T
 
         library.each(divide, below[1:])
-    return library.download(_substitute(factor, parts, library.upload(targets.astype(np.float32)), library))
+    return library.download(
+        _substitute(factor, parts, library.upload(targets.astype(np.float32)), library)
+    )
 
 
 def _factor_bytes(count, width, side):
-    """Bytes of a factor's rows of tiles, and of what computes one tile more: two copies of it, the rows of both its sides, and
-    the two rows of tiles before it, which CuPy copies to multiply them."""
+    """Bytes of a factor's rows of tiles, and of what computes one tile more: two copies of it, the
+    rows of both its sides, and the two rows of tiles before it, which CuPy copies to multiply them.
+    """
     tiles = -(-count // side)
     return 4 * side**2 * (tiles * (tiles + 1) // 2 + 2) + 2 * 4 * side * (width + count)
 
@@ -211,9 +274,9 @@ def _set_diagonal(matrix, value, xp):
 def _substitute(factor, parts, targets, library):
     """(L L')^-1 targets, float32, which is overwritten, from the rows of tiles of the factor L."""
     for rows, part in zip(factor, parts, strict=True):
-        targets[part] -= rows[:, :part.start] @ targets[:part.start]
+        targets[part] -= rows[:, : part.start] @ targets[: part.start]
         targets[part] = library.solve_triangular(rows[:, part], targets[part])
     for rows, part in zip(reversed(factor), reversed(parts), strict=True):
         targets[part] = library.solve_triangular(rows[:, part], targets[part], transposed=True)
-        targets[:part.start] -= rows[:, :part.start].T @ targets[part]
+        targets[: part.start] -= rows[:, : part.start].T @ targets[part]
     return targets

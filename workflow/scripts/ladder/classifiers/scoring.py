@@ -1,4 +1,6 @@
-"""The common part of all stages that classify: loading the features, and scoring the predictions."""
+"""The common part of all stages that classify: loading the features, and scoring the
+predictions.
+"""
 
 import time
 
@@ -9,29 +11,40 @@ from ladder.features import mirrored
 from ladder.progress import duration, log
 from ladder.store import scores
 
-MARGINS = "margins.npy"   # of the classifiers that answer for a run
+MARGINS = "margins.npy"  # of the classifiers that answer for a run
 
 
 def load(inputs):
-    """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D) memory-mapped)."""
+    """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D)
+    memory-mapped).
+    """
     features = inputs["features"]
-    return features.array("train.npy"), np.asarray(inputs["data"].array("train_labels.npy")), features.array("test.npy")
+    return (
+        features.array("train.npy"),
+        np.asarray(inputs["data"].array("train_labels.npy")),
+        features.array("test.npy"),
+    )
 
 
 def load_with_odd_part(inputs):
-    """As `load`, with the columns of the features' odd part appended where they have one, and the number of these columns."""
+    """As `load`, with the columns of the features' odd part appended where they have one, and the
+    number of these columns.
+    """
     train, labels, test = load(inputs)
     parts = [mirrored.odd_part(inputs["features"], name) for name in ("train", "test")]
     columns = parts[0].shape[1]
-    if columns:   # without one, the rows stay memory-mapped
-        train, test = (np.concatenate(both, axis=1) for both in zip((train, test), parts, strict=True))
+    if columns:  # without one, the rows stay memory-mapped
+        train, test = (
+            np.concatenate(both, axis=1) for both in zip((train, test), parts, strict=True)
+        )
     return train, labels, test, columns
 
 
 def decisions(score):
     """How sure the predictions of an artifact are that answers for a run, float (M,).
 
-    The probability of the class that a network names, or the margin of an SVM's or of kernel ridge regression's.
+    The probability of the class that a network names, or the margin of an SVM's or of kernel ridge
+    regression's.
     """
     if "probabilities.npy" in score.manifest["files"]:
         return score.array("probabilities.npy").max(axis=1)
@@ -39,14 +52,26 @@ def decisions(score):
 
 
 def score(work, inputs, predictions, name, started, **facts):
-    """Write predictions.npy, uint8 (M,), and the stage's metrics; add a line to the record of scores; log the accuracy.
+    """Write predictions.npy, uint8 (M,), and the stage's metrics; add a line to the record of
+    scores; log the accuracy.
 
-    predictions: labels (M,) of the test images or the validation set; name: of the classifier with its hyperparameters, for the
-    log; started: time.perf_counter() when the work began; facts: further metrics.
+    predictions: labels (M,) of the test images or the validation set; name: of the classifier with
+    its hyperparameters, for the log; started: time.perf_counter() when the work began; facts:
+    further metrics.
     """
     data, predictions = inputs["data"], predictions.astype(np.uint8)
     work.write_array("predictions.npy", predictions)
-    work.metrics = {**metrics.classification(data.array("test_labels.npy"), predictions, data.metrics["classes"]), **facts}
+    work.metrics = {
+        **metrics.classification(
+            data.array("test_labels.npy"), predictions, data.metrics["classes"]
+        ),
+        **facts,
+    }
     scores.record(work, inputs)
-    log.info("%s: %s accuracy %.2f %%, in %s", name, metrics.scored_on(data.manifest["spec"]["params"]),
-             100 * work.metrics["accuracy"], duration(time.perf_counter() - started))
+    log.info(
+        "%s: %s accuracy %.2f %%, in %s",
+        name,
+        metrics.scored_on(data.manifest["spec"]["params"]),
+        100 * work.metrics["accuracy"],
+        duration(time.perf_counter() - started),
+    )

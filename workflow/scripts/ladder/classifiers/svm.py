@@ -5,22 +5,24 @@ The dual problem is solved by a library:
 | backend | solver |
 |---|---|
 | sklearn | libsvm, in scikit-learn, on Gram matrices from BLAS |
-| sklearnex | oneDAL, in scikit-learn-intelex; above ONEDAL_REACH as `sklearn`, which is faster there |
+| sklearnex | oneDAL, in scikit-learn-intelex; above ONEDAL_REACH as `sklearn`, which is faster
+there |
 | cuml | cuML, one class pair at a time |
 
-Gram matrices. libsvm computes kernel values one by one in float64, which takes nearly all of its time for thousands of
-features. A one-vs-one machine is a two-class problem for each pair of classes, and a pair's kernel matrix consists of two
-blocks within a class and one across. The blocks within classes are computed once (float32 GEMM, symmetric half only) and kept;
-a block across is computed when its pair is solved, then freed. Pairs are solved in parallel, each with its share of the threads
-for its Gram block and its own libsvm, which runs without the GIL. libsvm solves the same problem as before, so the result is
-that of SVC.
+Gram matrices. libsvm computes kernel values one by one in float64, which takes nearly all of its
+time for thousands of features. A one-vs-one machine is a two-class problem for each pair of
+classes, and a pair's kernel matrix consists of two blocks within a class and one across. The blocks
+within classes are computed once (float32 GEMM, symmetric half only) and kept; a block across is
+computed when its pair is solved, then freed. Pairs are solved in parallel, each with its share of
+the threads for its Gram block and its own libsvm, which runs without the GIL. libsvm solves the
+same problem as before, so the result is that of SVC.
 
-Fits and predictions are bit-identical for any number of threads: Gram blocks are computed in pieces of fixed size, and oneDAL,
-whose sums depend on its threads, runs on one.
+Fits and predictions are bit-identical for any number of threads: Gram blocks are computed in pieces
+of fixed size, and oneDAL, whose sums depend on its threads, runs on one.
 
-Prediction needs only the saved arrays, and follows libsvm's voting: each pair votes for one of its two classes, and the class
-with most votes wins, the lower one in case of a tie. With cuml it runs on the GPU too, by CuPy; only the last digits of a
-decision can differ from those of the CPU.
+Prediction needs only the saved arrays, and follows libsvm's voting: each pair votes for one of its
+two classes, and the class with most votes wins, the lower one in case of a tie. With cuml it runs
+on the GPU too, by CuPy; only the last digits of a decision can differ from those of the CPU.
 """
 
 import dataclasses
@@ -37,36 +39,49 @@ import sklearn.svm
 
 from ladder.arithmetic import arrays, matmul
 from ladder.classifiers import backends, decisions
-from ladder.classifiers.kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms, weighted_sums
+from ladder.classifiers.kernel_functions import (
+    CHUNK,
+    KERNELS,
+    Kernel,
+    resolve_gamma,
+    squared_norms,
+    weighted_sums,
+)
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar, duration, log, size
 from ladder.store import artifacts
 
-# rows^2 x features up to which oneDAL needs about 10 s. On two AVX-512 cores, RBF, C=10, 8192 features, it fits 2000 rows in
-# 1.6 s and 8000 in 12.8 s, on one in up to twice that; Gram blocks and libsvm take 0.5 s and 3.1 s on two.
+# rows^2 x features up to which oneDAL needs about 10 s. On two AVX-512 cores, RBF, C=10, 8192
+# features, it fits 2000 rows in 1.6 s and 8000 in 12.8 s, on one in up to twice that; Gram blocks
+# and libsvm take 0.5 s and 3.1 s on two.
 ONEDAL_REACH = 2e11
-LIBSVM_CACHE = 420e6              # bytes of each libsvm's cache of float32 kernel rows: holds a pair of 10,000 rows
-PAIRS_MEMORY = 5e9                # most bytes of all pairs that are solved in parallel
-PROBE_ROWS = 1000                 # rows per class in the short run from which the time is estimated
-# libsvm's time grows with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000 rows, C=10.
+# bytes of each libsvm's cache of float32 kernel rows: holds a pair of 10,000 rows
+LIBSVM_CACHE = 420e6
+PAIRS_MEMORY = 5e9  # most bytes of all pairs that are solved in parallel
+PROBE_ROWS = 1000  # rows per class in the short run from which the time is estimated
+# libsvm's time grows with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000
+# rows, C=10.
 SOLVE_POWER = {"rbf": 2.2, "poly": 2.3, "linear": 2.9}
-PREDICT_ROWS, PREDICT_VALUES = 512, 2**24   # most rows and kernel values of a thread's block in prediction
+# most rows and kernel values of a thread's block in prediction
+PREDICT_ROWS, PREDICT_VALUES = 512, 2**24
 
 
 @dataclasses.dataclass
 class Model:
     """A fitted one-vs-one machine of k classes, s support vectors, D features.
 
-    classes (k,): labels, ascending. support (s,) int64: rows of the training set, grouped by class, n_support (k,) int64
-    of each. support_vectors (s, D) float32: those rows minus `center` (D,) float32, which is the training rows' mean for
-    rbf (distances do not change, and rounding errors are smaller) and zero for the other kernels.
-    dual_coef (k-1, s) float64, in libsvm's layout: a vector of class i has its coefficient against class j in row j-1
-    if j > i, in row j if j < i. intercept (k(k-1)/2,) float64, of the pairs (0,1), (0,2) .. (k-2,k-1).
-    A pair's decision is sum(coefficient x kernel value) + intercept; if positive, it votes for the pair's first class, else
-    for the second.
+    classes (k,): labels, ascending. support (s,) int64: rows of the training set, grouped by class,
+    n_support (k,) int64 of each. support_vectors (s, D) float32: those rows minus `center` (D,)
+    float32, which is the training rows' mean for rbf (distances do not change, and rounding errors
+    are smaller) and zero for the other kernels.
+    dual_coef (k-1, s) float64, in libsvm's layout: a vector of class i has its coefficient against
+    class j in row j-1 if j > i, in row j if j < i. intercept (k(k-1)/2,) float64, of the pairs
+    (0,1), (0,2) .. (k-2,k-1).
+    A pair's decision is sum(coefficient x kernel value) + intercept; if positive, it votes for the
+    pair's first class, else for the second.
 
-    The support vectors themselves are stored, 4 s D bytes (1.3 GB for all of CIFAR-10 at 8192 features), so predictions need
-    only this file.
+    The support vectors themselves are stored, 4 s D bytes (1.3 GB for all of CIFAR-10 at 8192
+    features), so predictions need only this file.
     """
 
     kernel: Kernel
@@ -80,16 +95,23 @@ class Model:
     center: np.ndarray
 
     def save(self, path):
-        """Write the model as safetensors: numbers as float64 arrays of one element, the kernel's name as ASCII codes.
+        """Write the model as safetensors: numbers as float64 arrays of one element, the kernel's
+        name as ASCII codes.
 
         No metadata, because safetensors writes it in an order that changes from run to run.
         """
-        artifacts.save_tensors(path, {
-            "kernel": np.frombuffer(self.kernel.name.encode(), np.uint8),
-            **{name: np.array([getattr(self.kernel, name)], np.float64) for name in ("gamma", "degree", "coef0")},
-            "C": np.array([self.C], np.float64),
-            **{name: getattr(self, name) for name in _ARRAYS},
-        })
+        artifacts.save_tensors(
+            path,
+            {
+                "kernel": np.frombuffer(self.kernel.name.encode(), np.uint8),
+                **{
+                    name: np.array([getattr(self.kernel, name)], np.float64)
+                    for name in ("gamma", "degree", "coef0")
+                },
+                "C": np.array([self.C], np.float64),
+                **{name: getattr(self, name) for name in _ARRAYS},
+            },
+        )
 
 
 _ARRAYS = ("classes", "n_support", "support", "support_vectors", "dual_coef", "intercept", "center")
@@ -100,7 +122,9 @@ def load(path):
     tensors = artifacts.load_tensors(pathlib.Path(path))
     try:
         name = tensors["kernel"].tobytes().decode("ascii", "replace")
-        gamma, degree, coef0, penalty = (float(tensors[key][0]) for key in ("gamma", "degree", "coef0", "C"))
+        gamma, degree, coef0, penalty = (
+            float(tensors[key][0]) for key in ("gamma", "degree", "coef0", "C")
+        )
         arrays = {key: tensors[key] for key in _ARRAYS}
     except (KeyError, IndexError) as error:
         raise UserError(f"{path} is not an SVM's file: {error} is missing") from error
@@ -110,18 +134,23 @@ def load(path):
 
 
 def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale", threads=1):
-    """Fit a one-vs-one machine to features (N, D) float, which may be memory-mapped, and labels (N,) integer.
+    """Fit a one-vs-one machine to features (N, D) float, which may be memory-mapped, and labels
+    (N,) integer.
 
-    gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. Returns (Model, name of the solver).
-    Raises UserError for hyperparameters out of range, a backend that this machine cannot run, or fewer than two classes,
-    RunFailed for features that are not finite.
+    gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. Returns
+    (Model, name of the solver). Raises UserError for hyperparameters out of range, a backend that
+    this machine cannot run, or fewer than two classes, RunFailed for features that are not finite.
     """
     _check_settings(backend, kernel, C, gamma)
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise UserError(f"an SVM needs two classes, the training labels hold {len(classes)}; raise train_limit")
+        raise UserError(
+            f"an SVM needs two classes, the training labels hold {len(classes)}; raise train_limit"
+        )
     if len(features) != len(labels):
-        raise UserError(f"{len(features)} rows of features but {len(labels)} labels; make the features again")
+        raise UserError(
+            f"{len(features)} rows of features but {len(labels)} labels; make the features again"
+        )
     rows = _Rows.sorted_by_class(features, labels, classes, centered=kernel == "rbf")
     function = Kernel(kernel, resolve_gamma(gamma, features))
     if backend == "sklearnex" and len(features) ** 2 * features.shape[1] <= ONEDAL_REACH:
@@ -131,7 +160,11 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
     else:
         solved, solver = _solve_pairs(rows, function, C, threads), "libsvm on BLAS Gram blocks"
     if backend == "sklearnex":
-        log.info("%d rows x %d features: oneDAL would take longer than %s, which is used", *features.shape, solver)
+        log.info(
+            "%d rows x %d features: oneDAL would take longer than %s, which is used",
+            *features.shape,
+            solver,
+        )
     return _assemble(rows, classes, function, C, solved), solver
 
 
@@ -141,15 +174,18 @@ def predict(model, features, threads=1, backend="sklearn", shifted=()):
 
 
 def classify(model, features, threads=1, backend="sklearn", shifted=()):
-    """(predicted labels (M,), dtype of model.classes; their margins (M,) float64; decisions (M, pairs) float32) of features.
+    """(predicted labels (M,), dtype of model.classes; their margins (M,) float64; decisions (M,
+    pairs) float32) of features.
 
-    The features (M, D) float may be memory-mapped. A margin is the least decision value of the label against another class,
-    below 0 where the label won by votes alone.
+    The features (M, D) float may be memory-mapped. A margin is the least decision value of the
+    label against another class, below 0 where the label won by votes alone.
 
-    backend: with cuml, decisions are computed on the GPU; shifted: the features of shifted copies of the same images, each as
-    `features`: the pairs vote by the means of their decisions. Raises RunFailed for features that are not finite, UserError for
-    another number of features than in training.
+    backend: with cuml, decisions are computed on the GPU; shifted: the features of shifted copies
+    of the same images, each as `features`: the pairs vote by the means of their decisions. Raises
+    RunFailed for features that are not finite, UserError for another number of features than in
+    training.
     """
+
     def winners(decided):
         best = np.argmax(decisions.votes(decided, len(model.classes)), axis=1)
         against = margins(model, decided, best)
@@ -157,15 +193,23 @@ def classify(model, features, threads=1, backend="sklearn", shifted=()):
         return model.classes[best], against.min(axis=1), decided.astype(np.float32)
 
     if backend == "cuml":
-        return winners(decisions.mean([decisions_on_gpu(model, rows) for rows in (features, *shifted)]))
-    return tuple(map(np.concatenate, zip(*decision_blocks(model, features, threads, shifted, winners), strict=True)))
+        return winners(
+            decisions.mean([decisions_on_gpu(model, rows) for rows in (features, *shifted)])
+        )
+    return tuple(
+        map(
+            np.concatenate,
+            zip(*decision_blocks(model, features, threads, shifted, winners), strict=True),
+        )
+    )
 
 
 def margins(model, decided, classes):
-    """Decision values of classes[row], an index into model.classes, against each class, (rows, k) float64; 0 against itself.
+    """Decision values of classes[row], an index into model.classes, against each class, (rows, k)
+    float64; 0 against itself.
 
-    decided: those of the pairs, (rows, pairs). 1 is the margin of a pair of classes; a negative value means that the other
-    class won.
+    decided: those of the pairs, (rows, pairs). 1 is the margin of a pair of classes; a negative
+    value means that the other class won.
     """
     values = np.zeros((len(decided), len(model.classes)))
     for decision, (i, j) in zip(decided.T, decisions.pairs(len(model.classes)), strict=True):
@@ -178,13 +222,24 @@ def decisions_on_gpu(model, features):
     """Decisions (M, pairs) float64 for features (M, D), as those of decision_blocks."""
     _check_width(model, features)
     for start in range(0, len(features), PREDICT_ROWS):
-        _check_finite(features[start:start + PREDICT_ROWS], start)
-    return weighted_sums(model.kernel, features, model.support_vectors, _pair_coefficients(model), model.center, arrays.CuPy(),
-                         "predict") + model.intercept
+        _check_finite(features[start : start + PREDICT_ROWS], start)
+    return (
+        weighted_sums(
+            model.kernel,
+            features,
+            model.support_vectors,
+            _pair_coefficients(model),
+            model.center,
+            arrays.CuPy(),
+            "predict",
+        )
+        + model.intercept
+    )
 
 
 def decision_blocks(model, features, threads=1, shifted=(), finish=np.asarray):
-    """[finish(decisions (rows, pairs) float64)] of consecutive blocks of features (M, D), several in parallel.
+    """[finish(decisions (rows, pairs) float64)] of consecutive blocks of features (M, D), several
+    in parallel.
 
     shifted: as for `predict`; decisions are means over `features` and these.
     """
@@ -194,7 +249,7 @@ def decision_blocks(model, features, threads=1, shifted=(), finish=np.asarray):
     step = max(1, min(PREDICT_ROWS, PREDICT_VALUES // len(norms)))
 
     def decided(features, start):
-        rows = np.array(features[start:start + step], np.float32)
+        rows = np.array(features[start : start + step], np.float32)
         _check_finite(rows, start)
         rows -= model.center
         values = model.kernel.block(rows, squared_norms(rows), model.support_vectors, norms)
@@ -211,7 +266,8 @@ def decision_blocks(model, features, threads=1, shifted=(), finish=np.asarray):
 
 @dataclasses.dataclass
 class _Rows:
-    """Training rows (N, D) float32 minus `center`, grouped by class: those of class i are rows[slices[i]].
+    """Training rows (N, D) float32 minus `center`, grouped by class: those of class i are
+    rows[slices[i]].
 
     order (N,): index of each row in the training set. norms (N,) float32: their squared_norms.
     """
@@ -228,11 +284,12 @@ class _Rows:
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         rows, total = np.empty(features.shape, np.float32), np.zeros(features.shape[1])
-        for start in range(0, len(features), CHUNK):   # in the file's order, so the file is read once sequentially
-            chunk = np.asarray(features[start:start + CHUNK], np.float32)
+        # in the file's order, so the file is read once sequentially
+        for start in range(0, len(features), CHUNK):
+            chunk = np.asarray(features[start : start + CHUNK], np.float32)
             _check_finite(chunk, start)
             total += chunk.sum(axis=0, dtype=np.float64)
-            rows[place[start:start + CHUNK]] = chunk
+            rows[place[start : start + CHUNK]] = chunk
         center = (total / len(rows) if centered else np.zeros(len(total))).astype(np.float32)
         if centered:
             rows -= center
@@ -252,7 +309,9 @@ class _Rows:
 
 def _check_width(model, features):
     if features.shape[1] != len(model.center):
-        raise UserError(f"the SVM was fitted to {len(model.center)} features, these rows have {features.shape[1]}")
+        raise UserError(
+            f"the SVM was fitted to {len(model.center)} features, these rows have {features.shape[1]}"
+        )
 
 
 def _check_finite(chunk, start):
@@ -269,12 +328,15 @@ def _check_settings(backend, kernel, C, gamma):
         raise UserError(f"svm_kernel is {kernel!r}; it can be {', '.join(KERNELS)}")
     if not (C > 0 and math.isfinite(C)):
         raise UserError(f"svm_C is {C}; it must be a number above 0, 10 is the default")
-    if gamma not in ("scale", "auto") and not (not isinstance(gamma, str) and gamma > 0 and math.isfinite(gamma)):
+    if gamma not in ("scale", "auto") and not (
+        not isinstance(gamma, str) and gamma > 0 and math.isfinite(gamma)
+    ):
         raise UserError(f"svm_gamma is {gamma!r}; it can be scale, auto, or a number above 0")
 
 
-# The solvers. One class pair's solution: (support, coefficients, intercept), where support (s,) indexes the rows of the first
-# class, then of the second, and a decision > 0 means the second class, as for two classes in scikit-learn and cuML.
+# The solvers. One class pair's solution: (support, coefficients, intercept), where support (s,)
+# indexes the rows of the first class, then of the second, and a decision > 0 means the second
+# class, as for two classes in scikit-learn and cuML.
 
 
 def _solve_pairs(rows, kernel, C, threads):
@@ -296,45 +358,55 @@ def _solve_pairs(rows, kernel, C, threads):
 def _solve_pair(first, second, across, kernel, C):
     """libsvm's solution for two classes with the Gram blocks (n, n), (m, m) and (n, m) float32."""
     n = len(first)
-    gram = np.empty((n + len(second), n + len(second)))   # float64 is what libsvm reads
+    gram = np.empty((n + len(second), n + len(second)))  # float64 is what libsvm reads
     gram[:n, :n], gram[n:, n:], gram[:n, n:] = first, second, across
     gram[n:, :n] = across.T
     second_class = np.arange(len(gram)) >= n
-    # Shrinking, libsvm's heuristic of skipping rows at their bounds, only affects the time: 1/4 less for the many iterations
-    # of linear and poly on a pair of 10,000 rows, 1/4 more for rbf.
-    svc = sklearn.svm.SVC(kernel="precomputed", C=C, shrinking=kernel.name != "rbf", cache_size=LIBSVM_CACHE / 2**20)
+    # Shrinking, libsvm's heuristic of skipping rows at their bounds, only affects the time: 1/4
+    # less for the many iterations of linear and poly on a pair of 10,000 rows, 1/4 more for rbf.
+    svc = sklearn.svm.SVC(
+        kernel="precomputed", C=C, shrinking=kernel.name != "rbf", cache_size=LIBSVM_CACHE / 2**20
+    )
     with sklearn.config_context(assume_finite=True):
         svc.fit(gram, second_class)
     return svc.support_, svc.dual_coef_[0], svc.intercept_[0]
 
 
 def _solve_pairs_on_gpu(rows, kernel, C):
-    """Solutions of all class pairs by cuML, on rows that are uploaded once where the GPU's memory holds all of them.
+    """Solutions of all class pairs by cuML, on rows that are uploaded once where the GPU's memory
+    holds all of them.
 
-    Tested only with a mock that was written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s),
-    intercept_), not on a GPU.
+    Tested only with a mock that was written from cuML's documentation (SVC for two classes:
+    support_, dual_coef_ (1, s), intercept_), not on a GPU.
     """
-    library = arrays.CuPy()   # before cuML loads CUDA's libraries: it switches TF32 off in them
+    library = arrays.CuPy()  # before cuML loads CUDA's libraries: it switches TF32 off in them
     from cuml.svm import SVC
 
     log.info("SVM: %d rows x %d features on the GPU", *rows.rows.shape)
-    # Beside them: a pair's rows, in cuML's order of memory too, and as support vectors, and cuML's cache of kernel rows.
+    # Beside them: a pair's rows, in cuML's order of memory too, and as support vectors, and cuML's
+    # cache of kernel rows.
     beside = 3 * sum(sorted(rows.counts)[-2:]) * rows.rows[0].nbytes + (1 << 30)
     held = library.keep(rows.rows, beside)
     xp = np if held is rows.rows else library.xp
     if xp is np:
-        log.info("SVM: the GPU's memory does not hold them beside a pair of classes; each pair is copied to it")
+        log.info(
+            "SVM: the GPU's memory does not hold them beside a pair of classes; each pair is copied to it"
+        )
     solutions = []
     for i, j in bar(decisions.pairs(len(rows.slices)), "SVM", "pair"):
         svc = SVC(C=C, **kernel.settings(), output_type="numpy")
         pair = xp.concatenate([held[rows.slices[i]], held[rows.slices[j]]])
         svc.fit(pair, (xp.arange(len(pair)) >= rows.counts[i]).astype(np.float32))
-        solutions.append((np.asarray(svc.support_), np.ravel(svc.dual_coef_), float(np.ravel(svc.intercept_)[0])))
+        solutions.append(
+            (np.asarray(svc.support_), np.ravel(svc.dual_coef_), float(np.ravel(svc.intercept_)[0]))
+        )
     return solutions
 
 
 def _fit_onedal(rows, classes, kernel, C):
-    """The Model of scikit-learn-intelex's SVC, which has libsvm's layout, but opposite signs for two classes."""
+    """The Model of scikit-learn-intelex's SVC, which has libsvm's layout, but opposite signs for
+    two classes.
+    """
     from sklearnex.svm import SVC
 
     log.info("SVM: %d rows x %d features by oneDAL, which takes seconds", *rows.rows.shape)
@@ -342,18 +414,26 @@ def _fit_onedal(rows, classes, kernel, C):
     svc = SVC(C=C, **kernel.settings(), n_jobs=1)
     svc.fit(rows.rows, position)
     if not hasattr(svc, "_onedal_estimator"):
-        raise UserError("scikit-learn-intelex handed the work back to scikit-learn; set svm_backend to sklearn")
+        raise UserError(
+            "scikit-learn-intelex handed the work back to scikit-learn; set svm_backend to sklearn"
+        )
     sign = -1.0 if len(classes) == 2 else 1.0
-    return _model(rows, classes, kernel, C, svc.support_, sign * svc.dual_coef_, sign * svc.intercept_)
+    return _model(
+        rows, classes, kernel, C, svc.support_, sign * svc.dual_coef_, sign * svc.intercept_
+    )
 
 
 def _assemble(rows, classes, kernel, C, solutions):
     """The Model assembled from the solutions of all class pairs."""
     dual, intercepts = np.zeros((len(classes) - 1, len(rows.rows))), []
-    for (i, j), (support, coefficients, intercept) in zip(decisions.pairs(len(classes)), solutions, strict=True):
+    for (i, j), (support, coefficients, intercept) in zip(
+        decisions.pairs(len(classes)), solutions, strict=True
+    ):
         is_second = support >= rows.counts[i]
         dual[j - 1, rows.slices[i].start + support[~is_second]] = -coefficients[~is_second]
-        dual[i, rows.slices[j].start + support[is_second] - rows.counts[i]] = -coefficients[is_second]
+        dual[i, rows.slices[j].start + support[is_second] - rows.counts[i]] = -coefficients[
+            is_second
+        ]
         intercepts.append(-intercept)
     support = np.flatnonzero(dual.any(axis=0))
     return _model(rows, classes, kernel, C, support, dual[:, support], np.array(intercepts))
@@ -361,13 +441,26 @@ def _assemble(rows, classes, kernel, C, solutions):
 
 def _model(rows, classes, kernel, C, support, dual_coef, intercept):
     """The Model with support vectors rows.rows[support], `support` ascending."""
-    n_support = [np.count_nonzero((support >= part.start) & (support < part.stop)) for part in rows.slices]
-    return Model(kernel, float(C), classes, np.array(n_support, np.int64), rows.order[support].astype(np.int64),
-                 rows.rows[support], np.asarray(dual_coef, np.float64), np.asarray(intercept, np.float64), rows.center)
+    n_support = [
+        np.count_nonzero((support >= part.start) & (support < part.stop)) for part in rows.slices
+    ]
+    return Model(
+        kernel,
+        float(C),
+        classes,
+        np.array(n_support, np.int64),
+        rows.order[support].astype(np.int64),
+        rows.rows[support],
+        np.asarray(dual_coef, np.float64),
+        np.asarray(intercept, np.float64),
+        rows.center,
+    )
 
 
 def _pair_coefficients(model):
-    """Coefficients (s, pairs) float64: one column for each class pair, zero for vectors of other classes."""
+    """Coefficients (s, pairs) float64: one column for each class pair, zero for vectors of other
+    classes.
+    """
     ends = np.cumsum(model.n_support)
     parts = [slice(end - count, end) for end, count in zip(ends, model.n_support, strict=True)]
     pairs = decisions.pairs(len(model.classes))
@@ -383,24 +476,39 @@ def _pair_coefficients(model):
 
 def _announce(rows, kernel, C, pairs, workers):
     """Log rows, pairs, expected time and memory before the fit."""
-    working = sum(4 * count**2 for count in rows.counts) + workers * _pair_bytes(sum(sorted(rows.counts)[-2:]))
-    log.info("SVM: %d rows x %d features, %d class pairs, %d at a time: about %s, up to %s of memory; the model's file "
-             "takes up to %s", *rows.rows.shape, len(pairs), workers,
-             duration(_expected_seconds(rows, kernel, C, pairs, workers)),
-             size(2 * rows.rows.nbytes + working), size(rows.rows.nbytes))   # features twice: as mapped, as sorted
+    working = sum(4 * count**2 for count in rows.counts) + workers * _pair_bytes(
+        sum(sorted(rows.counts)[-2:])
+    )
+    log.info(
+        "SVM: %d rows x %d features, %d class pairs, %d at a time: about %s, up to %s of memory; the model's file "
+        "takes up to %s",
+        *rows.rows.shape,
+        len(pairs),
+        workers,
+        duration(_expected_seconds(rows, kernel, C, pairs, workers)),
+        # features twice: as mapped, as sorted
+        size(2 * rows.rows.nbytes + working),
+        size(rows.rows.nbytes),
+    )
     free = psutil.virtual_memory().available
     if working > free:
-        log.warning("only %s of memory are free here; if this run is killed, a smaller train_limit needs less",
-                    size(free))
+        log.warning(
+            "only %s of memory are free here; if this run is killed, a smaller train_limit needs less",
+            size(free),
+        )
 
 
 def _pair_bytes(count):
-    """Bytes of one pair of `count` rows: float64 Gram matrix, float32 block across, libsvm's cache."""
+    """Bytes of one pair of `count` rows: float64 Gram matrix, float32 block across, libsvm's
+    cache.
+    """
     return 8 * count**2 + count**2 + min(LIBSVM_CACHE, 4 * count**2)
 
 
 def _expected_seconds(rows, kernel, C, pairs, workers):
-    """Expected time of all Gram blocks (proportional to their areas) and of libsvm, extrapolated from a probe."""
+    """Expected time of all Gram blocks (proportional to their areas) and of libsvm, extrapolated
+    from a probe.
+    """
     power = SOLVE_POWER[kernel.name]
     (x, x_norms), (y, y_norms) = ([part[:PROBE_ROWS] for part in rows.of(i)] for i in (0, 1))
     start = time.perf_counter()
@@ -411,4 +519,6 @@ def _expected_seconds(rows, kernel, C, pairs, workers):
     _solve_pair(first, second, across, kernel, C)
     solve = (time.perf_counter() - start) / (len(x) + len(y)) ** power
     values = sum(rows.counts) ** 2 / 2
-    return (gemm * values + solve * sum((rows.counts[i] + rows.counts[j]) ** power for i, j in pairs)) / workers
+    return (
+        gemm * values + solve * sum((rows.counts[i] + rows.counts[j]) ** power for i, j in pairs)
+    ) / workers

@@ -1,4 +1,6 @@
-"""Pictures that are there more than once: images that are equal to the byte, as the stage `data` writes them."""
+"""Pictures that are there more than once: images that are equal to the byte, as the stage `data`
+writes them.
+"""
 
 import collections
 import hashlib
@@ -18,19 +20,27 @@ def first(digests):
 
 
 def count(digests, labels):
-    """Numbers of pictures: those that are there more than once, test pictures that are training pictures too, and those that
-    are there with different labels. digests, labels: train, test -> N digests and labels (N,)."""
-    rows = [row for part in digests for row in zip(digests[part], labels[part].tolist(), strict=True)]
+    """Numbers of pictures: those that are there more than once, test pictures that are training
+    pictures too, and those that are there with different labels. digests, labels: train, test -> N
+    digests and labels (N,).
+    """
+    rows = [
+        row for part in digests for row in zip(digests[part], labels[part].tolist(), strict=True)
+    ]
     times = collections.Counter(digest for digest, _ in rows)
     labelled = collections.Counter(digest for digest, _ in set(rows))
     trained_on = set(digests["train"])
-    return {"pictures": sum(times[digest] > 1 for digest, _ in rows),
-            "in_both_parts": sum(digest in trained_on for digest in digests["test"]),
-            "with_different_labels": sum(labelled[digest] > 1 for digest, _ in rows)}
+    return {
+        "pictures": sum(times[digest] > 1 for digest, _ in rows),
+        "in_both_parts": sum(digest in trained_on for digest in digests["test"]),
+        "with_different_labels": sum(labelled[digest] > 1 for digest, _ in rows),
+    }
 
 
 def sentence(counts, scored_on):
     """What `count` has found, in words; scored_on: what the test part is called."""
-    return (f"{counts['pictures']:,} pictures are there more than once, equal when scaled; {scored_on} pictures that are "
-            f"training pictures too: {counts['in_both_parts']:,}; pictures with different labels: "
-            f"{counts['with_different_labels']:,}")
+    return (
+        f"{counts['pictures']:,} pictures are there more than once, equal when scaled; {scored_on} pictures that are "
+        f"training pictures too: {counts['in_both_parts']:,}; pictures with different labels: "
+        f"{counts['with_different_labels']:,}"
+    )

@@ -19,12 +19,12 @@ from ladder.files import shown
 from ladder.progress import log
 from ladder.store import artifacts, disk
 
-ATTEMPTS = 3            # per mirror, in a row without progress
-FIRST_WAIT = 1.0        # seconds before the second attempt; doubled before each further one
-TIMEOUT = 30            # seconds without a response or data
-BLOCK = 1 << 20         # bytes
-LARGEST = 2 * 10**9     # most bytes from a server that does not send a length
-PASSING = {408, 425, 429, 500, 502, 503, 504}   # HTTP statuses worth a retry
+ATTEMPTS = 3  # per mirror, in a row without progress
+FIRST_WAIT = 1.0  # seconds before the second attempt; doubled before each further one
+TIMEOUT = 30  # seconds without a response or data
+BLOCK = 1 << 20  # bytes
+LARGEST = 2 * 10**9  # most bytes from a server that does not send a length
+PASSING = {408, 425, 429, 500, 502, 503, 504}  # HTTP statuses worth a retry
 
 
 class _Broken(Exception):
@@ -43,23 +43,28 @@ class _Another(_Unusable):
 class _Wanted:
     """Requirements on a file, and advice for the user if they are not met."""
 
-    fault: object          # function of a path: short description of the file's fault, "" if it is the wanted file; None to
-                           # accept any file
-    size: int | None       # bytes, if known
-    largest: int | None    # most bytes, if known
-    another: str           # advice if an address serves a different file; "" or ends in "; "
-    kept: str              # advice if a different file exists at the path, besides removing it; "" or begins with a comma
-    by_hand: str           # how to provide the file without the addresses
+    # function of a path: short description of the file's fault, "" if it is the wanted file; None
+    # to
+    fault: object
+    # accept any file
+    size: int | None  # bytes, if known
+    largest: int | None  # most bytes, if known
+    another: str  # advice if an address serves a different file; "" or ends in "; "
+    # advice if a different file exists at the path, besides removing it; "" or begins with a comma
+    kept: str
+    by_hand: str  # how to provide the file without the addresses
 
 
 def fetch(urls, path, sha256, size=None, setting="sha256"):
     """Download the file with this sha256 to `path` unless it is there.
 
-    urls: http(s) and file: addresses, and paths of this machine, of the file or of a folder that has it by the name of `path`,
-    with .gz or without; tried in order. An interrupted transfer is resumed, also from the next mirror and in the next run:
-    partial data stay in PATH.part. PATH appears only complete and verified, and two processes never write it at the same time.
-    sha256: 64 hex digits.  size: bytes, if known.  setting: the configuration key of the sha256, for messages.
-    Returns the absolute path. Raises UserError if no mirror has the file, or if a different file exists at `path`.
+    urls: http(s) and file: addresses, and paths of this machine, of the file or of a folder that
+    has it by the name of `path`, with .gz or without; tried in order. An interrupted transfer is
+    resumed, also from the next mirror and in the next run: partial data stay in PATH.part. PATH
+    appears only complete and verified, and two processes never write it at the same time. sha256:
+    64 hex digits.  size: bytes, if known.  setting: the configuration key of the sha256, for
+    messages. Returns the absolute path. Raises UserError if no mirror has the file, or if a
+    different file exists at `path`.
     """
     path = pathlib.Path(path).absolute()
     wanted = sha256.lower()
@@ -73,40 +78,53 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
         length = f"it is {held:,} bytes, not {size:,}, and " if size and held != size else ""
         return f"{length}its sha256 is {digest}, not {wanted}" if digest != wanted else ""
 
-    return _fetch(urls, path, _Wanted(
-        fault, size, None,
-        another=f"if another copy of the data is the one you want, set {setting} to its sha256; ",
-        kept=f", or, if this is the copy of the data you want, set {setting} to its sha256 and add its file: address to "
-             "the URLs",
-        by_hand=f"put the file by hand at {path}"))
+    return _fetch(
+        urls,
+        path,
+        _Wanted(
+            fault,
+            size,
+            None,
+            another=f"if another copy of the data is the one you want, set {setting} to its sha256; ",
+            kept=f", or, if this is the copy of the data you want, set {setting} to its sha256 and add its file: address to "
+            "the URLs",
+            by_hand=f"put the file by hand at {path}",
+        ),
+    )
 
 
 def fetch_checked(urls, path, fault, largest, setting, by_hand):
     """Like `fetch`, for a file that is verified by its content.
 
-    fault: function of a path: short description of the file's fault, for a message "ADDRESS: FAULT", "" if it is the wanted
-    file; None to accept any file.  largest: most bytes, if known; longer transfers are refused.  setting: the configuration key
-    of the addresses.  by_hand: instruction for a manual download, "put ... in ...".
+    fault: function of a path: short description of the file's fault, for a message "ADDRESS:
+    FAULT", "" if it is the wanted file; None to accept any file.  largest: most bytes, if known;
+    longer transfers are refused.  setting: the configuration key of the addresses.  by_hand:
+    instruction for a manual download, "put ... in ...".
     """
     path = pathlib.Path(path).absolute()
     return _fetch(urls, path, _Wanted(fault, None, largest, f"check {setting}; ", "", by_hand))
 
 
 def one_for_each(urls, files, setting):
-    """An address for each of the files; urls: as many, or a single one, the path of the folder that holds them all.
+    """An address for each of the files; urls: as many, or a single one, the path of the folder that
+    holds them all.
 
-    files: with the attribute `what`, their content in words; setting: the configuration key of the addresses. Raises UserError
-    for another number of addresses.
+    files: with the attribute `what`, their content in words; setting: the configuration key of the
+    addresses. Raises UserError for another number of addresses.
     """
     if len(urls) == len(files):
         return urls
     if len(urls) == 1 and is_path(urls[0]):
         if not _local(urls[0]).exists():
-            raise UserError(f"{setting}: there is no {shown(_local(urls[0]))}; name the folder that holds the files")
+            raise UserError(
+                f"{setting}: there is no {shown(_local(urls[0]))}; name the folder that holds the files"
+            )
         if _local(urls[0]).is_dir():
             return urls * len(files)
-    raise UserError(f"{setting} has {len(urls)} address{'es' if len(urls) != 1 else ''}, {excerpt(', '.join(urls))}; it needs "
-                    f"{len(files)}: {in_order(files)}, or the path of a folder that holds them")
+    raise UserError(
+        f"{setting} has {len(urls)} address{'es' if len(urls) != 1 else ''}, {excerpt(', '.join(urls))}; it needs "
+        f"{len(files)}: {in_order(files)}, or the path of a folder that holds them"
+    )
 
 
 def in_order(files):
@@ -123,7 +141,9 @@ def _local(path):
 
 
 def _url(address, name):
-    """The address of the file `name`: of a path as file:, of a folder's path that of the file in it."""
+    """The address of the file `name`: of a path as file:, of a folder's path that of the file in
+    it.
+    """
     if not is_path(address):
         return address
     path = _local(address)
@@ -140,13 +160,17 @@ def _url(address, name):
 def _fetch(urls, path, wanted):
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with artifacts.locked(path.with_name(f".{path.name}.lock"), f"another process is downloading {path.name}"):
+        with artifacts.locked(
+            path.with_name(f".{path.name}.lock"), f"another process is downloading {path.name}"
+        ):
             if not path.exists():
                 _download(urls, path, wanted)
                 return path
     # The file comes from an earlier run or was put there by hand.
     if fault := wanted.fault and wanted.fault(path):
-        raise UserError(f"{path} is not the wanted file: {fault}; remove it to download it again{wanted.kept}")
+        raise UserError(
+            f"{path} is not the wanted file: {fault}; remove it to download it again{wanted.kept}"
+        )
     return path
 
 
@@ -164,8 +188,10 @@ def _download(urls, path, wanted):
             if isinstance(fault, _Another):
                 advice = wanted.another
     reasons = "; ".join(faults) or "no URL is given"
-    raise UserError(f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or use the "
-                    "images that come with the program: --config dataset=mnist_small")
+    raise UserError(
+        f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or use the "
+        "images that come with the program: --config dataset=mnist_small"
+    )
 
 
 def _from_mirror(url, part, wanted):
@@ -181,8 +207,13 @@ def _from_mirror(url, part, wanted):
     if fault:
         part.unlink()
         raise _Another(fault)
-    log.info("%s: %s in %s, %s", url, progress.size(part.stat().st_size), progress.duration(time.monotonic() - started),
-             "checksum verified" if wanted.fault else "no checksum to verify")
+    log.info(
+        "%s: %s in %s, %s",
+        url,
+        progress.size(part.stat().st_size),
+        progress.duration(time.monotonic() - started),
+        "checksum verified" if wanted.fault else "no checksum to verify",
+    )
 
 
 def _transfer(url, part, wanted):
@@ -208,7 +239,9 @@ def _length(part):
 
 
 def _receive(url, part, held, wanted):
-    """One request that appends to the `held` bytes of `part`; True if the server resumed after them."""
+    """One request that appends to the `held` bytes of `part`; True if the server resumed after
+    them.
+    """
     stream, start, total = _open(url, held)
     with contextlib.closing(stream), open(part, "ab", buffering=0) as file:
         _check_length(total, wanted)
@@ -216,7 +249,9 @@ def _receive(url, part, held, wanted):
         most = expected or wanted.largest or LARGEST
         file.truncate(start)
         received = start
-        with progress.bar(total=expected, initial=start, label=part.stem, unit="B", unit_scale=True) as bar:
+        with progress.bar(
+            total=expected, initial=start, label=part.stem, unit="B", unit_scale=True
+        ) as bar:
             while block := _read(stream):
                 received += len(block)
                 if received > most:
@@ -241,13 +276,15 @@ def _check_length(total, wanted):
 
 def _read(stream):
     try:
-        return stream.read1(BLOCK)   # available data, without waiting for a whole block
+        return stream.read1(BLOCK)  # available data, without waiting for a whole block
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(f"the transfer broke ({_reason(error)})") from error
 
 
 def _open(url, held):
-    """(stream, offset of its first byte, bytes of the whole file or None); requests the data after the `held` bytes."""
+    """(stream, offset of its first byte, bytes of the whole file or None); requests the data after
+    the `held` bytes.
+    """
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError as error:
@@ -264,7 +301,7 @@ def _open_file(parts, held):
         raise _Unusable("a file of this machine is file:///folder/name, with three slashes")
     source = urllib.request.url2pathname(parts.path)
     try:
-        if stat.S_ISFIFO(os.stat(source).st_mode):   # it would be waited for
+        if stat.S_ISFIFO(os.stat(source).st_mode):  # it would be waited for
             raise _Unusable("a pipe, not a file")
         stream = open(source, "rb")
     except OSError as error:
@@ -281,13 +318,17 @@ def _open_http(url, held):
     if held:
         headers["Range"] = f"bytes={held}-"
     try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+        response = urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=TIMEOUT
+        )
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416 and held:   # `part` is longer than the file, so it is useless
+        if error.code == 416 and held:  # `part` is longer than the file, so it is useless
             return _open_http(url, 0)
         kind = _Broken if error.code in PASSING else _Unusable
-        raise kind(f"HTTP {error.code} {http.client.responses.get(error.code, '')}".strip()) from error
+        raise kind(
+            f"HTTP {error.code} {http.client.responses.get(error.code, '')}".strip()
+        ) from error
     except (http.client.InvalidURL, ValueError) as error:
         raise _Unusable(_reason(error)) from error
     except (OSError, http.client.HTTPException) as error:
@@ -299,7 +340,9 @@ def _open_http(url, held):
     span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if span is None or int(span[1]) != held:
         response.close()
-        raise _Unusable(f"answers with another range than requested ({response.headers.get('Content-Range')!r})")
+        raise _Unusable(
+            f"answers with another range than requested ({response.headers.get('Content-Range')!r})"
+        )
     return response, held, int(span[2]) if span[2] != "*" else None
 
 

@@ -10,7 +10,9 @@ from ladder.errors import UserError, excerpt
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """shape: (height, width, channels) of an image; classes: their number; train, test: number of images without limits."""
+    """shape: (height, width, channels) of an image; classes: their number; train, test: number of
+    images without limits.
+    """
 
     shape: tuple[int, int, int]
     classes: int
@@ -27,7 +29,7 @@ FACTS = {
     "cifar100": Facts((32, 32, 3), 100, 50_000, 10_000),
     "svhn": Facts((32, 32, 3), 10, 73_257, 26_032),
 }
-FOLDER = "folder"   # the dataset of pictures of one's own
+FOLDER = "folder"  # the dataset of pictures of one's own
 
 
 def of(settings: Any) -> Facts:
@@ -41,10 +43,17 @@ def of(settings: Any) -> Facts:
     source = listing.of(settings.folder)
     train = source.counts("train")
     if not source.has_test and 1 in train:
-        raise UserError(f"config: folder: class {excerpt(source.classes[train.index(1)])} has a single picture; it needs one "
-                        "to train on and one to test on")
+        raise UserError(
+            f"config: folder: class {excerpt(source.classes[train.index(1)])} has a single picture; it needs one "
+            "to train on and one to test on"
+        )
     train_count, test_count = _counts(source, settings.test_share)
-    return Facts((*settings.image_size, settings.image_channels), len(source.classes), train_count, test_count)
+    return Facts(
+        (*settings.image_size, settings.image_channels),
+        len(source.classes),
+        train_count,
+        test_count,
+    )
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,7 +1,8 @@
-"""Images of a data set from pictures of one's own: decoded, scaled and cropped one by one, straight to the disk.
+"""Images of a data set from pictures of one's own: decoded, scaled and cropped one by one, straight
+to the disk.
 
-Only the small images are kept, in a file without a name; an original is in memory while it is decoded. Threads decode, in the
-order of listing.split, so the images do not depend on their number.
+Only the small images are kept, in a file without a name; an original is in memory while it is
+decoded. Threads decode, in the order of listing.split, so the images do not depend on their number.
 """
 
 import concurrent.futures
@@ -22,14 +23,16 @@ from ladder.errors import UserError, excerpt
 from ladder.files import shown
 from ladder.progress import bar, log
 
-AT_ONCE = 64   # pictures handed to the threads together
-NAMED = 3      # files that a message names
+AT_ONCE = 64  # pictures handed to the threads together
+NAMED = 3  # files that a message names
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What was read of a part: images uint8 (N, H, W, C), a map of a file on the disk; labels uint8 (N,); names and digests of
-    the images, N each; skipped: name -> (label, reason); more: names of the pictures with frames or pages beside the first."""
+    """What was read of a part: images uint8 (N, H, W, C), a map of a file on the disk; labels uint8
+    (N,); names and digests of the images, N each; skipped: name -> (label, reason); more: names of
+    the pictures with frames or pages beside the first.
+    """
 
     images: np.ndarray
     labels: np.ndarray
@@ -40,34 +43,53 @@ class Part:
 
 
 def load(path, params, limits, scratch, threads):
-    """(Dataset, [{"file", "reason"}] of what was skipped, remarks) of the pictures at `path`, a folder or a .npz file.
+    """(Dataset, [{"file", "reason"}] of what was skipped, remarks) of the pictures at `path`, a
+    folder or a .npz file.
 
-    params: folder_sha256, image_size, image_channels, test_share; limits: part -> number of images, "all" or 0 for none;
-    scratch: a folder with room for the images. Raises UserError where the pictures are not those of folder_sha256, or a class
-    is left without any.
+    params: folder_sha256, image_size, image_channels, test_share; limits: part -> number of images,
+    "all" or 0 for none; scratch: a folder with room for the images. Raises UserError where the
+    pictures are not those of folder_sha256, or a class is left without any.
     """
     source = _checked(path, params)
     shape = (*params["image_size"], params["image_channels"])
     damaged, alike = {}, {}
-    while True:   # until the split is one of pictures that can be read, and equal ones are in one part
+    # until the split is one of pictures that can be read, and equal ones are in one part
+    while True:
         split = listing.split(source, params.get("test_share"), damaged, alike)
-        parts = {part: _part(source, part, files, shape, limits[part], scratch, threads) for part, files in split.items()}
-        lacking = {part: sorted(set(range(len(source.classes))) - set(read.labels.tolist())) if limits[part] else []
-                   for part, read in parts.items()}
+        parts = {
+            part: _part(source, part, files, shape, limits[part], scratch, threads)
+            for part, files in split.items()
+        }
+        lacking = {
+            part: sorted(set(range(len(source.classes))) - set(read.labels.tolist()))
+            if limits[part]
+            else []
+            for part, read in parts.items()
+        }
         before = len(damaged), len(alike)
         damaged, alike = damaged | _damaged(parts, lacking), alike | _equal(source, parts)
         if (len(damaged), len(alike)) == before:
             break
-        log.info("the pictures are split again: %d cannot be read, %d are equal when scaled", len(damaged), len(alike))
+        log.info(
+            "the pictures are split again: %d cannot be read, %d are equal when scaled",
+            len(damaged),
+            len(alike),
+        )
     refused = functools.reduce(operator.or_, (read.skipped for read in parts.values()), damaged)
     _check_classes(source, lacking, refused)
     listing.of.cache_clear()
     _checked(path, params)
     skipped = [*source.skipped, *((name, reason) for name, (_, reason) in refused.items())]
     _log(source, skipped, [name for part in parts.values() for name in part.more])
-    return (Dataset(*(array for part in parts.values() for array in (part.images, part.labels)), source.classes,
-                    {part: read.names for part, read in parts.items()}),
-            [{"file": shown(name), "reason": reason} for name, reason in skipped], source.remarks)
+    return (
+        Dataset(
+            *(array for part in parts.values() for array in (part.images, part.labels)),
+            source.classes,
+            {part: read.names for part, read in parts.items()},
+        ),
+        [{"file": shown(name), "reason": reason} for name, reason in skipped],
+        source.remarks,
+    )
 
 
 def _log(source, skipped, more):
@@ -77,29 +99,44 @@ def _log(source, skipped, more):
         count = len(source.skipped) + sum(map(len, source.files.values()))
         log.info("%s; skipped.json names them", listing.skipping(skipped, count))
     if more:
-        log.info("%d picture%s more frames or pages than the first, which is read, as %s", len(more),
-                 "s have" if len(more) != 1 else " has", shown(more[0]))
+        log.info(
+            "%d picture%s more frames or pages than the first, which is read, as %s",
+            len(more),
+            "s have" if len(more) != 1 else " has",
+            shown(more[0]),
+        )
 
 
 def _checked(path, params):
     """The listing of `path`; raises UserError unless its content is the planned one."""
     source = listing.of(path)
     if source.digest != params["folder_sha256"]:
-        raise UserError(f"the pictures of {shown(path)} changed after this run was planned; run it again")
+        raise UserError(
+            f"the pictures of {shown(path)} changed after this run was planned; run it again"
+        )
     return source
 
 
 def _damaged(parts, lacking):
-    """What was skipped, as in Part.skipped, of the classes of which a part has no picture (lacking: part -> labels)."""
+    """What was skipped, as in Part.skipped, of the classes of which a part has no picture (lacking:
+    part -> labels).
+    """
     labels = {label for missing in lacking.values() for label in missing}
-    return {name: fault for part in parts.values() for name, fault in part.skipped.items() if fault[0] in labels}
+    return {
+        name: fault
+        for part in parts.values()
+        for name, fault in part.skipped.items()
+        if fault[0] in labels
+    }
 
 
 def _equal(source, parts):
-    """{name: digest} of all pictures that differ, but not when scaled, for listing.split; none if no two are in different
-    parts, or the parts are given."""
+    """{name: digest} of all pictures that differ, but not when scaled, for listing.split; none if
+    no two are in different parts, or the parts are given."""
     names, crossing = {}, set.intersection(*(set(part.digests) for part in parts.values()))
-    for name, digest in (row for part in parts.values() for row in zip(part.names, part.digests, strict=True)):
+    for name, digest in (
+        row for part in parts.values() for row in zip(part.names, part.digests, strict=True)
+    ):
         names.setdefault(digest, set()).add(source.copies.get(name, name))
     if source.has_test or all(len(names[digest]) == 1 for digest in crossing):
         return {}
@@ -108,11 +145,19 @@ def _equal(source, parts):
 
 def _check_classes(source, lacking, refused):
     for part, missing in ((part, missing) for part, missing in lacking.items() if missing):
-        faults = [f"{shown(name)}: {reason}" for name, (label, reason) in refused.items() if label == missing[0]]
+        faults = [
+            f"{shown(name)}: {reason}"
+            for name, (label, reason) in refused.items()
+            if label == missing[0]
+        ]
         more = f"; {len(faults) - NAMED} more" if faults[NAMED:] else ""
-        few = f"no {part} picture of class" if source.has_test else "fewer than two pictures of class"
-        raise UserError(f"folder: {few} {excerpt(source.classes[missing[0]])} can be read ({'; '.join(faults[:NAMED])}{more}); "
-                        "remove the class, or put other pictures into it")
+        few = (
+            f"no {part} picture of class" if source.has_test else "fewer than two pictures of class"
+        )
+        raise UserError(
+            f"folder: {few} {excerpt(source.classes[missing[0]])} can be read ({'; '.join(faults[:NAMED])}{more}); "
+            "remove the class, or put other pictures into it"
+        )
 
 
 def _part(source, part, files, shape, limit, scratch, threads):
@@ -121,13 +166,17 @@ def _part(source, part, files, shape, limit, scratch, threads):
     labels, names, digests, skipped, more, read = [], [], [], {}, [], _reader(source, part, shape)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
-        progress = stack.enter_context(bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures"))
-        file = tempfile.TemporaryFile(dir=scratch)   # lives as long as its map
+        progress = stack.enter_context(
+            bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures")
+        )
+        file = tempfile.TemporaryFile(dir=scratch)  # lives as long as its map
         for start in range(0, len(files), AT_ONCE):
             if len(labels) == most:
                 break
-            batch = files[start:start + AT_ONCE]
-            for (label, name), (image, remarks) in zip(batch, pool.map(read, (name for _, name in batch)), strict=True):
+            batch = files[start : start + AT_ONCE]
+            for (label, name), (image, remarks) in zip(
+                batch, pool.map(read, (name for _, name in batch)), strict=True
+            ):
                 if len(labels) < most and image is not None:
                     file.write(image.data)
                     labels.append(label)
@@ -138,19 +187,27 @@ def _part(source, part, files, shape, limit, scratch, threads):
                     skipped[name] = label, remarks
             progress.update(len(batch))
         file.flush()
-    images = np.memmap(file, np.uint8, "r", shape=(len(labels), *shape)) if labels else np.empty((0, *shape), np.uint8)
+    images = (
+        np.memmap(file, np.uint8, "r", shape=(len(labels), *shape))
+        if labels
+        else np.empty((0, *shape), np.uint8)
+    )
     return Part(images, np.array(labels, np.uint8), names, digests, skipped, more)
 
 
 def _reader(source, part, shape):
-    """A function: the name of a picture -> (its image, uint8 of this shape, remarks) or (None, why it cannot be read)."""
+    """A function: the name of a picture -> (its image, uint8 of this shape, remarks) or (None, why
+    it cannot be read).
+    """
     if isinstance(source, listing.Folder):
         return lambda name: _fitted(lambda: pictures.read(source.path / name), shape)
     with listing.opened(source.path, source.array(part)) as file:
         images = np.lib.format.read_array(file, allow_pickle=False)
     if images.shape[3:] == (1,):
         images = images[..., 0]
-    return lambda row: _fitted(lambda: (Image.fromarray(images[int(row)]).convert("RGB"), ()), shape)
+    return lambda row: _fitted(
+        lambda: (Image.fromarray(images[int(row)]).convert("RGB"), ()), shape
+    )
 
 
 def _fitted(read, shape):

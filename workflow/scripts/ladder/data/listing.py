@@ -1,8 +1,10 @@
-"""Pictures of one's own, before any is read: their files or rows, their classes, and a digest of their content.
+"""Pictures of one's own, before any is read: their files or rows, their classes, and a digest of
+their content.
 
-A folder has a folder of pictures for each class, or train/ and test/ with such folders; a .npz file has arrays. Planning a run
-needs their numbers, the digest and which have the same content; the latter two are kept as long as names, sizes and times of
-the files stay the same. Standard library; NumPy only for .npz files.
+A folder has a folder of pictures for each class, or train/ and test/ with such folders; a .npz file
+has arrays. Planning a run needs their numbers, the digest and which have the same content; the
+latter two are kept as long as names, sizes and times of the files stay the same. Standard library;
+NumPy only for .npz files.
 """
 
 import collections
@@ -24,51 +26,82 @@ from ladder.files import shown
 from ladder.progress import bar, size
 from ladder.store import cache, disk
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng", ".tif", ".tiff", ".ppm", ".pgm", ".pbm",
-            ".pnm")
-MOST_PICTURES = 500        # of one request
-MOST_CLASSES = 256         # labels are bytes
-LONGEST_NAME = 100         # characters of the name of a class
+SUFFIXES = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".jfif",
+    ".webp",
+    ".gif",
+    ".bmp",
+    ".apng",
+    ".tif",
+    ".tiff",
+    ".ppm",
+    ".pgm",
+    ".pbm",
+    ".pnm",
+)
+MOST_PICTURES = 500  # of one request
+MOST_CLASSES = 256  # labels are bytes
+LONGEST_NAME = 100  # characters of the name of a class
 PARTS = ("train", "test")
 # What the folder of a part may be called, in capitals too: to train on, to test on, for validation.
-PART_NAME = re.compile("(?:(train|training)|(test|testing)|(val|valid|validation))(?:[ _-]?(?:set|data|images))?", re.I)
+PART_NAME = re.compile(
+    "(?:(train|training)|(test|testing)|(val|valid|validation))(?:[ _-]?(?:set|data|images))?", re.I
+)
 VALIDATION = "val"
 # Part -> names of its images and labels in a .npz file: ours, MedMNIST's, and those of Keras.
-OURS = {"train": ("images", "labels"), "test": ("test_images", "test_labels"), VALIDATION: ("val_images", "val_labels")}
-LAYOUTS = (OURS, {**OURS, "train": ("train_images", "train_labels")},
-           {"train": ("x_train", "y_train"), "test": ("x_test", "y_test"), VALIDATION: ("x_val", "y_val")})
+OURS = {
+    "train": ("images", "labels"),
+    "test": ("test_images", "test_labels"),
+    VALIDATION: ("val_images", "val_labels"),
+}
+LAYOUTS = (
+    OURS,
+    {**OURS, "train": ("train_images", "train_labels")},
+    {"train": ("x_train", "y_train"), "test": ("x_test", "y_test"), VALIDATION: ("x_val", "y_val")},
+)
 NOT_READ = "not read; validation pictures are training pictures, as many as the key validation says"
-MOST_UNPACKED = 8 * 10**9   # bytes of the images in a .npz file
+MOST_UNPACKED = 8 * 10**9  # bytes of the images in a .npz file
 MOST_ROWS = 10**7
-KINDS_SAID = 4       # kinds of skipped files of which a message has an example
+KINDS_SAID = 4  # kinds of skipped files of which a message has an example
 
 
 class Walk:
     """Folders and the files below them, links to folders followed, each folder once.
 
-    where: what messages begin with. Raises UserError for a folder that cannot be read, a link that leads nowhere or
-    to a folder around all of them, and a folder that is reached twice: its pictures would be counted twice, or without end.
+    where: what messages begin with. Raises UserError for a folder that cannot be read, a link that
+    leads nowhere or to a folder around all of them, and a folder that is reached twice: its
+    pictures would be counted twice, or without end.
     """
 
     def __init__(self, root, where):
         self._root, self._where = os.path.realpath(root), where
-        self._paths = {self._root: str(root)}   # of the folders so far, without links -> as they were reached
+        # of the folders so far, without links -> as they were reached
+        self._paths = {self._root: str(root)}
 
     def enter(self, folder):
         """Note that the content of a folder (a path) is read."""
         path, real = str(folder), os.path.realpath(folder)
         other = self._paths.setdefault(real, path)
         if other != path:
-            raise UserError(f"{self._where}: {shown(other)} and {shown(path)} are the same folder; remove the link to it")
+            raise UserError(
+                f"{self._where}: {shown(other)} and {shown(path)} are the same folder; remove the link to it"
+            )
         if real != self._root and os.path.commonpath([real, self._root]) == real:
-            raise UserError(f"{self._where}: {shown(path)} is a link to {shown(real)}, a folder that it lies in; remove it")
+            raise UserError(
+                f"{self._where}: {shown(path)} is a link to {shown(real)}, a folder that it lies in; remove it"
+            )
 
     def files(self, folder):
         """Paths (str) of the files below a folder, sorted within each one, without hidden ones."""
         for parent, folders, names in os.walk(folder, onerror=self._unreadable, followlinks=True):
             self.enter(parent)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            yield from (os.path.join(parent, name) for name in sorted(names) if not name.startswith("."))
+            yield from (
+                os.path.join(parent, name) for name in sorted(names) if not name.startswith(".")
+            )
 
     def folders(self, folder):
         """The sorted names of the folders in a folder, without hidden ones."""
@@ -77,25 +110,34 @@ class Walk:
             entries = [entry for entry in entries if not entry.name.startswith(".")]
         for entry in entries:
             if entry.is_symlink() and not os.path.exists(entry.path):
-                raise UserError(f"{self._where}: {shown(entry.path)} is a link to {shown(os.readlink(entry.path))}, which "
-                                "cannot be reached; remove the link, or mount what it leads to")
+                raise UserError(
+                    f"{self._where}: {shown(entry.path)} is a link to {shown(os.readlink(entry.path))}, which "
+                    "cannot be reached; remove the link, or mount what it leads to"
+                )
         return sorted(entry.name for entry in entries if entry.is_dir())
 
     def _unreadable(self, error):
-        raise UserError(f"{self._where}: cannot read {shown(error.filename)}: {error.strerror}") from error
+        raise UserError(
+            f"{self._where}: cannot read {shown(error.filename)}: {error.strerror}"
+        ) from error
 
 
 def find(paths: Sequence[str]) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
-    """(pictures, ignored files) in `paths`, which are files or folders, in order, without duplicates.
+    """(pictures, ignored files) in `paths`, which are files or folders, in order, without
+    duplicates.
 
-    In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden ones; a path of a file is
-    accepted with any name. Raises UserError for a missing path, if nothing is found, above MOST_PICTURES, and as Walk.
+    In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden
+    ones; a path of a file is accepted with any name. Raises UserError for a missing path, if
+    nothing is found, above MOST_PICTURES, and as Walk.
     """
     if not paths:
-        raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
+        raise UserError(
+            "which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER"
+        )
     accepted: dict[pathlib.Path, None] = {}
     left_out: dict[pathlib.Path, None] = {}
-    for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
+    # pathlib's raises for an unknown ~user
+    for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):
         if os.path.isdir(path):
             for file in map(pathlib.Path, Walk(path, "predict").files(path)):
                 (accepted if file.suffix.lower() in SUFFIXES else left_out)[file] = None
@@ -103,27 +145,38 @@ def find(paths: Sequence[str]) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
         elif os.path.exists(path):
             accepted[path] = None
         else:
-            raise UserError(f"predict: there is no {shown(path)} (seen from {shown(pathlib.Path.cwd())}); name a folder or a "
-                            "file")
+            raise UserError(
+                f"predict: there is no {shown(path)} (seen from {shown(pathlib.Path.cwd())}); name a folder or a "
+                "file"
+            )
     _check_count(accepted)
     if not accepted:
-        raise UserError(f"predict: no picture in {', '.join(map(shown, paths))}; looked for names that end in "
-                        f"{', '.join(SUFFIXES)}")
+        raise UserError(
+            f"predict: no picture in {', '.join(map(shown, paths))}; looked for names that end in "
+            f"{', '.join(SUFFIXES)}"
+        )
     return list(accepted), list(left_out)
 
 
 def _check_count(accepted):
     if len(accepted) > MOST_PICTURES:
-        raise UserError(f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files")
+        raise UserError(
+            f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files"
+        )
 
 
 def skipping(skipped, count):
-    """The line about the files that are skipped, of `count` files, with an example of each kind; skipped: [(name, reason)]."""
+    """The line about the files that are skipped, of `count` files, with an example of each kind;
+    skipped: [(name, reason)].
+    """
     kinds = {}
     for name, reason in skipped:
         kinds.setdefault(_kind(name), []).append((name, reason))
     kinds = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
-    said = [f"{len(files):,} {kind}, as {shown(files[0][0])} ({files[0][1]})" for kind, files in kinds[:KINDS_SAID]]
+    said = [
+        f"{len(files):,} {kind}, as {shown(files[0][0])} ({files[0][1]})"
+        for kind, files in kinds[:KINDS_SAID]
+    ]
     others = sum(len(files) for _, files in kinds[KINDS_SAID:])
     said += [f"{others:,} others"] if others else []
     return one_line(f"skipped {len(skipped):,} of {count:,} files: {'; '.join(said)}")
@@ -136,30 +189,43 @@ def _kind(name):
 
 @functools.cache
 def of(path):
-    """The Folder or Npz at a path (str); raises UserError where it is neither, or none that can be a data set."""
+    """The Folder or Npz at a path (str); raises UserError where it is neither, or none that can be
+    a data set.
+    """
     full = pathlib.Path(os.path.expanduser(path))
     if path == "none":
-        raise UserError("config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH")
+        raise UserError(
+            "config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH"
+        )
     if not os.path.exists(full):
-        raise UserError(f"config: folder: there is no {shown(full)} (seen from {shown(pathlib.Path.cwd())})")
+        raise UserError(
+            f"config: folder: there is no {shown(full)} (seen from {shown(pathlib.Path.cwd())})"
+        )
     if os.path.realpath(full) == os.path.sep:
-        raise UserError(f"config: folder is {shown(path)}, the root of all files; name the folder of your pictures")
+        raise UserError(
+            f"config: folder is {shown(path)}, the root of all files; name the folder of your pictures"
+        )
     if os.path.isdir(full):
         try:
             return Folder(full)
         except OSError as error:
-            raise UserError(f"config: folder: cannot read {shown(error.filename or full)}: {error.strerror}") from error
-    if not os.path.isfile(full) or not zipfile.is_zipfile(full):   # a pipe would be waited for
-        raise UserError(f"config: folder is {shown(full)}, which is neither a folder nor a .npz file")
+            raise UserError(
+                f"config: folder: cannot read {shown(error.filename or full)}: {error.strerror}"
+            ) from error
+    if not os.path.isfile(full) or not zipfile.is_zipfile(full):  # a pipe would be waited for
+        raise UserError(
+            f"config: folder is {shown(full)}, which is neither a folder nor a .npz file"
+        )
     return Npz(full)
 
 
 class Folder:
     """The pictures of a folder.
 
-    classes: names, in their order; files: part -> [(label, name below the folder)], sorted by name; has_test: whether there is
-    a folder of test pictures, else `files` has them all as "train"; skipped: [(name, reason)] of files that are not read at
-    all; remarks: sentences on what the folders were taken for, where their names do not say it.
+    classes: names, in their order; files: part -> [(label, name below the folder)], sorted by name;
+    has_test: whether there is a folder of test pictures, else `files` has them all as "train";
+    skipped: [(name, reason)] of files that are not read at all; remarks: sentences on what the
+    folders were taken for, where their names do not say it.
     """
 
     def __init__(self, path):
@@ -167,10 +233,14 @@ class Folder:
         folders = self._folders("")
         parts, self.remarks = _parts(folders, path)
         self.has_test = "test" in parts
-        if not self.has_test and (lone := [name for name in folders if _part(name) in PARTS and self._folders(name)]):
-            other, = set(PARTS) - {_part(lone[0])}
-            raise UserError(f"config: folder: {shown(path)} has {lone[0]}/ without {other}/; add it, or move the folders "
-                            "of the classes up")
+        if not self.has_test and (
+            lone := [name for name in folders if _part(name) in PARTS and self._folders(name)]
+        ):
+            (other,) = set(PARTS) - {_part(lone[0])}
+            raise UserError(
+                f"config: folder: {shown(path)} has {lone[0]}/ without {other}/; add it, or move the folders "
+                "of the classes up"
+            )
         self.classes = in_order(self._folders(parts["train"]) if self.has_test else folders)
         _check_classes(self.classes, path)
         if self.has_test:
@@ -178,30 +248,46 @@ class Folder:
         self.files, self._stats, used = {}, [], set()
         for part, folder in (parts or {"train": ""}).items():
             places = [os.path.join(folder, name) for name in self.classes]
-            self.files[part] = [file for label, place in enumerate(places) for file in self._pictures(label, place)]
+            self.files[part] = [
+                file for label, place in enumerate(places) for file in self._pictures(label, place)
+            ]
             used |= set(places)
         self.skipped += [(name, "not in the folder of a class") for name in self._outside(used)]
-        self.skipped += [(f"{name}/", NOT_READ if _part(name) == VALIDATION else "neither {}/ nor {}/".format(*parts.values()))
-                         for name in folders if self.has_test and name not in parts.values()]
+        self.skipped += [
+            (
+                f"{name}/",
+                NOT_READ
+                if _part(name) == VALIDATION
+                else "neither {}/ nor {}/".format(*parts.values()),
+            )
+            for name in folders
+            if self.has_test and name not in parts.values()
+        ]
         self.remarks += [] if self.has_test else self._layers()
 
     def _check_same_classes(self, parts):
         for here, there in ((parts["train"], parts["test"]), (parts["test"], parts["train"])):
             if missing := in_order(set(self._folders(there)) - set(self._folders(here))):
                 more = f" and {len(missing) - 1} more" if missing[1:] else ""
-                raise UserError(f"config: folder: {here}/ of {shown(self.path)} has no folder {excerpt(missing[0])}{more}, "
-                                f"which {there}/ has; both need the same classes")
+                raise UserError(
+                    f"config: folder: {here}/ of {shown(self.path)} has no folder {excerpt(missing[0])}{more}, "
+                    f"which {there}/ has; both need the same classes"
+                )
 
     def _layers(self):
-        """A list with the remark that the classes might be the folders below those that are taken for them, or without."""
+        """A list with the remark that the classes might be the folders below those that are taken
+        for them, or without.
+        """
         inner = [set() for _ in self.classes]
         for label, name in self.files["train"]:
             inner[label].add(name.split("/")[1] if name.count("/") > 1 else "")
         if len(inner[0]) < 2 or "" in inner[0] or any(names != inner[0] for names in inner):
             return []
-        return [f"The classes are the folders {_named(self.classes)}. Each holds the same folders, "
-                f"{_named(in_order(inner[0]))}, which are not told apart; if these are the classes, call the folders around "
-                "them train and test"]
+        return [
+            f"The classes are the folders {_named(self.classes)}. Each holds the same folders, "
+            f"{_named(in_order(inner[0]))}, which are not told apart; if these are the classes, call the folders around "
+            "them train and test"
+        ]
 
     def counts(self, part):
         """Number of pictures of each class."""
@@ -217,7 +303,9 @@ class Folder:
 
     @functools.cached_property
     def copies(self):
-        """{name: the first name with the same content} of the pictures whose content is there more than once."""
+        """{name: the first name with the same content} of the pictures whose content is there more
+        than once.
+        """
         return {name: group[0] for group in self._content["copies"] for name in group}
 
     @functools.cached_property
@@ -237,10 +325,12 @@ class Folder:
         return self._walk.folders(self.path / part)
 
     def _pictures(self, label, folder):
-        """(label, name) of the pictures of a class; notes their sizes and times, and what is skipped."""
+        """(label, name) of the pictures of a class; notes their sizes and times, and what is
+        skipped.
+        """
         labelled, begin, before = [], len(str(self.path / folder)), len(self.skipped)
         for path in self._walk.files(self.path / folder):
-            name = folder + path[begin:]   # relpath takes longer than all the rest
+            name = folder + path[begin:]  # relpath takes longer than all the rest
             if reason := self._fault(path, name):
                 self.skipped.append((name, reason))
             else:
@@ -248,8 +338,10 @@ class Folder:
         if not labelled:
             others = self.skipped[before:]
             there = f" ({skipping(others, len(others))})" if others else ""
-            raise UserError(f"config: folder: {shown(self.path / folder)} has no picture{there}; remove the folder, or put "
-                            f"pictures of the class into it ({', '.join(SUFFIXES)})")
+            raise UserError(
+                f"config: folder: {shown(self.path / folder)} has no picture{there}; remove the folder, or put "
+                f"pictures of the class into it ({', '.join(SUFFIXES)})"
+            )
         return labelled
 
     def _fault(self, path, name):
@@ -270,17 +362,21 @@ class Folder:
     def _outside(self, used):
         """Names of files that lie beside the folders of the classes."""
         folders = {"", *(os.path.dirname(name) for name in used)}
-        return [os.path.join(folder, entry.name) for folder in sorted(folders) for entry in sorted(
-            os.scandir(self.path / folder), key=lambda entry: entry.name) if not (entry.is_dir() or entry.name.startswith("."))]
+        return [
+            os.path.join(folder, entry.name)
+            for folder in sorted(folders)
+            for entry in sorted(os.scandir(self.path / folder), key=lambda entry: entry.name)
+            if not (entry.is_dir() or entry.name.startswith("."))
+        ]
 
 
 class Npz:
-    """The pictures of a .npz file with the arrays images, uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3), and labels, (N,) or
-    (N, 1).
+    """The pictures of a .npz file with the arrays images, uint8 (N, H, W), (N, H, W, 1) or (N, H,
+    W, 3), and labels, (N,) or (N, 1).
 
-    It may have test_images and test_labels, and classes, the names of the labels 0, 1, ...; without them the classes are the
-    different labels. LAYOUTS has the other names of the arrays. Attributes as those of Folder; the name of a picture is the
-    number of its row.
+    It may have test_images and test_labels, and classes, the names of the labels 0, 1, ...; without
+    them the classes are the different labels. LAYOUTS has the other names of the arrays. Attributes
+    as those of Folder; the name of a picture is the number of its row.
     """
 
     skipped = ()
@@ -289,21 +385,37 @@ class Npz:
         self.path, self.remarks = path, []
         try:
             with zipfile.ZipFile(path) as self._archive:
-                self._names = {name.removesuffix(".npy") for name in self._archive.namelist() if name.endswith(".npy")}
+                self._names = {
+                    name.removesuffix(".npy")
+                    for name in self._archive.namelist()
+                    if name.endswith(".npy")
+                }
                 self._arrays = self._parts()
                 self.has_test = "test" in self._arrays
-                self.classes, numbered = self._classes([self._labels(*names) for names in self._arrays.values()])
+                self.classes, numbered = self._classes(
+                    [self._labels(*names) for names in self._arrays.values()]
+                )
         except UserError:
             raise
-        except Exception as error:   # of damage, passwords and kinds of compression, many types
-            raise UserError(f"config: folder: {shown(path)} is not a .npz file of arrays: {error}") from error
+        except Exception as error:  # of damage, passwords and kinds of compression, many types
+            raise UserError(
+                f"config: folder: {shown(path)} is not a .npz file of arrays: {error}"
+            ) from error
         del self._archive
         _check_classes(self.classes, path)
-        self.files = {part: [(int(label), str(row)) for row, label in enumerate(numbers)]
-                      for part, numbers in zip(self._arrays, numbered, strict=True)}
-        if empty := [name for part in self.files for name, count in zip(self.classes, self.counts(part), strict=True)
-                     if not count]:
-            raise UserError(f"config: folder: {shown(path)} has no picture of class {excerpt(empty[0])}")
+        self.files = {
+            part: [(int(label), str(row)) for row, label in enumerate(numbers)]
+            for part, numbers in zip(self._arrays, numbered, strict=True)
+        }
+        if empty := [
+            name
+            for part in self.files
+            for name, count in zip(self.classes, self.counts(part), strict=True)
+            if not count
+        ]:
+            raise UserError(
+                f"config: folder: {shown(path)} has no picture of class {excerpt(empty[0])}"
+            )
 
     counts = Folder.counts
     digest = Folder.digest
@@ -316,8 +428,21 @@ class Npz:
 
     def _read(self):
         """Copies are told from each other only where the rows have yet to be split."""
-        rows = [] if self.has_test else ((str(row), hashlib.sha256(data).digest()) for row, data in enumerate(
-            bar(self._rows(), f"reading {self.path.name}", "picture", total=len(self.files["train"]))))
+        rows = (
+            []
+            if self.has_test
+            else (
+                (str(row), hashlib.sha256(data).digest())
+                for row, data in enumerate(
+                    bar(
+                        self._rows(),
+                        f"reading {self.path.name}",
+                        "picture",
+                        total=len(self.files["train"]),
+                    )
+                )
+            )
+        )
         return {"digest": disk.sha256(self.path), "copies": _groups(rows)}
 
     def _rows(self):
@@ -330,7 +455,9 @@ class Npz:
                 yield from (file.read(math.prod(shape)) for _ in range(count))
         if by_columns:
             with opened(self.path, self.array("train")) as file:
-                yield from map(np.ascontiguousarray, np.lib.format.read_array(file, allow_pickle=False))
+                yield from map(
+                    np.ascontiguousarray, np.lib.format.read_array(file, allow_pickle=False)
+                )
 
     def array(self, part):
         """The name of the array with the images of a part."""
@@ -339,15 +466,21 @@ class Npz:
     def _parts(self):
         """Part -> names of its images and labels."""
         names = next((names for names in LAYOUTS if names["train"][0] in self._names), LAYOUTS[0])
-        there = {part: pair for part, pair in names.items() if part == "train" or self._names & set(pair)}
+        there = {
+            part: pair for part, pair in names.items() if part == "train" or self._names & set(pair)
+        }
         for part, pair in there.items():
             if part != "train" and (missing := set(pair) - self._names):
-                other, = set(pair) - missing
-                raise UserError(f"config: folder: {shown(self.path)} has {other} without {min(missing)}; add it, or leave "
-                                f"{other} out")
+                (other,) = set(pair) - missing
+                raise UserError(
+                    f"config: folder: {shown(self.path)} has {other} without {min(missing)}; add it, or leave "
+                    f"{other} out"
+                )
         others = there.pop(VALIDATION, None)
         if others:
-            self.remarks.append(f"{others[0]} of the file is {'taken to test on' if 'test' not in there else NOT_READ}")
+            self.remarks.append(
+                f"{others[0]} of the file is {'taken to test on' if 'test' not in there else NOT_READ}"
+            )
         return there if "test" in there or not others else {**there, "test": others}
 
     def _labels(self, images, labels):
@@ -355,13 +488,24 @@ class Npz:
         import numpy as np
 
         (count, *shape), dtype = self._checked_header(images)
-        if dtype != np.uint8 or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)) or min(shape) < 1:
-            raise ValueError(f"{images} is {dtype} {(count, *shape)}, not uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3)")
+        if (
+            dtype != np.uint8
+            or len(shape) not in (2, 3)
+            or (len(shape) == 3 and shape[2] not in (1, 3))
+            or min(shape) < 1
+        ):
+            raise ValueError(
+                f"{images} is {dtype} {(count, *shape)}, not uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3)"
+            )
         if count > MOST_ROWS or count * math.prod(shape) > MOST_UNPACKED:
-            raise ValueError(f"{images} has more than {size(MOST_UNPACKED)} or {MOST_ROWS:,} rows; write folders of pictures")
+            raise ValueError(
+                f"{images} has more than {size(MOST_UNPACKED)} or {MOST_ROWS:,} rows; write folders of pictures"
+            )
         values = self._small(labels)
         if values.shape != (count,) or values.dtype.kind not in "iuU":
-            raise ValueError(f"{labels} is {values.dtype} {values.shape}, not {count} whole numbers or texts")
+            raise ValueError(
+                f"{labels} is {values.dtype} {values.shape}, not {count} whole numbers or texts"
+            )
         return values
 
     def _classes(self, labels):
@@ -374,11 +518,15 @@ class Npz:
             if every.dtype.kind == "U":
                 values = np.array(in_order(values.tolist()))
             order = np.argsort(values)
-            return tuple(map(str, values.tolist())), [order[np.searchsorted(values, part, sorter=order)] for part in labels]
+            return tuple(map(str, values.tolist())), [
+                order[np.searchsorted(values, part, sorter=order)] for part in labels
+            ]
         names = self._small("classes")
         numbers = every.dtype.kind != "U" and 0 <= every.min() <= every.max() < len(names)
         if names.dtype.kind != "U" or not numbers:
-            raise ValueError("classes is not a list of texts with one for each of the labels 0, 1, ...")
+            raise ValueError(
+                "classes is not a list of texts with one for each of the labels 0, 1, ..."
+            )
         return tuple(names.tolist()), labels
 
     def _checked_header(self, name):
@@ -407,16 +555,24 @@ def opened(path, name):
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
             yield file
-    except Exception as error:   # zipfile, zlib and NumPy raise types of their own
-        raise UserError(f"folder: {shown(path)} is damaged: {name} cannot be read ({error})") from error
+    except Exception as error:  # zipfile, zlib and NumPy raise types of their own
+        raise UserError(
+            f"folder: {shown(path)} is damaged: {name} cannot be read ({error})"
+        ) from error
 
 
 def _header(file):
-    """(shape, whether it is stored by columns, dtype) of an array; the file is left at its first number."""
+    """(shape, whether it is stored by columns, dtype) of an array; the file is left at its first
+    number.
+    """
     import numpy as np
 
     version = np.lib.format.read_magic(file)
-    return (np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
+    return (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )(file)
 
 
 def _part(name):
@@ -436,10 +592,14 @@ def _parts(folders, path):
         return {}, []
     for part, names in (("train", named["train"]), ("test", test)):
         if len(names) > 1:
-            raise UserError(f"config: folder: {shown(path)} has {names[0]}/ and {names[1]}/; call the one that is meant {part}")
+            raise UserError(
+                f"config: folder: {shown(path)} has {names[0]}/ and {names[1]}/; call the one that is meant {part}"
+            )
     taken = {"train": named["train"][0], "test": test[0]}
     usual = tuple(taken.values()) == PARTS
-    return taken, [] if usual else ["The folder {train}/ is taken to train on, {test}/ to test on".format(**taken)]
+    return taken, [] if usual else [
+        "The folder {train}/ is taken to train on, {test}/ to test on".format(**taken)
+    ]
 
 
 def in_order(names):
@@ -450,7 +610,9 @@ def in_order(names):
 
 def _named(folders):
     """Names of folders in words, the first ones."""
-    return ", ".join(f"{shown(name)}/" for name in folders[:3]) + (f" and {len(folders) - 3} more" if folders[3:] else "")
+    return ", ".join(f"{shown(name)}/" for name in folders[:3]) + (
+        f" and {len(folders) - 3} more" if folders[3:] else ""
+    )
 
 
 def _groups(digests):
@@ -463,17 +625,24 @@ def _groups(digests):
 
 def _check_classes(classes, path):
     if not 2 <= len(classes) <= MOST_CLASSES:
-        raise UserError(f"config: folder: {shown(path)} has {len(classes)} class{'es' if len(classes) != 1 else ''}, a folder "
-                        f"of pictures each; 2 to {MOST_CLASSES} are possible")
+        raise UserError(
+            f"config: folder: {shown(path)} has {len(classes)} class{'es' if len(classes) != 1 else ''}, a folder "
+            f"of pictures each; 2 to {MOST_CLASSES} are possible"
+        )
     for name in classes:
         if not name.isprintable() or len(name) > LONGEST_NAME or not name.strip():
-            raise UserError(f"config: folder: the name of class {excerpt(name)} is not one line of at most {LONGEST_NAME} "
-                            "printable characters")
+            raise UserError(
+                f"config: folder: the name of class {excerpt(name)} is not one line of at most {LONGEST_NAME} "
+                "printable characters"
+            )
 
 
 def _kept(state, read):
     """`read()`, or what it was when the state (names, sizes and times of files) was the same."""
-    path = cache.folder("pictures") / hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
+    path = (
+        cache.folder("pictures")
+        / hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
+    )
     if cached := cache.find(path):
         return json.loads(cached.read_text("utf-8"))
     content = read()
@@ -483,25 +652,47 @@ def _kept(state, read):
 
 # The split and the order of use.
 
+
 def split(listing, test_share, without=(), alike=None):
     """{"train": [(label, name)], "test": ...} of all pictures, in the order in which they are used.
 
-    Without test pictures of its own, the share `test_share` of each class is the test set, at least one and not all. Pictures
-    are ordered by a hash of their names, in turn by class, so that the first ones are balanced by class, and a picture more
-    moves at most one of the others to the other part. Those of the same content are in the same part, unless that left their
-    class none for one of the two.
-    without: names that are left out; alike: {name: key} of pictures that count as the same if their keys are equal.
+    Without test pictures of its own, the share `test_share` of each class is the test set, at least
+    one and not all. Pictures are ordered by a hash of their names, in turn by class, so that the
+    first ones are balanced by class, and a picture more moves at most one of the others to the
+    other part. Those of the same content are in the same part, unless that left their class none
+    for one of the two.
+    without: names that are left out; alike: {name: key} of pictures that count as the same if their
+    keys are equal.
     """
     alike = alike or {}
-    parts = {part: _by_class((file for file in files if file[1] not in without), len(listing.classes))
-             for part, files in listing.files.items()}
+    parts = {
+        part: _by_class((file for file in files if file[1] not in without), len(listing.classes))
+        for part, files in listing.files.items()
+    }
     if not listing.has_test:
-        same = {name: alike.get(first := listing.copies.get(name, name), first) for _, name in listing.files["train"]}
+        same = {
+            name: alike.get(first := listing.copies.get(name, name), first)
+            for _, name in listing.files["train"]
+        }
         tests = _tests(parts["train"], test_share, same)
-        parts = {part: [[file for file in files if (file[1] in tests) == (part == "test")] for files in parts["train"]]
-                 for part in PARTS}
-    return {part: [file for _, _, file in sorted((rank, label, file) for label, files in enumerate(by_class)
-                                                 for rank, file in enumerate(files))] for part, by_class in parts.items()}
+        parts = {
+            part: [
+                [file for file in files if (file[1] in tests) == (part == "test")]
+                for files in parts["train"]
+            ]
+            for part in PARTS
+        }
+    return {
+        part: [
+            file
+            for _, _, file in sorted(
+                (rank, label, file)
+                for label, files in enumerate(by_class)
+                for rank, file in enumerate(files)
+            )
+        ]
+        for part, by_class in parts.items()
+    }
 
 
 def test_count(count, test_share):
@@ -510,7 +701,9 @@ def test_count(count, test_share):
 
 
 def _tests(by_class, test_share, same):
-    """Names of the test pictures: the first of each class that have room there with all their copies (same: name -> key)."""
+    """Names of the test pictures: the first of each class that have room there with all their
+    copies (same: name -> key).
+    """
     together, counts, tests = {}, collections.Counter(), set()
     for label, name in (file for files in by_class for file in files):
         together.setdefault(same[name], []).append(name)
@@ -518,15 +711,15 @@ def _tests(by_class, test_share, same):
     for label, files in enumerate(by_class):
         wanted = test_count(len(files), test_share)
         taken = sum(name in tests for _, name in files)
-        for most in (wanted, len(files)):   # without any that has room, more than wanted
+        for most in (wanted, len(files)):  # without any that has room, more than wanted
             for _, name in files:
                 count = counts[same[name], label]
                 if name not in tests and taken + count <= (wanted if taken else most):
                     tests.update(together[same[name]])
                     taken += count
     for files in by_class:
-        if tests.issuperset(name for _, name in files):   # nothing would be left to train on
-            tests -= {name for _, name in files[max(0, test_count(len(files), test_share)):]}
+        if tests.issuperset(name for _, name in files):  # nothing would be left to train on
+            tests -= {name for _, name in files[max(0, test_count(len(files), test_share)) :]}
     return tests
 
 
@@ -534,4 +727,9 @@ def _by_class(files, classes):
     groups = [[] for _ in range(classes)]
     for label, name in files:
         groups[label].append((label, name))
-    return [sorted(rows, key=lambda row: hashlib.sha256(row[1].encode("utf-8", "surrogateescape")).digest()) for rows in groups]
+    return [
+        sorted(
+            rows, key=lambda row: hashlib.sha256(row[1].encode("utf-8", "surrogateescape")).digest()
+        )
+        for rows in groups
+    ]

@@ -2,13 +2,14 @@
 
 unit         value = pixel / 255
 standardize  value = (pixel - mean) / standard deviation, per channel
-zca          value = W (pixel / 255 - mean), W = V diag(1 / sqrt(eigenvalue + ZCA_EPSILON)) V', the columns of V being
-             the eigenvectors of the covariance of the flattened images: decorrelates all values and, of all such maps,
-             changes the image least (Bell and Sejnowski 1997; Krizhevsky 2009, appendix A). The epsilon prevents the
-             amplification of noise in directions of small variance.
+zca          value = W (pixel / 255 - mean), W = V diag(1 / sqrt(eigenvalue + ZCA_EPSILON)) V', the
+             columns of V being the eigenvectors of the covariance of the flattened images:
+             decorrelates all values and, of all such maps, changes the image least (Bell and
+             Sejnowski 1997; Krizhevsky 2009, appendix A). The epsilon prevents the amplification of
+             noise in directions of small variance.
 
-Statistics are measured on training rows only. Sums over rows are exact sums of integers, so they do not depend on the order of
-additions, and no result depends on the number of threads.
+Statistics are measured on training rows only. Sums over rows are exact sums of integers, so they do
+not depend on the order of additions, and no result depends on the number of threads.
 """
 
 import dataclasses
@@ -19,9 +20,11 @@ import numpy as np
 from ladder.arithmetic import matmul
 from ladder.errors import UserError
 
-MOST_WHITENED = 16_384  # values of an image that is whitened: a float64 matrix of their covariances has 2.1 GB
-ZCA_EPSILON = 1e-2      # added to the variances along the eigenvectors, for pixels in [0, 1]
-# Rows per product of centred pixels: 1000 * 128**2 < 2**24, so float32 holds every partial sum exactly.
+# values of an image that is whitened: a float64 matrix of their covariances has 2.1 GB
+MOST_WHITENED = 16_384
+ZCA_EPSILON = 1e-2  # added to the variances along the eigenvectors, for pixels in [0, 1]
+# Rows per product of centred pixels: 1000 * 128**2 < 2**24, so float32 holds every partial sum
+# exactly.
 ROWS = 1000
 FILE = "statistics.safetensors"
 
@@ -30,9 +33,10 @@ FILE = "statistics.safetensors"
 class Statistics:
     """Statistics of the training rows; D = height * width * channels.
 
-    scale, offset: float32 (channels,), value = stored * scale + offset for every row stored in a normalized artifact.
-    zca only (with scale = 1 and offset = 0, because rows are stored whitened): mean float32 (D,) of pixel / 255; whitening
-    and its inverse unwhitening float32 (D, D), both symmetric.
+    scale, offset: float32 (channels,), value = stored * scale + offset for every row stored in a
+    normalized artifact. zca only (with scale = 1 and offset = 0, because rows are stored whitened):
+    mean float32 (D,) of pixel / 255; whitening and its inverse unwhitening float32 (D, D), both
+    symmetric.
     """
 
     scale: np.ndarray
@@ -43,11 +47,19 @@ class Statistics:
 
     @classmethod
     def load(cls, artifact):
-        """Statistics of a normalized artifact (artifacts.Artifact); raises UserError if they are damaged."""
+        """Statistics of a normalized artifact (artifacts.Artifact); raises UserError if they are
+        damaged.
+        """
         tensors = artifact.tensors(FILE)
-        if not {"scale", "offset"} <= set(tensors) <= {field.name for field in dataclasses.fields(cls)}:
-            raise UserError(f"{artifact.folder / FILE} does not hold statistics; remove {artifact.folder} and run "
-                            "again")
+        if (
+            not {"scale", "offset"}
+            <= set(tensors)
+            <= {field.name for field in dataclasses.fields(cls)}
+        ):
+            raise UserError(
+                f"{artifact.folder / FILE} does not hold statistics; remove {artifact.folder} and run "
+                "again"
+            )
         return cls(**tensors)
 
     def tensors(self):
@@ -63,10 +75,13 @@ class Statistics:
             out = np.empty(images.shape, np.float32)
         if out.shape != images.shape or out.dtype != np.float32 or not out.flags.c_contiguous:
             raise ValueError(f"out must be C-contiguous float32 {images.shape}")
-        # Whole images as rows: NumPy is seven times slower if its inner loop has only three channels.
+        # Whole images as rows: NumPy is seven times slower if its inner loop has only three
+        # channels.
         values = math.prod(images.shape[1:])
         flat = out.reshape(-1, values)
-        np.multiply(images.reshape(-1, values), np.tile(self.scale, values // len(self.scale)), out=flat)
+        np.multiply(
+            images.reshape(-1, values), np.tile(self.scale, values // len(self.scale)), out=flat
+        )
         flat += np.tile(self.offset, values // len(self.scale))
         return out
 
@@ -75,7 +90,9 @@ class Statistics:
         if self.unwhitening is None:
             pixels = (values - self.offset) / self.scale
         else:
-            pixels = 255 * (values.reshape(len(values), -1) @ self.unwhitening + self.mean).reshape(values.shape)
+            pixels = 255 * (values.reshape(len(values), -1) @ self.unwhitening + self.mean).reshape(
+                values.shape
+            )
         return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
     def whiten(self, images, out, threads=1):
@@ -87,7 +104,8 @@ class Statistics:
 def measure(normalization, images, threads=1):
     """Statistics of uint8 training images (N, H, W, C), read in chunks.
 
-    normalization: unit, standardize or zca. Raises UserError if a channel is constant and normalization is standardize.
+    normalization: unit, standardize or zca. Raises UserError if a channel is constant and
+    normalization is standardize.
     """
     if normalization == "zca":
         return _zca(images, threads)
@@ -97,7 +115,7 @@ def measure(normalization, images, threads=1):
 def chunks(images):
     """Consecutive slices of ROWS images; the last one may be shorter."""
     for start in range(0, len(images), ROWS):
-        yield images[start:start + ROWS]
+        yield images[start : start + ROWS]
 
 
 def _unit(images):
@@ -115,13 +133,21 @@ def _standardize(images):
         squares += (pixels * pixels).sum(axis=0)
     count = images.size // channels
     # Python integers, because the products exceed 64 bits.
-    variance = np.array([(count * square - pixel * pixel) / count ** 2
-                         for pixel, square in zip(total.tolist(), squares.tolist(), strict=True)])
+    variance = np.array(
+        [
+            (count * square - pixel * pixel) / count**2
+            for pixel, square in zip(total.tolist(), squares.tolist(), strict=True)
+        ]
+    )
     if not variance.all():
-        raise UserError("normalization standardize cannot scale a channel that has one value in all training rows; "
-                        "use unit")
+        raise UserError(
+            "normalization standardize cannot scale a channel that has one value in all training rows; "
+            "use unit"
+        )
     deviation = np.sqrt(variance)
-    return Statistics((1 / deviation).astype(np.float32), (-total / count / deviation).astype(np.float32))
+    return Statistics(
+        (1 / deviation).astype(np.float32), (-total / count / deviation).astype(np.float32)
+    )
 
 
 def _zca(images, threads):
@@ -129,14 +155,19 @@ def _zca(images, threads):
     eigenvalues, vectors = np.linalg.eigh(covariance)
     deviations = np.sqrt(np.maximum(eigenvalues, 0) + ZCA_EPSILON)
     channels = images.shape[-1]
-    return Statistics(np.ones(channels, np.float32), np.zeros(channels, np.float32),
-                      mean=mean.astype(np.float32),
-                      whitening=((vectors / deviations) @ vectors.T).astype(np.float32),
-                      unwhitening=((vectors * deviations) @ vectors.T).astype(np.float32))
+    return Statistics(
+        np.ones(channels, np.float32),
+        np.zeros(channels, np.float32),
+        mean=mean.astype(np.float32),
+        whitening=((vectors / deviations) @ vectors.T).astype(np.float32),
+        unwhitening=((vectors * deviations) @ vectors.T).astype(np.float32),
+    )
 
 
 def mean_and_covariance(images, threads=1):
-    """float64 mean (D,) and population covariance (D, D) of uint8 images / 255, each flattened to D values."""
+    """float64 mean (D,) and population covariance (D, D) of uint8 images / 255, each flattened to D
+    values.
+    """
     values = math.prod(images.shape[1:])
     total = np.zeros(values)
     products = np.zeros((values, values))

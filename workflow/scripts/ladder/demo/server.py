@@ -1,8 +1,10 @@
-"""A local site for a single user: a run's model classifies pictures that are dropped, pasted or drawn there.
+"""A local site for a single user: a run's model classifies pictures that are dropped, pasted or
+drawn there.
 
-It listens only on 127.0.0.1 and writes no files. Pages of other sites cannot read from it, because requests for other host
-names are refused (which also prevents DNS rebinding), and cannot make it work: pictures must be application/octet-stream,
-which a browser sends across sites only with a CORS permission, and this site never gives one.
+It listens only on 127.0.0.1 and writes no files. Pages of other sites cannot read from it, because
+requests for other host names are refused (which also prevents DNS rebinding), and cannot make it
+work: pictures must be application/octet-stream, which a browser sends across sites only with a CORS
+permission, and this site never gives one.
 """
 
 import threading
@@ -20,22 +22,29 @@ from ladder.pages import predictions, templates
 from ladder.progress import size
 
 LONGEST_NAME = 200
-MOST_BYTES = 50_000_000   # of an upload
+MOST_BYTES = 50_000_000  # of an upload
 KIND = "application/octet-stream"
 
 
 def create_app(predictor):
-    """The WSGI application of a predictor.Predictor: GET / is the page; POST /answer?name=NAME with the bytes of a picture
-    returns the HTML of its prediction; errors are a line of text."""
+    """The WSGI application of a predictor.Predictor: GET / is the page; POST /answer?name=NAME with
+    the bytes of a picture returns the HTML of its prediction; errors are a line of text."""
     app = flask.Flask(__name__, static_folder=None)
     app.config |= {"TRUSTED_HOSTS": local.NAMES, "MAX_CONTENT_LENGTH": MOST_BYTES}
-    one_at_a_time = threading.Lock()   # the model has one set of buffers, and a large picture takes much memory
+    # the model has one set of buffers, and a large picture takes much memory
+    one_at_a_time = threading.Lock()
 
     @app.get("/")
     def page():
-        return templates.render("demo.html", {
-            **predictions.context(predictor), "draws": predictor.dataset in pictures.DIGITS,
-            "most_bytes": MOST_BYTES, "most": size(MOST_BYTES)})
+        return templates.render(
+            "demo.html",
+            {
+                **predictions.context(predictor),
+                "draws": predictor.dataset in pictures.DIGITS,
+                "most_bytes": MOST_BYTES,
+                "most": size(MOST_BYTES),
+            },
+        )
 
     @app.post("/answer")
     def answer():
@@ -65,7 +74,9 @@ def create_app(predictor):
 
 
 def _one_line(text):
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return " ".join(
+        "".join(character if character.isprintable() else " " for character in text).split()
+    )
 
 
 def _text(words, status):
@@ -73,9 +84,11 @@ def _text(words, status):
 
 
 class _Parser(waitress.parser.HTTPRequestParser):
-    """Reads a body that is too large to its end without keeping it: a client that is still sending does not see the answer."""
+    """Reads a body that is too large to its end without keeping it: a client that is still sending
+    does not see the answer.
+    """
 
-    _left = 0   # bytes of such a body
+    _left = 0  # bytes of such a body
 
     def received(self, data):
         if self._left:
@@ -91,7 +104,9 @@ class _Parser(waitress.parser.HTTPRequestParser):
 
 
 class _Channel(waitress.channel.HTTPChannel):
-    """A connection on which only the beginning of a request is activity: it is closed local.SECONDS after its last one."""
+    """A connection on which only the beginning of a request is activity: it is closed local.SECONDS
+    after its last one.
+    """
 
     parser_class = _Parser
 
@@ -105,8 +120,14 @@ class _Channel(waitress.channel.HTTPChannel):
 def create_server(app, listening):
     """A server of the application on a socket of `local.listen`; its run() serves."""
     site = waitress.server.create_server(
-        app, sockets=[listening], connection_limit=local.CONNECTIONS, channel_timeout=local.SECONDS, cleanup_interval=1,
-        max_request_body_size=MOST_BYTES + 1,   # the first that is refused
-        inbuf_overflow=2 * MOST_BYTES, outbuf_overflow=2 * MOST_BYTES)   # no temporary files
+        app,
+        sockets=[listening],
+        connection_limit=local.CONNECTIONS,
+        channel_timeout=local.SECONDS,
+        cleanup_interval=1,
+        max_request_body_size=MOST_BYTES + 1,  # the first that is refused
+        inbuf_overflow=2 * MOST_BYTES,
+        outbuf_overflow=2 * MOST_BYTES,
+    )  # no temporary files
     site.channel_class = _Channel
     return site

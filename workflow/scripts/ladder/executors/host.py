@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-LINE = 64   # bytes of a cache line; arrays are aligned to it, so that no two threads write to the same one
+# bytes of a cache line; arrays are aligned to it, so that no two threads write to the same one
+LINE = 64
 
 
 class HostExecutor:
@@ -24,8 +25,10 @@ class HostExecutor:
         for name, array in uploaded.items():
             if name in plan.buffers and plan.buffers[name].shape != array.shape:
                 raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {array.shape}")
-        arrays = {name: uploaded[name] if name in uploaded else zeros(buffer.shape, buffer.dtype)
-                  for name, buffer in plan.own.items()}
+        arrays = {
+            name: uploaded[name] if name in uploaded else zeros(buffer.shape, buffer.dtype)
+            for name, buffer in plan.own.items()
+        }
         return arrays | plan.views(arrays)
 
     def fill(self, array, values):
@@ -56,4 +59,4 @@ def zeros(shape, dtype):
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     begin = -memory.ctypes.data % LINE
-    return memory[begin:begin + size].view(dtype).reshape(shape)
+    return memory[begin : begin + size].view(dtype).reshape(shape)

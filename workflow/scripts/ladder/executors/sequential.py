@@ -1,8 +1,9 @@
 """The cpu_sequential rung: one thread, one loop nest per operation, compiled by Numba as written.
 
-No blocking, no BLAS, no fusion, no reordering of sums: the C program of a textbook. Arrays are NHWC, weights (filters, kernel,
-kernel, channels); `index` holds the position of each maximum in its window, in row-major order. Sums over a whole batch for one
-number, such as the loss or a channel's mean, are in double precision.
+No blocking, no BLAS, no fusion, no reordering of sums: the C program of a textbook. Arrays are
+NHWC, weights (filters, kernel, kernel, channels); `index` holds the position of each maximum in its
+window, in row-major order. Sums over a whole batch for one number, such as the loss or a channel's
+mean, are in double precision.
 """
 
 import functools
@@ -23,7 +24,9 @@ class Executor(HostExecutor):
 
     def run(self, plan, arrays):
         for step in plan.steps:
-            operands = {role: arrays[name] for role, name in (*step.reads.items(), *step.writes.items())}
+            operands = {
+                role: arrays[name] for role, name in (*step.reads.items(), *step.writes.items())
+            }
             operation, attributes = OPERATIONS[step.operation], dict(step.attributes)
             if "multiplier" in attributes:
                 attributes["multiplier"] = coded(attributes["multiplier"])
@@ -51,19 +54,25 @@ def load_batch(images, permutation, counters, scale, offset, batch, flip):
 
 
 def draw_augmentation(counters, augmentation, crop, flip, seed):
-    augmentation[...] = randomness.augmentation(seed, int(counters[0]), len(augmentation), crop, flip)
+    augmentation[...] = randomness.augmentation(
+        seed, int(counters[0]), len(augmentation), crop, flip
+    )
 
 
 @compiled
 def load_augmented_batch(images, permutation, counters, scale, offset, augmentation, batch):
     for n, row, column, channel in np.ndindex(batch.shape):
         from_row, from_column = row + augmentation[n, 0], column + augmentation[n, 1]
-        value = _pixel(images, permutation[counters[1] + n], from_row, from_column, channel, augmentation[n, 2])
+        value = _pixel(
+            images, permutation[counters[1] + n], from_row, from_column, channel, augmentation[n, 2]
+        )
         batch[n, row, column, channel] = value * scale[channel] + offset[channel]
 
 
 def draw_jitter(counters, jitter, tangent, colour, seed):
-    jitter[...] = randomness.jitter(seed, int(counters[0]), len(jitter), jitter.shape[1] - 2, tangent, colour)
+    jitter[...] = randomness.jitter(
+        seed, int(counters[0]), len(jitter), jitter.shape[1] - 2, tangent, colour
+    )
 
 
 @compiled
@@ -87,7 +96,9 @@ def load_jittered_batch(images, permutation, counters, scale, offset, augmentati
             above = upper_left + in_column * (upper_right - upper_left)
             under = lower_left + in_column * (lower_right - lower_left)
             value = above + in_row * (under - above)
-            batch[n, row, column, channel] = value * jitter[n, 2 + channel] * scale[channel] + offset[channel]
+            batch[n, row, column, channel] = (
+                value * jitter[n, 2 + channel] * scale[channel] + offset[channel]
+            )
 
 
 @compiled
@@ -113,7 +124,9 @@ def conv2d_forward(x, weight, bias, y, stride, padding, multiplier=None):
                         from_column = stride * column + j - padding
                         if 0 <= from_column < width:
                             for c in range(channels):
-                                total += single(x[n, from_row, from_column, c], weight[o, i, j, c], multiplier)
+                                total += single(
+                                    x[n, from_row, from_column, c], weight[o, i, j, c], multiplier
+                                )
             y[n, row, column, o] = total
 
 
@@ -132,7 +145,9 @@ def conv2d_input_grad(dy, weight, dx, stride, padding, multiplier=None):
                         to_column = stride * column + j - padding
                         if 0 <= to_column < width:
                             for c in range(channels):
-                                dx[n, to_row, to_column, c] += single(gradient, weight[o, i, j, c], multiplier)
+                                dx[n, to_row, to_column, c] += single(
+                                    gradient, weight[o, i, j, c], multiplier
+                                )
 
 
 @compiled
@@ -150,7 +165,9 @@ def conv2d_weight_grad(x, dy, dweight, stride, padding, multiplier=None):
                         from_column = stride * column + j - padding
                         if 0 <= from_column < width:
                             for c in range(channels):
-                                dweight[o, i, j, c] += single(gradient, x[n, from_row, from_column, c], multiplier)
+                                dweight[o, i, j, c] += single(
+                                    gradient, x[n, from_row, from_column, c], multiplier
+                                )
 
 
 @compiled
@@ -162,7 +179,9 @@ def conv2d_bias_grad(dy, dbias):
 
 @compiled
 def decompose_taps(weight, phase_weights):
-    """phase_weights[c, t, s, o] = the sum of the 3x3 taps that (t, s) of the transposed convolution with stride 2 replaces."""
+    """phase_weights[c, t, s, o] = the sum of the 3x3 taps that (t, s) of the transposed convolution
+    with stride 2 replaces.
+    """
     for c, t, s, o in np.ndindex(phase_weights.shape):
         total = weight.dtype.type(0)
         for j in range(max(0, 2 - s), min(2, 3 - s) + 1):
@@ -198,6 +217,7 @@ def phase_conv2d_weight_grad(x, dy, dweight, dbias, multiplier=None):
         dweight[o, i, j, c] = total
     conv2d_bias_grad(dy, dbias)
 
+
 @compiled
 def add_forward(a, b, y):
     for at in np.ndindex(y.shape):
@@ -211,7 +231,9 @@ def quantise(x, y, scale, most):
 
 @compiled
 def rescale(x, first, second, bias, y):
-    """y = sums of products of integers, times the scale of each factor, plus a bias of the last axis."""
+    """y = sums of products of integers, times the scale of each factor, plus a bias of the last
+    axis.
+    """
     for at in np.ndindex(x.shape):
         y[at] = x[at] * first[0] * second[0] + bias[at[-1]]
 
@@ -228,7 +250,9 @@ def pad_forward(x, y, amount):
     for n, row, column, channel in np.ndindex(y.shape):
         from_row, from_column = row - amount, column - amount
         inside = 0 <= from_row < height and 0 <= from_column < width
-        y[n, row, column, channel] = x[n, from_row, from_column, channel] if inside else x.dtype.type(0)
+        y[n, row, column, channel] = (
+            x[n, from_row, from_column, channel] if inside else x.dtype.type(0)
+        )
 
 
 @compiled
@@ -255,7 +279,7 @@ def flatten_backward(dy, dx):
 def relu_forward(x, y):
     for at in np.ndindex(x.shape):
         value = x[at]
-        y[at] = x.dtype.type(0) if value < 0 else value   # keeps NaN
+        y[at] = x.dtype.type(0) if value < 0 else value  # keeps NaN
 
 
 @compiled
@@ -371,7 +395,9 @@ def batchnorm_forward(x, weight, bias, y, mean, inverse, running_mean, running_v
         mean[channel] = means[channel]
         inverse[channel] = 1 / np.sqrt(variances[channel] + epsilon)
         running_mean[channel] = decay * running_mean[channel] + (1 - decay) * means[channel]
-        running_var[channel] = decay * running_var[channel] + (1 - decay) * unbiased * variances[channel]
+        running_var[channel] = (
+            decay * running_var[channel] + (1 - decay) * unbiased * variances[channel]
+        )
     for n, row, column, channel in np.ndindex(x.shape):
         normalized = (x[n, row, column, channel] - mean[channel]) * inverse[channel]
         y[n, row, column, channel] = weight[channel] * normalized + bias[channel]
@@ -389,8 +415,11 @@ def batchnorm_backward(x, weight, mean, inverse, dy, dx, dweight, dbias):
     dbias[...] = _channel_sums(dy)
     for n, row, column, channel in np.ndindex(x.shape):
         normalized = (x[n, row, column, channel] - mean[channel]) * inverse[channel]
-        moved = dbias[channel] / values + normalized * (dweight[channel] / values)   # through the batch's mean and variance
-        dx[n, row, column, channel] = weight[channel] * inverse[channel] * (dy[n, row, column, channel] - moved)
+        # through the batch's mean and variance
+        moved = dbias[channel] / values + normalized * (dweight[channel] / values)
+        dx[n, row, column, channel] = (
+            weight[channel] * inverse[channel] * (dy[n, row, column, channel] - moved)
+        )
 
 
 @compiled
@@ -404,19 +433,24 @@ def _channel_sums(x):
 @compiled
 def batchnorm_inference(x, weight, bias, running_mean, running_var, y, epsilon):
     for n, row, column, channel in np.ndindex(x.shape):
-        normalized = (x[n, row, column, channel] - running_mean[channel]) / np.sqrt(running_var[channel] + epsilon)
+        normalized = (x[n, row, column, channel] - running_mean[channel]) / np.sqrt(
+            running_var[channel] + epsilon
+        )
         y[n, row, column, channel] = weight[channel] * normalized + bias[channel]
 
+
 def dropout_forward(x, counters, y, mask, rate, seed, stream):
-    mask.reshape(-1)[...] = randomness.dropout_mask(seed, stream, int(counters[0]), 0, mask.size, rate)
-    dropout_backward(x, mask, y, rate)   # values and gradients are scaled alike
+    mask.reshape(-1)[...] = randomness.dropout_mask(
+        seed, stream, int(counters[0]), 0, mask.size, rate
+    )
+    dropout_backward(x, mask, y, rate)  # values and gradients are scaled alike
 
 
 @compiled
 def dropout_backward(dy, mask, dx, rate):
     share = dy.dtype.type(1 - rate)
     for at in np.ndindex(dy.shape):
-        dx[at] = dy[at] * dy.dtype.type(mask[at]) / share   # keeps NaN
+        dx[at] = dy[at] * dy.dtype.type(mask[at]) / share  # keeps NaN
 
 
 @compiled
@@ -431,7 +465,9 @@ def winner_take_all_forward(x, y, mask, winners, images):
                 for column in range(width):
                     if mask[n, row, column, channel]:
                         continue
-                    if best_row < 0 or _exceeds(x[n, row, column, channel], x[n, best_row, best_column, channel]):
+                    if best_row < 0 or _exceeds(
+                        x[n, row, column, channel], x[n, best_row, best_column, channel]
+                    ):
                         best_row, best_column = row, column
             mask[n, best_row, best_column, channel] = 1
             if rank == 0:
@@ -439,13 +475,13 @@ def winner_take_all_forward(x, y, mask, winners, images):
     for n, channel in np.ndindex(largest.shape):
         ahead = 0
         for other in range(batch):
-            if other < n:   # of equal ones the first image goes ahead
+            if other < n:  # of equal ones the first image goes ahead
                 ahead += not _exceeds(largest[n, channel], largest[other, channel])
             else:
                 ahead += _exceeds(largest[other, channel], largest[n, channel])
         if ahead >= images:
             mask[n, :, :, channel] = 0
-    winner_take_all_backward(x, mask, y)   # values and gradients pass alike
+    winner_take_all_backward(x, mask, y)  # values and gradients pass alike
 
 
 @compiled
@@ -467,7 +503,9 @@ def l1_penalty_backward(x, dx, factor):
 
 
 def sample_forward(mean, log_variance, counters, y, noise, seed, stream):
-    noise.reshape(-1)[...] = randomness.normal(seed, randomness.LAYER + stream, int(counters[0]), 0, noise.size)
+    noise.reshape(-1)[...] = randomness.normal(
+        seed, randomness.LAYER + stream, int(counters[0]), 0, noise.size
+    )
     _spread(mean, log_variance, y, noise)
 
 
@@ -480,7 +518,9 @@ def _spread(mean, log_variance, y, noise):
 
 
 @compiled
-def sample_backward(mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor):
+def sample_backward(
+    mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor
+):
     total, factor = 0.0, mean.dtype.type(factor)
     for at in np.ndindex(mean.shape):
         excess = np.expm1(log_variance[at])
@@ -495,22 +535,33 @@ def lrn_forward(x, y, sums, size, alpha, beta, k):
     channels = x.shape[3]
     for n, row, column, channel in np.ndindex(x.shape):
         total = x.dtype.type(0)
-        for other in range(max(channel - size // 2, 0), min(channel + (size - 1) // 2 + 1, channels)):
+        for other in range(
+            max(channel - size // 2, 0), min(channel + (size - 1) // 2 + 1, channels)
+        ):
             total += x[n, row, column, other] * x[n, row, column, other]
         sums[n, row, column, channel] = k + alpha / size * total
-        y[n, row, column, channel] = x[n, row, column, channel] * sums[n, row, column, channel] ** -beta
+        y[n, row, column, channel] = (
+            x[n, row, column, channel] * sums[n, row, column, channel] ** -beta
+        )
 
 
 @compiled
 def lrn_backward(x, sums, dy, dx, size, alpha, beta, k):
     channels = x.shape[3]
     for n, row, column, channel in np.ndindex(x.shape):
-        total = x.dtype.type(0)   # over the channels whose windows include this one
-        for other in range(max(channel - (size - 1) // 2, 0), min(channel + size // 2 + 1, channels)):
-            total += (dy[n, row, column, other] * x[n, row, column, other]
-                      * sums[n, row, column, other] ** (-beta - 1))
+        total = x.dtype.type(0)  # over the channels whose windows include this one
+        for other in range(
+            max(channel - (size - 1) // 2, 0), min(channel + size // 2 + 1, channels)
+        ):
+            total += (
+                dy[n, row, column, other]
+                * x[n, row, column, other]
+                * sums[n, row, column, other] ** (-beta - 1)
+            )
         direct = dy[n, row, column, channel] * sums[n, row, column, channel] ** -beta
-        dx[n, row, column, channel] = direct - 2 * alpha * beta / size * x[n, row, column, channel] * total
+        dx[n, row, column, channel] = (
+            direct - 2 * alpha * beta / size * x[n, row, column, channel] * total
+        )
 
 
 @compiled
@@ -534,6 +585,7 @@ def position_norm_backward(y, norms, dy, dx):
             across = dy[n, row, column, channel] - y[n, row, column, channel] * along
             dx[n, row, column, channel] = across / norms[n, row, column]
 
+
 @compiled
 def attention_forward(x, y, weights):
     count, height, width, channels = y.shape
@@ -549,7 +601,8 @@ def attention_forward(x, y, weights):
             shares[other] = score / root
         largest, total = shares.max(), x.dtype.type(0)
         for other in range(pixels):
-            shares[other] = np.exp(shares[other] - largest)   # the argument is at most 0: no overflow
+            # the argument is at most 0: no overflow
+            shares[other] = np.exp(shares[other] - largest)
             total += shares[other]
         for other in range(pixels):
             shares[other] /= total
@@ -569,7 +622,7 @@ def attention_backward(x, weights, dy, dx):
     root = np.sqrt(x.dtype.type(channels))
     dx[...] = 0
     for n, at in np.ndindex(count, pixels):
-        along = x.dtype.type(0)   # the weights' gradients add up to this share of every score's
+        along = x.dtype.type(0)  # the weights' gradients add up to this share of every score's
         for other in range(pixels):
             dweight = x.dtype.type(0)
             for channel in range(channels):
@@ -606,7 +659,7 @@ def soft_threshold_forward(x, y, threshold):
     channels, zero, least = x.shape[3], x.dtype.type(0), x.dtype.type(threshold)
     for n, row, column, channel in np.ndindex(x.shape):
         above, below = x[n, row, column, channel] - least, -x[n, row, column, channel] - least
-        y[n, row, column, channel] = zero if above < 0 else above   # keeps NaN
+        y[n, row, column, channel] = zero if above < 0 else above  # keeps NaN
         y[n, row, column, channels + channel] = zero if below < 0 else below
 
 
@@ -634,7 +687,8 @@ def cross_entropy(prediction, labels, permutation, counters, gradient, losses, h
                 best = c
         total = 0.0
         for c in range(classes):
-            exponentials[c] = np.exp(np.float64(scores[c]) - scores[best])   # the argument is at most 0: no overflow
+            # the argument is at most 0: no overflow
+            exponentials[c] = np.exp(np.float64(scores[c]) - scores[best])
             total += exponentials[c]
         for c in range(classes):
             gradient[n, 0, 0, c] = (exponentials[c] / total - (c == label)) / count
@@ -646,7 +700,7 @@ def cross_entropy(prediction, labels, permutation, counters, gradient, losses, h
 
 @compiled
 def _clipped(gradient, parameter, weight_decay, clip):
-    if clip > 0 and abs(gradient) > clip:   # keeps NaN
+    if clip > 0 and abs(gradient) > clip:  # keeps NaN
         gradient = np.copysign(clip, gradient)
     return gradient + weight_decay * parameter
 
@@ -659,10 +713,14 @@ def sgd_update(parameter, gradient, learning_rates, counters, weight_decay, clip
 
 
 @compiled
-def momentum_update(parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum):
+def momentum_update(
+    parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum
+):
     rate = learning_rates[counters[0]]
     for at in np.ndindex(parameter.shape):
-        velocity[at] = momentum * velocity[at] + _clipped(gradient[at], parameter[at], weight_decay, clip)
+        velocity[at] = momentum * velocity[at] + _clipped(
+            gradient[at], parameter[at], weight_decay, clip
+        )
         parameter[at] -= rate * velocity[at]
 
 
@@ -678,8 +736,8 @@ def rmsprop_update(parameter, square, gradient, learning_rates, counters, weight
 @compiled
 def adam_update(parameter, mean, square, gradient, learning_rates, counters, weight_decay, clip):
     step = counters[0] + 1
-    rate = learning_rates[counters[0]] / (1 - 0.9 ** step)
-    debias = 1 / (1 - 0.999 ** step)
+    rate = learning_rates[counters[0]] / (1 - 0.9**step)
+    debias = 1 / (1 - 0.999**step)
     for at in np.ndindex(parameter.shape):
         g = _clipped(gradient[at], parameter[at], weight_decay, clip)
         mean[at] = 0.9 * mean[at] + 0.1 * g
@@ -694,18 +752,70 @@ def advance(counters, batch):
     counters[2] += 1
 
 
-OPERATIONS = {function.__name__: function for function in (
-    load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward, conv2d_input_grad,
-    conv2d_weight_grad, conv2d_bias_grad, decompose_taps, phase_conv2d_forward, phase_conv2d_input_grad,
-    phase_conv2d_weight_grad, add_forward, quantise, rescale, scale, pad_forward, pad_backward, flatten_forward,
-    flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward,
-    global_avgpool_forward, global_avgpool_backward, upsample2d_forward, upsample2d_backward, batchnorm_forward,
-    batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward,
-    winner_take_all_backward, l1_penalty_backward, sample_forward, sample_backward, lrn_forward, lrn_backward,
-    position_norm_forward, position_norm_backward, attention_forward, attention_backward, local_contrast_forward,
-    soft_threshold_forward, mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
-OPERATIONS |= {   # a dense layer is a convolution of images of one pixel
+OPERATIONS = {
+    function.__name__: function
+    for function in (
+        load_batch,
+        draw_augmentation,
+        load_augmented_batch,
+        draw_jitter,
+        load_jittered_batch,
+        conv2d_forward,
+        conv2d_input_grad,
+        conv2d_weight_grad,
+        conv2d_bias_grad,
+        decompose_taps,
+        phase_conv2d_forward,
+        phase_conv2d_input_grad,
+        phase_conv2d_weight_grad,
+        add_forward,
+        quantise,
+        rescale,
+        scale,
+        pad_forward,
+        pad_backward,
+        flatten_forward,
+        flatten_backward,
+        relu_forward,
+        relu_backward,
+        maxpool2d_forward,
+        maxpool2d_backward,
+        avgpool2d_forward,
+        avgpool2d_backward,
+        global_avgpool_forward,
+        global_avgpool_backward,
+        upsample2d_forward,
+        upsample2d_backward,
+        batchnorm_forward,
+        batchnorm_backward,
+        batchnorm_inference,
+        dropout_forward,
+        dropout_backward,
+        winner_take_all_forward,
+        winner_take_all_backward,
+        l1_penalty_backward,
+        sample_forward,
+        sample_backward,
+        lrn_forward,
+        lrn_backward,
+        position_norm_forward,
+        position_norm_backward,
+        attention_forward,
+        attention_backward,
+        local_contrast_forward,
+        soft_threshold_forward,
+        mse,
+        cross_entropy,
+        sgd_update,
+        momentum_update,
+        rmsprop_update,
+        adam_update,
+        advance,
+    )
+}
+OPERATIONS |= {  # a dense layer is a convolution of images of one pixel
     "dense_forward": functools.partial(conv2d_forward, stride=1, padding=0),
     "dense_input_grad": functools.partial(conv2d_input_grad, stride=1, padding=0),
     "dense_weight_grad": functools.partial(conv2d_weight_grad, stride=1, padding=0),
-    "dense_bias_grad": conv2d_bias_grad}
+    "dense_bias_grad": conv2d_bias_grad,
+}

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ladder.errors import RunFailed
 
-OPSET, IR = 18, 9   # versions of 2023, which every onnxruntime since 1.15 reads
+OPSET, IR = 18, 9  # versions of 2023, which every onnxruntime since 1.15 reads
 FLOAT = TensorProto.FLOAT
 
 
@@ -28,7 +28,9 @@ class Graph:
         """
         array = np.ascontiguousarray(array)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise RunFailed(f"model: {name} holds NaN or Inf: the encoder diverged; train it with a lower learning_rate")
+            raise RunFailed(
+                f"model: {name} holds NaN or Inf: the encoder diverged; train it with a lower learning_rate"
+            )
         key = array.dtype.str, array.shape, hashlib.sha256(array).digest()
         if key not in self._names:
             self._names[key] = f"{len(self._names)}.{name}"
@@ -36,7 +38,9 @@ class Graph:
         return self._names[key]
 
     def add(self, operator, *inputs, outputs=1, **attributes):
-        """The name of a new node's output, or the names of several; inputs: names, and arrays that become constants."""
+        """The name of a new node's output, or the names of several; inputs: names, and arrays that
+        become constants.
+        """
         names = [f"{operator.lower()}{len(self._nodes)}.{number}" for number in range(outputs)]
         read = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         self._nodes.append(helper.make_node(operator, read, names, **attributes))
@@ -52,11 +56,19 @@ class Graph:
         self._outputs.append(_rows(name, dtype, shape))
 
     def model(self, image, facts):
-        """The onnx.ModelProto with the input `images`, uint8 (N, *image); facts: its metadata, name -> text."""
+        """The onnx.ModelProto with the input `images`, uint8 (N, *image); facts: its metadata, name
+        -> text.
+        """
         images = _rows("images", np.uint8, image)
-        graph = helper.make_graph(self._nodes, "kernel_ladder", [images], self._outputs, self._constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR,
-                                  producer_name="Kernel Ladder")
+        graph = helper.make_graph(
+            self._nodes, "kernel_ladder", [images], self._outputs, self._constants
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR,
+            producer_name="Kernel Ladder",
+        )
         helper.set_model_props(model, facts)
         return model
 

@@ -17,16 +17,20 @@ from ladder.export.graph import Graph
 from ladder.features import shifts
 from ladder.store import lineage
 
-LARGE = 1 << 30     # bytes of constants from which they are in a file of their own: one protobuf message holds 2 GB
-BATCH = 64          # images per call of onnxruntime
-MOST_DEVIATION = 1e-4   # in units of the largest; of decisions in float64 what the float32 of kernel values explains
-MOST_DIFFERENT = 1e-3   # share of the images, if it is more than one: the order of float32 sums can decide a tie
-LEAST = 1e-30       # probability below which float32 has too few digits to be compared
+# bytes of constants from which they are in a file of their own: one protobuf message holds 2 GB
+LARGE = 1 << 30
+BATCH = 64  # images per call of onnxruntime
+# in units of the largest; of decisions in float64 what the float32 of kernel values explains
+MOST_DEVIATION = 1e-4
+# share of the images, if it is more than one: the order of float32 sums can decide a tie
+MOST_DIFFERENT = 1e-3
+LEAST = 1e-30  # probability below which float32 has too few digits to be compared
 FILE, DATA = "model.onnx", "model.onnx.data"
 
 
 class Answering:
-    """What gives a run its predictions. inputs: role -> artifacts.Artifact, as the stage `model` has them.
+    """What gives a run its predictions. inputs: role -> artifacts.Artifact, as the stage `model`
+    has them.
 
     name: evaluate, ridge or svm; artifact: that one; parts: the encoder.Parts of its features.
     """
@@ -38,7 +42,12 @@ class Answering:
         self._features = inputs.get("joined") or inputs.get("features")
         self._inputs = {**inputs, "features": self._features}
         self.parts = encoder.parts(self._features or self.artifact, inputs)
-        self._offsets = [(0, 0), *shifts.offsets(self.artifact.manifest["spec"]["params"].get("classify_shifts", "none"))]
+        self._offsets = [
+            (0, 0),
+            *shifts.offsets(
+                self.artifact.manifest["spec"]["params"].get("classify_shifts", "none")
+            ),
+        ]
         self._model = None
         if self.name == "svm":
             self._model = svm.load(self.artifact.path("model.safetensors"))
@@ -51,7 +60,8 @@ class Answering:
     def onnx(self, image, facts, real):
         """The onnx.ModelProto: uint8 images (N, *image) -> features, decisions, class, margin.
 
-        facts: JSON-able metadata; real: np.float32 or np.float64, in which a classifier of features decides.
+        facts: JSON-able metadata; real: np.float32 or np.float64, in which a classifier of features
+        decides.
         """
         graph = Graph(real)
         halves = encoder.rows(graph, self.parts, self._offsets)
@@ -59,17 +69,27 @@ class Answering:
         answer = {"evaluate": self._evaluate, "ridge": self._ridge, "svm": self._svm}[self.name]
         decisions, place, margin = answer(graph, halves)
         graph.put_out("decisions", decisions, real, self._columns())
-        graph.put_out("class", graph.add("Reshape", graph.add("Gather", self.labels, place), np.int64([-1])), np.int64)
+        graph.put_out(
+            "class",
+            graph.add("Reshape", graph.add("Gather", self.labels, place), np.int64([-1])),
+            np.int64,
+        )
         graph.put_out("margin", graph.add("Reshape", margin, np.int64([-1])), real)
         return graph.model(image, {"kernel_ladder": json.dumps(facts)})
 
     @property
     def labels(self):
         """int64: the places of the classes that can be answered, those with training images."""
-        return np.arange(len(self.classes)) if self._model is None else self._model.classes.astype(np.int64)
+        return (
+            np.arange(len(self.classes))
+            if self._model is None
+            else self._model.classes.astype(np.int64)
+        )
 
     def precisions(self):
-        """The types in which decisions are tried. A network that classifies has no other than float32."""
+        """The types in which decisions are tried. A network that classifies has no other than
+        float32.
+        """
         return (np.float32,) if self._model is None else (np.float32, np.float64)
 
     def _columns(self):
@@ -78,14 +98,21 @@ class Answering:
 
     def _put_out_features(self, graph, halves):
         whole = graph.add("Concat", *halves, axis=1) if len(halves) > 1 else halves[0]
-        if len(self._offsets) > 1:   # those of the image itself come first
-            whole = graph.add("Split", whole, outputs=len(self._offsets), num_outputs=len(self._offsets), axis=0)[0]
+        if len(self._offsets) > 1:  # those of the image itself come first
+            whole = graph.add(
+                "Split", whole, outputs=len(self._offsets), num_outputs=len(self._offsets), axis=0
+            )[0]
         graph.put_out("features", whole, np.float32, sum(sum(part.widths) for part in self.parts))
 
     def _evaluate(self, graph, halves):
         by_version = {entry.version: entry for entry in self._inputs.values() if entry}
         whole = encoder.Part.of(self.artifact, by_version, layer=-1)
-        scores = layers.output(graph, whole.layers, whole.values, encoder.network_input(graph, whole.image, whole.statistics))
+        scores = layers.output(
+            graph,
+            whole.layers,
+            whole.values,
+            encoder.network_input(graph, whole.image, whole.statistics),
+        )
         scores = graph.add("Reshape", scores, np.int64([-1, len(self.classes)]))
         return scores, *classifier.by_scores(graph, scores)
 
@@ -96,24 +123,33 @@ class Answering:
 
     def _svm(self, graph, halves):
         decisions = classifier.svm_decisions(graph, halves, self._model)
-        decisions = classifier.mean_over_copies(graph, decisions, len(self._offsets), self._columns())
+        decisions = classifier.mean_over_copies(
+            graph, decisions, len(self._offsets), self._columns()
+        )
         return decisions, *classifier.by_votes(graph, decisions, len(self._model.classes))
 
     # The run's own answers for its test images.
 
     def features(self):
-        """float32 (N, D), the odd half behind the even one; None of a network whose features are no artifact."""
+        """float32 (N, D), the odd half behind the even one; None of a network whose features are no
+        artifact.
+        """
         return scoring.load_with_odd_part(self._inputs)[2] if self._features else None
 
     def decisions(self, threads):
-        """float64 (N, pairs or classes); of a network the logarithms of the probabilities, NaN where these are below LEAST."""
+        """float64 (N, pairs or classes); of a network the logarithms of the probabilities, NaN
+        where these are below LEAST.
+        """
         if self.name == "evaluate":
             probabilities = np.asarray(self.artifact.array("probabilities.npy"), np.float64)
             return np.log(np.where(probabilities < LEAST, np.nan, probabilities))
         copies = shifts.of_test(self._inputs, with_odd=self.name == "ridge")
         if self.name == "ridge":
-            # Sums in float64 as in the graph: those of thousands of float32 products would be the less exact ones.
-            model = dataclasses.replace(self._model, coefficients=self._model.coefficients.astype(np.float64))
+            # Sums in float64 as in the graph: those of thousands of float32 products would be the
+            # less exact ones.
+            model = dataclasses.replace(
+                self._model, coefficients=self._model.coefficients.astype(np.float64)
+            )
             return ridge.scores(model, self.features(), arrays.NumPy(threads), copies)
         _, _, rows = scoring.load(self._inputs)
         return np.concatenate(svm.decision_blocks(self._model, rows, threads, copies))
@@ -123,7 +159,7 @@ class Answering:
         if self._model is None:
             return 0.0
         coefficients = self._model.coefficients if self.name == "ridge" else self._model.dual_coef.T
-        return 2.0 ** -23 * float(np.abs(coefficients).sum(axis=0).max())
+        return 2.0**-23 * float(np.abs(coefficients).sum(axis=0).max())
 
     def like_decisions(self, values):
         """The output `decisions` of the graph in the form of `decisions`."""
@@ -131,10 +167,12 @@ class Answering:
 
 
 def export(answering, facts, folder, images, threads):
-    """Write the model of an Answering, in float32 if its decisions hold there, else in float64; returns (names, metrics).
+    """Write the model of an Answering, in float32 if its decisions hold there, else in float64;
+    returns (names, metrics).
 
-    facts: JSON-able metadata; images: uint8 (N, H, W, C), the run's test images; the metrics: those of `compared`, with
-    float32_deviation where float32 was not enough. Raises RunFailed where the answers differ by more than float32 explains.
+    facts: JSON-able metadata; images: uint8 (N, H, W, C), the run's test images; the metrics: those
+    of `compared`, with float32_deviation where float32 was not enough. Raises RunFailed where the
+    answers differ by more than float32 explains.
     """
     tried = {}
     for real in answering.precisions():
@@ -149,8 +187,10 @@ def export(answering, facts, folder, images, threads):
 
 
 def save(model, folder):
-    """Write an onnx.ModelProto into a folder, from LARGE on with its constants in DATA beside FILE; returns the names."""
-    (folder / DATA).unlink(missing_ok=True)   # of an interrupted run: onnx would append to it
+    """Write an onnx.ModelProto into a folder, from LARGE on with its constants in DATA beside FILE;
+    returns the names.
+    """
+    (folder / DATA).unlink(missing_ok=True)  # of an interrupted run: onnx would append to it
     large = sum(len(constant.raw_data) for constant in model.graph.initializer) >= LARGE
     onnx.save_model(model, str(folder / FILE), save_as_external_data=large, location=DATA)
     onnx.checker.check_model(str(folder / FILE))
@@ -158,36 +198,59 @@ def save(model, folder):
 
 
 def compared(path, answering, images, threads):
-    """How the model at `path` answers for the test images, uint8 (N, H, W, C), beside the run's own answers: the metrics.
+    """How the model at `path` answers for the test images, uint8 (N, H, W, C), beside the run's own
+    answers: the metrics.
 
-    deviations: the largest difference of features and of decisions, in units of the largest of the run's own; explained: that
-    of decisions by kernel values in float32; classes_that_differ: number of images; decisions: the type of these.
+    deviations: the largest difference of features and of decisions, in units of the largest of the
+    run's own; explained: that of decisions by kernel values in float32; classes_that_differ: number
+    of images; decisions: the type of these.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     own = {"features": answering.features(), "decisions": answering.decisions(threads)}
-    own, largest, differ = {name: values for name, values in own.items() if values is not None}, {}, 0
+    own, largest, differ = (
+        {name: values for name, values in own.items() if values is not None},
+        {},
+        0,
+    )
     predictions, started = answering.artifact.array("predictions.npy"), time.perf_counter()
     for start in progress.bar(range(0, len(images), BATCH), "onnxruntime", "batch"):
         block = slice(start, start + BATCH)
-        features, decisions, classes = session.run(["features", "decisions", "class"], {"images": images[block]})
+        features, decisions, classes = session.run(
+            ["features", "decisions", "class"], {"images": images[block]}
+        )
         here = {"features": features, "decisions": answering.like_decisions(decisions)}
         differ += int((classes != predictions[block]).sum())
         for name, values in own.items():
             difference = np.nanmax(np.abs(here[name] - values[block]))
-            largest[name] = max(largest.get(name, 0.0), float(difference) if np.isfinite(here[name]).all() else np.inf)
+            largest[name] = max(
+                largest.get(name, 0.0),
+                float(difference) if np.isfinite(here[name]).all() else np.inf,
+            )
     scales = {name: float(np.nanmax(np.abs(values))) or 1.0 for name, values in own.items()}
-    return {"deviations": {name: largest[name] / scales[name] for name in own}, "decisions": decisions.dtype.name,
-            "explained": answering.explained() / scales["decisions"], "classes_that_differ": differ, "images": len(images),
-            "images_per_second": len(images) / (time.perf_counter() - started)}
+    return {
+        "deviations": {name: largest[name] / scales[name] for name in own},
+        "decisions": decisions.dtype.name,
+        "explained": answering.explained() / scales["decisions"],
+        "classes_that_differ": differ,
+        "images": len(images),
+        "images_per_second": len(images) / (time.perf_counter() - started),
+    }
 
 
 def _differs(measured, most):
     """What differs by more than is allowed, in words, else ''; most: that of decisions."""
-    differ, count, deviations = (measured[name] for name in ("classes_that_differ", "images", "deviations"))
+    differ, count, deviations = (
+        measured[name] for name in ("classes_that_differ", "images", "deviations")
+    )
     allowed = {"features": MOST_DEVIATION, "decisions": most}
-    if all(value <= allowed[name] for name, value in deviations.items()) and differ <= max(1, MOST_DIFFERENT * count):
+    if all(value <= allowed[name] for name, value in deviations.items()) and differ <= max(
+        1, MOST_DIFFERENT * count
+    ):
         return ""
-    far = [f"{name} by up to {value:.1e} of the largest ({allowed[name]:.1e} is allowed)" for name, value in deviations.items()]
+    far = [
+        f"{name} by up to {value:.1e} of the largest ({allowed[name]:.1e} is allowed)"
+        for name, value in deviations.items()
+    ]
     return ", ".join([f"{differ} of {count} classes differ", *far])

@@ -1,7 +1,7 @@
 """Feature vectors: optional operations on a layer's output, in this order, for every image.
 
-two polarities  relu(z - a), then relu(-z - a), of the output z, which doubles the channels; scaled: of (z - mean) / deviation,
-                by channel (soft threshold, Coates and Ng, 2011)
+two polarities  relu(z - a), then relu(-z - a), of the output z, which doubles the channels; scaled:
+                of (z - mean) / deviation, by channel (soft threshold, Coates and Ng, 2011)
 max-pool        the largest value in each window
 pool            the mean over each cell of a grid
 flatten         in CHW order
@@ -9,12 +9,14 @@ flip            the mean of the vectors of the image and its mirror image
 standardise     (value - mean) / deviation, by feature
 PCA             the projection on the principal directions
 
-With `features_flip: apart`, half the difference of the two vectors follows the mean as further features, the odd part:
-mirroring the image changes its sign and leaves the mean, the even part, as it is. The odd part is divided by the deviations of
-the even one and has principal directions of its own; its mean over images and their mirror images is 0.
+With `features_flip: apart`, half the difference of the two vectors follows the mean as further
+features, the odd part: mirroring the image changes its sign and leaves the mean, the even part, as
+it is. The odd part is divided by the deviations of the even one and has principal directions of its
+own; its mean over images and their mirror images is 0.
 
-Means, standard deviations and principal directions are fitted to training images. PCA and the scaled polarities are fitted to a
-sample, so the full vectors of all images, which PCA shortens, need neither fit in memory nor on disk.
+Means, standard deviations and principal directions are fitted to training images. PCA and the
+scaled polarities are fitted to a sample, so the full vectors of all images, which PCA shortens,
+need neither fit in memory nor on disk.
 """
 
 import dataclasses
@@ -28,20 +30,21 @@ from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.features import polarities
 from ladder.machine import compiling
 
-FILE = "features.safetensors"   # the fitted arrays in a features artifact
-BATCH = 64       # images of inference.Inference
-ROWS = 32 * BATCH   # per block, so all batches but the last are full
+FILE = "features.safetensors"  # the fitted arrays in a features artifact
+BATCH = 64  # images of inference.Inference
+ROWS = 32 * BATCH  # per block, so all batches but the last are full
 ON_CPU = NumPy()
 CONSTANT = 1e-6  # a standard deviation below this share of the mean is a rounding error
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureTransform:
-    """The options of the features and the fitted arrays. D: values per image before PCA, C: channels.
+    """The options of the features and the fitted arrays. D: values per image before PCA, C:
+    channels.
 
-    threshold: a, None for one polarity; max_pool: side of the window, 1 for none; grid: cells per side, 0 for none.
-    flip: False, True, or 'apart' for the odd part too. Fitted, float32, None if not used: channel_mean, channel_scale (C,);
-    mean, scale (D,); components, odd_components (D, n).
+    threshold: a, None for one polarity; max_pool: side of the window, 1 for none; grid: cells per
+    side, 0 for none. flip: False, True, or 'apart' for the odd part too. Fitted, float32, None if
+    not used: channel_mean, channel_scale (C,); mean, scale (D,); components, odd_components (D, n).
     """
 
     threshold: float | None = None
@@ -57,10 +60,19 @@ class FeatureTransform:
 
     @classmethod
     def of(cls, params, fitted=None):
-        """The transform of a features stage's params; fitted: the tensors of its FILE, {} or None before the fit."""
-        threshold, grid = (params.get(key, "none") for key in ("features_two_polarity", "features_pool"))
-        return cls(threshold=None if threshold == "none" else threshold, max_pool=params.get("features_max_pool", 1),
-                   grid=0 if grid == "none" else grid, flip=params.get("features_flip", False), **(fitted or {}))
+        """The transform of a features stage's params; fitted: the tensors of its FILE, {} or None
+        before the fit.
+        """
+        threshold, grid = (
+            params.get(key, "none") for key in ("features_two_polarity", "features_pool")
+        )
+        return cls(
+            threshold=None if threshold == "none" else threshold,
+            max_pool=params.get("features_max_pool", 1),
+            grid=0 if grid == "none" else grid,
+            flip=params.get("features_flip", False),
+            **(fitted or {}),
+        )
 
     def tensors(self):
         """The fitted arrays by name, as saved."""
@@ -69,13 +81,24 @@ class FeatureTransform:
     def pooled_shape(self, shape):
         """(H, W, C) after polarities and pooling of activations of this shape."""
         height, width, channels = shape
-        height, width = (self.grid, self.grid) if self.grid else (height // self.max_pool, width // self.max_pool)
+        height, width = (
+            (self.grid, self.grid)
+            if self.grid
+            else (height // self.max_pool, width // self.max_pool)
+        )
         return height, width, channels * (1 if self.threshold is None else 2)
 
     def flat(self, values, library=ON_CPU):
         """float32 (N, D) of activations (N, H, W, C): all operations before the flip."""
-        if self.channel_mean is not None and self.threshold is not None and self.grid and self.max_pool == 1:
-            return polarities.average(values, self.channel_mean, self.channel_scale, self.threshold, self.grid, library)
+        if (
+            self.channel_mean is not None
+            and self.threshold is not None
+            and self.grid
+            and self.max_pool == 1
+        ):
+            return polarities.average(
+                values, self.channel_mean, self.channel_scale, self.threshold, self.grid, library
+            )
         if self.channel_mean is not None:
             values = (values - self.channel_mean) * self.channel_scale
         if self.threshold is None:
@@ -85,7 +108,8 @@ class FeatureTransform:
         return _flatten(average_pool(values, self.grid) if self.grid else values)
 
     def finish(self, rows, project=None):
-        """float32 features of rows (N, D), with the odd part (N, 2D), which may be overwritten: all operations after the flip.
+        """float32 features of rows (N, D), with the odd part (N, 2D), which may be overwritten: all
+        operations after the flip.
 
         project: of the transform's components, needed if it has some (projection).
         """
@@ -98,7 +122,9 @@ class FeatureTransform:
         return rows if self.components is None else project(rows)
 
     def projection(self, library):
-        """A function: float32 rows (N, D) or (N, 2D) -> (N, n) or (N, 2n) by the components, computed by the library."""
+        """A function: float32 rows (N, D) or (N, 2D) -> (N, n) or (N, 2n) by the components,
+        computed by the library.
+        """
         if self.components is None:
             return None
         even = library.multiplier(self.components)
@@ -109,33 +135,45 @@ class FeatureTransform:
 
 
 def blocks(encoder, images, transform, library=ON_CPU):
-    """Yield (start, float32 rows (n, D) or (n, components)): the features of images (N, H, W, C), block by block.
+    """Yield (start, float32 rows (n, D) or (n, components)): the features of images (N, H, W, C),
+    block by block.
 
     With `flip` apart, rows have twice the columns, the even part's and then the odd one's.
 
-    encoder: batches(images, mirrored) yields (start, activations), like inference.Inference. The array is reused for the next
-    block. The demo's predictor uses this too, with the transform in a features artifact (FeatureTransform.of).
+    encoder: batches(images, mirrored) yields (start, activations), like inference.Inference. The
+    array is reused for the next block. The demo's predictor uses this too, with the transform in a
+    features artifact (FeatureTransform.of).
     """
-    rows, project, parts = None, transform.projection(library), 2 if transform.flip == "apart" else 1
+    rows, project, parts = (
+        None,
+        transform.projection(library),
+        2 if transform.flip == "apart" else 1,
+    )
     for start in range(0, len(images), ROWS):
-        block = images[start:start + ROWS]
+        block = images[start : start + ROWS]
         for at, values in encoder.batches(block, False):
             flat = transform.flat(values, library)
             width = flat.shape[1]
-            rows = np.empty((min(ROWS, len(images)), parts * width), np.float32) if rows is None else rows
-            rows[at:at + len(flat)] = np.tile(flat, parts)
+            rows = (
+                np.empty((min(ROWS, len(images)), parts * width), np.float32)
+                if rows is None
+                else rows
+            )
+            rows[at : at + len(flat)] = np.tile(flat, parts)
         if transform.flip:
             for at, values in encoder.batches(block, True):
-                mirrored, here = transform.flat(values, library), rows[at:at + len(values)]
+                mirrored, here = transform.flat(values, library), rows[at : at + len(values)]
                 here[:, :width] += mirrored
                 if parts == 2:
                     here[:, width:] -= mirrored
-            rows[:len(block)] *= np.float32(0.5)
-        yield start, transform.finish(rows[:len(block)], project)
+            rows[: len(block)] *= np.float32(0.5)
+        yield start, transform.finish(rows[: len(block)], project)
 
 
 def extract(encoder, images, transform, outs, label, library=ON_CPU):
-    """Fill outs, one array (N, D or components) float32 or one and one for the odd part, with the features of images."""
+    """Fill outs, one array (N, D or components) float32 or one and one for the odd part, with the
+    features of images.
+    """
     with progress.bar(total=len(images), label=label, unit=" images") as bar:
         for start, rows in blocks(encoder, images, transform, library):
             put(outs, slice(start, start + len(rows)), rows)
@@ -143,14 +181,18 @@ def extract(encoder, images, transform, outs, label, library=ON_CPU):
 
 
 def put(outs, at, rows):
-    """Write rows, the odd part's columns last, at these places (a slice or indices) of outs, as those of extract."""
+    """Write rows, the odd part's columns last, at these places (a slice or indices) of outs, as
+    those of extract.
+    """
     for out, part in zip(outs, np.split(rows, len(outs), axis=1), strict=True):
         out[at] = part
 
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """The images at `indices` (n,) as an array whose slices are read from `images` (N, H, W, C), or the rows there, written."""
+    """The images at `indices` (n,) as an array whose slices are read from `images` (N, H, W, C), or
+    the rows there, written.
+    """
 
     images: np.ndarray
     indices: np.ndarray
@@ -166,33 +208,47 @@ class Chosen:
 
 
 def prepare(encoder, images, transform, library=ON_CPU, batch=BATCH):
-    """Compile what `extract` of these images needs, before a clock starts; batch: images that the encoder takes at once."""
+    """Compile what `extract` of these images needs, before a clock starts; batch: images that the
+    encoder takes at once.
+    """
     with compiling.shown():
         for start in {0, len(images) // batch * batch} - {len(images)}:
-            next(blocks(encoder, images[start:start + batch], transform, library))
+            next(blocks(encoder, images[start : start + batch], transform, library))
 
 
 class Pixels:
-    """The encoder of the raw-pixel baseline: its output is the normalized images. statistics: normalization.Statistics."""
+    """The encoder of the raw-pixel baseline: its output is the normalized images. statistics:
+    normalization.Statistics.
+    """
 
     def __init__(self, statistics):
         self._statistics = statistics
 
     def batches(self, images, mirrored=False):
-        yield 0, self._statistics.apply(np.ascontiguousarray(images[:, :, ::-1]) if mirrored else images)
+        yield (
+            0,
+            self._statistics.apply(
+                np.ascontiguousarray(images[:, :, ::-1]) if mirrored else images
+            ),
+        )
 
 
 # Pooling and polarities.
 
+
 def max_pool(values, window):
-    """Max-pooling of activations (N, H, W, C) with stride `window`; ValueError if H or W is not divisible."""
+    """Max-pooling of activations (N, H, W, C) with stride `window`; ValueError if H or W is not
+    divisible.
+    """
     return values if window == 1 else _pool(values, window, np.maximum)
 
 
 def two_polarities(values, threshold, window=1):
-    """relu(z - threshold), then relu(-z - threshold), of activations z (N, H, W, C), max-pooled: twice the channels."""
-    # The largest relu(z - a) of a window is that of its largest z, the largest relu(-z - a) that of its smallest z: pooling
-    # first leaves fewer values to threshold.
+    """relu(z - threshold), then relu(-z - threshold), of activations z (N, H, W, C), max-pooled:
+    twice the channels.
+    """
+    # The largest relu(z - a) of a window is that of its largest z, the largest relu(-z - a) that of
+    # its smallest z: pooling first leaves fewer values to threshold.
     largest = max_pool(values, window)
     smallest = values if window == 1 else _pool(values, window, np.minimum)
     both = np.concatenate([largest, -smallest], axis=3)
@@ -213,11 +269,15 @@ def _pool(values, window, better):
 
 
 def average_pool(values, grid):
-    """Means over a grid x grid partition of activations (N, H, W, C); ValueError if H or W is not divisible."""
+    """Means over a grid x grid partition of activations (N, H, W, C); ValueError if H or W is not
+    divisible.
+    """
     count, height, width, channels = values.shape
     if height % grid or width % grid:
         raise ValueError(f"{height}x{width} activations cannot be pooled to {grid}x{grid}")
-    return values.reshape(count, grid, height // grid, grid, width // grid, channels).mean(axis=(2, 4))
+    return values.reshape(count, grid, height // grid, grid, width // grid, channels).mean(
+        axis=(2, 4)
+    )
 
 
 def _flatten(values):
@@ -226,6 +286,7 @@ def _flatten(values):
 
 # Fitting.
 
+
 def sample(count, most, seed):
     """Ascending indices of at most `most` of `count` training images, sampled by the seed."""
     drawn = randomness.generator(seed, randomness.FEATURE_ROWS, 0).permutation(count)[:most]
@@ -233,43 +294,63 @@ def sample(count, most, seed):
 
 
 def fit_channels(encoder, images, transform):
-    """The transform with mean and scale of every channel, fitted to the activations of these images."""
+    """The transform with mean and scale of every channel, fitted to the activations of these
+    images.
+    """
     total = squares = count = 0
     with progress.bar(total=len(images), label="statistics of the channels", unit=" images") as bar:
         for start in range(0, len(images), ROWS):
-            for _, values in encoder.batches(images[start:start + ROWS], False):
+            for _, values in encoder.batches(images[start : start + ROWS], False):
                 wide = values.reshape(-1, values.shape[3]).astype(np.float64)
-                total, squares, count = total + wide.sum(axis=0), squares + np.square(wide).sum(axis=0), count + len(wide)
+                total, squares, count = (
+                    total + wide.sum(axis=0),
+                    squares + np.square(wide).sum(axis=0),
+                    count + len(wide),
+                )
                 bar.update(len(values))
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
-    return dataclasses.replace(transform, channel_mean=mean.astype(np.float32), channel_scale=_inverse(deviation, mean))
+    return dataclasses.replace(
+        transform, channel_mean=mean.astype(np.float32), channel_scale=_inverse(deviation, mean)
+    )
 
 
 def fit_components(encoder, images, transform, count, standardize, library=ON_CPU):
-    """(transform with mean, scale and `count` PCA components fitted to these images, explained share of the variance in
-    [0, 1], float32 features of the images, with the odd part's columns last).
+    """(transform with mean, scale and `count` PCA components fitted to these images, explained
+    share of the variance in [0, 1], float32 features of the images, with the odd part's columns
+    last).
 
     The library (arrays.py) computes the components. Raises UserError for too few images.
     """
     if count >= len(images):
-        raise UserError(f"features_pca is {count}, but there are {len(images)} training images to fit it to; at most "
-                        f"{len(images) - 1}")
+        raise UserError(
+            f"features_pca is {count}, but there are {len(images)} training images to fit it to; at most "
+            f"{len(images) - 1}"
+        )
     rows = None
     with progress.bar(total=len(images), label="features to fit PCA", unit=" images") as bar:
         for start, block in blocks(encoder, images, transform, library):
             rows = np.empty((len(images), block.shape[1]), np.float32) if rows is None else rows
-            rows[start:start + len(block)] = block
+            rows[start : start + len(block)] = block
             bar.update(len(block))
     width = rows.shape[1] // (2 if transform.flip == "apart" else 1)
     mean, scale = moments(rows[:, :width])
-    transform = dataclasses.replace(transform, mean=mean, scale=scale if standardize else np.ones_like(scale))
+    transform = dataclasses.replace(
+        transform, mean=mean, scale=scale if standardize else np.ones_like(scale)
+    )
     rows = transform.finish(rows)
-    progress.log.info("PCA by %s: %d components of %d values of %d images", library.name, count, width, len(rows))
-    # One thread computes the eigenvectors of a part, so on a CPU the two parts' take as long as one's.
+    progress.log.info(
+        "PCA by %s: %d components of %d values of %d images", library.name, count, width, len(rows)
+    )
+    # One thread computes the eigenvectors of a part, so on a CPU the two parts' take as long as
+    # one's.
     parts = [rows[:, :width], rows[:, width:]] if transform.flip == "apart" else [rows]
-    (components, share), *odd = library.each(lambda part: principal_components(part, count, library), parts)
-    transform = dataclasses.replace(transform, components=components, odd_components=odd[0][0] if odd else None)
+    (components, share), *odd = library.each(
+        lambda part: principal_components(part, count, library), parts
+    )
+    transform = dataclasses.replace(
+        transform, components=components, odd_components=odd[0][0] if odd else None
+    )
     return transform, share, transform.projection(library)(rows)
 
 
@@ -280,10 +361,10 @@ def moments(rows):
     """
     total, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
     for start in range(0, len(rows), ROWS):
-        total += rows[start:start + ROWS].sum(axis=0, dtype=np.float64)
+        total += rows[start : start + ROWS].sum(axis=0, dtype=np.float64)
     mean = total / len(rows)
     for start in range(0, len(rows), ROWS):
-        squares += np.square(rows[start:start + ROWS] - mean).sum(axis=0)
+        squares += np.square(rows[start : start + ROWS] - mean).sum(axis=0)
     return mean.astype(np.float32), _inverse(np.sqrt(squares / len(rows)), mean)
 
 
@@ -294,7 +375,9 @@ def _inverse(deviation, mean):
 
 
 def standardize(transform, *sets):
-    """Standardise the rows of each set, arrays as `outs` of extract, in place with the transform's mean and scale."""
+    """Standardise the rows of each set, arrays as `outs` of extract, in place with the transform's
+    mean and scale.
+    """
     for outs in sets:
         for start in range(0, len(outs[0]), ROWS):
             block = slice(start, start + ROWS)
@@ -302,11 +385,13 @@ def standardize(transform, *sets):
 
 
 def principal_components(rows, count, library=ON_CPU):
-    """(components float32 (D, count), explained share of the variance) of rows (N, D) float32 whose columns have mean 0.
+    """(components float32 (D, count), explained share of the variance) of rows (N, D) float32 whose
+    columns have mean 0.
 
-    Unit vectors in order of decreasing variance, each with its largest element positive, from the eigenvectors of the smaller
-    of rows' rows (D, D) and rows rows' (N, N) in float32 (LAPACK's ssyevr on one thread, or cuSOLVER's syevd): bit-identical
-    for any number of threads. Directions without variance are zeros. Raises RunFailed for values that are not finite.
+    Unit vectors in order of decreasing variance, each with its largest element positive, from the
+    eigenvectors of the smaller of rows' rows (D, D) and rows rows' (N, N) in float32 (LAPACK's
+    ssyevr on one thread, or cuSOLVER's syevd): bit-identical for any number of threads. Directions
+    without variance are zeros. Raises RunFailed for values that are not finite.
     """
     tall = len(rows) >= rows.shape[1]
     gram = library.gram(rows if tall else rows.T)
@@ -321,4 +406,6 @@ def principal_components(rows, count, library=ON_CPU):
         vectors /= np.where(significant, np.sqrt(values), 1)
     largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(count)]
     components = vectors * np.where(significant, np.sign(largest), 0).astype(np.float32)
-    return np.ascontiguousarray(components, np.float32), float(values[significant].sum() / total) if total else 0.0
+    return np.ascontiguousarray(components, np.float32), float(
+        values[significant].sum() / total
+    ) if total else 0.0

@@ -1,16 +1,20 @@
-"""Both polarities of activations, averaged over a grid, image by image: the maps before the average are never stored."""
+"""Both polarities of activations, averaged over a grid, image by image: the maps before the average
+are never stored.
+"""
 
 import numba
 import numpy as np
 
-IMAGES = 8   # of a piece of work
+IMAGES = 8  # of a piece of work
 
 
 def average(values, mean, scale, threshold, grid, library):
-    """float32 (N, 2 C grid grid) in CHW order: the means over each cell of relu(z - threshold), then of relu(-z - threshold).
+    """float32 (N, 2 C grid grid) in CHW order: the means over each cell of relu(z - threshold),
+    then of relu(-z - threshold).
 
-    z = (values - mean) * scale; values: float32 (N, H, W, C), mean, scale: float32 (C,). ValueError if the grid does not divide
-    H and W. library: arrays.NumPy or CuPy, whose threads share the images; the bytes do not depend on it.
+    z = (values - mean) * scale; values: float32 (N, H, W, C), mean, scale: float32 (C,). ValueError
+    if the grid does not divide H and W. library: arrays.NumPy or CuPy, whose threads share the
+    images; the bytes do not depend on it.
     """
     count, height, width, channels = values.shape
     if height % grid or width % grid:
@@ -30,7 +34,8 @@ def _average(values, mean, scale, threshold, out):
     """As `average`, out (N, 2 C, grid, grid). NaN stays NaN."""
     count, height, width, _ = values.shape
     grid, zero = out.shape[2], np.float32(0)
-    rows, columns, channels = height // grid, width // grid, np.uint64(values.shape[3])   # unsigned: no negative indices
+    # unsigned: no negative indices
+    rows, columns, channels = height // grid, width // grid, np.uint64(values.shape[3])
     above, below = np.empty(values.shape[3], np.float32), np.empty(values.shape[3], np.float32)
     share = np.float32(1 / (rows * columns))
     for n in range(count):

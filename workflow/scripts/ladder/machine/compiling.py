@@ -1,6 +1,7 @@
 """How long this process compiles: what Numba and NVRTC compile, and CUDA graphs that are recorded.
 
-A stage lets everything be compiled before it looks at the clock, and keeps the seconds apart from those of its work.
+A stage lets everything be compiled before it looks at the clock, and keeps the seconds apart from
+those of its work.
 """
 
 import contextlib
@@ -11,9 +12,9 @@ import time
 from ladder import progress
 from ladder.progress import log
 
-PATIENCE = 2   # seconds of compiling after which a person is told why nothing else happens
-STEP = 0.5     # seconds between two looks at it
-WORTH_A_LINE = 1   # seconds
+PATIENCE = 2  # seconds of compiling after which a person is told why nothing else happens
+STEP = 0.5  # seconds between two looks at it
+WORTH_A_LINE = 1  # seconds
 
 
 class _Clock:
@@ -70,7 +71,9 @@ def count_numba():
 
 @contextlib.contextmanager
 def shown():
-    """Show for how long the work inside has compiled, once that takes PATIENCE; log it in the end: 'compiled in 8 s'."""
+    """Show for how long the work inside has compiled, once that takes PATIENCE; log it in the end:
+    'compiled in 8 s'.
+    """
     before, done = seconds(), threading.Event()
     watcher = threading.Thread(target=_show, args=[before, done], daemon=True)
     watcher.start()

@@ -1,18 +1,24 @@
-"""GPUs and versions as libcuda and NVML report them. Standard library only, since every start imports it."""
+"""GPUs and versions as libcuda and NVML report them. Standard library only, since every start
+imports it.
+"""
 
 import ctypes
 import dataclasses
 import functools
 from typing import Any
 
-_MAJOR, _MINOR, _SHARED = 75, 76, 97   # CUdevice_attribute: compute capability, opt-in shared memory per block
-_SM_CLOCK = 1   # nvmlClockType_t
-_CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _LEVEL_2 = 13, 16, 36, 37, 38   # CUdevice_attribute
+# CUdevice_attribute: compute capability, opt-in shared memory per block
+_MAJOR, _MINOR, _SHARED = 75, 76, 97
+_SM_CLOCK = 1  # nvmlClockType_t
+# CUdevice_attribute
+_CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _LEVEL_2 = 13, 16, 36, 37, 38
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """architecture: in the compiler's notation, e.g. 'sm_90'; block_shared_bytes: maximum shared memory per block."""
+    """architecture: in the compiler's notation, e.g. 'sm_90'; block_shared_bytes: maximum shared
+    memory per block.
+    """
 
     name: str
     architecture: str
@@ -22,7 +28,9 @@ class Gpu:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What a GPU's speed follows from; hertz: the highest clock of its multiprocessors, memory_hertz: of its memory."""
+    """What a GPU's speed follows from; hertz: the highest clock of its multiprocessors,
+    memory_hertz: of its memory.
+    """
 
     multiprocessors: int
     hertz: float
@@ -33,7 +41,9 @@ class Size:
 
 @functools.cache
 def cuda_version() -> tuple[int, int] | None:
-    """The newest CUDA version that the driver supports, as (major, minor); None without a driver."""
+    """The newest CUDA version that the driver supports, as (major, minor); None without a
+    driver.
+    """
     driver, version = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
         return None
@@ -50,7 +60,7 @@ def gpu_count() -> int:
 
 
 @functools.cache
-def gpu() -> Gpu | Any:   # Any: None without one, after gpu_count has told
+def gpu() -> Gpu | Any:  # Any: None without one, after gpu_count has told
     """The first visible Gpu, on which all GPU work runs; None without one."""
     if gpu_count() == 0:
         return None
@@ -64,11 +74,18 @@ def gpu() -> Gpu | Any:   # Any: None without one, after gpu_count has told
 
 
 def gpu_size() -> Size | None:
-    """The Size of the first visible GPU; None without one. A clock that the driver does not tell is 0."""
+    """The Size of the first visible GPU; None without one. A clock that the driver does not tell is
+    0.
+    """
     if gpu_count() == 0:
         return None
-    return Size(_attribute(_MULTIPROCESSORS), 1e3 * _attribute(_CLOCK), 1e3 * _attribute(_MEMORY_CLOCK),
-                _attribute(_BUS_WIDTH), _attribute(_LEVEL_2))
+    return Size(
+        _attribute(_MULTIPROCESSORS),
+        1e3 * _attribute(_CLOCK),
+        1e3 * _attribute(_MEMORY_CLOCK),
+        _attribute(_BUS_WIDTH),
+        _attribute(_LEVEL_2),
+    )
 
 
 def pci_address() -> str:
@@ -82,7 +99,9 @@ def pci_address() -> str:
 
 
 def installed_gpus() -> int:
-    """Number of GPUs in this machine, including those hidden from this process; 0 if NVML does not answer."""
+    """Number of GPUs in this machine, including those hidden from this process; 0 if NVML does not
+    answer.
+    """
     management, count = _management(), ctypes.c_uint(0)
     if management is None or management.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
         return 0
@@ -99,9 +118,14 @@ def version() -> str:
 
 
 def sm_clock() -> int | None:
-    """The current clock of the first GPU's multiprocessors, in MHz; None if NVML does not answer."""
+    """The current clock of the first GPU's multiprocessors, in MHz; None if NVML does not
+    answer.
+    """
     handle, clock = _handle(), ctypes.c_uint(0)
-    if handle is None or _management().nvmlDeviceGetClockInfo(handle, _SM_CLOCK, ctypes.byref(clock)) != 0:
+    if (
+        handle is None
+        or _management().nvmlDeviceGetClockInfo(handle, _SM_CLOCK, ctypes.byref(clock)) != 0
+    ):
         return None
     return clock.value
 
@@ -127,11 +151,15 @@ def _management():
 
 @functools.cache
 def _handle():
-    """NVML's handle of the first visible GPU, found by its PCI address: NVML also numbers hidden GPUs."""
+    """NVML's handle of the first visible GPU, found by its PCI address: NVML also numbers hidden
+    GPUs.
+    """
     if gpu_count() == 0 or _management() is None:
         return None
     handle = ctypes.c_void_p()
-    status = _management().nvmlDeviceGetHandleByPciBusId_v2(pci_address().encode(), ctypes.byref(handle))
+    status = _management().nvmlDeviceGetHandleByPciBusId_v2(
+        pci_address().encode(), ctypes.byref(handle)
+    )
     return handle if status == 0 else None
 
 

@@ -1,4 +1,6 @@
-"""Names of files that a process needs only while it runs, which tell others when nobody needs them any more."""
+"""Names of files that a process needs only while it runs, which tell others when nobody needs them
+any more.
+"""
 
 import os
 import pathlib
@@ -11,7 +13,9 @@ def owner() -> str:
 
 
 def is_left(path: pathlib.Path) -> bool:
-    """True if the name ends in the owner(), or in that and .tmp, of a process of this machine that has ended."""
+    """True if the name ends in the owner(), or in that and .tmp, of a process of this machine that
+    has ended.
+    """
     name, _, process = path.name.removesuffix(".tmp").rpartition(".")
     return name.endswith(f".{platform.node()}") and process.isdecimal() and not _runs(int(process))
 
@@ -19,7 +23,7 @@ def is_left(path: pathlib.Path) -> bool:
 def _runs(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except PermissionError:   # it is somebody else's
+    except PermissionError:  # it is somebody else's
         return True
     except (ProcessLookupError, OverflowError):
         return False

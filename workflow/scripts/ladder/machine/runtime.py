@@ -10,12 +10,28 @@ import sys
 from ladder import caller
 
 # OpenBLAS core types without 512-bit instructions.
-NARROW_CORE_TYPES = {"nehalem", "sandybridge", "haswell", "zen", "barcelona", "bulldozer", "piledriver", "steamroller",
-                     "excavator", "prescott", "core2", "penryn", "dunnington", "atom", "nano"}
+NARROW_CORE_TYPES = {
+    "nehalem",
+    "sandybridge",
+    "haswell",
+    "zen",
+    "barcelona",
+    "bulldozer",
+    "piledriver",
+    "steamroller",
+    "excavator",
+    "prescott",
+    "core2",
+    "penryn",
+    "dunnington",
+    "atom",
+    "nano",
+}
 
 
 def release_blas() -> str | None:
-    """Drop an OPENBLAS_CORETYPE that keeps BLAS from using instructions of this CPU; must run before NumPy is imported.
+    """Drop an OPENBLAS_CORETYPE that keeps BLAS from using instructions of this CPU; must run
+    before NumPy is imported.
 
     Returns a sentence for the log, or None if nothing was changed.
     """
@@ -27,27 +43,34 @@ def release_blas() -> str | None:
 
 
 def jobs_run_elsewhere() -> bool:
-    """True if the stages run on other machines than the one that plans them, e.g. nodes of a cluster."""
+    """True if the stages run on other machines than the one that plans them, e.g. nodes of a
+    cluster.
+    """
     return bool(caller.told("elsewhere"))
 
 
 def set_threads(count: int) -> None:
-    """Let OpenMP use `count` threads, overriding OMP_NUM_THREADS (which Snakemake lowers to --cores), and BLAS one.
+    """Let OpenMP use `count` threads, overriding OMP_NUM_THREADS (which Snakemake lowers to
+    --cores), and BLAS one.
 
-    BLAS splits a product by threads, which changes its last digits. So products are cut into pieces of fixed size
-    (arithmetic/matmul.py and the executors), and the pieces are spread over threads.
+    BLAS splits a product by threads, which changes its last digits. So products are cut into pieces
+    of fixed size (arithmetic/matmul.py and the executors), and the pieces are spread over threads.
     """
     thread_pools().limit(limits={"blas": 1, "openmp": count})
 
 
 def one_blas_thread():
-    """A context in which BLAS computes on one thread, so that its last digits are the same on every machine."""
+    """A context in which BLAS computes on one thread, so that its last digits are the same on every
+    machine.
+    """
     return thread_pools().limit(limits=1, user_api="blas")
 
 
 def thread_pools():
-    """The threadpoolctl.ThreadpoolController of the libraries that are loaded; finding them takes milliseconds, so once."""
-    return _thread_pools(len(sys.modules))   # a library is loaded by an import
+    """The threadpoolctl.ThreadpoolController of the libraries that are loaded; finding them takes
+    milliseconds, so once.
+    """
+    return _thread_pools(len(sys.modules))  # a library is loaded by an import
 
 
 @functools.lru_cache(maxsize=1)
@@ -88,8 +111,15 @@ def machine() -> dict[str, str | int]:
 
 
 def _blas() -> str:
-    return ", ".join(sorted({f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
-                             for pool in thread_pools().info() if pool["user_api"] == "blas"}))
+    return ", ".join(
+        sorted(
+            {
+                f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
+                for pool in thread_pools().info()
+                if pool["user_api"] == "blas"
+            }
+        )
+    )
 
 
 def _cpu_info(field: str) -> str:
@@ -97,7 +127,9 @@ def _cpu_info(field: str) -> str:
         text = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
         return ""
-    return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(field)), "")
+    return next(
+        (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(field)), ""
+    )
 
 
 def cpu_flags() -> list[str]:

@@ -1,11 +1,13 @@
-"""Work in a process of its own: what goes wrong there, a hang and a broken GPU included, costs this process alone.
+"""Work in a process of its own: what goes wrong there, a hang and a broken GPU included, costs this
+process alone.
 
     python worker.py FILE_DESCRIPTOR MODULE
 
-is the other side: it calls functions of one module, one after another, as the parent asks, which sends (name of a function,
-arguments) and receives ("done", result) or ("failed", reason in one line). Results are sent as JSON, so that the parent needs
-none of the module's libraries. An exception ends the process: after a CUDA error nothing else in it can be trusted. Standard
-library only, because any Python may run it.
+is the other side: it calls functions of one module, one after another, as the parent asks, which
+sends (name of a function, arguments) and receives ("done", result) or ("failed", reason in one
+line). Results are sent as JSON, so that the parent needs none of the module's libraries. An
+exception ends the process: after a CUDA error nothing else in it can be trusted. Standard library
+only, because any Python may run it.
 """
 
 import importlib
@@ -22,12 +24,15 @@ import threading
 import traceback
 from typing import Any
 
-ENDING_SECONDS = 10   # in which a process that was killed is gone
-FOR_USERS = {"UserError", "Unavailable"}   # exceptions whose message needs no type before it, and those derived from them
+ENDING_SECONDS = 10  # in which a process that was killed is gone
+# exceptions whose message needs no type before it, and those derived from them
+FOR_USERS = {"UserError", "Unavailable"}
 
 
 class Failed(Exception):
-    """A call that gave no result; the message is the reason in one line. timed_out: it was ended at its time limit."""
+    """A call that gave no result; the message is the reason in one line. timed_out: it was ended at
+    its time limit.
+    """
 
     def __init__(self, reason: str, timed_out: bool = False) -> None:
         super().__init__(reason)
@@ -37,7 +42,8 @@ class Failed(Exception):
 class Worker:
     """A process in which functions of a module are called.
 
-    python: its interpreter; folder: where it finds the module; log: a file that gets what it prints.
+    python: its interpreter; folder: where it finds the module; log: a file that gets what it
+    prints.
     """
 
     def __init__(self, python: str, module: str, folder: pathlib.Path, log: pathlib.Path) -> None:
@@ -48,13 +54,21 @@ class Worker:
         try:
             with there, open(log, "ab") as output:
                 self._process = subprocess.Popen(
-                    [python, __file__, str(there.fileno()), module], pass_fds=[there.fileno()], stdin=subprocess.DEVNULL,
-                    stdout=output, stderr=output, start_new_session=True, env=os.environ | {"PYTHONPATH": path})
+                    [python, __file__, str(there.fileno()), module],
+                    pass_fds=[there.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    env=os.environ | {"PYTHONPATH": path},
+                )
         except OSError as error:
             raise Failed(f"{python} cannot be started: {error.strerror}") from None
 
     def call(self, name: str, *arguments: Any, limit: float) -> Any:
-        """The result of a function after at most `limit` seconds; raises Failed. After that the process is gone."""
+        """The result of a function after at most `limit` seconds; raises Failed. After that the
+        process is gone.
+        """
         try:
             self._pipe.send_bytes(json.dumps([name, arguments]).encode())
             if not self._pipe.poll(limit):
@@ -71,7 +85,9 @@ class Worker:
         return value
 
     def stop(self) -> None:
-        """End the process and those that it has started. One that waits for a hung GPU cannot end: it is left behind."""
+        """End the process and those that it has started. One that waits for a hung GPU cannot end:
+        it is left behind.
+        """
         self._pipe.close()
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -97,35 +113,39 @@ def main(descriptor: str, module: str) -> None:
     while True:
         try:
             name, arguments = json.loads(pipe.recv_bytes())
-        except EOFError:   # the parent has closed its end
+        except EOFError:  # the parent has closed its end
             return
         try:
             value = getattr(importlib.import_module(module), name)(*arguments)
             answer = json.dumps(["done", value], default=float)
-        except BaseException as error:   # SystemExit too: the parent must hear of everything
+        except BaseException as error:  # SystemExit too: the parent must hear of everything
             traceback.print_exc()
             pipe.send_bytes(json.dumps(["failed", one_line(error)]).encode())
             sys.stderr.flush()
-            os._exit(1)   # without CUDA's own end, which may hang after an error
+            os._exit(1)  # without CUDA's own end, which may hang after an error
         pipe.send_bytes(answer.encode())
 
 
 def _end_with_the_parent(descriptor: int) -> None:
-    """End this process, whatever it computes, when the other end of the socket is closed; the parent may have been killed."""
+    """End this process, whatever it computes, when the other end of the socket is closed; the
+    parent may have been killed.
+    """
     poll = select.poll()
-    poll.register(descriptor, 0)   # for no event but that
+    poll.register(descriptor, 0)  # for no event but that
     poll.poll()
     os._exit(0)
 
 
 def one_line(error: BaseException) -> str:
-    """An exception as one line: its message alone where it is meant for the user, else its type and at most 200 characters."""
+    """An exception as one line: its message alone where it is meant for the user, else its type and
+    at most 200 characters.
+    """
     text, most = " ".join(str(error).split()), 600
     if FOR_USERS.isdisjoint(kind.__name__ for kind in type(error).__mro__):
         text, most = f"{type(error).__name__}: {text}" if text else type(error).__name__, 200
-    return text if len(text) <= most else f"{text[:most - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 if __name__ == "__main__":
-    del sys.path[0]   # this folder, whose modules are no libraries
+    del sys.path[0]  # this folder, whose modules are no libraries
     main(*sys.argv[1:])

@@ -1,4 +1,5 @@
-"""What the curves of trainings are made of: means over several steps, and the epochs and seconds that a step is at.
+"""What the curves of trainings are made of: means over several steps, and the epochs and seconds
+that a step is at.
 
 train: the artifact of a training; images: number of its training images.
 """
@@ -7,7 +8,7 @@ import numpy as np
 
 from ladder.executors.create import COPIES
 
-BY = ("step", "epoch", "seconds")   # what a curve can be drawn over
+BY = ("step", "epoch", "seconds")  # what a curve can be drawn over
 
 
 def history(train, name):
@@ -16,29 +17,46 @@ def history(train, name):
 
 
 def means(values, count):
-    """([(middle step, mean)] of at most `count` pieces of nearly equal length, steps in the first and longest)."""
+    """([(middle step, mean)] of at most `count` pieces of nearly equal length, steps in the first
+    and longest).
+    """
     pieces = np.array_split(np.arange(len(values)), min(count, len(values)))
-    return [(float(piece.mean()) + 0.5, float(values[piece].mean())) for piece in pieces], len(pieces[0])
+    return [(float(piece.mean()) + 0.5, float(values[piece].mean())) for piece in pieces], len(
+        pieces[0]
+    )
 
 
 def paces(train, images, points):
-    """How BY is counted at points [(step, value)], as charts.lines takes it: steps, epochs, and measured seconds."""
-    return [1, 1 / steps_per_epoch(train, images), np.interp([step for step, _ in points], *_clock(train, images)).tolist()]
+    """How BY is counted at points [(step, value)], as charts.lines takes it: steps, epochs, and
+    measured seconds.
+    """
+    return [
+        1,
+        1 / steps_per_epoch(train, images),
+        np.interp([step for step, _ in points], *_clock(train, images)).tolist(),
+    ]
 
 
 def _clock(train, images):
-    """(steps, seconds): the number of steps made and the seconds of training, at the beginning and after each epoch.
+    """(steps, seconds): the number of steps made and the seconds of training, at the beginning and
+    after each epoch.
 
-    An epoch's share of all seconds is that of its measured passes; where none was measured, that of its steps.
+    An epoch's share of all seconds is that of its measured passes; where none was measured, that of
+    its steps.
     """
     per_epoch, steps = steps_per_epoch(train, images), [0]
-    for part in train.metrics["parts"]:   # each begins with an epoch of its own
+    for part in train.metrics["parts"]:  # each begins with an epoch of its own
         begun = steps[-1]
-        steps += [begun + min(end, part["steps"]) for end in range(per_epoch, part["steps"] + per_epoch, per_epoch)]
+        steps += [
+            begun + min(end, part["steps"])
+            for end in range(per_epoch, part["steps"] + per_epoch, per_epoch)
+        ]
     epochs = train.metrics["seconds_by_pass"]
     spent = [sum(seconds for name, seconds in epoch.items() if name != COPIES) for epoch in epochs]
     shares = np.cumsum([0, *(spent if sum(spent) else np.diff(steps))], dtype=np.float64)
-    return steps, shares / shares[-1] * batch_sizes(train, images).sum() / train.metrics["images_per_second"]
+    return steps, shares / shares[-1] * batch_sizes(train, images).sum() / train.metrics[
+        "images_per_second"
+    ]
 
 
 def steps_per_epoch(train, images):
@@ -50,5 +68,5 @@ def batch_sizes(train, images):
     batch = train.manifest["spec"]["params"]["batch_size"]
     sizes = np.full(train.metrics["steps"], batch)
     last = steps_per_epoch(train, images)
-    sizes[last - 1::last] = images - (last - 1) * batch
+    sizes[last - 1 :: last] = images - (last - 1) * batch
     return sizes

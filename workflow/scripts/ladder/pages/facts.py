@@ -31,13 +31,19 @@ def predictions(inputs):
 
 
 def difference(inputs, score, other):
-    """The intervals.Difference of two artifacts with predictions for the images that the run is scored on."""
+    """The intervals.Difference of two artifacts with predictions for the images that the run is
+    scored on.
+    """
     labels = inputs["data"].array("test_labels.npy")
-    return intervals.counted(labels, *(artifact.array("predictions.npy") for artifact in (score, other)))
+    return intervals.counted(
+        labels, *(artifact.array("predictions.npy") for artifact in (score, other))
+    )
 
 
 def final(inputs):
-    """The artifact with the run's final weights: of the training, of the fit if nothing is trained, or the initial ones."""
+    """The artifact with the run's final weights: of the training, of the fit if nothing is trained,
+    or the initial ones.
+    """
     return next(inputs[role] for role in ("train", "patches", "initial") if role in inputs)
 
 
@@ -47,7 +53,9 @@ def network(inputs):
 
 
 def how(inputs):
-    """How the run got its weights, before 'encoder' or 'network': 'fitted', 'trained', 'given' by a file, or 'untrained'."""
+    """How the run got its weights, before 'encoder' or 'network': 'fitted', 'trained', 'given' by a
+    file, or 'untrained'.
+    """
     if "patches" in inputs:
         return "fitted"
     if "train" in inputs:
@@ -61,19 +69,25 @@ def start(inputs):
 
 
 def head(inputs):
-    """How labels trained a network with a head (networks.HEADED): {"start", "frozen"}; None for another or no training.
+    """How labels trained a network with a head (networks.HEADED): {"start", "frozen"}; None for
+    another or no training.
 
-    start: how its encoder was made before, 'fitted', 'given' by a file, or 'untrained'; frozen: whether it stayed as it was.
+    start: how its encoder was made before, 'fitted', 'given' by a file, or 'untrained'; frozen:
+    whether it stayed as it was.
     """
     settings = params(inputs, "train") if "train" in inputs else {}
     if settings.get("network") not in networks.HEADED:
         return None
-    return {"start": "fitted" if "patches" in inputs else "given" if start(inputs) else "untrained",
-            "frozen": settings["freeze_encoder"] or settings["training"] == "patches"}
+    return {
+        "start": "fitted" if "patches" in inputs else "given" if start(inputs) else "untrained",
+        "frozen": settings["freeze_encoder"] or settings["training"] == "patches",
+    }
 
 
 def without_labels(inputs):
-    """Whether the encoder of a network with a head had seen no labels before: it was fitted, or is an autoencoder's."""
+    """Whether the encoder of a network with a head had seen no labels before: it was fitted, or is
+    an autoencoder's.
+    """
     return "patches" in inputs or inputs["initial"].metrics.get("part") is not None
 
 
@@ -89,4 +103,6 @@ def scored_on(inputs):
 def from_root(path):
     """`path`, relative to the repository root if it is below it."""
     path = pathlib.Path(path)
-    return (path.relative_to(sources.ROOT) if path.is_relative_to(sources.ROOT) else path).as_posix()
+    return (
+        path.relative_to(sources.ROOT) if path.is_relative_to(sources.ROOT) else path
+    ).as_posix()

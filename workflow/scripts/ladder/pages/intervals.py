@@ -1,8 +1,10 @@
-"""95 % intervals of accuracies and of differences of two accuracies, and the digits that an interval carries.
+"""95 % intervals of accuracies and of differences of two accuracies, and the digits that an
+interval carries.
 
-An accuracy on n images has Wilson's score interval (E. B. Wilson, Journal of the American Statistical Association 22, 1927).
-The difference of two accuracies on the same images depends only on the images that one of the two alone gets right: Bonett and
-Price's interval (Journal of Educational and Behavioral Statistics 37, 2012). On different images, or where the answers are not
+An accuracy on n images has Wilson's score interval (E. B. Wilson, Journal of the American
+Statistical Association 22, 1927). The difference of two accuracies on the same images depends only
+on the images that one of the two alone gets right: Bonett and Price's interval (Journal of
+Educational and Behavioral Statistics 37, 2012). On different images, or where the answers are not
 kept, it is Newcombe's hybrid score interval (Statistics in Medicine 17, 1998, method 10).
 """
 
@@ -20,12 +22,16 @@ MOST_DECIMALS = 3
 # What the interval of a difference says, in the same words on every page; see `kind`.
 PHRASES = {"within": "could be luck", "above": "more than luck", "below": "more than luck"}
 CONCLUSIONS = {"within": "nothing shows that {better}", "above": "{better}", "below": "{worse}"}
-FORMULAS = {True: "Bonett and Price’s interval of a paired difference", False: "Newcombe’s interval of an unpaired difference"}
+FORMULAS = {
+    True: "Bonett and Price’s interval of a paired difference",
+    False: "Newcombe’s interval of an unpaired difference",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One accuracy minus another, as a fraction; paired: whether it is counted image by image, on the same images.
+    """One accuracy minus another, as a fraction; paired: whether it is counted image by image, on
+    the same images.
 
     won: images that only the first gets right, lost: only the other; None where it is not paired.
     """
@@ -38,14 +44,21 @@ class Difference:
 
     @property
     def luck(self):
-        """Whether the interval contains 0: whether the same images could as well have been in the other's favour."""
+        """Whether the interval contains 0: whether the same images could as well have been in the
+        other's favour.
+        """
         return kind(self.interval) == "within"
 
     @property
     def numbers(self):
         """JSON-able, for the summary of a report."""
-        return {"difference": self.value, "difference_interval": list(self.interval), "paired": self.paired, "won": self.won,
-                "lost": self.lost}
+        return {
+            "difference": self.value,
+            "difference_interval": list(self.interval),
+            "paired": self.paired,
+            "won": self.won,
+            "lost": self.lost,
+        }
 
 
 def wilson(accuracy, n):
@@ -56,7 +69,9 @@ def wilson(accuracy, n):
 
 
 def paired(won, lost, n):
-    """The Difference of two accuracies on the same n images, `won` right by the first alone, `lost` by the other alone."""
+    """The Difference of two accuracies on the same n images, `won` right by the first alone, `lost`
+    by the other alone.
+    """
     more, fewer = (won + 1) / (n + 2), (lost + 1) / (n + 2)
     reach = Z * math.sqrt((more + fewer - (more - fewer) ** 2) / (n + 2))
     interval = max(-1.0, more - fewer - reach), min(1.0, more - fewer + reach)
@@ -72,33 +87,43 @@ def unpaired(first, n, other, m):
     """The Difference of an accuracy on n images and another one on m."""
     (low, high), (least, most) = wilson(first, n), wilson(other, m)
     value = first - other
-    interval = value - math.hypot(first - low, most - other), value + math.hypot(high - first, other - least)
+    interval = (
+        value - math.hypot(first - low, most - other),
+        value + math.hypot(high - first, other - least),
+    )
     return Difference(value, interval, False)
 
 
 # In words.
 
+
 def kind(interval):
-    """The key of PHRASES for the interval of a difference: 'within' if it contains 0, else 'above' or 'below' 0."""
+    """The key of PHRASES for the interval of a difference: 'within' if it contains 0, else 'above'
+    or 'below' 0.
+    """
     low, high = interval
     return "within" if low <= 0 <= high else "above" if low > 0 else "below"
 
 
 def concluded(difference, better, worse):
-    """What follows from a Difference: `better`, `worse`, or that nothing shows that it is better."""
+    """What follows from a Difference: `better`, `worse`, or that nothing shows that it is
+    better.
+    """
     return CONCLUSIONS[kind(difference.interval)].format(better=better, worse=worse)
 
 
 def decimals(interval):
-    """Decimals of a value in percent that its interval carries: two digits of half its width up to 35, else one.
+    """Decimals of a value in percent that its interval carries: two digits of half its width up to
+    35, else one.
 
-    The rule of the Particle Data Group (Review of Particle Physics, Introduction, 5.3): 0.17 and 1.2, but 0.8 and 5.
+    The rule of the Particle Data Group (Review of Particle Physics, Introduction, 5.3): 0.17 and
+    1.2, but 0.8 and 5.
     """
     half = 50 * (interval[1] - interval[0])
     if half <= 0:
         return MOST_DECIMALS
     exponent = math.floor(math.log10(half))
-    leading = round(half / 10.0 ** exponent, 2)
+    leading = round(half / 10.0**exponent, 2)
     return min(max(0, (1 if leading < 3.55 else 0) - exponent), MOST_DECIMALS)
 
 
@@ -109,7 +134,9 @@ def points(value, digits):
 
 
 def share(accuracy, n):
-    """An accuracy on n images: {"value", "interval", "text": '98.6 %', "interval_text": '96.8 to 99.4'}."""
+    """An accuracy on n images: {"value", "interval", "text": '98.6 %', "interval_text": '96.8 to
+    99.4'}.
+    """
     return within(accuracy, wilson(accuracy, n))
 
 
@@ -117,39 +144,56 @@ def within(accuracy, interval):
     """As `share`, of an accuracy with this interval."""
     digits = decimals(interval)
     low, high = (f"{100 * end:.{digits}f}" for end in interval)
-    return {"value": accuracy, "interval": list(interval), "text": templates.percent(accuracy, digits),
-            "interval_text": f"{low} to {high}"}
+    return {
+        "value": accuracy,
+        "interval": list(interval),
+        "text": templates.percent(accuracy, digits),
+        "interval_text": f"{low} to {high}",
+    }
 
 
 def accuracy(summary):
-    """A report's accuracy with the digits that its interval carries, as in the report; '' without one."""
+    """A report's accuracy with the digits that its interval carries, as in the report; '' without
+    one.
+    """
     value, interval = summary.get("test_accuracy"), summary.get("accuracy_interval")
     return "" if value is None else templates.percent(value, decimals(interval) if interval else 1)
 
 
 def words(difference, other=""):
-    """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck", "luck_text", "formula", "against"}.
+    """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck",
+    "luck_text", "formula", "against"}.
 
-    against: all in one, '+1.2 points against raw pixels (−0.3 to +2.7, could be luck)'; other: what it is against.
+    against: all in one, '+1.2 points against raw pixels (−0.3 to +2.7, could be luck)'; other: what
+    it is against.
     """
     digits = decimals(difference.interval)
     low, high = (points(end, digits) for end in difference.interval)
     value, luck = points(difference.value, digits), PHRASES[kind(difference.interval)]
-    return {"points": value, "interval_text": f"{low} to {high}", "luck": difference.luck, "luck_text": luck,
-            "formula": FORMULAS[difference.paired],
-            "against": f"{value} points{f' against {other}' if other else ''} ({low} to {high}, {luck})"}
+    return {
+        "points": value,
+        "interval_text": f"{low} to {high}",
+        "luck": difference.luck,
+        "luck_text": luck,
+        "formula": FORMULAS[difference.paired],
+        "against": f"{value} points{f' against {other}' if other else ''} ({low} to {high}, {luck})",
+    }
 
 
 def chart(rows, whole=False):
     """Accuracies with their intervals on one axis that covers them, or from 0 to 100 % if `whole`.
 
-    rows: [{"value", "interval", "mark", ...}] as fractions; mark: of a further accuracy, left out or None for none; a row with
-    "floor": True is a control so far below the others that it would leave them no room: it does not stretch the axis. Returns
-    {"rows": the same with "at", "left", "right" and "mark" in percent of the axis, and "off": whether the value lies below it,
-    "ticks": [{"at", "text"}]}, tick texts in percent.
+    rows: [{"value", "interval", "mark", ...}] as fractions; mark: of a further accuracy, left out
+    or None for none; a row with "floor": True is a control so far below the others that it would
+    leave them no room: it does not stretch the axis. Returns {"rows": the same with "at", "left",
+    "right" and "mark" in percent of the axis, and "off": whether the value lies below it, "ticks":
+    [{"at", "text"}]}, tick texts in percent.
     """
     setting = [row for row in rows if not row.get("floor")] or rows
-    low, high = min(row["interval"][0] for row in setting), max(row["interval"][1] for row in setting)
+    low, high = (
+        min(row["interval"][0] for row in setting),
+        max(row["interval"][1] for row in setting),
+    )
     margin = max(0.1 * (high - low), 0.005)
     low, high = (0.0, 1.0) if whole else (max(0.0, low - margin), min(1.0, high + margin))
 
@@ -157,7 +201,19 @@ def chart(rows, whole=False):
         return round((min(max(value, low), high) - low) / (high - low) * 100, 2)
 
     return {
-        "rows": [{**row, "at": at(row["value"]), "left": at(row["interval"][0]), "right": at(row["interval"][1]),
-                  "off": row["value"] < low, "mark": None if row.get("mark") is None else at(row["mark"])} for row in rows],
-        "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in charts.ticks(low * 100, high * 100, 4)],
+        "rows": [
+            {
+                **row,
+                "at": at(row["value"]),
+                "left": at(row["interval"][0]),
+                "right": at(row["interval"][1]),
+                "off": row["value"] < low,
+                "mark": None if row.get("mark") is None else at(row["mark"]),
+            }
+            for row in rows
+        ],
+        "ticks": [
+            {"at": at(value / 100), "text": f"{text} %"}
+            for value, text in charts.ticks(low * 100, high * 100, 4)
+        ],
     }

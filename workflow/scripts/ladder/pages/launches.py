@@ -1,4 +1,5 @@
-"""Where a rung's training step spends its time: its launches one after another, and each below the roofs of a GPU.
+"""Where a rung's training step spends its time: its launches one after another, and each below the
+roofs of a GPU.
 
 The variables of launches.html, for any page that includes it.
 """
@@ -13,38 +14,82 @@ from ladder.rungs.counted import CASE, span
 BOUNDS = {
     "memory": (1, "the bytes that pass between the GPU’s memory and its chip"),
     "level 2": (2, "the cache that all multiprocessors share"),
-    "level 1": (3, "the cache and shared memory of a multiprocessor, which serve one request a cycle"),
+    "level 1": (
+        3,
+        "the cache and shared memory of a multiprocessor, which serve one request a cycle",
+    ),
     "issue": (4, "the instructions that a multiprocessor begins in a cycle"),
     "tensor cores": (5, "their products of matrices"),
-    "latency": (6, "the time that warps wait for their loads, with too few others to work meanwhile"),
-    "launch": ("rest", "what any launch takes to begin, where its work takes less")}
-# Of an H200 (benchmarks/roofline.py): bytes, and FLOP by what products are made of; both in 10**12 a second.
+    "latency": (
+        6,
+        "the time that warps wait for their loads, with too few others to work meanwhile",
+    ),
+    "launch": ("rest", "what any launch takes to begin, where its work takes less"),
+}
+# Of an H200 (benchmarks/roofline.py): bytes, and FLOP by what products are made of; both in 10**12
+# a second.
 MEMORY, ROOFS = 4.3, {"float32": 67, "TF32": 494, "bfloat16": 989}
-LARGEST, SMALLEST = 7, 0.5   # sizes of marks: their areas are shares of the step's time, but none is too small to see
+# sizes of marks: their areas are shares of the step's time, but none is too small to see
+LARGEST, SMALLEST = 7, 0.5
 
 
 def context(predictions, measured):
-    """predictions: of rungs/counted.py; measured: {rung: the time of the same step as text}, of those that ran here."""
+    """predictions: of rungs/counted.py; measured: {rung: the time of the same step as text}, of
+    those that ran here.
+    """
     steps = {rung["name"]: _launches(rung) for rung in predictions}
-    axes = _axes([launch for launches in steps.values() for launch in launches if launch["flop"]]) if predictions else ()
-    rows = [{**_row(rung, steps), "measured": measured.get(rung["name"], ""), "launches": steps[rung["name"]],
-             "chart": _roofline(rung, steps, axes)} for rung in predictions]
-    used = {launch["bound"] for row in rows for launch in row["launches"]} | {row["bound"] for row in rows}
-    bounds = [{"name": bound, "series": series, "text": text} for bound, (series, text) in BOUNDS.items() if bound in used]
-    return {"case": CASE, "rungs": rows, "bounds": bounds, "any_measured": any(row["measured"] for row in rows)}
+    axes = (
+        _axes([launch for launches in steps.values() for launch in launches if launch["flop"]])
+        if predictions
+        else ()
+    )
+    rows = [
+        {
+            **_row(rung, steps),
+            "measured": measured.get(rung["name"], ""),
+            "launches": steps[rung["name"]],
+            "chart": _roofline(rung, steps, axes),
+        }
+        for rung in predictions
+    ]
+    used = {launch["bound"] for row in rows for launch in row["launches"]} | {
+        row["bound"] for row in rows
+    }
+    bounds = [
+        {"name": bound, "series": series, "text": text}
+        for bound, (series, text) in BOUNDS.items()
+        if bound in used
+    ]
+    return {
+        "case": CASE,
+        "rungs": rows,
+        "bounds": bounds,
+        "any_measured": any(row["measured"] for row in rows),
+    }
 
 
 def _launches(rung):
     """Of the step, in order; x: FLOP per byte, y: TFLOP/s, both without FLOP 0."""
     total = sum(row[4] for row in rung["launches"])
-    return [{
-        "name": f"{rung['name']} {number}: {place}", "place": place, "kernel": kernel, "flop": flop, "bytes": moved,
-        "time": time, "bound": bound, "series": BOUNDS[bound][0], "length": round(100 * time / total, 3),
-        "x": flop and flop / moved, "y": flop / time / 1e6,
-        "size": round(max(SMALLEST, LARGEST * math.sqrt(time / total)), 2),
-        "text": f"{place}, {kernel}: {microseconds(time)}, {templates.percent(time / total)} of {rung['name']}, "
-                f"bound by {bound}",
-    } for number, (place, kernel, flop, moved, time, bound) in enumerate(rung["launches"], 1)]
+    return [
+        {
+            "name": f"{rung['name']} {number}: {place}",
+            "place": place,
+            "kernel": kernel,
+            "flop": flop,
+            "bytes": moved,
+            "time": time,
+            "bound": bound,
+            "series": BOUNDS[bound][0],
+            "length": round(100 * time / total, 3),
+            "x": flop and flop / moved,
+            "y": flop / time / 1e6,
+            "size": round(max(SMALLEST, LARGEST * math.sqrt(time / total)), 2),
+            "text": f"{place}, {kernel}: {microseconds(time)}, {templates.percent(time / total)} of {rung['name']}, "
+            f"bound by {bound}",
+        }
+        for number, (place, kernel, flop, moved, time, bound) in enumerate(rung["launches"], 1)
+    ]
 
 
 def _row(rung, steps):
@@ -52,39 +97,75 @@ def _row(rung, steps):
     time = sum(launch["time"] for launch in steps[rung["name"]])
     before = sum(launch["time"] for launch in steps.get(rung["below"], ())) or time
     width, (least, most) = max(time, before), (end / 1000 for end in rung["predicted"])
-    return {"name": rung["name"], "bound": rung["bound"], "series": BOUNDS[rung["bound"]][0], "value": time / 1000,
-            "ends": (least, most), "text": f"{span(least, most)}{NARROW_SPACE}ms", "length": round(100 * time / width, 2),
-            "floor": round(100 * rung["floor"] / width, 2), "floor_text": microseconds(rung["floor"]),
-            "gain": f"{before / time:.1f}× {rung['below']}" if rung["below"] in steps else ""}
+    return {
+        "name": rung["name"],
+        "bound": rung["bound"],
+        "series": BOUNDS[rung["bound"]][0],
+        "value": time / 1000,
+        "ends": (least, most),
+        "text": f"{span(least, most)}{NARROW_SPACE}ms",
+        "length": round(100 * time / width, 2),
+        "floor": round(100 * rung["floor"] / width, 2),
+        "floor_text": microseconds(rung["floor"]),
+        "gain": f"{before / time:.1f}× {rung['below']}" if rung["below"] in steps else "",
+    }
 
 
 def _axes(launches):
     """The axes of FLOP per byte and TFLOP/s of the launches of all rungs, which hold the roofs."""
     across, up = [launch["x"] for launch in launches], [launch["y"] for launch in launches]
     most = max(ROOFS.values())
-    return (charts.number_axis(min(across) / 1.5, max(1.5 * max(across), 3 * most / MEMORY), "FLOP per byte of memory", "log"),
-            charts.number_axis(min(up) / 1.5, 3 * most, "TFLOP/s", "log"))
+    return (
+        charts.number_axis(
+            min(across) / 1.5,
+            max(1.5 * max(across), 3 * most / MEMORY),
+            "FLOP per byte of memory",
+            "log",
+        ),
+        charts.number_axis(min(up) / 1.5, 3 * most, "TFLOP/s", "log"),
+    )
 
 
 def _roofline(rung, steps, axes):
     """The chart of a rung, with the launches of the rung below in grey."""
     low, high = axes[0].ranges["log"]
     ridges = {name: roof / MEMORY for name, roof in ROOFS.items()}
-    levels = [(f"memory {MEMORY} TB/s", [{"x": x, "y": MEMORY * x} for x in (low, max(ridges.values()))])]
-    levels += [(f"{name} {roof}", [{"x": x, "y": roof} for x in (ridges[name], high)]) for name, roof in ROOFS.items()]
+    levels = [
+        (f"memory {MEMORY} TB/s", [{"x": x, "y": MEMORY * x} for x in (low, max(ridges.values()))])
+    ]
+    levels += [
+        (f"{name} {roof}", [{"x": x, "y": roof} for x in (ridges[name], high)])
+        for name, roof in ROOFS.items()
+    ]
     # Where no launch can be: left of where a roof begins. The two highest are close to each other.
     names = [{"name": levels[0][0], "x": 8 * low, "y": 2 * low * MEMORY}]
-    names += [{"name": text, "x": points[0]["x"] / 3, "y": points[0]["y"] * (1.4 if text == levels[-1][0] else 1)}
-              for text, points in levels[1:]]
+    names += [
+        {
+            "name": text,
+            "x": points[0]["x"] / 3,
+            "y": points[0]["y"] * (1.4 if text == levels[-1][0] else 1),
+        }
+        for text, points in levels[1:]
+    ]
     below = [{**launch, "look": "ring"} for launch in steps.get(rung["below"], ())]
     largest_first = sorted(steps[rung["name"]], key=lambda launch: -launch["time"])
-    groups = [(text, "level", points) for text, points in levels] + [(rung["below"], "rest", _with_flop(below))]
-    groups += [(bound, series, _with_flop(launch for launch in largest_first if launch["bound"] == bound))
-               for bound, (series, _) in BOUNDS.items()]
+    groups = [(text, "level", points) for text, points in levels] + [
+        (rung["below"], "rest", _with_flop(below))
+    ]
+    groups += [
+        (bound, series, _with_flop(launch for launch in largest_first if launch["bound"] == bound))
+        for bound, (series, _) in BOUNDS.items()
+    ]
     return charts.scatter(
         f"{rung['name']} under the roofs of an H200",
-        [{"name": name, "key": name, "series": series, "points": points} for name, series, points in groups if points],
-        *axes, names)
+        [
+            {"name": name, "key": name, "series": series, "points": points}
+            for name, series, points in groups
+            if points
+        ],
+        *axes,
+        names,
+    )
 
 
 def _with_flop(launches):

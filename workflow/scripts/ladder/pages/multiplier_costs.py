@@ -8,54 +8,95 @@ import pathlib
 from ladder.pages import charts, templates
 from ladder.pages.multiplier_runs import PUBLISHED, costs_of, named
 
-ABOVE = 0.07   # of the height of a chart, from a mark to its name
-ROOM = 0.2     # of the height of the marks lies above them, for names
+ABOVE = 0.07  # of the height of a chart, from a mark to its name
+ROOM = 0.2  # of the height of the marks lies above them, for names
 
 
 def drawn(title, arms, exact, given):
-    """For each source of two costs a chart of charts.scatter with "source", "legend" and "near": whether a mark is near chance.
+    """For each source of two costs a chart of charts.scatter with "source", "legend" and "near":
+    whether a mark is near chance.
 
-    arms: [{"label", "use": (how it was trained, its number among all of the page), "tested": the multiplier, "accuracy",
-    "near"}]; exact: the accuracy without approximation, or None; given: the setting multiplier_costs. A mark is at the cost of
-    the multiplier of the test.
+    arms: [{"label", "use": (how it was trained, its number among all of the page), "tested": the
+    multiplier, "accuracy", "near"}]; exact: the accuracy without approximation, or None; given: the
+    setting multiplier_costs. A mark is at the cost of the multiplier of the test.
     """
     charts_of = []
     for source in {**PUBLISHED, **given}:
-        rows = [{**arm, "cost": cost} for arm in arms if (cost := costs_of(arm["tested"], given).get(source))]
+        rows = [
+            {**arm, "cost": cost}
+            for arm in arms
+            if (cost := costs_of(arm["tested"], given).get(source))
+        ]
         if len({row["cost"] for row in rows}) > 1:
-            charts_of.append(_chart(title, source, sorted(rows, key=lambda row: (row["cost"], -row["accuracy"])), exact))
+            charts_of.append(
+                _chart(
+                    title,
+                    source,
+                    sorted(rows, key=lambda row: (row["cost"], -row["accuracy"])),
+                    exact,
+                )
+            )
     return charts_of
 
 
 def _chart(title, source, rows, exact):
-    """rows: the cheapest first. Exact has a name, and so have those on the front, which no cheaper one is as accurate as."""
+    """rows: the cheapest first. Exact has a name, and so have those on the front, which no cheaper
+    one is as accurate as.
+    """
     x = charts.number_axis(0, 1.08 * rows[-1]["cost"], source)
     shown = [row["accuracy"] for row in rows] + ([] if exact is None else [exact])
     worst, best = max(1 - min(shown), 1e-6), max(1 - max(shown), 1e-6)
-    y = charts.share_axis([*shown, 1 - best * (best / worst) ** ROOM], "test accuracy")   # logarithmic in the error rate
+    # logarithmic in the error rate
+    y = charts.share_axis([*shown, 1 - best * (best / worst) ** ROOM], "test accuracy")
     uses = sorted({row["use"] for row in rows}, key=lambda use: use[1])
-    series = [{"name": use, "key": use, "series": number, "points": [_point(row) for row in rows if row["use"][0] == use]}
-              for use, number in uses]
-    labelled = [row for at, row in enumerate(rows)
-                if row["tested"] == "exact" or all(row["accuracy"] > other["accuracy"] for other in rows[:at])]
+    series = [
+        {
+            "name": use,
+            "key": use,
+            "series": number,
+            "points": [_point(row) for row in rows if row["use"][0] == use],
+        }
+        for use, number in uses
+    ]
+    labelled = [
+        row
+        for at, row in enumerate(rows)
+        if row["tested"] == "exact"
+        or all(row["accuracy"] > other["accuracy"] for other in rows[:at])
+    ]
     low, high = y.ranges["error"]
     up = (max(1 - high, y.least) / (1 - low)) ** ABOVE
-    names = [{"name": pathlib.Path(row["tested"]).stem, "x": row["cost"], "y": 1 - up * max(1 - row["accuracy"], y.least)}
-             for row in labelled]
+    names = [
+        {
+            "name": pathlib.Path(row["tested"]).stem,
+            "x": row["cost"],
+            "y": 1 - up * max(1 - row["accuracy"], y.least),
+        }
+        for row in labelled
+    ]
     if exact is not None:
         level = [{"x": end, "y": exact} for end in x.ranges["linear"]]
         series.append({"name": "exact", "key": "level", "series": "level", "points": level})
         if "exact" not in {row["tested"] for row in rows}:
             names.append({"name": "exact", "x": x.ranges["linear"][1] / 12, "y": exact})
     legend = [{"name": use, "key": use, "series": number} for use, number in uses]
-    return {"source": source, "legend": legend, "near": any(row["near"] for row in rows),
-            **charts.scatter(f"{title}: accuracy by {source}", series, x, y, names)}
+    return {
+        "source": source,
+        "legend": legend,
+        "near": any(row["near"] for row in rows),
+        **charts.scatter(f"{title}: accuracy by {source}", series, x, y, names),
+    }
 
 
 def _point(row):
     near = ", near chance" if row["near"] else ""
-    return {"x": row["cost"], "y": row["accuracy"], "run": row["label"], "look": "ring" if row["near"] else "",
-            "text": f"{row['label']}: {templates.percent(row['accuracy'], 1)}{near}, at {row['cost']:g}"}
+    return {
+        "x": row["cost"],
+        "y": row["accuracy"],
+        "run": row["label"],
+        "look": "ring" if row["near"] else "",
+        "text": f"{row['label']}: {templates.percent(row['accuracy'], 1)}{near}, at {row['cost']:g}",
+    }
 
 
 def unknown(arms, given):

@@ -1,7 +1,8 @@
-"""The relative error of a multiplier over the mantissas: (approximate - exact) / exact for operands in [1, 2) x [1, 2).
+"""The relative error of a multiplier over the mantissas: (approximate - exact) / exact for operands
+in [1, 2) x [1, 2).
 
-These operands have exponent 0; other exponents give the same errors, except for the special cases of multipliers.py. Operands
-of a multiplier of integers are those from 1 to the largest.
+These operands have exponent 0; other exponents give the same errors, except for the special cases
+of multipliers.py. Operands of a multiplier of integers are those from 1 to the largest.
 """
 
 import numpy as np
@@ -9,13 +10,16 @@ import numpy as np
 from ladder.arithmetic import multipliers
 from ladder.pages import figures
 
-SIDE = 1000      # operands along a side; not a power of two, so that they sample all rounding intervals evenly
-BLOCK = 8        # operands along a side of a pixel
-BELOW, ABOVE = (38, 112, 208), (214, 92, 14)   # too small, too large: blue and orange, safe for colour-blind readers
+# operands along a side; not a power of two, so that they sample all rounding intervals evenly
+SIDE = 1000
+BLOCK = 8  # operands along a side of a pixel
+# too small, too large: blue and orange, safe for colour-blind readers
+BELOW, ABOVE = (38, 112, 208), (214, 92, 14)
 
 
 def relative_errors(multiplier):
-    """float64 (SIDE, SIDE): errors of the products of SIDE operands in rising order; rows: first operand, columns: second.
+    """float64 (SIDE, SIDE): errors of the products of SIDE operands in rising order; rows: first
+    operand, columns: second.
 
     multiplier: as multipliers.multiply takes it.
     """
@@ -28,7 +32,8 @@ def relative_errors(multiplier):
 
 
 def picture(errors, scale):
-    """A `data:` URI of the errors, the first operand upwards; larger errors have a stronger colour, zero is transparent.
+    """A `data:` URI of the errors, the first operand upwards; larger errors have a stronger colour,
+    zero is transparent.
 
     Each pixel shows the mean over BLOCK x BLOCK operands; scale: the error with full colour.
     """

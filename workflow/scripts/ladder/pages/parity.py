@@ -7,11 +7,14 @@ from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
 
 def page(summary, timestamp, predictions=(), figures=()):
-    """The page of `summary` as one HTML text; timestamp: as in a manifest; predictions: see rungs/counted.py.
+    """The page of `summary` as one HTML text; timestamp: as in a manifest; predictions: see
+    rungs/counted.py.
 
     figures: of paper.write.
     """
-    return templates.render("parity.html", {**context(summary, timestamp, predictions), "figures": figures})
+    return templates.render(
+        "parity.html", {**context(summary, timestamp, predictions), "figures": figures}
+    )
 
 
 def context(summary, timestamp, predictions):
@@ -19,7 +22,9 @@ def context(summary, timestamp, predictions):
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
     elsewhere = _elsewhere(summary["unavailable"])
     return {
-        "summary": summary, "made": timestamp, "ran": ran,
+        "summary": summary,
+        "made": timestamp,
+        "ran": ran,
         "faults": {rung["name"]: rung["fault"] for rung in summary["rungs"] if "fault" in rung},
         "failed": [rung["name"] for rung in ran if not rung["passed"]],
         "devices": sorted({rung["device"] for rung in ran}),
@@ -30,13 +35,15 @@ def context(summary, timestamp, predictions):
         "work": _work_table(ran),
         "memory": _memory_table(ran),
         "kernels": _kernel_table(ran),
-        "elsewhere": elsewhere, "not_here": sum(map(len, elsewhere.values())),
+        "elsewhere": elsewhere,
+        "not_here": sum(map(len, elsewhere.values())),
         "predicted": launches.context(predictions, _measured(summary, ran)),
     }
 
 
 def _elsewhere(unavailable):
-    """Reason -> the rungs that it keeps from running here; reasons of rungs/catalog.py begin with the key and the rung.
+    """Reason -> the rungs that it keeps from running here; reasons of rungs/catalog.py begin with
+    the key and the rung.
 
     A rung without a reason could run here and was not asked for.
     """
@@ -49,20 +56,40 @@ def _elsewhere(unavailable):
 
 def _check_row(rung, first):
     """limit: the tolerance, where it is not the one in the table's head."""
-    cells = [{"text": f"{check['largest']:.1e}", "share": check["largest"] / check["tolerance"], "tensor": check["tensor"],
-              "limit": f"at most {check['tolerance']:.0e}" if check["tolerance"] != first["parity"][name]["tolerance"] else ""}
-             for name, check in rung["parity"].items()]
-    return {"name": rung["name"], "reference": rung["name"] == REFERENCE, "cells": cells,
-            "same_bytes": rung["same_bytes"], "passed": rung["passed"]}
+    cells = [
+        {
+            "text": f"{check['largest']:.1e}",
+            "share": check["largest"] / check["tolerance"],
+            "tensor": check["tensor"],
+            "limit": f"at most {check['tolerance']:.0e}"
+            if check["tolerance"] != first["parity"][name]["tolerance"]
+            else "",
+        }
+        for name, check in rung["parity"].items()
+    ]
+    return {
+        "name": rung["name"],
+        "reference": rung["name"] == REFERENCE,
+        "cells": cells,
+        "same_bytes": rung["same_bytes"],
+        "passed": rung["passed"],
+    }
 
 
 def _step_bars(ran):
     """Bars of the time of a step, with notes of the speed relative to the cpu rung."""
     slowest = max((rung["step"] for rung in ran), default=1)
     reference = next((rung["step"] for rung in ran if rung["name"] == REFERENCE), None)
-    return [{"name": rung["name"], "value": rung["step"], "length": round(100 * rung["step"] / slowest, 2),
-             "text": milliseconds(rung["step"]),
-             "note": f"{_times(reference / rung['step'])}× {REFERENCE}" if reference else ""} for rung in ran]
+    return [
+        {
+            "name": rung["name"],
+            "value": rung["step"],
+            "length": round(100 * rung["step"] / slowest, 2),
+            "text": milliseconds(rung["step"]),
+            "note": f"{_times(reference / rung['step'])}× {REFERENCE}" if reference else "",
+        }
+        for rung in ran
+    ]
 
 
 def _times(ratio):
@@ -73,27 +100,48 @@ def _times(ratio):
 def _work_table(ran):
     """Rows by kind of work, cells by rung: milliseconds and the share of all kernels of a step."""
     rows = []
-    shortcuts = any(group["operation"] == "add_forward" for rung in ran for group in rung["kernels"])
+    shortcuts = any(
+        group["operation"] == "add_forward" for rung in ran for group in rung["kernels"]
+    )
     for work in WORK:
         if any(rung["work"].get(work) for rung in ran):
             name = timing.SHAPES if work == timing.SHORTCUTS and not shortcuts else work
-            rows.append({"work": name, "cells": [_work_cell(rung["work"].get(work), rung) for rung in ran]})
+            rows.append(
+                {"work": name, "cells": [_work_cell(rung["work"].get(work), rung) for rung in ran]}
+            )
     totals = [milliseconds(sum(rung["work"].values())) for rung in ran]
     rates = [f"{rung['flop'] / rung['step'] / 1e6:,.3g} GFLOP/s" for rung in ran]
-    return {"rows": rows, "totals": totals, "steps": [milliseconds(rung["step"]) for rung in ran], "rates": rates}
+    return {
+        "rows": rows,
+        "totals": totals,
+        "steps": [milliseconds(rung["step"]) for rung in ran],
+        "rates": rates,
+    }
 
 
 def _work_cell(value, rung):
     if not value:
         return {"text": "", "share": ""}
-    return {"text": milliseconds(value), "share": templates.percent(value / sum(rung["work"].values()))}
+    return {
+        "text": milliseconds(value),
+        "share": templates.percent(value / sum(rung["work"].values())),
+    }
 
 
 def _memory_table(ran):
     parts = [part for part in PARTS if any(rung["memory"].get(part) for rung in ran)]
-    rows = [{"part": part, "cells": [templates.size(rung["memory"].get(part, 0)) for rung in ran]} for part in parts]
-    return {"rows": rows, "totals": [templates.size(sum(rung["memory"].values())) for rung in ran],
-            "driver": [templates.size(rung["driver_bytes"]) if rung["driver_bytes"] is not None else "–" for rung in ran]}
+    rows = [
+        {"part": part, "cells": [templates.size(rung["memory"].get(part, 0)) for rung in ran]}
+        for part in parts
+    ]
+    return {
+        "rows": rows,
+        "totals": [templates.size(sum(rung["memory"].values())) for rung in ran],
+        "driver": [
+            templates.size(rung["driver_bytes"]) if rung["driver_bytes"] is not None else "–"
+            for rung in ran
+        ],
+    }
 
 
 def _kernel_table(ran):
@@ -101,11 +149,21 @@ def _kernel_table(ran):
 
     of: the rung of its kernels if it is not the column's rung.
     """
-    columns = [{group["layers"][0]: {"operation": group["operation"], "rows": len(group["layers"]),
-                                     "of": group["rung"] if group["rung"] != rung["name"] else ""}
-                for group in rung["kernels"]} for rung in ran]
+    columns = [
+        {
+            group["layers"][0]: {
+                "operation": group["operation"],
+                "rows": len(group["layers"]),
+                "of": group["rung"] if group["rung"] != rung["name"] else "",
+            }
+            for group in rung["kernels"]
+        }
+        for rung in ran
+    ]
     layers = [layer for group in ran[0]["kernels"] for layer in group["layers"]] if ran else []
-    return [{"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers]
+    return [
+        {"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers
+    ]
 
 
 def _measured(summary, ran):

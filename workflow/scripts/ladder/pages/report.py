@@ -1,9 +1,10 @@
 """The report of one run: its numbers (summary.json) and its page (report.html), from its artifacts.
 
-Inputs are artifacts by role: data and normalized; patches if layers are fitted to patches; train if layers are trained;
-evaluate if the network classifies; features and svm if an SVM classifies features, with their controls features_random,
-svm_random, features_pixels and svm_pixels; joined if features are concatenated; linear, ridge and knn like svm; map; and the
-scores of other runs (see sections/comparisons.py). Results that a stage has measured are not computed again.
+Inputs are artifacts by role: data and normalized; patches if layers are fitted to patches; train if
+layers are trained; evaluate if the network classifies; features and svm if an SVM classifies
+features, with their controls features_random, svm_random, features_pixels and svm_pixels; joined if
+features are concatenated; linear, ridge and knn like svm; map; and the scores of other runs (see
+sections/comparisons.py). Results that a stage has measured are not computed again.
 """
 
 import collections
@@ -33,52 +34,82 @@ from ladder.pages.sections import (
 from ladder.store import lineage
 from ladder.store import targets as bounds
 
-IMAGES = "train", "test", "skipped", "copies"   # counts of the stage `data`
-# key: of its variables in every template, and of its own template, report_<key>.html; anchor: of links to it; name: in the
-# contents; heading: above it; variables: function of (inputs, summary) that gives them, or nothing for a run without it.
+IMAGES = "train", "test", "skipped", "copies"  # counts of the stage `data`
+# key: of its variables in every template, and of its own template, report_<key>.html; anchor: of
+# links to it; name: in the contents; heading: above it; variables: function of (inputs, summary)
+# that gives them, or nothing for a run without it.
 Section = collections.namedtuple("Section", "key anchor name heading variables")
-SECTIONS = [Section(*row) for row in (
-    ("result", "result", "Result", "Result", accuracy.result),
-    ("few_labels", "labels", "Few labels", "With few labels", labels.section),
-    ("comparisons", "beside", "In comparison", "In comparison", comparisons.section),
-    ("targets", "targets", "Targets", "Targets", targets.section),
-    ("setup", "run", "The run", "The run", provenance.setup),
-    ("data", "data", "Data", "The data", data.section),
-    ("fit", "fit", "Fit to patches", "Fit to patches", fit.section),
-    ("training", "training", "Training", "Training", training.section),
-    ("reconstructions", "reconstructions", "Reconstructions", "Reconstructions", pictures.reconstructions),
-    ("samples", "samples", "Samples", "Samples of the prior", pictures.samples),
-    ("filters", "filters", "Filters", "First-layer filters", pictures.filters),
-    ("features", "features", "Features", "Features", features.section),
-    ("classes", "classes", "Classes", "Accuracy by class", classes.section),
-    ("beside_network", "classifier", "{A} for comparison", "{A} for comparison", accuracy.beside_the_network),
-    ("time", "time", "Time and memory", "Time and memory", timing.section),
-    ("network", "network", "Network", "The network", layers.section),
-    ("reproduction", "reproduce", "Reproduce this", "Reproduce this", provenance.reproduction))]
+SECTIONS = [
+    Section(*row)
+    for row in (
+        ("result", "result", "Result", "Result", accuracy.result),
+        ("few_labels", "labels", "Few labels", "With few labels", labels.section),
+        ("comparisons", "beside", "In comparison", "In comparison", comparisons.section),
+        ("targets", "targets", "Targets", "Targets", targets.section),
+        ("setup", "run", "The run", "The run", provenance.setup),
+        ("data", "data", "Data", "The data", data.section),
+        ("fit", "fit", "Fit to patches", "Fit to patches", fit.section),
+        ("training", "training", "Training", "Training", training.section),
+        (
+            "reconstructions",
+            "reconstructions",
+            "Reconstructions",
+            "Reconstructions",
+            pictures.reconstructions,
+        ),
+        ("samples", "samples", "Samples", "Samples of the prior", pictures.samples),
+        ("filters", "filters", "Filters", "First-layer filters", pictures.filters),
+        ("features", "features", "Features", "Features", features.section),
+        ("classes", "classes", "Classes", "Accuracy by class", classes.section),
+        (
+            "beside_network",
+            "classifier",
+            "{A} for comparison",
+            "{A} for comparison",
+            accuracy.beside_the_network,
+        ),
+        ("time", "time", "Time and memory", "Time and memory", timing.section),
+        ("network", "network", "Network", "The network", layers.section),
+        ("reproduction", "reproduce", "Reproduce this", "Reproduce this", provenance.reproduction),
+    )
+]
 
 
 def summary(inputs, version, params=None):
-    """The run's numbers, JSON-able, with the keys of summary_keys.py; None for a number that the run does not have.
+    """The run's numbers, JSON-able, with the keys of summary_keys.py; None for a number that the
+    run does not have.
 
-    version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
+    version: of the report; params: its parameters, with the entries of the ablation list,
+    {"overrides", "reason"} each.
     """
     final, params = facts.final(inputs), params or {}
     trained = final.metrics
     settings = {**params, **final.manifest["spec"]["params"]}
     score, classifier = facts.predictions(inputs), lineage.primary_classifier(inputs)
     classified, against = score.metrics if score else {}, verdicts.numbers(inputs) or {}
-    origins, shifted, dataset = features.origins(inputs), features.shifted(inputs), facts.params(inputs, "data")["dataset"]
+    origins, shifted, dataset = (
+        features.origins(inputs),
+        features.shifted(inputs),
+        facts.params(inputs, "data")["dataset"],
+    )
     names, in_order = features.networks(inputs), facts.in_order(inputs)
     evaluated = comparisons.accuracies(inputs)
     numbers = {
         "schema_version": summary_keys.SCHEMA,
         "name": params.get("name"),
         "tags": params.get("tags", []),
-        "verdict": verdicts.sentence(inputs, against, names, dataset, params.get("control_settings")) if against else None,
+        "verdict": verdicts.sentence(
+            inputs, against, names, dataset, params.get("control_settings")
+        )
+        if against
+        else None,
         "dataset": dataset,
         "classes": inputs["data"].metrics["classes"],
-        "images": {"skipped": 0, "copies": None,
-                   **{key: count for key, count in inputs["data"].metrics.items() if key in IMAGES}},
+        "images": {
+            "skipped": 0,
+            "copies": None,
+            **{key: count for key, count in inputs["data"].metrics.items() if key in IMAGES},
+        },
         "image": list(facts.network(inputs).input_shape),
         "validation": facts.params(inputs, "data").get("validation", 0),
         "network": settings["network"],
@@ -86,7 +117,11 @@ def summary(inputs, version, params=None):
         "layers": layers.numbers(trained),
         "variant": settings["variant"],
         "device": trained.get("device"),
-        "training": settings.get("training", "gradient") if "train" in inputs else "patches" if "patches" in inputs else "none",
+        "training": settings.get("training", "gradient")
+        if "train" in inputs
+        else "patches"
+        if "patches" in inputs
+        else "none",
         "start": facts.start(inputs),
         "features": origins,
         "extraction": features.extraction(inputs),
@@ -126,9 +161,13 @@ def summary(inputs, version, params=None):
         "reference": training.reference(inputs),
         "layer_movement": trained.get("layer_movement"),
         "seconds": {role: artifact.manifest["seconds"] for role, artifact in in_order},
-        "seconds_compiling": sum(artifact.manifest.get("seconds_compiling", 0.0) for _, artifact in in_order),
+        "seconds_compiling": sum(
+            artifact.manifest.get("seconds_compiling", 0.0) for _, artifact in in_order
+        ),
         "images_per_second": trained.get("images_per_second"),
-        "peak_memory_bytes": {role: artifact.manifest["peak_memory_bytes"] for role, artifact in in_order},
+        "peak_memory_bytes": {
+            role: artifact.manifest["peak_memory_bytes"] for role, artifact in in_order
+        },
         "bytes": {role: provenance.size(artifact) for role, artifact in in_order},
         "machines": provenance.machines(inputs),
         "checks": provenance.first_uses(inputs),
@@ -136,17 +175,23 @@ def summary(inputs, version, params=None):
         "svm": _svm(inputs),
         "weights": facts.from_root(final.folder / weights.file_name(facts.network(inputs))),
         "evaluations": evaluated,
-        "evaluation_intervals": {role: list(intervals.wilson(value, inputs["data"].metrics["test"]))
-                                 for role, value in evaluated.items()},
+        "evaluation_intervals": {
+            role: list(intervals.wilson(value, inputs["data"].metrics["test"]))
+            for role, value in evaluated.items()
+        },
         "few_labels": labels.numbers(inputs),
         "seeds": comparisons.seeds(inputs, settings["seed"]),
         "ablation": comparisons.ablation(inputs, params.get("ablation", ())),
         "control_settings": params.get("control_settings"),
         "test_scores": comparisons.test_scores(inputs),
         "program": {"version": __version__, **(program.state(sources.ROOT) or {})},
-        "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
-                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
-                      "network_file": reproduce.network_file(params)},
+        "reproduce": {
+            "settings": reproduce.settings(inputs, params),
+            "not_in_settings": reproduce.unwritten(inputs),
+            "data": reproduce.checksums(inputs),
+            "stages": reproduce.stages(inputs),
+            "network_file": reproduce.network_file(params),
+        },
     }
     return numbers | {"targets": bounds.judged(params.get("targets", []), numbers)}
 
@@ -154,30 +199,58 @@ def summary(inputs, version, params=None):
 def _svm(inputs):
     if "svm" not in inputs:
         return None
-    return {key: inputs["svm"].metrics[key] for key in ("backend", "kernel", "C", "gamma", "support_vectors", "accuracy")}
+    return {
+        key: inputs["svm"].metrics[key]
+        for key in ("backend", "kernel", "C", "gamma", "support_vectors", "accuracy")
+    }
 
 
 # The page.
 
+
 def page(inputs, numbers, figures=()):
-    """The report as one HTML text; `numbers` is its summary; figures: of paper.write, {address: title}."""
+    """The report as one HTML text; `numbers` is its summary; figures: of paper.write, {address:
+    title}.
+    """
     return templates.render("report.html", {**context(inputs, numbers), "figures": figures})
 
 
 def csv_text(inputs):
-    """A line for each image that the run is scored on: its row, the file of a picture of one's own, classes and decision."""
-    heads, score, data = ("row", "file", "label", "prediction", "decision"), facts.predictions(inputs), inputs["data"]
+    """A line for each image that the run is scored on: its row, the file of a picture of one's own,
+    classes and decision.
+    """
+    heads, score, data = (
+        ("row", "file", "label", "prediction", "decision"),
+        facts.predictions(inputs),
+        inputs["data"],
+    )
     if score is None:
         return output.csv_text(heads, [])
     classes, files = data.metrics["classes"], picture_names.of(data, "test")
-    columns = (data.array("test_labels.npy"), score.array("predictions.npy"), scoring.decisions(score))
-    return output.csv_text(heads, (
-        {"row": row, "file": files[row] if files else "", "label": classes[label], "prediction": classes[prediction],
-         "decision": f"{decision:.9g}"} for row, (label, prediction, decision) in enumerate(zip(*columns, strict=True))))
+    columns = (
+        data.array("test_labels.npy"),
+        score.array("predictions.npy"),
+        scoring.decisions(score),
+    )
+    return output.csv_text(
+        heads,
+        (
+            {
+                "row": row,
+                "file": files[row] if files else "",
+                "label": classes[label],
+                "prediction": classes[prediction],
+                "decision": f"{decision:.9g}",
+            }
+            for row, (label, prediction, decision) in enumerate(zip(*columns, strict=True))
+        ),
+    )
 
 
 def context(inputs, numbers):
-    """All variables of the templates, with pictures and charts: those of each section under its key, and what several read."""
+    """All variables of the templates, with pictures and charts: those of each section under its
+    key, and what several read.
+    """
     sections = {section.key: section.variables(inputs, numbers) for section in SECTIONS}
     return {
         "run": numbers,
@@ -190,9 +263,12 @@ def context(inputs, numbers):
         "head": facts.head(inputs),
         "without_labels": facts.without_labels(inputs),
         "classifier": accuracy.of_features(inputs),
-        "labelled": [] if "evaluate" in inputs else [
+        "labelled": []
+        if "evaluate" in inputs
+        else [
             {**origin, "network": templates.network_title(origin["network"])}
-            for origin in features.with_labels(numbers["features"])],
+            for origin in features.with_labels(numbers["features"])
+        ],
         "sections": [section for section in SECTIONS if sections[section.key]],
         **sections,
     }
@@ -203,8 +279,13 @@ def _verdict(inputs, numbers):
     if numbers["verdict"] is None:
         return None
     sentence, _, concluded = numbers["verdict"].partition("; ")
-    return {"sentence": sentence, "conclusion": concluded, "chart": verdicts.chart(inputs, numbers),
-            "formula": intervals.FORMULAS[True], "majority": _majority(inputs, numbers["controls"])}
+    return {
+        "sentence": sentence,
+        "conclusion": concluded,
+        "chart": verdicts.chart(inputs, numbers),
+        "formula": intervals.FORMULAS[True],
+        "majority": _majority(inputs, numbers["controls"]),
+    }
 
 
 def _majority(inputs, controls):

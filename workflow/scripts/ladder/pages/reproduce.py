@@ -1,4 +1,5 @@
-"""What it takes to make a run again: its settings as YAML, the program, the libraries, the data's checksums, and the stages.
+"""What it takes to make a run again: its settings as YAML, the program, the libraries, the data's
+checksums, and the stages.
 
 inputs are artifacts by role, as in report.py.
 """
@@ -13,15 +14,24 @@ from ladder.store import lineage
 from ladder.store.roles import CONTROLS, Role
 
 # Settings that a stage's parameters leave out where they are off or exact.
-OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none",
-       "classify_shifts": "none"}
+OFF = {
+    "features_two_polarity": "none",
+    "features_polarity_scale": "none",
+    "features_max_pool": 1,
+    "features_pca": "none",
+    "classify_shifts": "none",
+}
 EXTRA = ("linear", "ridge", "knn")
 
 
 def settings(inputs, params):
-    """Configuration key -> value: everything that the run depends on and config.yaml may say; params: of the report."""
+    """Configuration key -> value: everything that the run depends on and config.yaml may say;
+    params: of the report.
+    """
     report = {"spec": {"params": params}}
-    config = lineage.settings({"report": report, **{role: artifact.manifest for role, artifact in inputs.items()}})
+    config = lineage.settings(
+        {"report": report, **{role: artifact.manifest for role, artifact in inputs.items()}}
+    )
     for key in unwritten(inputs):
         config.pop(key, None)
     config |= _multipliers(inputs)
@@ -35,30 +45,44 @@ def settings(inputs, params):
         config["steps"] = "none"
     if "features" in inputs:
         config = {**OFF, **config}
-    config["controls"] = [kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)]
+    config["controls"] = [
+        kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)
+    ]
     config["evaluations"] = [name for name in EXTRA if name in inputs]
     config["feature_map"] = "map" in inputs
     config.setdefault("label_counts", [])
     if "train_reference" in inputs:
-        config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"]["variant"]
-    of_page = {key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)}
+        config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"][
+            "variant"
+        ]
+    of_page = {
+        key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)
+    }
     return dict(sorted(config.items())) | of_page
 
 
 def unwritten(inputs):
     """The settings that the run has and its artifacts do not keep in the form of config.yaml."""
     specs = [artifact.manifest["spec"]["params"] for artifact in inputs.values()]
-    present = {"features_concatenate": "joined" in inputs,
-               "multiplier": any(params.get("multiplier", "exact") not in multipliers.MULTIPLIERS for params in specs),
-               "folder": any("folder_sha256" in params for params in specs),
-               "initial_weights": any("file_sha256" in params for params in specs)}
+    present = {
+        "features_concatenate": "joined" in inputs,
+        "multiplier": any(
+            params.get("multiplier", "exact") not in multipliers.MULTIPLIERS for params in specs
+        ),
+        "folder": any("folder_sha256" in params for params in specs),
+        "initial_weights": any("file_sha256" in params for params in specs),
+    }
     return [key for key, there in present.items() if there]
 
 
 def _multipliers(inputs):
-    """The multipliers of the training and of what answers, by key, where one is not exact and none is a person's table."""
-    params = [next((inputs[role].manifest["spec"]["params"] for role in stages if role in inputs), {})
-              for stages in (("train",), ("evaluate", "features"))]
+    """The multipliers of the training and of what answers, by key, where one is not exact and none
+    is a person's table.
+    """
+    params = [
+        next((inputs[role].manifest["spec"]["params"] for role in stages if role in inputs), {})
+        for stages in (("train",), ("evaluate", "features"))
+    ]
     trained, tested = (own.get("multiplier", "exact") for own in params)
     named = {trained, tested} != {"exact"} and {trained, tested} <= multipliers.MULTIPLIERS.keys()
     return {"multiplier": trained, "test_multiplier": tested} if named else {}
@@ -66,8 +90,16 @@ def _multipliers(inputs):
 
 def text(settings):
     """Settings as the content of a file for --configfile, a line for each."""
-    return "".join(yaml.safe_dump({key: value}, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
-                   .strip().removeprefix("{").removesuffix("}") + "\n" for key, value in settings.items())
+    return "".join(
+        yaml.safe_dump(
+            {key: value}, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False
+        )
+        .strip()
+        .removeprefix("{")
+        .removesuffix("}")
+        + "\n"
+        for key, value in settings.items()
+    )
 
 
 def network_file(params):
@@ -76,15 +108,22 @@ def network_file(params):
 
 
 def stages(inputs):
-    """The run's stages and its controls' in the order of the work: [{"stage", "version", "from": versions it was made from}].
+    """The run's stages and its controls' in the order of the work: [{"stage", "version", "from":
+    versions it was made from}].
 
     stage: its title, as 'svm, raw pixels'.
     """
     seen = {}
     for role in roles.in_order(inputs):
         artifact = inputs[role]
-        seen.setdefault(artifact.version, {"stage": roles.title(role), "version": artifact.version,
-                                           "from": list(artifact.manifest["spec"]["parents"].values())})
+        seen.setdefault(
+            artifact.version,
+            {
+                "stage": roles.title(role),
+                "version": artifact.version,
+                "from": list(artifact.manifest["spec"]["parents"].values()),
+            },
+        )
     return list(seen.values())
 
 

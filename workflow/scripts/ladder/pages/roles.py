@@ -1,46 +1,88 @@
-"""Names of the roles of a report's artifacts on the pages: stages, classifiers, and the encoders whose features they read."""
+"""Names of the roles of a report's artifacts on the pages: stages, classifiers, and the encoders
+whose features they read.
+"""
 
 import collections
 
 from ladder.store.roles import PIXELS, RANDOM, START
 
-# The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
-STAGES = {"data": "data", "normalized": "normalized", "normalized_random": "normalized, untrained network",
-          "initial": "initial weights", "initial_random": "initial weights, untrained network", "patches": "fit to patches",
-          "train": "train", "train_reference": "train, reference", "evaluate": "evaluate"}
-REPEATED = {"features": "features", "joined": "features joined", "shifted": "features of shifted images", "svm": "svm",
-            "linear": "linear", "ridge": "ridge", "knn": "knn", "labels": "few labels"}
+# The stages of a run and of its controls, in the order of the work. A control repeats those from
+# `features` on.
+STAGES = {
+    "data": "data",
+    "normalized": "normalized",
+    "normalized_random": "normalized, untrained network",
+    "initial": "initial weights",
+    "initial_random": "initial weights, untrained network",
+    "patches": "fit to patches",
+    "train": "train",
+    "train_reference": "train, reference",
+    "evaluate": "evaluate",
+}
+REPEATED = {
+    "features": "features",
+    "joined": "features joined",
+    "shifted": "features of shifted images",
+    "svm": "svm",
+    "linear": "linear",
+    "ridge": "ridge",
+    "knn": "knn",
+    "labels": "few labels",
+}
 CONTROLS = {START: "encoder at the start", RANDOM: "untrained network", PIXELS: "raw pixels"}
 TITLES = {
-    **STAGES, **REPEATED,
-    **{f"{role}_{control}": f"{title}, {encoder}" for control, encoder in CONTROLS.items() for role, title in REPEATED.items()},
+    **STAGES,
+    **REPEATED,
+    **{
+        f"{role}_{control}": f"{title}, {encoder}"
+        for control, encoder in CONTROLS.items()
+        for role, title in REPEATED.items()
+    },
     "map": "map of the features",
 }
 CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
 
 # In tables of accuracies: head of a role -> classifier, and its tail -> encoder.
-CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "logistic regression", "ridge": "kernel ridge",
-               "knn": "nearest neighbours"}
+CLASSIFIERS = {
+    "evaluate": "the network itself",
+    "svm": "SVM",
+    "linear": "logistic regression",
+    "ridge": "kernel ridge",
+    "knn": "nearest neighbours",
+}
 ENCODERS = ("", "_start", "_random", "_pixels")
 
 # The classifiers of features that a run can be scored by, in sentences; `The` and `A` begin one.
 Classifier = collections.namedtuple("Classifier", "name the The a A")
-PRIMARY = {"svm": Classifier("SVM", "the SVM", "The SVM", "an SVM", "An SVM"),
-           "ridge": Classifier("Kernel ridge", *["kernel ridge regression", "Kernel ridge regression"] * 2)}
+PRIMARY = {
+    "svm": Classifier("SVM", "the SVM", "The SVM", "an SVM", "An SVM"),
+    "ridge": Classifier(
+        "Kernel ridge", *["kernel ridge regression", "Kernel ridge regression"] * 2
+    ),
+}
 
-# In the chart of accuracies: tail of the primary classifier's role -> (name, note), by the kind of network. {how}: the run got
-# its weights, {classifier}: the name of the primary classifier.
-AUTOENCODER = {"": ("{how} encoder", "this run"), "_random": ("Untrained encoder", "control"),
-               "_pixels": ("Raw pixels", "control")}
-CLASSIFYING = {"": ("{classifier}, {how} network", "its features"), "_start": ("{classifier}, encoder at the start", "control"),
-               "_random": ("{classifier}, untrained network", "control"),
-               "_pixels": ("{classifier}, raw pixels", "control")}
+# In the chart of accuracies: tail of the primary classifier's role -> (name, note), by the kind of
+# network. {how}: the run got its weights, {classifier}: the name of the primary classifier.
+AUTOENCODER = {
+    "": ("{how} encoder", "this run"),
+    "_random": ("Untrained encoder", "control"),
+    "_pixels": ("Raw pixels", "control"),
+}
+CLASSIFYING = {
+    "": ("{classifier}, {how} network", "its features"),
+    "_start": ("{classifier}, encoder at the start", "control"),
+    "_random": ("{classifier}, untrained network", "control"),
+    "_pixels": ("{classifier}, raw pixels", "control"),
+}
 
 
 def in_order(roles):
     """The roles that have a title, in the order of the work; features_part2 follows features."""
     order = list(TITLES)
-    return sorted((role for role in roles if _whole(role) in TITLES), key=lambda role: (order.index(_whole(role)), role))
+    return sorted(
+        (role for role in roles if _whole(role) in TITLES),
+        key=lambda role: (order.index(_whole(role)), role),
+    )
 
 
 def title(role):
@@ -51,7 +93,9 @@ def title(role):
 
 def encoder(tail, how):
     """The encoder of a role's tail in tables; how: the run got its weights, 'trained'."""
-    return {"": how, "_start": "at the start", "_random": "untrained", "_pixels": "raw pixels"}[tail]
+    return {"": how, "_start": "at the start", "_random": "untrained", "_pixels": "raw pixels"}[
+        tail
+    ]
 
 
 def _whole(role):

@@ -1,4 +1,6 @@
-"""The runs of a hyperparameter search, best first: numbers for programs, the best run's settings as a preset, and the page."""
+"""The runs of a hyperparameter search, best first: numbers for programs, the best run's settings as
+a preset, and the page.
+"""
 
 import functools
 import math
@@ -9,14 +11,17 @@ from ladder.pages import charts, intervals, run_table, templates
 from ladder.pages.run_table import written
 
 COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
-SPREAD = 0.6           # share of the width of a choice over which its runs are spread, so that they do not overlap
-GOLDEN = (math.sqrt(5) - 1) / 2   # the fractional parts of its multiples are evenly distributed
-PRUNED = "pruned after "   # how the reason of a run begins that a search has given up
+# share of the width of a choice over which its runs are spread, so that they do not overlap
+SPREAD = 0.6
+GOLDEN = (math.sqrt(5) - 1) / 2  # the fractional parts of its multiples are evenly distributed
+PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "accuracy of the SVM"}
 
 
 class Outcome:
-    """The result of a search. search: its params; runs: [run_table.Run] in the order of the draws; ranked: best first."""
+    """The result of a search. search: its params; runs: [run_table.Run] in the order of the draws;
+    ranked: best first.
+    """
 
     def __init__(self, inputs, params):
         self.search = params["search"]
@@ -31,7 +36,9 @@ class Outcome:
 
     @property
     def role(self):
-        """The classifier that the score is of: 'svm', or None for that of the run's test accuracy."""
+        """The classifier that the score is of: 'svm', or None for that of the run's test
+        accuracy.
+        """
         return "svm" if self.search["metric"] == "svm" else None
 
     @functools.cached_property
@@ -41,7 +48,9 @@ class Outcome:
 
     @property
     def best(self):
-        """The Run with the highest score and, among equals, the smallest loss; None if no run has a score."""
+        """The Run with the highest score and, among equals, the smallest loss; None if no run has a
+        score.
+        """
         return next(iter(self.scored), None)
 
     def _rank(self, run):
@@ -51,11 +60,18 @@ class Outcome:
 
 # For programs.
 
+
 def numbers(outcome):
-    """JSON-able: {"search", "best": number, score, settings and versions of the best run or None, "rows"}."""
-    rows = [{"run": run.number, "score": outcome.score(run), **row}
-            for run, row in zip(outcome.runs, run_table.rows(outcome.runs), strict=True)]
-    best = outcome.best and {key: rows[outcome.best.number - 1][key] for key in ("run", "score", "settings", "versions")}
+    """JSON-able: {"search", "best": number, score, settings and versions of the best run or None,
+    "rows"}.
+    """
+    rows = [
+        {"run": run.number, "score": outcome.score(run), **row}
+        for run, row in zip(outcome.runs, run_table.rows(outcome.runs), strict=True)
+    ]
+    best = outcome.best and {
+        key: rows[outcome.best.number - 1][key] for key in ("run", "score", "settings", "versions")
+    }
     return {"search": outcome.search, "best": best, "rows": rows}
 
 
@@ -71,27 +87,46 @@ def preset(outcome):
 
 def _yaml(settings):
     """A line for each setting, as in config.yaml."""
-    return "".join(yaml.safe_dump({key: value}, default_flow_style=None if isinstance(value, list) else False, width=10_000,
-                                  allow_unicode=True, sort_keys=False) for key, value in settings.items())
+    return "".join(
+        yaml.safe_dump(
+            {key: value},
+            default_flow_style=None if isinstance(value, list) else False,
+            width=10_000,
+            allow_unicode=True,
+            sort_keys=False,
+        )
+        for key, value in settings.items()
+    )
 
 
 def best_yaml(outcome):
-    """The preset as the content of a file for --configfile, with all other settings of the search after a blank line."""
+    """The preset as the content of a file for --configfile, with all other settings of the search
+    after a blank line.
+    """
     if not outcome.best:
         return "# No run of the search has a result.\n{}\n"
-    rest = {key: value for key, value in outcome.search["settings"].items() if key not in outcome.best.overrides}
-    return (f"# The best of {templates.counted(len(outcome.runs), 'run')}: {verdict(outcome)}.\n# To score it on the test "
-            f"images, which the search did not use:\n#     {COMMAND}\n{preset(outcome)}\n"
-            f"# The other settings of the search: this file depends neither on config.yaml nor on other files.\n{_yaml(rest)}")
+    rest = {
+        key: value
+        for key, value in outcome.search["settings"].items()
+        if key not in outcome.best.overrides
+    }
+    return (
+        f"# The best of {templates.counted(len(outcome.runs), 'run')}: {verdict(outcome)}.\n# To score it on the test "
+        f"images, which the search did not use:\n#     {COMMAND}\n{preset(outcome)}\n"
+        f"# The other settings of the search: this file depends neither on config.yaml nor on other files.\n{_yaml(rest)}"
+    )
 
 
 def verdict(outcome):
     """The best score in words: 'validation accuracy 98.6 % on 143 images'."""
-    return (f"validation {METRICS[outcome.search['metric']]} {100 * outcome.score(outcome.best):.1f} % on "
-            f"{templates.counted(outcome.best.tested, 'image')}")
+    return (
+        f"validation {METRICS[outcome.search['metric']]} {100 * outcome.score(outcome.best):.1f} % on "
+        f"{templates.counted(outcome.best.tested, 'image')}"
+    )
 
 
 # The page.
+
 
 def page(outcome):
     """The page as one HTML text."""
@@ -102,14 +137,22 @@ def context(outcome):
     """All variables of the template."""
     search, keys = outcome.search, list(outcome.search["keys"])
     return {
-        "count": len(outcome.runs), "search": search, "metric": METRICS[search["metric"]], "best": _best(outcome),
+        "count": len(outcome.runs),
+        "search": search,
+        "metric": METRICS[search["metric"]],
+        "best": _best(outcome),
         "accuracies": _accuracies(outcome),
         "failed": [run for run in outcome.runs if run.failed],
         "pruned": [run for run in outcome.runs if is_pruned(run)],
-        "missing": [run for run in outcome.runs if run.reason and not run.failed and not is_pruned(run)],
-        "keys": keys, "space": [{"key": key, "text": _space(search, key)} for key in keys],
-        "rows": [_row(outcome, run, keys) for run in outcome.ranked], "pictures": _pictures(outcome, keys),
-        "preset": preset(outcome), "command": COMMAND,
+        "missing": [
+            run for run in outcome.runs if run.reason and not run.failed and not is_pruned(run)
+        ],
+        "keys": keys,
+        "space": [{"key": key, "text": _space(search, key)} for key in keys],
+        "rows": [_row(outcome, run, keys) for run in outcome.ranked],
+        "pictures": _pictures(outcome, keys),
+        "preset": preset(outcome),
+        "command": COMMAND,
     }
 
 
@@ -119,7 +162,9 @@ def is_pruned(run):
 
 
 def _best(outcome):
-    """run_table.standing, with "smallest_loss": whether the others with its score have larger ones; None without a score."""
+    """run_table.standing, with "smallest_loss": whether the others with its score have larger ones;
+    None without a score.
+    """
     if not outcome.scored:
         return None
     best = run_table.standing(outcome.scored, outcome.score, outcome.role)
@@ -129,9 +174,14 @@ def _best(outcome):
 
 def _accuracies(outcome):
     """The scores of the best runs, best first; None if no run has a score."""
-    charted = outcome.scored[:run_table.CHARTED]
-    labels = {run.number: ", ".join(f"{key} {written(value)}" for key, value in run.overrides.items()) for run in charted}
-    return run_table.chart(charted, outcome.score, [outcome.best.number], labels) if charted else None
+    charted = outcome.scored[: run_table.CHARTED]
+    labels = {
+        run.number: ", ".join(f"{key} {written(value)}" for key, value in run.overrides.items())
+        for run in charted
+    }
+    return (
+        run_table.chart(charted, outcome.score, [outcome.best.number], labels) if charted else None
+    )
 
 
 def _space(search, key):
@@ -150,37 +200,60 @@ def _row(outcome, run, keys):
 
 # The plots: one for each hyperparameter, with a point for each run.
 
+
 def _pictures(outcome, keys):
-    """A scatter for each key. Failed runs are at the bottom; runs of one of several choices are spread over its width."""
+    """A scatter for each key. Failed runs are at the bottom; runs of one of several choices are
+    spread over its width.
+    """
     if not outcome.scored:
         return []
-    y = charts.share_axis([outcome.score(run) for run in outcome.scored], f"validation {METRICS[outcome.search['metric']]}")
+    y = charts.share_axis(
+        [outcome.score(run) for run in outcome.scored],
+        f"validation {METRICS[outcome.search['metric']]}",
+    )
     bottom, _ = y.ranges[y.kind]
-    shown = [run for run in reversed(outcome.ranked) if run.failed or outcome.score(run) is not None]   # the best on top
+    # the best on top
+    shown = [
+        run for run in reversed(outcome.ranked) if run.failed or outcome.score(run) is not None
+    ]
     pictures = []
     for key in keys:
         x, place = _axis(outcome.search["keys"][key], key)
         points = [{"x": place(run), **_point(outcome, run, key, bottom)} for run in shown]
         series = [{"name": "runs", "key": "runs", "series": 1, "points": points}]
-        pictures.append({"key": key, "failed": any(run.failed for run in shown),
-                         **charts.scatter(f"Search: {key}", series, x, y)})
+        pictures.append(
+            {
+                "key": key,
+                "failed": any(run.failed for run in shown),
+                **charts.scatter(f"Search: {key}", series, x, y),
+            }
+        )
     return pictures
 
 
 def _point(outcome, run, key, bottom):
     score, value = outcome.score(run), written(run.overrides[key])
-    return {"run": str(run.number), "y": bottom if score is None else score,
-            "look": "failed" if score is None else "best" if run is outcome.best else "",
-            "text": f"run {run.number}, {value}: {'failed' if score is None else templates.percent(score)}"}
+    return {
+        "run": str(run.number),
+        "y": bottom if score is None else score,
+        "look": "failed" if score is None else "best" if run is outcome.best else "",
+        "text": f"run {run.number}, {value}: {'failed' if score is None else templates.percent(score)}",
+    }
 
 
 def _axis(rule, key):
     """(charts.Axis, function: run -> its value on it)."""
     if not isinstance(rule, list):
-        return charts.number_axis(rule["min"], rule["max"], key, rule["scale"]), lambda run: run.overrides[key]
+        return charts.number_axis(
+            rule["min"], rule["max"], key, rule["scale"]
+        ), lambda run: run.overrides[key]
     texts = [written(value) for value in rule]
 
     def place(run):
-        return texts.index(written(run.overrides[key])) + 0.5 + (run.number * GOLDEN % 1 - 0.5) * SPREAD
+        return (
+            texts.index(written(run.overrides[key]))
+            + 0.5
+            + (run.number * GOLDEN % 1 - 0.5) * SPREAD
+        )
 
     return charts.named_axis(texts, key), place

@@ -1,8 +1,9 @@
-"""Results over several seeds: mean, standard deviation and confidence interval, also of paired differences.
+"""Results over several seeds: mean, standard deviation and confidence interval, also of paired
+differences.
 
-The interval is Student's t, cut where the mean itself cannot be: accuracies are between 0 and 1. Cutting leaves the coverage as
-it is, because only values are left out that the mean never has (M. Mandelkern, "Setting Confidence Intervals for Bounded
-Parameters", Statistical Science 17, 2002).
+The interval is Student's t, cut where the mean itself cannot be: accuracies are between 0 and 1.
+Cutting leaves the coverage as it is, because only values are left out that the mean never has (M.
+Mandelkern, "Setting Confidence Intervals for Bounded Parameters", Statistical Science 17, 2002).
 """
 
 import dataclasses
@@ -12,12 +13,15 @@ import statistics
 import scipy.special
 
 CONFIDENCE = 0.95
-ANY, SHARES, DIFFERENCES = (-math.inf, math.inf), (0.0, 1.0), (-1.0, 1.0)   # the smallest and the largest possible mean
+# the smallest and the largest possible mean
+ANY, SHARES, DIFFERENCES = (-math.inf, math.inf), (0.0, 1.0), (-1.0, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """deviation: the sample standard deviation (n - 1 degrees of freedom), None for a single number; within: possible means."""
+    """deviation: the sample standard deviation (n - 1 degrees of freedom), None for a single
+    number; within: possible means.
+    """
 
     mean: float
     deviation: float | None
@@ -26,10 +30,16 @@ class Spread:
 
     @property
     def interval(self):
-        """(low, high) of the mean's confidence interval (Student's t, CONFIDENCE); None if the deviation is None or 0."""
+        """(low, high) of the mean's confidence interval (Student's t, CONFIDENCE); None if the
+        deviation is None or 0.
+        """
         if not self.deviation:
             return None
-        reach = scipy.special.stdtrit(self.n - 1, (1 + CONFIDENCE) / 2) * self.deviation / math.sqrt(self.n)
+        reach = (
+            scipy.special.stdtrit(self.n - 1, (1 + CONFIDENCE) / 2)
+            * self.deviation
+            / math.sqrt(self.n)
+        )
         least, most = self.within
         return max(least, self.mean - float(reach)), min(most, self.mean + float(reach))
 
@@ -39,12 +49,22 @@ def spread(values, within=ANY):
     values = list(values)
     if not values:
         return None
-    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values), within)
+    return Spread(
+        statistics.fmean(values),
+        statistics.stdev(values) if len(values) > 1 else None,
+        len(values),
+        within,
+    )
 
 
 def paired(values, references):
-    """The Spread of the paired differences, value minus reference, over the seeds that both have; both are seed -> fraction.
+    """The Spread of the paired differences, value minus reference, over the seeds that both have;
+    both are seed -> fraction.
 
-    Differences are rounded to 12 decimals, so that equal numbers of images give equal differences despite rounding errors.
+    Differences are rounded to 12 decimals, so that equal numbers of images give equal differences
+    despite rounding errors.
     """
-    return spread((round(values[seed] - references[seed], 12) for seed in values if seed in references), DIFFERENCES)
+    return spread(
+        (round(values[seed] - references[seed], 12) for seed in values if seed in references),
+        DIFFERENCES,
+    )

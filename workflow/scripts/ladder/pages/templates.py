@@ -1,4 +1,6 @@
-"""Shared by all pages: the templates of workflow/report/, and the formats of numbers and names of networks."""
+"""Shared by all pages: the templates of workflow/report/, and the formats of numbers and names of
+networks.
+"""
 
 import base64
 import functools
@@ -18,32 +20,80 @@ CHARTS = ("saving.js", "axes.js", "uplot/uPlot.iife.min.js", "charts.js")
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
-NETWORKS = {"autoencoder": "An autoencoder", "wta_autoencoder": "A winner-take-all autoencoder",
-            "autoencoder_classifier": "An autoencoder’s encoder with a head",
-            "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network",
-            "alexnet": "AlexNet"}
-DATASETS = {"mnist_small": "a part of MNIST", "digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST",
-            "fashion_mnist": "Fashion-MNIST", "cifar100": "CIFAR-100", "svhn": "SVHN", "folder": "your pictures"}   # likewise
-# The pages of the site, each in results/ under its name: name -> title. The first one is that of the latest run.
-SITE = {"report": "Report", "history": "History", "compare": "Compare", "diff": "Diff", "search": "Search",
-        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "gradients": "Gradients",
-        "parity": "Parity"}
-LONG = 24   # longer lists of layers are folded by stage
-BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
+NETWORKS = {
+    "autoencoder": "An autoencoder",
+    "wta_autoencoder": "A winner-take-all autoencoder",
+    "autoencoder_classifier": "An autoencoder’s encoder with a head",
+    "lenet_300_100": "LeNet-300-100",
+    "lenet_5": "LeNet-5",
+    "small_cnn": "A small CNN",
+    "patch_net": "A patch network",
+    "alexnet": "AlexNet",
+}
+DATASETS = {
+    "mnist_small": "a part of MNIST",
+    "digits": "handwritten digits",
+    "cifar10": "CIFAR-10",
+    "mnist": "MNIST",
+    # likewise
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar100": "CIFAR-100",
+    "svhn": "SVHN",
+    "folder": "your pictures",
+}
+# The pages of the site, each in results/ under its name: name -> title. The first one is that of
+# the latest run.
+SITE = {
+    "report": "Report",
+    "history": "History",
+    "compare": "Compare",
+    "diff": "Diff",
+    "search": "Search",
+    "multipliers": "Multipliers",
+    "predictions": "Predictions",
+    "network": "Network",
+    "gradients": "Gradients",
+    "parity": "Parity",
+}
+LONG = 24  # longer lists of layers are folded by stage
+# the beginning of the name of a layer in a block of a stage
+BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")
 
 
 def render(template, context):
-    """The page made from workflow/report/<template>, one HTML text. A variable that `context` lacks is an error."""
+    """The page made from workflow/report/<template>, one HTML text. A variable that `context` lacks
+    is an error.
+    """
     return _environment().get_template(template).render(context)
 
 
-@functools.cache   # with the templates that it has compiled
+@functools.cache  # with the templates that it has compiled
 def _environment():
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
-                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"count": count, "counted": counted, "listed": listed, "percent": percent, "duration": duration,
-                            "size": size, "large": large, "setting": setting, "moment": moment, "rate": rate}
-    environment.globals |= {"script": script, "scripts_allowed": scripts_allowed, "CHARTS": CHARTS, "SITE": SITE}
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        "count": count,
+        "counted": counted,
+        "listed": listed,
+        "percent": percent,
+        "duration": duration,
+        "size": size,
+        "large": large,
+        "setting": setting,
+        "moment": moment,
+        "rate": rate,
+    }
+    environment.globals |= {
+        "script": script,
+        "scripts_allowed": scripts_allowed,
+        "CHARTS": CHARTS,
+        "SITE": SITE,
+    }
     return environment
 
 
@@ -53,9 +103,14 @@ def script(name):
 
 
 def scripts_allowed(*names):
-    """The part of a page's Content-Security-Policy with the hashes of these scripts, so that no other script runs."""
+    """The part of a page's Content-Security-Policy with the hashes of these scripts, so that no
+    other script runs.
+    """
     digests = (hashlib.sha256(_script_text(name).encode()).digest() for name in names)
-    return markupsafe.Markup("; script-src " + " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests))
+    return markupsafe.Markup(
+        "; script-src "
+        + " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    )
 
 
 def _script_text(name):
@@ -63,13 +118,16 @@ def _script_text(name):
 
 
 def network_title(name, variational=False):
-    """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'.
+    """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50'
+    for 'resnet50'.
 
     variational: whether an autoencoder's latent values are draws.
     """
     if variational:
         return NETWORKS[name].replace("An autoencoder", "A variational autoencoder")
-    return NETWORKS.get(name) or re.sub(r"^vgg(?=\d)", "VGG-", re.sub(r"^resnet(?=\d)", "ResNet-", name))
+    return NETWORKS.get(name) or re.sub(
+        r"^vgg(?=\d)", "VGG-", re.sub(r"^resnet(?=\d)", "ResNet-", name)
+    )
 
 
 def dataset_title(name):
@@ -83,26 +141,40 @@ def run_title(summary):
 
 
 def program(summary):
-    """The version of the program that made a run, with its git commit if that is known; summary: of the run."""
+    """The version of the program that made a run, with its git commit if that is known; summary: of
+    the run.
+    """
     made_by = summary["program"]
     changed = "" if made_by.get("clean", True) else " with changed files"
-    return made_by["version"] + (f", git commit {made_by['commit']}{changed}" if "commit" in made_by else "")
+    return made_by["version"] + (
+        f", git commit {made_by['commit']}{changed}" if "commit" in made_by else ""
+    )
 
 
 def way_up(results, output):
-    """The beginning of a link into the folder `results` from a page at `output`: '' inside it, '../results/' beside it."""
+    """The beginning of a link into the folder `results` from a page at `output`: '' inside it,
+    '../results/' beside it.
+    """
     below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent)).as_posix()
     return "" if below == "." else f"{below}/"
 
 
 def in_stages(names):
-    """Names of layers in their order by stage: [(stage, names)]; stage is '' for layers outside the stages ('stem')."""
-    return [(stage, list(layers)) for stage, layers in itertools.groupby(names, lambda name: _matched(name, 1))]
+    """Names of layers in their order by stage: [(stage, names)]; stage is '' for layers outside the
+    stages ('stem').
+    """
+    return [
+        (stage, list(layers))
+        for stage, layers in itertools.groupby(names, lambda name: _matched(name, 1))
+    ]
 
 
 def in_blocks(names):
     """As `in_stages`, by block: [('stage1_1', names)]."""
-    return [(block, list(layers)) for block, layers in itertools.groupby(names, lambda name: _matched(name, 0))]
+    return [
+        (block, list(layers))
+        for block, layers in itertools.groupby(names, lambda name: _matched(name, 0))
+    ]
 
 
 def folded(names):
@@ -116,9 +188,18 @@ def span(names):
 
 
 def part(stage, names, rows, costs):
-    """A part of a network, as pieces.html draws it: its rows and the sums of their costs; stage: '' outside the stages."""
-    return {"name": stage or span(names), "stage": stage, "rows": rows, "layers": len(rows), "blocks": len(in_blocks(names)),
-            "shape": rows[-1]["shape"], **{cost: sum(row[cost] for row in rows) for cost in costs}}
+    """A part of a network, as pieces.html draws it: its rows and the sums of their costs; stage: ''
+    outside the stages.
+    """
+    return {
+        "name": stage or span(names),
+        "stage": stage,
+        "rows": rows,
+        "layers": len(rows),
+        "blocks": len(in_blocks(names)),
+        "shape": rows[-1]["shape"],
+        **{cost: sum(row[cost] for row in rows) for cost in costs},
+    }
 
 
 def _matched(name, group):
@@ -127,10 +208,19 @@ def _matched(name, group):
 
 
 def bars(values, text, largest=None):
-    """Rows of a bar chart of values (name -> number); lengths are in percent of `largest`; text: the format of a value."""
+    """Rows of a bar chart of values (name -> number); lengths are in percent of `largest`; text:
+    the format of a value.
+    """
     largest = largest or max(values.values(), default=0) or 1
-    return [{"name": name, "value": value, "length": round(100 * value / largest, 2), "text": text(value)}
-            for name, value in values.items()]
+    return [
+        {
+            "name": name,
+            "value": value,
+            "length": round(100 * value / largest, 2),
+            "text": text(value),
+        }
+        for name, value in values.items()
+    ]
 
 
 def shape(sizes):
@@ -139,13 +229,19 @@ def shape(sizes):
 
 
 def add_cells(items, costs):
-    """Add `cells` to each item: text, share of the total and length of a bar for each cost (key -> function that writes it)."""
+    """Add `cells` to each item: text, share of the total and length of a bar for each cost (key ->
+    function that writes it).
+    """
     for cost, written in costs.items():
         values = [item[cost] for item in items]
         for item in items:
-            item.setdefault("cells", []).append({
-                "text": written(item[cost]) if item[cost] else "", "length": round(100 * item[cost] / (max(values) or 1), 2),
-                "share": small_percent(item[cost] / (sum(values) or 1))})
+            item.setdefault("cells", []).append(
+                {
+                    "text": written(item[cost]) if item[cost] else "",
+                    "length": round(100 * item[cost] / (max(values) or 1), 2),
+                    "share": small_percent(item[cost] / (sum(values) or 1)),
+                }
+            )
 
 
 def count(value):
@@ -208,11 +304,16 @@ def setting(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, list):
-        return ", ".join(f"[{setting(item)}]" if isinstance(item, list) else setting(item) for item in value) or "none"
+        return (
+            ", ".join(
+                f"[{setting(item)}]" if isinstance(item, list) else setting(item) for item in value
+            )
+            or "none"
+        )
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_inside(item)}" for key, item in value.items()) + "}"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))   # 0 and 0.0 are one value
+        return str(int(value))  # 0 and 0.0 are one value
     return str(value)
 
 

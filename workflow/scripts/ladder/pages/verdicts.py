@@ -1,6 +1,8 @@
-"""What a run shows, in one sentence: what was run, its accuracy, and its difference from each control, with 95 % intervals.
+"""What a run shows, in one sentence: what was run, its accuracy, and its difference from each
+control, with 95 % intervals.
 
-inputs are artifacts by role, as in report.py. A difference is counted on the same images, from the answers that both have kept.
+inputs are artifacts by role, as in report.py. A difference is counted on the same images, from the
+answers that both have kept.
 """
 
 import numpy as np
@@ -10,33 +12,65 @@ from ladder.pages.sections import features
 from ladder.store import lineage
 
 # Control -> (its name in a sentence, its name and note in the chart), in the order of the sentence.
-OF_FEATURES = {"_random": ("the untrained encoder", "Untrained encoder"), "_pixels": ("raw pixels", "Raw pixels")}   # by tail
+# by tail
+OF_FEATURES = {
+    "_random": ("the untrained encoder", "Untrained encoder"),
+    "_pixels": ("raw pixels", "Raw pixels"),
+}
 OF_CLASSIFIER = {
-    **{f"{role}_start": (f"{classifier.a} on the encoder that it started from", f"{classifier.name}, encoder at the start")
-       for role, classifier in roles.PRIMARY.items()},
-    "linear_pixels": ("logistic regression on raw pixels", "Logistic regression, raw pixels")}
+    **{
+        f"{role}_start": (
+            f"{classifier.a} on the encoder that it started from",
+            f"{classifier.name}, encoder at the start",
+        )
+        for role, classifier in roles.PRIMARY.items()
+    },
+    "linear_pixels": ("logistic regression on raw pixels", "Logistic regression, raw pixels"),
+}
 MAJORITY = ("the most frequent class alone", "Most frequent class")
-UNTRAINED_OTHER = ("an untrained encoder with settings of its own", "Untrained encoder, other settings")
-HELPED = {"trained": "training", "fitted": "fitting to patches", "given": "using these weights",
-          "untrained": "using random weights"}
-OWN = {"trained": "Trained {}", "fitted": "Fitted {}", "given": "Given {}", "untrained": "Untrained {}"}
+UNTRAINED_OTHER = (
+    "an untrained encoder with settings of its own",
+    "Untrained encoder, other settings",
+)
+HELPED = {
+    "trained": "training",
+    "fitted": "fitting to patches",
+    "given": "using these weights",
+    "untrained": "using random weights",
+}
+OWN = {
+    "trained": "Trained {}",
+    "fitted": "Fitted {}",
+    "given": "Given {}",
+    "untrained": "Untrained {}",
+}
 
 
 def numbers(inputs):
-    """{"interval": of the accuracy, "controls": [{"control", "accuracy", "interval", "difference", "difference_interval",
-    "paired", "won", "lost"}]}, JSON-able; None if nothing was classified."""
+    """{"interval": of the accuracy, "controls": [{"control", "accuracy", "interval", "difference",
+    "difference_interval", "paired", "won", "lost"}]}, JSON-able; None if nothing was classified."""
     own = facts.predictions(inputs)
     if own is None:
         return None
     n = inputs["data"].metrics["test"]
-    return {"interval": list(intervals.wilson(own.metrics["accuracy"], n)),
-            "controls": [_control(name, *_answers(inputs, name), own, inputs) for name in controls(inputs)]}
+    return {
+        "interval": list(intervals.wilson(own.metrics["accuracy"], n)),
+        "controls": [
+            _control(name, *_answers(inputs, name), own, inputs) for name in controls(inputs)
+        ],
+    }
 
 
 def controls(inputs):
-    """The controls that the run has, by role, and 'majority' for a network that classifies or where there is no other one."""
+    """The controls that the run has, by role, and 'majority' for a network that classifies or where
+    there is no other one.
+    """
     classifier, classifies = lineage.primary_classifier(inputs), "evaluate" in inputs
-    wanted = [f"{classifier}_start", "linear_pixels"] if classifies else [f"{classifier}{tail}" for tail in OF_FEATURES]
+    wanted = (
+        [f"{classifier}_start", "linear_pixels"]
+        if classifies
+        else [f"{classifier}{tail}" for tail in OF_FEATURES]
+    )
     present = [role for role in wanted if role in inputs]
     return [*present, "majority"] if classifies or not present else present
 
@@ -58,39 +92,59 @@ def majority(inputs):
 def _control(name, predictions, accuracy, own, inputs):
     labels = inputs["data"].array("test_labels.npy")
     difference = intervals.counted(labels, own.array("predictions.npy"), predictions)
-    return {"control": name, "accuracy": accuracy, "interval": list(intervals.wilson(accuracy, len(labels))),
-            **difference.numbers}
+    return {
+        "control": name,
+        "accuracy": accuracy,
+        "interval": list(intervals.wilson(accuracy, len(labels))),
+        **difference.numbers,
+    }
 
 
 # In words.
 
+
 def sentence(inputs, against, networks, dataset, other=None):
-    """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; other: settings that the untrained
-    encoder alone has."""
+    """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; other:
+    settings that the untrained encoder alone has."""
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
     reached = intervals.share(own.metrics["accuracy"], n)
-    differences = [intervals.words(difference(control), names(control, other)[0])["against"] for control in against["controls"]]
+    differences = [
+        intervals.words(difference(control), names(control, other)[0])["against"]
+        for control in against["controls"]
+    ]
     concluded, space = conclusion(inputs, against["controls"], other), templates.NARROW_SPACE
-    return (f"{_subject(inputs, networks)} classifies {reached['text']} of "
-            f"{templates.counted(n, f'{facts.scored_on(inputs)} image')} of {templates.dataset_title(dataset)} correctly "
-            f"(95{space}% interval {reached['interval_text']}{space}%): {templates.listed(differences)}"
-            f"{f'; {concluded}' if concluded else ''}.")
+    return (
+        f"{_subject(inputs, networks)} classifies {reached['text']} of "
+        f"{templates.counted(n, f'{facts.scored_on(inputs)} image')} of {templates.dataset_title(dataset)} correctly "
+        f"(95{space}% interval {reached['interval_text']}{space}%): {templates.listed(differences)}"
+        f"{f'; {concluded}' if concluded else ''}."
+    )
 
 
 def _subject(inputs, networks):
     how, images, (titles, untrained) = facts.how(inputs), inputs["data"].metrics["train"], networks
     if "evaluate" in inputs:
-        trained = f"trained on {templates.counted(images, 'labelled image')}" if "train" in inputs else _weights(inputs, how)
+        trained = (
+            f"trained on {templates.counted(images, 'labelled image')}"
+            if "train" in inputs
+            else _weights(inputs, how)
+        )
         return f"{titles[0]}, {trained},"
     labelled = features.with_labels(features.origins(inputs))
-    learned = {"trained": f"trained {'partly with' if labelled else 'without'} labels on {templates.counted(images, 'image')}",
-               "fitted": f"fitted to patches of {templates.counted(images, 'image')} "
-                         f"{'and partly trained with' if labelled else 'without'} labels"}
+    learned = {
+        "trained": f"trained {'partly with' if labelled else 'without'} labels on {templates.counted(images, 'image')}",
+        "fitted": f"fitted to patches of {templates.counted(images, 'image')} "
+        f"{'and partly trained with' if labelled else 'without'} labels",
+    }
     classifier = roles.PRIMARY[lineage.primary_classifier(inputs)].A
     beside = f" and on those of {templates.listed(untrained)}" if untrained else ""
-    first = titles[0][:1].lower() + titles[0][1:] if titles[0].startswith(("A ", "An ")) else titles[0]
-    return (f"{classifier} on features of {templates.listed([first, *titles[1:]])}, "
-            f"{learned.get(how) or _weights(inputs, how)},{beside}")
+    first = (
+        titles[0][:1].lower() + titles[0][1:] if titles[0].startswith(("A ", "An ")) else titles[0]
+    )
+    return (
+        f"{classifier} on features of {templates.listed([first, *titles[1:]])}, "
+        f"{learned.get(how) or _weights(inputs, how)},{beside}"
+    )
 
 
 def _weights(inputs, how):
@@ -99,49 +153,89 @@ def _weights(inputs, how):
 
 def difference(control):
     """The intervals.Difference of an entry of `numbers`."""
-    return intervals.Difference(control["difference"], tuple(control["difference_interval"]), control["paired"], control["won"],
-                                control["lost"])
+    return intervals.Difference(
+        control["difference"],
+        tuple(control["difference_interval"]),
+        control["paired"],
+        control["won"],
+        control["lost"],
+    )
 
 
 def names(control, other=None):
-    """The name of an entry of `numbers` in a sentence, and in the chart; other: as in `sentence`."""
+    """The name of an entry of `numbers` in a sentence, and in the chart; other: as in
+    `sentence`.
+    """
     role = control["control"]
     if role == "majority":
         return MAJORITY
     if other and role.endswith("_random"):
         return UNTRAINED_OTHER
-    return OF_CLASSIFIER.get(role) or OF_FEATURES[role[role.index("_"):]]
+    return OF_CLASSIFIER.get(role) or OF_FEATURES[role[role.index("_") :]]
 
 
 def conclusion(inputs, controls, other=None):
-    """What follows, in a few words: 'nothing shows that training helped'; '' without a control that says anything."""
-    by_name, classifier = {control["control"]: control for control in controls}, lineage.primary_classifier(inputs)
+    """What follows, in a few words: 'nothing shows that training helped'; '' without a control that
+    says anything.
+    """
+    by_name, classifier = (
+        {control["control"]: control for control in controls},
+        lineage.primary_classifier(inputs),
+    )
     if start := by_name.get(f"{classifier}_start"):
         name = roles.PRIMARY[classifier].the
-        return intervals.concluded(difference(start), f"the network is better than {name}", f"{name} is better")
+        return intervals.concluded(
+            difference(start), f"the network is better than {name}", f"{name} is better"
+        )
     pixels = by_name.get(f"{classifier}_pixels")
     if random := by_name.get(f"{classifier}_random"):
         own, work = (words[facts.how(inputs)] for words in (OWN, HELPED))
         better, worse = f"{work} helped", f"{work} did harm"
-        if other:   # it is not the encoder before the work, so nothing follows for the work
-            better, worse = f"the {own.format('encoder').lower()} is better", "the untrained one is better"
+        if other:  # it is not the encoder before the work, so nothing follows for the work
+            better, worse = (
+                f"the {own.format('encoder').lower()} is better",
+                "the untrained one is better",
+            )
         below = pixels and intervals.kind(pixels["difference_interval"]) == "below"
-        return intervals.concluded(difference(random), better, worse) + (", and raw pixels are better" if below else "")
+        return intervals.concluded(difference(random), better, worse) + (
+            ", and raw pixels are better" if below else ""
+        )
     if pixels:
-        return intervals.concluded(difference(pixels), "the features are better than raw pixels", "raw pixels are better")
+        return intervals.concluded(
+            difference(pixels), "the features are better than raw pixels", "raw pixels are better"
+        )
     if linear := by_name.get("linear_pixels"):
-        return intervals.concluded(difference(linear), "the network is better than logistic regression",
-                                   "logistic regression is better")
+        return intervals.concluded(
+            difference(linear),
+            "the network is better than logistic regression",
+            "logistic regression is better",
+        )
     return ""
 
 
 def chart(inputs, numbers):
-    """The accuracy of the run and of its controls on one axis, as intervals.chart, for the first screen; numbers: a summary."""
+    """The accuracy of the run and of its controls on one axis, as intervals.chart, for the first
+    screen; numbers: a summary.
+    """
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
     name = OWN[facts.how(inputs)].format("network" if "evaluate" in inputs else "encoder")
-    rows = [{"key": "own", "name": name, "note": "this run", **intervals.share(own.metrics["accuracy"], n)}]
+    rows = [
+        {
+            "key": "own",
+            "name": name,
+            "note": "this run",
+            **intervals.share(own.metrics["accuracy"], n),
+        }
+    ]
     other = numbers["control_settings"]
     for control in numbers["controls"]:
-        rows.append({"key": "", "name": names(control, other)[1], "note": "", "floor": control["control"] == "majority",
-                     **intervals.share(control["accuracy"], n)})
+        rows.append(
+            {
+                "key": "",
+                "name": names(control, other)[1],
+                "note": "",
+                "floor": control["control"] == "majority",
+                **intervals.share(control["accuracy"], n),
+            }
+        )
     return intervals.chart(rows)

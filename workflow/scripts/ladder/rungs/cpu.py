@@ -16,7 +16,8 @@ from ladder.rungs.patterns import (
     weight_gradients,
 )
 
-NARROW = 32   # channels or filters below which a Winograd convolution's transforms cost more than they save
+# channels or filters below which a Winograd convolution's transforms cost more than they save
+NARROW = 32
 
 
 def conv_block(build: Any, group: Group) -> Backward:
@@ -31,68 +32,159 @@ def winograd_block(build: Any, group: Group) -> Backward:
     conv = group[0]
     (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
     transformed = build.derived(f"{conv.name}.transformed", (36, filters, channels))
-    build.step("winograd_conv2d_weight", group, {"weight": build.parameter(f"{conv.name}.weight")},
-               {"transformed": transformed})
+    build.step(
+        "winograd_conv2d_weight",
+        group,
+        {"weight": build.parameter(f"{conv.name}.weight")},
+        {"transformed": transformed},
+    )
     flop = 2 * 36 * -(-height // 4) * -(-width // 4) * filters * channels
-    return _block(build, group, "winograd_conv2d", {"transformed": transformed}, flop, {"padding": conv.attributes["padding"]})
+    return _block(
+        build,
+        group,
+        "winograd_conv2d",
+        {"transformed": transformed},
+        flop,
+        {"padding": conv.attributes["padding"]},
+    )
 
 
 def upsample_conv_block(build: Any, group: Group) -> Backward:
-    """Nearest upsampling by 2, conv2d 3x3 and optionally ReLU as one 4x4 transposed convolution with stride 2.
+    """Nearest upsampling by 2, conv2d 3x3 and optionally ReLU as one 4x4 transposed convolution
+    with stride 2.
 
-    A pixel repeated 2x2 meets several taps of the 3x3 filter; phase weights, which are those taps added up once, leave 16
-    products per input pixel, channel and filter instead of 36.
+    A pixel repeated 2x2 meets several taps of the 3x3 filter; phase weights, which are those taps
+    added up once, leave 16 products per input pixel, channel and filter instead of 36.
     """
     upsample, conv = group[:2]
-    phase_weights = build.derived(f"{conv.name}.phase_weights", (upsample.output_shape[2], 4, 4, conv.attributes["filters"]))
-    build.step("decompose_weight", group, {"weight": build.parameter(f"{conv.name}.weight")}, {"phase_weights": phase_weights})
-    return _block(build, group, "upsample_conv2d", {"phase_weights": phase_weights}, 2 * conv.macs * 16 // 36, {})
+    phase_weights = build.derived(
+        f"{conv.name}.phase_weights", (upsample.output_shape[2], 4, 4, conv.attributes["filters"])
+    )
+    build.step(
+        "decompose_weight",
+        group,
+        {"weight": build.parameter(f"{conv.name}.weight")},
+        {"phase_weights": phase_weights},
+    )
+    return _block(
+        build,
+        group,
+        "upsample_conv2d",
+        {"phase_weights": phase_weights},
+        2 * conv.macs * 16 // 36,
+        {},
+    )
 
 
-def _block(build: Any, group: Group, operation: str, weight: dict[str, str], flop: int, attributes: dict[str, Any]) -> Backward:
-    """A convolution in any form with its fused layers; weight: {role: buffer} it reads as weight; flop: forward pass."""
+def _block(
+    build: Any,
+    group: Group,
+    operation: str,
+    weight: dict[str, str],
+    flop: int,
+    attributes: dict[str, Any],
+) -> Backward:
+    """A convolution in any form with its fused layers; weight: {role: buffer} it reads as weight;
+    flop: forward pass.
+    """
     conv, last = next(layer for layer in group if layer.parameters), group[-1]
     kinds = [layer.kind for layer in group]
     x, y = build.source(group[0]), build.activation(last)
     bias = {"bias": build.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
     index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
     attributes = {**attributes, "relu": "relu" in kinds}
-    build.step(f"{operation}_forward", group, {"x": x, **weight, **bias}, {"y": y, **index}, flop=flop, **attributes)
+    build.step(
+        f"{operation}_forward",
+        group,
+        {"x": x, **weight, **bias},
+        {"y": y, **index},
+        flop=flop,
+        **attributes,
+    )
 
     def backward() -> None:
-        """Weight and input gradient cost as much as the forward pass each; images need no input gradient."""
+        """Weight and input gradient cost as much as the forward pass each; images need no input
+        gradient.
+        """
         reads = {"x": x, **weight, "y": y, **index, "dy": build.gradient(y)}
-        writes = {f"d{role}": build.parameter_gradient(f"{conv.name}.{role}") for role in ("weight", *bias)}
+        writes = {
+            f"d{role}": build.parameter_gradient(f"{conv.name}.{role}")
+            for role in ("weight", *bias)
+        }
         more = {"dx": build.gradient_part(x)} if build.wants_gradient(x) else {}
-        build.step(f"{operation}_backward", group, reads, {**writes, **more}, flop=2 * flop if more else flop, **attributes)
+        build.step(
+            f"{operation}_backward",
+            group,
+            reads,
+            {**writes, **more},
+            flop=2 * flop if more else flop,
+            **attributes,
+        )
 
     return backward
 
 
 def winner_block(build: Any, group: Group) -> Backward:
-    """conv2d, ReLU, winner-take-all, conv2d: between the convolutions only winners are stored and used."""
+    """conv2d, ReLU, winner-take-all, conv2d: between the convolutions only winners are stored and
+    used.
+    """
     conv, _, sparse, decode = group
     x, weight, bias = convolution(build, conv)
-    decode_weight, decode_bias = (build.parameter(f"{decode.name}.{role}") for role in ("weight", "bias"))
+    decode_weight, decode_bias = (
+        build.parameter(f"{decode.name}.{role}") for role in ("weight", "bias")
+    )
     (height, width, filters), y = conv.output_shape, build.activation(decode)
     winners = sparse.attributes["winners"]
-    code = {role: build.kept(f"{sparse.name}.{role}", (build.batch, winners, 1, filters), dtype)
-            for role, dtype in (("value", build.dtype), ("place", "int32"))}
+    code = {
+        role: build.kept(f"{sparse.name}.{role}", (build.batch, winners, 1, filters), dtype)
+        for role, dtype in (("value", build.dtype), ("place", "int32"))
+    }
     inside = {"padding": conv.attributes["padding"]}
     outside = {"padding": decode.attributes["padding"], "width": width}
     products = 2 * winners * filters * decode.attributes["kernel"] ** 2 * decode.output_shape[2]
-    build.step("winner_conv2d_forward", (conv,), {"x": x, "weight": weight, "bias": bias}, code, flop=2 * conv.macs,
-               images=lasting_images(build, sparse), **inside)
-    build.step("winner_decode_forward", group, {**code, "weight": decode_weight, "bias": decode_bias}, {"y": y},
-               flop=products, **outside)
+    build.step(
+        "winner_conv2d_forward",
+        (conv,),
+        {"x": x, "weight": weight, "bias": bias},
+        code,
+        flop=2 * conv.macs,
+        images=lasting_images(build, sparse),
+        **inside,
+    )
+    build.step(
+        "winner_decode_forward",
+        group,
+        {**code, "weight": decode_weight, "bias": decode_bias},
+        {"y": y},
+        flop=products,
+        **outside,
+    )
 
     def backward() -> None:
-        dvalue = build.workspace(f"{sparse.name}.dvalue", (build.batch, winners, 1, filters), build.dtype)
-        build.step("winner_decode_backward", (decode,), {**code, "weight": decode_weight, "dy": build.gradient(y)},
-                   {"dvalue": dvalue, **weight_gradients(build, decode)}, flop=2 * products, **outside)
-        more = ({"weight": weight}, {"dx": build.gradient_part(x)}) if build.wants_gradient(x) else ({}, {})
-        build.step("winner_conv2d_backward", group, {"x": x, "place": code["place"], "dvalue": dvalue, **more[0]},
-                   {**weight_gradients(build, conv), **more[1]}, flop=2 * winners * conv.macs // (height * width), **inside)
+        dvalue = build.workspace(
+            f"{sparse.name}.dvalue", (build.batch, winners, 1, filters), build.dtype
+        )
+        build.step(
+            "winner_decode_backward",
+            (decode,),
+            {**code, "weight": decode_weight, "dy": build.gradient(y)},
+            {"dvalue": dvalue, **weight_gradients(build, decode)},
+            flop=2 * products,
+            **outside,
+        )
+        more = (
+            ({"weight": weight}, {"dx": build.gradient_part(x)})
+            if build.wants_gradient(x)
+            else ({}, {})
+        )
+        build.step(
+            "winner_conv2d_backward",
+            group,
+            {"x": x, "place": code["place"], "dvalue": dvalue, **more[0]},
+            {**weight_gradients(build, conv), **more[1]},
+            flop=2 * winners * conv.macs // (height * width),
+            **inside,
+        )
 
     return backward
 
@@ -100,7 +192,9 @@ def winner_block(build: Any, group: Group) -> Backward:
 def with_stride_1_and_bias(group: Group) -> bool:
     """True if both convolutions of a winner_block have stride 1 and a bias."""
     conv, _, _, decode = group
-    return all(layer.attributes["stride"] == 1 and layer.attributes["bias"] for layer in (conv, decode))
+    return all(
+        layer.attributes["stride"] == 1 and layer.attributes["bias"] for layer in (conv, decode)
+    )
 
 
 def contrast_block(build: Any, group: Group) -> None:
@@ -109,13 +203,19 @@ def contrast_block(build: Any, group: Group) -> None:
 
 
 def code_block(build: Any, group: Group) -> None:
-    """A convolution, optionally divided by the local contrast of its input, then soft threshold and average pooling."""
+    """A convolution, optionally divided by the local contrast of its input, then soft threshold and
+    average pooling.
+    """
     *_, threshold, pool = group
-    _with_what_follows(build, group, "conv2d_code_forward", **threshold.attributes, pool=pool.attributes)
+    _with_what_follows(
+        build, group, "conv2d_code_forward", **threshold.attributes, pool=pool.attributes
+    )
 
 
 def _with_what_follows(build: Any, group: Group, operation: str, **attributes: Any) -> None:
-    """A convolution and the layers behind it as one forward step; the contrast, if it is the next one, is that of its image."""
+    """A convolution and the layers behind it as one forward step; the contrast, if it is the next
+    one, is that of its image.
+    """
     conv, second = group[:2]
     attributes |= sliding(conv)
     operands = {"x": build.source(conv), "weight": build.parameter(f"{conv.name}.weight")}
@@ -123,22 +223,53 @@ def _with_what_follows(build: Any, group: Group, operation: str, **attributes: A
         operands["bias"] = build.parameter(f"{conv.name}.bias")
     if second.kind == "local_contrast":
         operands["image"], attributes["contrast"] = build.value(second.inputs[1]), second.attributes
-    build.step(operation, group, operands, {"y": build.activation(group[-1])}, flop=2 * conv.macs, **attributes)
+    build.step(
+        operation,
+        group,
+        operands,
+        {"y": build.activation(group[-1])},
+        flop=2 * conv.macs,
+        **attributes,
+    )
 
 
 def approximate_conv(build: Any, group: Group) -> Backward:
     """conv2d or dense without fusion; multiplies exactly the pairs of the layer's definition."""
     (conv,) = group
-    (x, weight, bias), y, attributes, flop = convolution(build, conv), build.activation(conv), sliding(conv), 2 * conv.macs
-    build.step("approximate_conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
+    (x, weight, bias), y, attributes, flop = (
+        convolution(build, conv),
+        build.activation(conv),
+        sliding(conv),
+        2 * conv.macs,
+    )
+    build.step(
+        "approximate_conv2d_forward",
+        group,
+        {"x": x, "weight": weight, "bias": bias},
+        {"y": y},
+        flop=flop,
+        **attributes,
+    )
 
     def backward() -> None:
         dy = build.gradient(y)
         if build.wants_gradient(x):
-            build.step("approximate_conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)},
-                       flop=flop, **attributes)
-        build.step("approximate_conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop,
-                   **attributes)
+            build.step(
+                "approximate_conv2d_input_grad",
+                group,
+                {"dy": dy, "weight": weight},
+                {"dx": build.gradient_part(x)},
+                flop=flop,
+                **attributes,
+            )
+        build.step(
+            "approximate_conv2d_weight_grad",
+            group,
+            {"x": x, "dy": dy},
+            weight_gradients(build, conv),
+            flop=flop,
+            **attributes,
+        )
 
     return backward
 
@@ -149,13 +280,32 @@ def batchnorm_block(build: Any, group: Group) -> Backward | None:
     x, y = build.source(norm), build.activation(group[-1])
     reads, written, backward_reads = batchnorm_operands(build, norm)
     if not build.training:
-        build.step("batchnorm_inference", group, {"x": x, **reads}, {"y": y}, epsilon=norm.attributes["epsilon"], relu=relu)
+        build.step(
+            "batchnorm_inference",
+            group,
+            {"x": x, **reads},
+            {"y": y},
+            epsilon=norm.attributes["epsilon"],
+            relu=relu,
+        )
         return None
-    build.step("batchnorm_forward", group, {"x": x, **reads}, {"y": y, **written}, relu=relu, **norm.attributes)
+    build.step(
+        "batchnorm_forward",
+        group,
+        {"x": x, **reads},
+        {"y": y, **written},
+        relu=relu,
+        **norm.attributes,
+    )
 
     def backward() -> None:
-        build.step("batchnorm_backward", group, {"x": x, **backward_reads, "bias": reads["bias"], "dy": build.gradient(y)},
-                   {"dx": build.gradient_part(x), **batchnorm_gradients(build, norm)}, relu=relu)
+        build.step(
+            "batchnorm_backward",
+            group,
+            {"x": x, **backward_reads, "bias": reads["bias"], "dy": build.gradient(y)},
+            {"dx": build.gradient_part(x), **batchnorm_gradients(build, norm)},
+            relu=relu,
+        )
 
     return backward
 
@@ -176,8 +326,11 @@ def add_relu(build: Any, group: Group) -> Backward:
 def _suits_winograd(group: Group) -> bool:
     conv = group[0]
     (height, width, filters), channels = conv.output_shape, conv.input_shapes[0][2]
-    return ((conv.attributes["kernel"], conv.attributes["stride"]) == (3, 1) and min(filters, channels) >= NARROW
-            and min(height, width) > 2)
+    return (
+        (conv.attributes["kernel"], conv.attributes["stride"]) == (3, 1)
+        and min(filters, channels) >= NARROW
+        and min(height, width) > 2
+    )
 
 
 def _is_same_3x3(group: Group) -> bool:
@@ -187,13 +340,26 @@ def _is_same_3x3(group: Group) -> bool:
 
 # Longest first: the plan takes the first match.
 PATTERNS = (
-    Pattern(("conv2d", "relu", "winner_take_all", "conv2d"), winner_block, with_stride_1_and_bias, exact_only=True),
-    Pattern(("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
+    Pattern(
+        ("conv2d", "relu", "winner_take_all", "conv2d"),
+        winner_block,
+        with_stride_1_and_bias,
+        exact_only=True,
+    ),
+    Pattern(
+        ("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True
+    ),
     Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
     Pattern(("conv2d", "local_contrast"), contrast_block, exact_only=True),
-    Pattern(("conv2d", "relu", "maxpool2d"), winograd_block, lambda group: is_2x2(group[2]) and _suits_winograd(group),
-            exact_only=True),
-    Pattern(("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2]), exact_only=True),
+    Pattern(
+        ("conv2d", "relu", "maxpool2d"),
+        winograd_block,
+        lambda group: is_2x2(group[2]) and _suits_winograd(group),
+        exact_only=True,
+    ),
+    Pattern(
+        ("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2]), exact_only=True
+    ),
     Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3, exact_only=True),
     Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3, exact_only=True),
     Pattern(("conv2d", "relu"), winograd_block, _suits_winograd, exact_only=True),

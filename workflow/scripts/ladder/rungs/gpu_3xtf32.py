@@ -1,7 +1,7 @@
 """gpu_gemm with the products of convolutions and dense layers by tensor cores, from sm_80 on.
 
-They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with another multiplier, and
-weight gradients of float32 too narrow for a warp, are gpu_gemm's.
+They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with
+another multiplier, and weight gradients of float32 too narrow for a warp, are gpu_gemm's.
 """
 
 import dataclasses
@@ -20,7 +20,8 @@ __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 class TensorTile:
     """A block computes m x n elements of a matrix product, a warp warp_m x warp_n of them.
 
-    step: values of k that are copied to dynamic shared memory at a time (Tf32Tile::K), or 0: the kernel's own is enough.
+    step: values of k that are copied to dynamic shared memory at a time (Tf32Tile::K), or 0: the
+    kernel's own is enough.
     """
 
     m: int
@@ -39,14 +40,22 @@ class TensorTile:
 
     @property
     def shares(self) -> int:
-        """As tiles.Tile.shares: as if its warps were of 32 x 64 at most, which does not change the number of splits."""
+        """As tiles.Tile.shares: as if its warps were of 32 x 64 at most, which does not change the
+        number of splits.
+        """
         return max(self.warps, self.m * self.n // 2048)
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: two steps of both operands, the order that takes more (common/conv2d_gemm.cuh)."""
+        """Dynamic shared memory of a block: two steps of both operands, the order that takes more
+        (common/conv2d_gemm.cuh).
+        """
         k = self.step
-        return 2 * 4 * sum(max(lines * (k + 4), k * (lines + 8)) for lines in (self.m, self.n)) if k else 0
+        return (
+            2 * 4 * sum(max(lines * (k + 4), k * (lines + 8)) for lines in (self.m, self.n))
+            if k
+            else 0
+        )
 
     def defines(self, **wide: int) -> tuple[str, ...]:
         """As tiles.Tile.defines."""
@@ -54,13 +63,13 @@ class TensorTile:
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
 
 
-STEPS = {"exact": 16, "tf32": 32, "bfloat16": 0, "float16": 0}   # of tiles, by multiplier
+STEPS = {"exact": 16, "tf32": 32, "bfloat16": 0, "float16": 0}  # of tiles, by multiplier
 LARGE, TALL = TensorTile(128, 128, 64, 64), TensorTile(128, 64, 64, 32)
 SQUARE = TensorTile(64, 64, 32, 32)
 NARROW = TensorTile(64, 32, 32, 16)
 FEW_COLUMNS, FEW_ROWS = TensorTile(128, 16, 32, 16), TensorTile(16, 128, 16, 32)
-TIMES = {LARGE: 1.0, TALL: 0.55, SQUARE: 0.4}   # as tiles.TIMES
-NARROWEST = 9   # columns or rows from which on half of a narrow tile's fragments have work
+TIMES = {LARGE: 1.0, TALL: 0.55, SQUARE: 0.4}  # as tiles.TIMES
+NARROWEST = 9  # columns or rows from which on half of a narrow tile's fragments have work
 
 
 def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> TensorTile:
@@ -82,28 +91,43 @@ def weight_tile(filters: int, columns: int, wide: bool) -> Tile | TensorTile:
 
 
 def rounded_weight_tile(filters: int, columns: int, wide: bool) -> Tile | TensorTile:
-    """As weight_tile; without tensor cores the operands of every product would be rounded again, which takes longer than it."""
+    """As weight_tile; without tensor cores the operands of every product would be rounded again,
+    which takes longer than it.
+    """
     return FEW_ROWS if filters < NARROWEST else weight_tile(filters, columns, wide)
 
 
 def launches(multiplier: str) -> dict[str, Callable[..., tuple[Launch, ...]]]:
     """gpu_gemm's launches, with tensor cores for the products of this multiplier (its name)."""
     chosen = TILES if multiplier == "exact" else ROUNDED_TILES
-    return {**gpu_gemm.LAUNCHES, **{operation: on_tensor_cores(operation, multiplier, tile_for)
-                                    for operation, tile_for in chosen.items()}}
+    return {
+        **gpu_gemm.LAUNCHES,
+        **{
+            operation: on_tensor_cores(operation, multiplier, tile_for)
+            for operation, tile_for in chosen.items()
+        },
+    }
 
 
-def in_steps(tile_for: Callable[..., Tile | TensorTile], multiplier: str) -> Callable[..., Tile | TensorTile]:
+def in_steps(
+    tile_for: Callable[..., Tile | TensorTile], multiplier: str
+) -> Callable[..., Tile | TensorTile]:
     """tile_for, with the steps of a multiplier for the tiles of tensor cores."""
+
     def chosen(*shape: int) -> Tile | TensorTile:
         tile = tile_for(*shape)
-        return dataclasses.replace(tile, step=STEPS[multiplier]) if isinstance(tile, TensorTile) else tile
+        return (
+            dataclasses.replace(tile, step=STEPS[multiplier])
+            if isinstance(tile, TensorTile)
+            else tile
+        )
 
     return chosen
 
 
-def on_tensor_cores(operation: str, multiplier: str,
-                    tile_for: Callable[..., Tile | TensorTile]) -> Callable[..., tuple[Launch, ...]]:
+def on_tensor_cores(
+    operation: str, multiplier: str, tile_for: Callable[..., Tile | TensorTile]
+) -> Callable[..., tuple[Launch, ...]]:
     def launch(step: Any, build: Any) -> tuple[Launch, ...]:
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
@@ -114,6 +138,9 @@ def on_tensor_cores(operation: str, multiplier: str,
 
 
 TILES: dict[str, Callable[..., Tile | TensorTile]] = {
-    "conv2d_forward": pixel_tile, "conv2d_input_grad": pixel_tile, "conv2d_weight_grad": weight_tile}
+    "conv2d_forward": pixel_tile,
+    "conv2d_input_grad": pixel_tile,
+    "conv2d_weight_grad": weight_tile,
+}
 ROUNDED_TILES = {**TILES, "conv2d_weight_grad": rounded_weight_tile}
 LAUNCHES = launches("exact")

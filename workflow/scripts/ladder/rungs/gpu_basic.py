@@ -1,4 +1,6 @@
-"""The first rung on a GPU: one kernel per operation, one thread per output element, global memory only."""
+"""The first rung on a GPU: one kernel per operation, one thread per output element, global memory
+only.
+"""
 
 import dataclasses
 import math
@@ -13,9 +15,10 @@ from ladder.rungs.patterns import LAYER_PATTERNS, Argument, Launch, LaunchFuncti
 PATTERNS = LAYER_PATTERNS
 
 BLOCK = 256
-# Partial sums of the squared error, and of a sum over all pixels of a batch; changing their number changes the results' bytes.
+# Partial sums of the squared error, and of a sum over all pixels of a batch; changing their number
+# changes the results' bytes.
 LOSS_PARTS, CHANNEL_PARTS = 1024, 256
-MAGNITUDE_PARTS = 4096   # of the largest magnitude of an array
+MAGNITUDE_PARTS = 4096  # of the largest magnitude of an array
 SLIDING = "window", "stride", "padding"
 
 
@@ -38,33 +41,52 @@ def elements(build: Any, name: str) -> int:
 def load_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_batch_{build.buffers[reads['images']].dtype}"
-    arguments = (*(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")), batch,
-                 *integers(*build.shape(batch), step.attributes["flip"]))
+    arguments = (
+        *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
+        batch,
+        *integers(*build.shape(batch), step.attributes["flip"]),
+    )
     return _one("load_batch.cu", entry, elements(build, batch), arguments)
 
 
 def draw_augmentation(step: Any, build: Any) -> tuple[Launch, ...]:
     augmentation, attributes = step.writes["augmentation"], step.attributes
     batch = build.shape(augmentation)[0]
-    arguments = (step.reads["counters"], augmentation, *integers(batch, attributes["crop"], attributes["flip"]),
-                 np.uint64(attributes["seed"]), *integers(randomness.AUGMENTATION))
+    arguments = (
+        step.reads["counters"],
+        augmentation,
+        *integers(batch, attributes["crop"], attributes["flip"]),
+        np.uint64(attributes["seed"]),
+        *integers(randomness.AUGMENTATION),
+    )
     return _one("augmentation.cu", "draw_augmentation", batch, arguments)
 
 
 def load_augmented_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_augmented_batch_{build.buffers[reads['images']].dtype}"
-    arguments = (*(reads[role] for role in ("images", "permutation", "counters", "scale", "offset", "augmentation")), batch,
-                 *integers(*build.shape(batch)))
+    arguments = (
+        *(
+            reads[role]
+            for role in ("images", "permutation", "counters", "scale", "offset", "augmentation")
+        ),
+        batch,
+        *integers(*build.shape(batch)),
+    )
     return _one("augmentation.cu", entry, elements(build, batch), arguments)
 
 
 def draw_jitter(step: Any, build: Any) -> tuple[Launch, ...]:
     jitter, attributes = step.writes["jitter"], step.attributes
     batch, columns = build.shape(jitter)
-    arguments = (step.reads["counters"], jitter, *integers(batch, columns - 2),
-                 *floats(attributes["tangent"], attributes["colour"]), np.uint64(attributes["seed"]),
-                 *integers(randomness.JITTER))
+    arguments = (
+        step.reads["counters"],
+        jitter,
+        *integers(batch, columns - 2),
+        *floats(attributes["tangent"], attributes["colour"]),
+        np.uint64(attributes["seed"]),
+        *integers(randomness.JITTER),
+    )
     return _one("jitter.cu", "draw_jitter", batch, arguments)
 
 
@@ -80,21 +102,34 @@ def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     filters = build.shape(y)[3]
     grid = blocks(elements(build, y) // filters, 32), blocks(filters, 8)
-    arguments = (reads["x"], reads["weight"], reads["bias"], y,
-                 *_convolution(step, build, reads["x"], build.shape(reads["weight"])))
+    arguments = (
+        reads["x"],
+        reads["weight"],
+        reads["bias"],
+        y,
+        *_convolution(step, build, reads["x"], build.shape(reads["weight"])),
+    )
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
 
 def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
-    return _one("conv2d.cu", "conv2d_input_grad", elements(build, dx),
-                (dy, weight, dx, *_convolution(step, build, dx, build.shape(weight))))
+    return _one(
+        "conv2d.cu",
+        "conv2d_input_grad",
+        elements(build, dx),
+        (dy, weight, dx, *_convolution(step, build, dx, build.shape(weight))),
+    )
 
 
 def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
-    return _one("conv2d.cu", "conv2d_weight_grad", elements(build, dweight),
-                (x, dy, dweight, *_convolution(step, build, x, build.shape(dweight))))
+    return _one(
+        "conv2d.cu",
+        "conv2d_weight_grad",
+        elements(build, dweight),
+        (x, dy, dweight, *_convolution(step, build, x, build.shape(dweight))),
+    )
 
 
 def conv2d_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -102,30 +137,60 @@ def conv2d_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     (filters,) = build.shape(dbias)
     partials = build.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
     return (
-        *_one("conv2d.cu", "conv2d_bias_partials", CHANNEL_PARTS * filters,
-              (dy, partials, *integers(elements(build, dy) // filters, filters, CHANNEL_PARTS))),
-        *_few("conv2d.cu", "conv2d_bias_grad", filters, (partials, dbias, *integers(filters, CHANNEL_PARTS))),
+        *_one(
+            "conv2d.cu",
+            "conv2d_bias_partials",
+            CHANNEL_PARTS * filters,
+            (dy, partials, *integers(elements(build, dy) // filters, filters, CHANNEL_PARTS)),
+        ),
+        *_few(
+            "conv2d.cu",
+            "conv2d_bias_grad",
+            filters,
+            (partials, dbias, *integers(filters, CHANNEL_PARTS)),
+        ),
     )
 
 
 def decompose_taps(step: Any, build: Any) -> tuple[Launch, ...]:
     phase_weights = step.writes["phase_weights"]
     channels, _, _, filters = build.shape(phase_weights)
-    return _one("phase_conv2d.cu", "decompose_taps", elements(build, phase_weights),
-                (step.reads["weight"], phase_weights, *integers(filters, channels)))
+    return _one(
+        "phase_conv2d.cu",
+        "decompose_taps",
+        elements(build, phase_weights),
+        (step.reads["weight"], phase_weights, *integers(filters, channels)),
+    )
 
 
 def phase_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
-    """The products are those of the rung's input gradient, of a convolution from y to x; likewise in the other directions."""
+    """The products are those of the rung's input gradient, of a convolution from y to x; likewise
+    in the other directions.
+    """
     y = step.writes["y"]
-    return (*_of_phases(build, "conv2d_input_grad", step, {"dy": step.reads["x"], "weight": step.reads["phase_weights"]},
-                           {"dx": y}),
-            *_one("phase_conv2d.cu", "add_bias", elements(build, y),
-                  (step.reads["bias"], y, *integers(elements(build, y), build.shape(y)[3]))))
+    return (
+        *_of_phases(
+            build,
+            "conv2d_input_grad",
+            step,
+            {"dy": step.reads["x"], "weight": step.reads["phase_weights"]},
+            {"dx": y},
+        ),
+        *_one(
+            "phase_conv2d.cu",
+            "add_bias",
+            elements(build, y),
+            (step.reads["bias"], y, *integers(elements(build, y), build.shape(y)[3])),
+        ),
+    )
 
 
 def phase_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
-    reads = {"x": step.reads["dy"], "weight": step.reads["phase_weights"], "bias": step.reads["zeros"]}
+    reads = {
+        "x": step.reads["dy"],
+        "weight": step.reads["phase_weights"],
+        "bias": step.reads["zeros"],
+    }
     return _of_phases(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
 
 
@@ -133,18 +198,33 @@ def phase_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     phase_weights = build.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
-    sums = build.workspace(f"{step.layer}.sums_of_x", (channels,))   # of which nothing is made
-    return (*_of_phases(build, "conv2d_weight_grad", step, {"x": dy, "dy": x}, {"dweight": phase_weights, "dbias": sums}),
-            *conv2d_bias_grad(step, build),
-            *_one("phase_conv2d.cu", "add_tap_gradients", elements(build, dweight),
-                  (phase_weights, dweight, *integers(filters, channels))))
+    sums = build.workspace(f"{step.layer}.sums_of_x", (channels,))  # of which nothing is made
+    return (
+        *_of_phases(
+            build,
+            "conv2d_weight_grad",
+            step,
+            {"x": dy, "dy": x},
+            {"dweight": phase_weights, "dbias": sums},
+        ),
+        *conv2d_bias_grad(step, build),
+        *_one(
+            "phase_conv2d.cu",
+            "add_tap_gradients",
+            elements(build, dweight),
+            (phase_weights, dweight, *integers(filters, channels)),
+        ),
+    )
 
 
-def _of_phases(build: Any, operation: str, step: Any, reads: Mapping[str, str],
-                  writes: Mapping[str, str]) -> tuple[Launch, ...]:
+def _of_phases(
+    build: Any, operation: str, step: Any, reads: Mapping[str, str], writes: Mapping[str, str]
+) -> tuple[Launch, ...]:
     """A rung's launches of an operation of the convolution from y to x."""
     attributes = {**step.attributes, "stride": 2, "padding": 1, "kernel": 4, "relu": False}
-    of_convolution = dataclasses.replace(step, operation=operation, reads=reads, writes=writes, attributes=attributes)
+    of_convolution = dataclasses.replace(
+        step, operation=operation, reads=reads, writes=writes, attributes=attributes
+    )
     return tuple(build.launches[operation](of_convolution, build))
 
 
@@ -152,30 +232,50 @@ def dense_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     sizes = _dense(build, reads["x"], y)
     grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
-    return (Launch("gpu_basic/dense.cu", "dense_forward", grid, (8, 32),
-                   (reads["x"], reads["weight"], reads["bias"], y, *integers(*sizes))),)
+    return (
+        Launch(
+            "gpu_basic/dense.cu",
+            "dense_forward",
+            grid,
+            (8, 32),
+            (reads["x"], reads["weight"], reads["bias"], y, *integers(*sizes)),
+        ),
+    )
 
 
 def dense_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
-    return _one("dense.cu", "dense_input_grad", elements(build, dx), (dy, weight, dx, *integers(*_dense(build, dx, dy))))
+    return _one(
+        "dense.cu",
+        "dense_input_grad",
+        elements(build, dx),
+        (dy, weight, dx, *integers(*_dense(build, dx, dy))),
+    )
 
 
 def dense_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
-    return _one("dense.cu", "dense_weight_grad", elements(build, dweight), (x, dy, dweight, *integers(*_dense(build, x, dy))))
+    return _one(
+        "dense.cu",
+        "dense_weight_grad",
+        elements(build, dweight),
+        (x, dy, dweight, *integers(*_dense(build, x, dy))),
+    )
 
 
 def dense_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (units,) = build.shape(dbias)
-    return _few("dense.cu", "dense_bias_grad", units, (dy, dbias, *integers(build.shape(dy)[0], units)))
+    return _few(
+        "dense.cu", "dense_bias_grad", units, (dy, dbias, *integers(build.shape(dy)[0], units))
+    )
 
 
 def batchnorm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, weight, bias = (step.reads[role] for role in ("x", "weight", "bias"))
     y, mean, inverse, running_mean, running_var = (
-        step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var"))
+        step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var")
+    )
     channels, count = build.shape(x)[3], elements(build, x)
     sums, parts = integers(count // channels, channels, CHANNEL_PARTS), CHANNEL_PARTS * channels
     partials = build.workspace(f"{step.layer}.partials", (CHANNEL_PARTS, channels))
@@ -184,47 +284,91 @@ def batchnorm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
         *_one("batchnorm.cu", "batchnorm_mean_partials", parts, (x, partials, *sums)),
         *_few("batchnorm.cu", "batchnorm_mean", channels, (partials, mean, *sums)),
         *_one("batchnorm.cu", "batchnorm_variance_partials", parts, (x, mean, partials, *sums)),
-        *_few("batchnorm.cu", "batchnorm_statistics", channels,
-              (partials, mean, inverse, running_mean, running_var, *sums, *settings)),
-        *_one("batchnorm.cu", "batchnorm_normalize", count, (x, weight, bias, mean, inverse, y, *integers(count, channels))),
+        *_few(
+            "batchnorm.cu",
+            "batchnorm_statistics",
+            channels,
+            (partials, mean, inverse, running_mean, running_var, *sums, *settings),
+        ),
+        *_one(
+            "batchnorm.cu",
+            "batchnorm_normalize",
+            count,
+            (x, weight, bias, mean, inverse, y, *integers(count, channels)),
+        ),
     )
 
 
 def batchnorm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
-    x, weight, mean, inverse, dy = (step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy"))
+    x, weight, mean, inverse, dy = (
+        step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy")
+    )
     dx, dweight, dbias = (step.writes[role] for role in ("dx", "dweight", "dbias"))
     channels, count = build.shape(x)[3], elements(build, x)
     pixels = count // channels
     partials = build.workspace(f"{step.layer}.gradient_partials", (2, CHANNEL_PARTS, channels))
     return (
-        *_one("batchnorm.cu", "batchnorm_gradient_partials", CHANNEL_PARTS * channels,
-              (x, mean, inverse, dy, partials, *integers(pixels, channels, CHANNEL_PARTS))),
-        *_few("batchnorm.cu", "batchnorm_parameter_grads", channels,
-              (partials, dweight, dbias, *integers(channels, CHANNEL_PARTS))),
-        *_one("batchnorm.cu", "batchnorm_input_grad", count,
-              (x, weight, mean, inverse, dy, dweight, dbias, dx, *integers(count, pixels, channels))),
+        *_one(
+            "batchnorm.cu",
+            "batchnorm_gradient_partials",
+            CHANNEL_PARTS * channels,
+            (x, mean, inverse, dy, partials, *integers(pixels, channels, CHANNEL_PARTS)),
+        ),
+        *_few(
+            "batchnorm.cu",
+            "batchnorm_parameter_grads",
+            channels,
+            (partials, dweight, dbias, *integers(channels, CHANNEL_PARTS)),
+        ),
+        *_one(
+            "batchnorm.cu",
+            "batchnorm_input_grad",
+            count,
+            (x, weight, mean, inverse, dy, dweight, dbias, dx, *integers(count, pixels, channels)),
+        ),
     )
 
 
 def batchnorm_inference(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
-    return _one("batchnorm.cu", "batchnorm_inference", elements(build, y),
-                (*arrays, y, *integers(elements(build, y), build.shape(x)[3]), *floats(step.attributes["epsilon"])))
+    return _one(
+        "batchnorm.cu",
+        "batchnorm_inference",
+        elements(build, y),
+        (
+            *arrays,
+            y,
+            *integers(elements(build, y), build.shape(x)[3]),
+            *floats(step.attributes["epsilon"]),
+        ),
+    )
 
 
 def dropout_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     y, attributes = step.writes["y"], step.attributes
-    arguments = (step.reads["x"], step.reads["counters"], y, step.writes["mask"], *integers(elements(build, y)),
-                 np.uint32(int(attributes["rate"] * 2 ** 32)), *floats(1 / (1 - attributes["rate"])),
-                 np.uint64(attributes["seed"]), *integers(randomness.LAYER + attributes["stream"]))
+    arguments = (
+        step.reads["x"],
+        step.reads["counters"],
+        y,
+        step.writes["mask"],
+        *integers(elements(build, y)),
+        np.uint32(int(attributes["rate"] * 2**32)),
+        *floats(1 / (1 - attributes["rate"])),
+        np.uint64(attributes["seed"]),
+        *integers(randomness.LAYER + attributes["stream"]),
+    )
     return _one("dropout.cu", "dropout_forward", elements(build, y), arguments)
 
 
 def dropout_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
-    return _one("dropout.cu", "dropout_backward", elements(build, dx),
-                (dy, mask, dx, *integers(elements(build, dx)), *floats(1 / (1 - step.attributes["rate"]))))
+    return _one(
+        "dropout.cu",
+        "dropout_backward",
+        elements(build, dx),
+        (dy, mask, dx, *integers(elements(build, dx)), *floats(1 / (1 - step.attributes["rate"]))),
+    )
 
 
 def winner_take_all_forward(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -233,57 +377,124 @@ def winner_take_all_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     largest = build.workspace(f"{step.layer}.largest", (batch, channels))
     lasting = build.workspace(f"{step.layer}.lasting", (batch, channels), "uint8")
     return (
-        *_few("winner_take_all.cu", "winners_of_maps", batch * channels,
-              (x, mask, largest, *integers(batch, height * width, channels, step.attributes["winners"]))),
-        *_few("winner_take_all.cu", "lasting_images", batch * channels,
-              (largest, lasting, *integers(batch, channels, step.attributes["images"]))),
-        *_one("winner_take_all.cu", "winner_take_all_forward", elements(build, y),
-              (x, lasting, y, mask, *integers(elements(build, y), height * width, channels))),
+        *_few(
+            "winner_take_all.cu",
+            "winners_of_maps",
+            batch * channels,
+            (
+                x,
+                mask,
+                largest,
+                *integers(batch, height * width, channels, step.attributes["winners"]),
+            ),
+        ),
+        *_few(
+            "winner_take_all.cu",
+            "lasting_images",
+            batch * channels,
+            (largest, lasting, *integers(batch, channels, step.attributes["images"])),
+        ),
+        *_one(
+            "winner_take_all.cu",
+            "winner_take_all_forward",
+            elements(build, y),
+            (x, lasting, y, mask, *integers(elements(build, y), height * width, channels)),
+        ),
     )
 
 
 def sample_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     reads, y, attributes = step.reads, step.writes["y"], step.attributes
-    arguments = (reads["mean"], reads["log_variance"], reads["counters"], y, step.writes["noise"],
-                 *integers(elements(build, y)), np.uint64(attributes["seed"]),
-                 *integers(randomness.LAYER + attributes["stream"]))
+    arguments = (
+        reads["mean"],
+        reads["log_variance"],
+        reads["counters"],
+        y,
+        step.writes["noise"],
+        *integers(elements(build, y)),
+        np.uint64(attributes["seed"]),
+        *integers(randomness.LAYER + attributes["stream"]),
+    )
     return _one("sample.cu", "sample_forward", elements(build, y), arguments)
 
 
 def sample_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     mean, log_variance, noise, dy, counters = (
-        step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters"))
+        step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters")
+    )
     dmean, dlog_variance = step.writes["dmean"], step.writes["dlog_variance"]
     count = elements(build, dy)
     partials = build.workspace(f"{step.layer}.divergences", (LOSS_PARTS,))
     return (
-        *_one("sample.cu", "sample_backward", count, (mean, log_variance, noise, dy, dmean, dlog_variance, *integers(count),
-                                                      *floats(step.attributes["factor"]))),
-        *_one("sample.cu", "divergence_partials", LOSS_PARTS, (mean, log_variance, partials, *integers(count, LOSS_PARTS))),
-        Launch("gpu_basic/sample.cu", "divergence_total", (1,), (1,),
-               (partials, counters, step.writes["divergences"], *integers(build.shape(dy)[0], LOSS_PARTS))),
+        *_one(
+            "sample.cu",
+            "sample_backward",
+            count,
+            (
+                mean,
+                log_variance,
+                noise,
+                dy,
+                dmean,
+                dlog_variance,
+                *integers(count),
+                *floats(step.attributes["factor"]),
+            ),
+        ),
+        *_one(
+            "sample.cu",
+            "divergence_partials",
+            LOSS_PARTS,
+            (mean, log_variance, partials, *integers(count, LOSS_PARTS)),
+        ),
+        Launch(
+            "gpu_basic/sample.cu",
+            "divergence_total",
+            (1,),
+            (1,),
+            (
+                partials,
+                counters,
+                step.writes["divergences"],
+                *integers(build.shape(dy)[0], LOSS_PARTS),
+            ),
+        ),
     )
 
 
 def lrn_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
-    return _one("lrn.cu", "lrn_forward", elements(build, y),
-                (x, y, sums, *_lrn(step, build), *floats(step.attributes["k"])))
+    return _one(
+        "lrn.cu",
+        "lrn_forward",
+        elements(build, y),
+        (x, y, sums, *_lrn(step, build), *floats(step.attributes["k"])),
+    )
 
 
 def lrn_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, sums, dy, dx = step.reads["x"], step.reads["sums"], step.reads["dy"], step.writes["dx"]
-    return _one("lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build)))
+    return _one(
+        "lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build))
+    )
 
 
 def position_norm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y, norms = step.reads["x"], step.writes["y"], step.writes["norms"]
     pixels, channels = elements(build, norms), build.shape(x)[3]
     return (
-        *_one("position_norm.cu", "position_norm_lengths", pixels,
-              (x, norms, *integers(pixels, channels), *floats(step.attributes["epsilon"]))),
-        *_one("position_norm.cu", "position_norm_divide", pixels * channels,
-              (x, norms, y, *integers(pixels * channels, channels))),
+        *_one(
+            "position_norm.cu",
+            "position_norm_lengths",
+            pixels,
+            (x, norms, *integers(pixels, channels), *floats(step.attributes["epsilon"])),
+        ),
+        *_one(
+            "position_norm.cu",
+            "position_norm_divide",
+            pixels * channels,
+            (x, norms, y, *integers(pixels * channels, channels)),
+        ),
     )
 
 
@@ -292,9 +503,18 @@ def position_norm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     pixels, channels = elements(build, norms), build.shape(y)[3]
     along = build.workspace(f"{step.layer}.along", build.shape(norms))
     return (
-        *_one("position_norm.cu", "position_norm_along", pixels, (y, dy, along, *integers(pixels, channels))),
-        *_one("position_norm.cu", "position_norm_backward", pixels * channels,
-              (y, norms, dy, along, dx, *integers(pixels * channels, channels))),
+        *_one(
+            "position_norm.cu",
+            "position_norm_along",
+            pixels,
+            (y, dy, along, *integers(pixels, channels)),
+        ),
+        *_one(
+            "position_norm.cu",
+            "position_norm_backward",
+            pixels * channels,
+            (y, norms, dy, along, dx, *integers(pixels * channels, channels)),
+        ),
     )
 
 
@@ -304,11 +524,21 @@ def attention_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     rows = elements(build, weights) // pixels
     scores = build.workspace(f"{step.layer}.products", build.shape(weights))
     return (
-        *_one("attention.cu", "attention_scores", rows * pixels,
-              (x, scores, *integers(rows * pixels, pixels, channels), *floats(channels ** -0.5))),
-        *_few("attention.cu", "attention_softmax", rows, (scores, weights, *integers(rows, pixels))),
-        *_one("attention.cu", "attention_sums", rows * channels,
-              (x, weights, y, *integers(rows * channels, pixels, channels))),
+        *_one(
+            "attention.cu",
+            "attention_scores",
+            rows * pixels,
+            (x, scores, *integers(rows * pixels, pixels, channels), *floats(channels**-0.5)),
+        ),
+        *_few(
+            "attention.cu", "attention_softmax", rows, (scores, weights, *integers(rows, pixels))
+        ),
+        *_one(
+            "attention.cu",
+            "attention_sums",
+            rows * channels,
+            (x, weights, y, *integers(rows * channels, pixels, channels)),
+        ),
     )
 
 
@@ -316,14 +546,29 @@ def attention_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
     pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
     rows = elements(build, weights) // pixels
-    dweights, dscores = (build.workspace(f"{step.layer}.{name}", build.shape(weights)) for name in ("products", "dscores"))
+    dweights, dscores = (
+        build.workspace(f"{step.layer}.{name}", build.shape(weights))
+        for name in ("products", "dscores")
+    )
     return (
-        *_one("attention.cu", "attention_weight_grad", rows * pixels,
-              (x, dy, dweights, *integers(rows * pixels, pixels, channels))),
-        *_few("attention.cu", "attention_score_grad", rows,
-              (weights, dweights, dscores, *integers(rows, pixels), *floats(channels ** -0.5))),
-        *_one("attention.cu", "attention_input_grad", 3 * rows * channels,
-              (x, weights, dy, dscores, dx, *integers(3 * rows * channels, pixels, channels))),
+        *_one(
+            "attention.cu",
+            "attention_weight_grad",
+            rows * pixels,
+            (x, dy, dweights, *integers(rows * pixels, pixels, channels)),
+        ),
+        *_few(
+            "attention.cu",
+            "attention_score_grad",
+            rows,
+            (weights, dweights, dscores, *integers(rows, pixels), *floats(channels**-0.5)),
+        ),
+        *_one(
+            "attention.cu",
+            "attention_input_grad",
+            3 * rows * channels,
+            (x, weights, dy, dscores, dx, *integers(3 * rows * channels, pixels, channels)),
+        ),
     )
 
 
@@ -332,17 +577,39 @@ def local_contrast_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     count, values = elements(build, x), build.shape(x)[3]
     contrast = build.workspace(f"{step.layer}.contrast", build.shape(x)[:3])
     return (
-        *_one("local_contrast.cu", "local_contrast_windows", count // values,
-              (image, contrast, *integers(*build.shape(image), step.attributes["kernel"]),
-               *floats(step.attributes["epsilon"]))),
-        *_one("local_contrast.cu", "local_contrast_divide", count, (x, contrast, y, *integers(count, values))),
+        *_one(
+            "local_contrast.cu",
+            "local_contrast_windows",
+            count // values,
+            (
+                image,
+                contrast,
+                *integers(*build.shape(image), step.attributes["kernel"]),
+                *floats(step.attributes["epsilon"]),
+            ),
+        ),
+        *_one(
+            "local_contrast.cu",
+            "local_contrast_divide",
+            count,
+            (x, contrast, y, *integers(count, values)),
+        ),
     )
 
 
 def soft_threshold_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
-    return _one("soft_threshold.cu", "soft_threshold_forward", elements(build, x),
-                (x, y, *integers(elements(build, x), build.shape(x)[3]), *floats(step.attributes["threshold"])))
+    return _one(
+        "soft_threshold.cu",
+        "soft_threshold_forward",
+        elements(build, x),
+        (
+            x,
+            y,
+            *integers(elements(build, x), build.shape(x)[3]),
+            *floats(step.attributes["threshold"]),
+        ),
+    )
 
 
 def quantise(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -350,101 +617,225 @@ def quantise(step: Any, build: Any) -> tuple[Launch, ...]:
     count, most = elements(build, x), floats(step.attributes["most"])
     partials = build.workspace("largest_magnitudes", (MAGNITUDE_PARTS,))
     return (
-        *_one("quantise.cu", "largest_magnitudes", MAGNITUDE_PARTS, (x, partials, *integers(count, MAGNITUDE_PARTS))),
-        Launch("gpu_basic/quantise.cu", "quantisation_scale", (1,), (1,), (partials, scale, *integers(MAGNITUDE_PARTS), *most)),
+        *_one(
+            "quantise.cu",
+            "largest_magnitudes",
+            MAGNITUDE_PARTS,
+            (x, partials, *integers(count, MAGNITUDE_PARTS)),
+        ),
+        Launch(
+            "gpu_basic/quantise.cu",
+            "quantisation_scale",
+            (1,),
+            (1,),
+            (partials, scale, *integers(MAGNITUDE_PARTS), *most),
+        ),
         *_one("quantise.cu", "quantise", count, (x, scale, y, *integers(count), *most)),
     )
 
 
 def rescale(step: Any, build: Any) -> tuple[Launch, ...]:
     y, arrays = step.writes["y"], (step.reads[role] for role in ("x", "first", "second", "bias"))
-    return _one("quantise.cu", "rescale", elements(build, y), (*arrays, y, *integers(elements(build, y), build.shape(y)[-1])))
+    return _one(
+        "quantise.cu",
+        "rescale",
+        elements(build, y),
+        (*arrays, y, *integers(elements(build, y), build.shape(y)[-1])),
+    )
 
 
 def mse(step: Any, build: Any) -> tuple[Launch, ...]:
-    prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
+    prediction, target, counters = (
+        step.reads[role] for role in ("prediction", "target", "counters")
+    )
     count = elements(build, prediction)
     partials = build.workspace("loss.partials", (LOSS_PARTS,))
     return (
-        *_one("mse.cu", "mse_gradient", count, (prediction, target, step.writes["gradient"], *integers(count),
-                                                *floats(2 / step.attributes["divisor"]))),
-        *_one("mse.cu", "mse_partials", LOSS_PARTS, (prediction, target, partials, *integers(count, LOSS_PARTS))),
-        Launch("gpu_basic/mse.cu", "mse_total", (1,), (1,),
-               (partials, counters, step.writes["losses"], *integers(count, LOSS_PARTS))),
+        *_one(
+            "mse.cu",
+            "mse_gradient",
+            count,
+            (
+                prediction,
+                target,
+                step.writes["gradient"],
+                *integers(count),
+                *floats(2 / step.attributes["divisor"]),
+            ),
+        ),
+        *_one(
+            "mse.cu",
+            "mse_partials",
+            LOSS_PARTS,
+            (prediction, target, partials, *integers(count, LOSS_PARTS)),
+        ),
+        Launch(
+            "gpu_basic/mse.cu",
+            "mse_total",
+            (1,),
+            (1,),
+            (partials, counters, step.writes["losses"], *integers(count, LOSS_PARTS)),
+        ),
     )
 
 
 def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
-        step.reads[role] for role in ("prediction", "labels", "permutation", "counters"))
+        step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
+    )
     gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
     batch, _, _, classes = build.shape(prediction)
     of_rows = build.workspace("loss.of_rows", (2, batch))
     return (
-        *_few("cross_entropy.cu", "cross_entropy_rows", batch,
-              (prediction, labels, permutation, counters, gradient, of_rows, *integers(batch, classes))),
-        Launch("gpu_basic/cross_entropy.cu", "cross_entropy_totals", (1,), (1,),
-               (of_rows, counters, losses, hits, *integers(batch))),
+        *_few(
+            "cross_entropy.cu",
+            "cross_entropy_rows",
+            batch,
+            (
+                prediction,
+                labels,
+                permutation,
+                counters,
+                gradient,
+                of_rows,
+                *integers(batch, classes),
+            ),
+        ),
+        Launch(
+            "gpu_basic/cross_entropy.cu",
+            "cross_entropy_totals",
+            (1,),
+            (1,),
+            (of_rows, counters, losses, hits, *integers(batch)),
+        ),
     )
 
 
 def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchFunction:
-    """Launch function of a kernel named like its operation, with one thread per element of the last of the `arrays` (roles).
+    """Launch function of a kernel named like its operation, with one thread per element of the last
+    of the `arrays` (roles).
 
     The kernel's arguments are the arrays, the number of elements, and the `attributes` as floats.
     """
+
     def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
         count = elements(build, roles[arrays[-1]])
-        arguments = (*(roles[role] for role in arrays), *integers(count),
-                     *floats(*(step.attributes[name] for name in attributes)))
+        arguments = (
+            *(roles[role] for role in arrays),
+            *integers(count),
+            *floats(*(step.attributes[name] for name in attributes)),
+        )
         return _one(file, step.operation, count, arguments)
 
     return launches
 
 
-def on_images(file: str, arrays: tuple[str, ...], output: str, image: str, *attributes: str) -> LaunchFunction:
-    """Launch function of a kernel named like its operation, with one thread per element of `output`.
+def on_images(
+    file: str, arrays: tuple[str, ...], output: str, image: str, *attributes: str
+) -> LaunchFunction:
+    """Launch function of a kernel named like its operation, with one thread per element of
+    `output`.
 
-    The kernel's arguments are the `arrays` (roles), the four sizes of `image`, and the `attributes`.
+    The kernel's arguments are the `arrays` (roles), the four sizes of `image`, and the
+    `attributes`.
     """
+
     def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
-        arguments = (*(roles[role] for role in arrays),
-                     *integers(*build.shape(roles[image]), *(step.attributes[name] for name in attributes)))
+        arguments = (
+            *(roles[role] for role in arrays),
+            *integers(*build.shape(roles[image]), *(step.attributes[name] for name in attributes)),
+        )
         return _one(file, step.operation, elements(build, roles[output]), arguments)
 
     return launches
 
 
 def update(*averages: str) -> LaunchFunction:
-    """Launch function of an optimizer's update; averages: roles of its running averages in the kernel's order."""
+    """Launch function of an optimizer's update; averages: roles of its running averages in the
+    kernel's order.
+    """
+
     def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         parameter = step.writes["parameter"]
         count = elements(build, parameter)
-        arguments = (parameter, *(step.writes[average] for average in averages), step.reads["gradient"],
-                     step.reads["learning_rates"], step.reads["counters"], *integers(count),
-                     *floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum")
-                               if name in step.attributes)))
+        arguments = (
+            parameter,
+            *(step.writes[average] for average in averages),
+            step.reads["gradient"],
+            step.reads["learning_rates"],
+            step.reads["counters"],
+            *integers(count),
+            *floats(
+                *(
+                    step.attributes[name]
+                    for name in ("weight_decay", "clip", "momentum")
+                    if name in step.attributes
+                )
+            ),
+        )
         return _one("update.cu", step.operation, count, arguments)
 
     return launches
 
 
 def advance(step: Any, build: Any) -> tuple[Launch, ...]:
-    return (Launch("gpu_basic/update.cu", "advance", (1,), (1,),
-                   (step.writes["counters"], *integers(step.attributes["batch"]))),)
+    return (
+        Launch(
+            "gpu_basic/update.cu",
+            "advance",
+            (1,),
+            (1,),
+            (step.writes["counters"], *integers(step.attributes["batch"])),
+        ),
+    )
 
 
 LAUNCHES: dict[str, LaunchFunction] = {
-    **{function.__name__: function for function in (
-        load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward,
-        conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, decompose_taps, phase_conv2d_forward,
-        phase_conv2d_input_grad, phase_conv2d_weight_grad, dense_forward, dense_input_grad, dense_weight_grad,
-        dense_bias_grad, batchnorm_forward,
-        batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, sample_forward,
-        sample_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,
-        attention_backward, local_contrast_forward, soft_threshold_forward, quantise, rescale, mse, cross_entropy, advance)},
+    **{
+        function.__name__: function
+        for function in (
+            load_batch,
+            draw_augmentation,
+            load_augmented_batch,
+            draw_jitter,
+            load_jittered_batch,
+            conv2d_forward,
+            conv2d_input_grad,
+            conv2d_weight_grad,
+            conv2d_bias_grad,
+            decompose_taps,
+            phase_conv2d_forward,
+            phase_conv2d_input_grad,
+            phase_conv2d_weight_grad,
+            dense_forward,
+            dense_input_grad,
+            dense_weight_grad,
+            dense_bias_grad,
+            batchnorm_forward,
+            batchnorm_backward,
+            batchnorm_inference,
+            dropout_forward,
+            dropout_backward,
+            winner_take_all_forward,
+            sample_forward,
+            sample_backward,
+            lrn_forward,
+            lrn_backward,
+            position_norm_forward,
+            position_norm_backward,
+            attention_forward,
+            attention_backward,
+            local_contrast_forward,
+            soft_threshold_forward,
+            quantise,
+            rescale,
+            mse,
+            cross_entropy,
+            advance,
+        )
+    },
     "relu_forward": on_elements("relu.cu", ("x", "y")),
     "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
     "add_forward": on_elements("add.cu", ("a", "b", "y")),
@@ -470,9 +861,13 @@ LAUNCHES: dict[str, LaunchFunction] = {
 }
 
 
-def _convolution(step: Any, build: Any, x: str, weight_shape: tuple[int, ...]) -> tuple[np.int32, ...]:
+def _convolution(
+    step: Any, build: Any, x: str, weight_shape: tuple[int, ...]
+) -> tuple[np.int32, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
-    return integers(*build.shape(x), *weight_shape[:2], step.attributes["padding"], step.attributes["stride"])
+    return integers(
+        *build.shape(x), *weight_shape[:2], step.attributes["padding"], step.attributes["stride"]
+    )
 
 
 def _dense(build: Any, x: str, y: str) -> tuple[int, int, int]:
@@ -481,10 +876,14 @@ def _dense(build: Any, x: str, y: str) -> tuple[int, int, int]:
 
 
 def _lrn(step: Any, build: Any) -> tuple[np.generic, ...]:
-    """elements, channels, window size, alpha / size, beta: the scalar arguments of both directions."""
+    """elements, channels, window size, alpha / size, beta: the scalar arguments of both
+    directions.
+    """
     x, attributes = step.reads["x"], step.attributes
-    return (*integers(elements(build, x), build.shape(x)[3], attributes["size"]),
-            *floats(attributes["alpha"] / attributes["size"], attributes["beta"]))
+    return (
+        *integers(elements(build, x), build.shape(x)[3], attributes["size"]),
+        *floats(attributes["alpha"] / attributes["size"], attributes["beta"]),
+    )
 
 
 def _one(file: str, entry: str, count: int, arguments: tuple[Argument, ...]) -> tuple[Launch, ...]:

@@ -1,4 +1,5 @@
-"""gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
+"""gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction,
+from half the bytes.
 
 The kernels are gpu_tf32's, with 64 numbers in a row of shared memory in place of 32.
 """

@@ -1,9 +1,10 @@
-"""gpu_bf16 for Hopper alone: a thread starts copies of whole tiles (TMA), warpgroups multiply from shared memory (wgmma).
+"""gpu_bf16 for Hopper alone: a thread starts copies of whole tiles (TMA), warpgroups multiply from
+shared memory (wgmma).
 
-The packed operands of a convolution are arranged as shared memory will hold them: rows of 64 channels, swizzled. What a block
-needs of an image for all taps is then one run of memory. Who packs them is as in gpu_bf16: the convolution before, the one
-behind, or the update. Convolutions whose tiles would be mostly empty, or that need more shared memory than a block has, are
-gpu_bf16's.
+The packed operands of a convolution are arranged as shared memory will hold them: rows of 64
+channels, swizzled. What a block needs of an image for all taps is then one run of memory. Who packs
+them is as in gpu_bf16: the convolution before, the one behind, or the update. Convolutions whose
+tiles would be mostly empty, or that need more shared memory than a block has, are gpu_bf16's.
 """
 
 import dataclasses
@@ -17,7 +18,14 @@ from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
-from ladder.rungs.packed_launches import Epilogue, add_parts, add_phase_parts, forward_epilogue, gradient_epilogue, on_stream
+from ladder.rungs.packed_launches import (
+    Epilogue,
+    add_parts,
+    add_phase_parts,
+    forward_epilogue,
+    gradient_epilogue,
+    on_stream,
+)
 from ladder.rungs.packed_lowering import Lowering
 from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, quickest_split, sums_bytes
 from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
@@ -25,12 +33,15 @@ from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8   # channels of a block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
-MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each column of taps
-SHARED = 227 << 10               # bytes that a block may have
-LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
-STEP, STAGES = 64, 4             # pixels of a step of a weight gradient, steps in shared memory: its weight_grad.cu
-PHASE_KERNEL = 2                 # side of the windows of a phase, behind an upsampling
+# channels of a block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
+CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8
+MOST_KERNEL = 4  # the weight gradient has a warpgroup for each column of taps
+SHARED = 227 << 10  # bytes that a block may have
+# from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
+LARGE_TILES = 96
+# pixels of a step of a weight gradient, steps in shared memory: its weight_grad.cu
+STEP, STAGES = 64, 4
+PHASE_KERNEL = 2  # side of the windows of a phase, behind an upsampling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +60,9 @@ class Tile:
         return f"TILE_M={self.m}", f"TILE_N={self.n}"
 
     def shared_bytes(self, rows: int) -> int:
-        """Of STAGES of filters, PIXEL_STAGES of so many rows of pixels, two barriers for each: its loop.cuh."""
+        """Of STAGES of filters, PIXEL_STAGES of so many rows of pixels, two barriers for each: its
+        loop.cuh.
+        """
         return 4 * self.n * ROW + 2 * rows * ROW + 96
 
 
@@ -59,8 +72,15 @@ TILES = (LARGE, MEDIUM, SMALL)
 
 def pixel_tile(pixels: int, filters: int) -> Tile:
     """The largest tile that is filled and of which there are enough, else the smallest."""
-    return next((tile for tile in TILES if filters > tile.n // 2
-                 and blocks(pixels, tile.m) * blocks(filters, tile.n) >= LARGE_TILES), SMALL)
+    return next(
+        (
+            tile
+            for tile in TILES
+            if filters > tile.n // 2
+            and blocks(pixels, tile.m) * blocks(filters, tile.n) >= LARGE_TILES
+        ),
+        SMALL,
+    )
 
 
 def rows_of_tiles(filters: int) -> int:
@@ -71,7 +91,9 @@ def rows_of_tiles(filters: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """The blocks of a convolution: each has `together` of the `pixels` of y; rows: of shared memory that it needs for them."""
+    """The blocks of a convolution: each has `together` of the `pixels` of y; rows: of shared memory
+    that it needs for them.
+    """
 
     tile: Tile
     pixels: int
@@ -87,15 +109,23 @@ class Blocks:
         return self.tile.shared_bytes(self.rows)
 
 
-def _blocks(image: Sequence[int], filters: int, kernel: int, stride: int, windows: bool = False,
-            tile: Tile | None = None, spread: int = 1) -> Blocks:
-    """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows of y.
+def _blocks(
+    image: Sequence[int],
+    filters: int,
+    kernel: int,
+    stride: int,
+    windows: bool = False,
+    tile: Tile | None = None,
+    spread: int = 1,
+) -> Blocks:
+    """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows
+    of y.
 
     spread: 2 where y has four phases, to each of which the blocks belong; here and below.
     """
     *_, across = output = _output(image, kernel, stride, spread)
     pixels = math.prod(output)
-    tile = tile or pixel_tile(pixels * spread ** 2, filters)
+    tile = tile or pixel_tile(pixels * spread**2, filters)
     together = tile.m // (2 * across) * 2 * across if windows else tile.m
     return Blocks(tile, pixels, together, span(together, image, kernel, stride, spread))
 
@@ -106,7 +136,9 @@ def _most_bytes(image: Sequence[int], filters: int, kernel: int, stride: int) ->
     return max(_blocks(image, filters, kernel, stride, windows).shared_bytes for windows in kinds)
 
 
-def _output(image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> tuple[int, int, int]:
+def _output(
+    image: Sequence[int], kernel: int, stride: int, spread: int = 1
+) -> tuple[int, int, int]:
     """(batch, height, width) of y, or of a phase; image: the padded one's."""
     batch, *sizes = image
     down, across = ((size - kernel) // stride + 2 - spread for size in sizes)
@@ -114,13 +146,16 @@ def _output(image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> 
 
 
 def _image_of_gradient(image: Sequence[int], kernel: int) -> tuple[int, int, int]:
-    """(batch, height, width), borders included, of the gradient whose convolution is that of the image."""
+    """(batch, height, width), borders included, of the gradient whose convolution is that of the
+    image.
+    """
     batch, height, width = image
     return batch, height + kernel - 1, width + kernel - 1
 
 
 def span(together: int, image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> int:
-    """Rows of image pixels, a multiple of 8, that windows of so many neighbouring pixels of y span at most.
+    """Rows of image pixels, a multiple of 8, that windows of so many neighbouring pixels of y span
+    at most.
 
     image: padded, (batch, height, width). The rows are counted from a multiple of 8 on.
     """
@@ -132,8 +167,11 @@ def span(together: int, image: Sequence[int], kernel: int, stride: int, spread: 
 def span_of_taps(image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> int:
     """The same for a weight gradient's step, under one row of taps, whichever it is."""
     first, last = _windows(STEP, image, kernel, stride, spread)
-    return max(_rows(first + below, last + below + kernel - 1) for to_phase in _to_phases(image, spread)
-               for below in range(to_phase, to_phase + kernel * image[2], image[2]))
+    return max(
+        _rows(first + below, last + below + kernel - 1)
+        for to_phase in _to_phases(image, spread)
+        for below in range(to_phase, to_phase + kernel * image[2], image[2])
+    )
 
 
 def _to_phases(image: Sequence[int], spread: int) -> list[int]:
@@ -141,18 +179,24 @@ def _to_phases(image: Sequence[int], spread: int) -> list[int]:
     return [row * image[2] + column for row in range(spread) for column in range(spread)]
 
 
-def _windows(together: int, image: Sequence[int], kernel: int, stride: int, spread: int) -> list[np.ndarray]:
+def _windows(
+    together: int, image: Sequence[int], kernel: int, stride: int, spread: int
+) -> list[np.ndarray]:
     """Where the windows of the first and the last of every `together` pixels begin.
 
-    Not of all in a large batch: where a block begins in an image, and the image after a multiple of 8 pixels, repeats.
+    Not of all in a large batch: where a block begins in an image, and the image after a multiple of
+    8 pixels, repeats.
     """
     _, height, width = image
     batch, down, across = _output(image, kernel, stride, spread)
     repeats = CHUNKS * together // math.gcd(together, down * across)
     pixels = down * across * min(batch, repeats + blocks(together, down * across))
     first = np.arange(0, pixels, together)
-    return [(pixel // across // down * height + pixel // across % down * stride) * width + pixel % across * stride
-            for pixel in (first, np.minimum(first + together, pixels) - 1)]
+    return [
+        (pixel // across // down * height + pixel // across % down * stride) * width
+        + pixel % across * stride
+        for pixel in (first, np.minimum(first + together, pixels) - 1)
+    ]
 
 
 def _rows(first: np.ndarray, last: np.ndarray) -> int:
@@ -160,16 +204,33 @@ def _rows(first: np.ndarray, last: np.ndarray) -> int:
 
 
 def _split_of(x: Shape, filters: int, kernel: int, stride: int, spread: int = 1) -> tuple[int, int]:
-    """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are; x: the packed shape."""
+    """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are;
+    x: the packed shape.
+    """
     channel_blocks, *image, _ = x
-    steps, tile = blocks(math.prod(_output(image, kernel, stride, spread)), STEP), filters_together(filters, kernel)
-    of_split, weights = spread ** 2 * kernel * channel_blocks * blocks(filters, tile), filters * (spread * kernel) ** 2
-    return quickest_split(steps, of_split, 2 * tile * kernel, weights * channel_blocks * CHANNEL_BLOCK)   # products' cycles
+    steps, tile = (
+        blocks(math.prod(_output(image, kernel, stride, spread)), STEP),
+        filters_together(filters, kernel),
+    )
+    of_split, weights = (
+        spread**2 * kernel * channel_blocks * blocks(filters, tile),
+        filters * (spread * kernel) ** 2,
+    )
+    # products' cycles
+    return quickest_split(
+        steps, of_split, 2 * tile * kernel, weights * channel_blocks * CHANNEL_BLOCK
+    )
 
 
 def filters_together(filters: int, kernel: int) -> int:
-    """Filters of a block of a weight gradient: two channel blocks, if their number is even and registers hold their sums."""
-    return 2 * CHANNEL_BLOCK if blocks(filters, CHANNEL_BLOCK) % 2 == 0 and kernel < MOST_KERNEL else CHANNEL_BLOCK
+    """Filters of a block of a weight gradient: two channel blocks, if their number is even and
+    registers hold their sums.
+    """
+    return (
+        2 * CHANNEL_BLOCK
+        if blocks(filters, CHANNEL_BLOCK) % 2 == 0 and kernel < MOST_KERNEL
+        else CHANNEL_BLOCK
+    )
 
 
 def weight_grad_bytes(tile: int, rows: int) -> int:
@@ -178,26 +239,51 @@ def weight_grad_bytes(tile: int, rows: int) -> int:
 
 # ---- packing
 
+
 class ChannelBlocks(Packing):
-    """Blocks of 64 channels, each of all pixels, as NCHWc has them: (blocks, batch, height, width, 64)."""
+    """Blocks of 64 channels, each of all pixels, as NCHWc has them: (blocks, batch, height, width,
+    64).
+    """
 
     pack_op, conv_op = "conv2d_arrange", "arranged_conv2d"
 
     def image(self, shape: Shape, padding: int) -> Shape:
         batch, height, width, channels = shape
-        return blocks(channels, CHANNEL_BLOCK), batch, height + 2 * padding, width + 2 * padding, CHANNEL_BLOCK
+        return (
+            blocks(channels, CHANNEL_BLOCK),
+            batch,
+            height + 2 * padding,
+            width + 2 * padding,
+            CHANNEL_BLOCK,
+        )
 
     def weight(self, shape: Shape) -> dict[str, Shape]:
         """Rows are filters, or channels of the flipped one, up to whole tiles."""
         filters, kernel, _, channels = shape
-        return {"packed": (blocks(channels, CHANNEL_BLOCK), kernel, kernel, rows_of_tiles(filters), CHANNEL_BLOCK),
-                "flipped": (blocks(filters, CHANNEL_BLOCK), kernel, kernel, rows_of_tiles(channels), CHANNEL_BLOCK)}
+        return {
+            "packed": (
+                blocks(channels, CHANNEL_BLOCK),
+                kernel,
+                kernel,
+                rows_of_tiles(filters),
+                CHANNEL_BLOCK,
+            ),
+            "flipped": (
+                blocks(filters, CHANNEL_BLOCK),
+                kernel,
+                kernel,
+                rows_of_tiles(channels),
+                CHANNEL_BLOCK,
+            ),
+        }
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
         """Both, or without a border "steps" alone; that has whole steps of pixels."""
         batch, height, width, channels = shape
         pixels = STEP * blocks(batch * height * width, STEP)
-        steps: dict[str, Shape] = {"steps": (blocks(channels, CHANNEL_BLOCK), pixels, CHANNEL_BLOCK)}
+        steps: dict[str, Shape] = {
+            "steps": (blocks(channels, CHANNEL_BLOCK), pixels, CHANNEL_BLOCK)
+        }
         return {"rounded": self.image(shape, padding), **steps} if padding else steps
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
@@ -216,23 +302,41 @@ class ChannelBlocks(Packing):
 
 
 class PhaseBlocks(ChannelBlocks):
-    """Channel blocks behind an upsampling, as PhaseWeights: a tap has the filters of the four phases one after the other.
+    """Channel blocks behind an upsampling, as PhaseWeights: a tap has the filters of the four
+    phases one after the other.
 
-    A gradient's "steps" have the pixels of the phases likewise; the flipped weight has the 4x4 phase weights.
+    A gradient's "steps" have the pixels of the phases likewise; the flipped weight has the 4x4
+    phase weights.
     """
 
     conv_op = "arranged_phase_conv2d"
 
     def weight(self, shape: Shape) -> dict[str, Shape]:
         filters, _, _, channels = shape
-        return {"packed": (blocks(channels, CHANNEL_BLOCK), 2, 2, 4 * rows_of_tiles(filters), CHANNEL_BLOCK),
-                "flipped": (blocks(filters, CHANNEL_BLOCK), 4, 4, rows_of_tiles(channels), CHANNEL_BLOCK)}
+        return {
+            "packed": (
+                blocks(channels, CHANNEL_BLOCK),
+                2,
+                2,
+                4 * rows_of_tiles(filters),
+                CHANNEL_BLOCK,
+            ),
+            "flipped": (
+                blocks(filters, CHANNEL_BLOCK),
+                4,
+                4,
+                rows_of_tiles(channels),
+                CHANNEL_BLOCK,
+            ),
+        }
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
         batch, height, width, channels = shape
         pixels = STEP * blocks(batch * height * width // 4, STEP)
-        return {"rounded": self.image(shape, padding),
-                "steps": (blocks(channels, CHANNEL_BLOCK), 4, pixels, CHANNEL_BLOCK)}
+        return {
+            "rounded": self.image(shape, padding),
+            "steps": (blocks(channels, CHANNEL_BLOCK), 4, pixels, CHANNEL_BLOCK),
+        }
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         filters, _, _, channels = conv.parameters[f"{conv.name}.weight"]
@@ -254,15 +358,23 @@ def _upsampled(image: Sequence[int]) -> tuple[int, int, int]:
 
 
 def packing_of(build: Any, conv: Layer) -> Packing | None:
-    """CHANNEL_BLOCKS or PHASE_BLOCKS where a convolution is this rung's, else as gpu_bf16 has it."""
+    """CHANNEL_BLOCKS or PHASE_BLOCKS where a convolution is this rung's, else as gpu_bf16 has
+    it.
+    """
     of_gpu_bf16 = packing.packing_of(build, conv)
     if of_gpu_bf16 == packing.PACKING and fills_and_fits(build, conv):
         return CHANNEL_BLOCKS
-    return PHASE_BLOCKS if of_gpu_bf16 == packing.PHASE_WEIGHTS and phases_fit(build, conv) else of_gpu_bf16
+    return (
+        PHASE_BLOCKS
+        if of_gpu_bf16 == packing.PHASE_WEIGHTS and phases_fit(build, conv)
+        else of_gpu_bf16
+    )
 
 
 def phases_fit(build: Any, conv: Layer) -> bool:
-    """As fills_and_fits, of one behind an upsampling; the parts of its gradient have whole chunks of filters too."""
+    """As fills_and_fits, of one behind an upsampling; the parts of its gradient have whole chunks
+    of filters too.
+    """
     filters, _, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or filters % CHUNKS:
         return False
@@ -270,8 +382,13 @@ def phases_fit(build: Any, conv: Layer) -> bool:
     padded = build.batch, *(size + 2 for size in image[1:])
     needed = [_blocks(padded, filters, PHASE_KERNEL, 1, spread=2).shared_bytes]
     if build.training:
-        needed += [weight_grad_bytes(filters_together(filters, PHASE_KERNEL), span_of_taps(padded, PHASE_KERNEL, 1, spread=2)),
-                   _blocks(_upsampled(image), channels, *PHASE_TAPS).shared_bytes]
+        needed += [
+            weight_grad_bytes(
+                filters_together(filters, PHASE_KERNEL),
+                span_of_taps(padded, PHASE_KERNEL, 1, spread=2),
+            ),
+            _blocks(_upsampled(image), channels, *PHASE_TAPS).shared_bytes,
+        ]
     return max(needed) <= SHARED
 
 
@@ -285,18 +402,27 @@ def fills_and_fits(build: Any, conv: Layer) -> bool:
     image = batch, height + 2 * padding, width + 2 * padding
     needed = [_most_bytes(image, filters, kernel, stride)]
     if build.training:
-        needed.append(weight_grad_bytes(filters_together(filters, kernel), span_of_taps(image, kernel, stride)))
+        needed.append(
+            weight_grad_bytes(
+                filters_together(filters, kernel), span_of_taps(image, kernel, stride)
+            )
+        )
         if stride == 1:
-            needed.append(_most_bytes(_image_of_gradient((batch, height, width), kernel), channels, kernel, 1))
+            needed.append(
+                _most_bytes(_image_of_gradient((batch, height, width), kernel), channels, kernel, 1)
+            )
     return max(needed) <= SHARED
 
 
 # ---- launches
 
+
 def forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
     filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
-    return _convolution(build, forward_epilogue(step, build), filters, image, step.attributes["stride"], tile)
+    return _convolution(
+        build, forward_epilogue(step, build), filters, image, step.attributes["stride"], tile
+    )
 
 
 def phase_forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
@@ -315,35 +441,92 @@ def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch,
     if "dx" in writes:
         *image, channels = build.shape(writes["dx"])
     else:
-        (batch, *padded), channels = build.shape(reads["kept"])[1:4], build.shape(writes["bias_partials"])[1]
+        (batch, *padded), channels = (
+            build.shape(reads["kept"])[1:4],
+            build.shape(writes["bias_partials"])[1],
+        )
         image = [batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)]
-    return _convolution(build, gradient_epilogue(step, build), channels, _image_of_gradient(image, kernel), 1, tile)
+    return _convolution(
+        build, gradient_epilogue(step, build), channels, _image_of_gradient(image, kernel), 1, tile
+    )
 
 
-def _convolution(build: Any, epilogue: Epilogue, filters: int, image: Sequence[int], stride: int,
-                 tile: Tile | None, spread: int = 1) -> tuple[Launch, ...]:
+def _convolution(
+    build: Any,
+    epilogue: Epilogue,
+    filters: int,
+    image: Sequence[int],
+    stride: int,
+    tile: Tile | None,
+    spread: int = 1,
+) -> tuple[Launch, ...]:
     """image: the padded one's (batch, height, width)."""
     x, weight, *_ = epilogue.arrays
     channel_blocks, kernel, _, stored, _ = build.shape(weight)
-    grid, phases = _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile, spread), spread ** 2
-    image_pixels, padded_filters = elements(build, x) // channel_blocks // CHANNEL_BLOCK, stored // phases
+    grid, phases = (
+        _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile, spread),
+        spread**2,
+    )
+    image_pixels, padded_filters = (
+        elements(build, x) // channel_blocks // CHANNEL_BLOCK,
+        stored // phases,
+    )
     tile, sizes = grid.tile, (grid.pixels * phases, image_pixels, grid.rows, grid.together)
-    shared = grid.shared_bytes if epilogue.entry == "conv2d" else max(grid.shared_bytes, sums_bytes(tile))
+    shared = (
+        grid.shared_bytes
+        if epilogue.entry == "conv2d"
+        else max(grid.shared_bytes, sums_bytes(tile))
+    )
     macros = {**epilogue.defines, **({"PHASES": 1} if phases > 1 else {})}
     defines = *tile.defines, *(f"{name}={int(value)}" for name, value in macros.items())
-    return (Launch(f"gpu_bf16_sm90/{epilogue.entry}.cu", epilogue.entry, (grid.down * (stored // tile.n),), (tile.threads,),
-                   (*epilogue.arrays,
-                    *integers(*image[1:], channel_blocks, filters, padded_filters, kernel, stride, *sizes, *epilogue.numbers)),
-                   shared, defines),)
+    return (
+        Launch(
+            f"gpu_bf16_sm90/{epilogue.entry}.cu",
+            epilogue.entry,
+            (grid.down * (stored // tile.n),),
+            (tile.threads,),
+            (
+                *epilogue.arrays,
+                *integers(
+                    *image[1:],
+                    channel_blocks,
+                    filters,
+                    padded_filters,
+                    kernel,
+                    stride,
+                    *sizes,
+                    *epilogue.numbers,
+                ),
+            ),
+            shared,
+            defines,
+        ),
+    )
 
 
 def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
     x, channel_blocks = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
-    return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_image", (blocks(chunks, 256),), (256,),
-                   (x, channel_blocks, *integers(chunks // CHUNKS // build.shape(channel_blocks)[0], height, width, channels,
-                                                 step.attributes["padding"]))),)
+    return (
+        Launch(
+            "gpu_bf16_sm90/arrange.cu",
+            "arrange_image",
+            (blocks(chunks, 256),),
+            (256,),
+            (
+                x,
+                channel_blocks,
+                *integers(
+                    chunks // CHUNKS // build.shape(channel_blocks)[0],
+                    height,
+                    width,
+                    channels,
+                    step.attributes["padding"],
+                ),
+            ),
+        ),
+    )
 
 
 def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -354,14 +537,28 @@ def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
     sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, step_pixels)
     grid = build.shape(bias_partials)[0], blocks(channels, CHANNEL_BLOCK)
-    return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", grid, (256,),
-                   (dy, channel_blocks, steps, bias_partials, *sizes), defines=("STEPS_BY_PHASE=1",) if phases else ()),)
+    return (
+        Launch(
+            "gpu_bf16_sm90/arrange.cu",
+            "arrange_gradient",
+            grid,
+            (256,),
+            (dy, channel_blocks, steps, bias_partials, *sizes),
+            defines=("STEPS_BY_PHASE=1",) if phases else (),
+        ),
+    )
 
 
 def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
-    product, parts, channels = _parts_of_weight(step, build, step.attributes["kernel"], step.attributes["stride"])
-    return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, channels, channels))
+    product, parts, channels = _parts_of_weight(
+        step, build, step.attributes["kernel"], step.attributes["stride"]
+    )
+    return (
+        (product,)
+        if "parts" in step.writes
+        else (product, add_parts(step, build, parts, channels, channels))
+    )
 
 
 def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -369,25 +566,64 @@ def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     product, parts, _ = _parts_of_weight(step, build, PHASE_KERNEL, 1, spread=2)
     if "parts" in step.writes:
         return (product,)
-    return product, *add_phase_parts(step, build, parts, build.shape(step.reads["bias_partials"])[1])
+    return product, *add_phase_parts(
+        step, build, parts, build.shape(step.reads["bias_partials"])[1]
+    )
 
 
-def _parts_of_weight(step: Any, build: Any, kernel: int, stride: int, spread: int = 1) -> tuple[Launch, str, int]:
+def _parts_of_weight(
+    step: Any, build: Any, kernel: int, stride: int, spread: int = 1
+) -> tuple[Launch, str, int]:
     """(the launch that leaves a weight gradient in parts, their buffer, channels of x)."""
     x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
     channel_blocks, *image, _ = build.shape(x)
-    tile, output, weights = filters_together(filters, kernel), _output(image, kernel, stride, spread), filters * kernel ** 2
+    tile, output, weights = (
+        filters_together(filters, kernel),
+        _output(image, kernel, stride, spread),
+        filters * kernel**2,
+    )
     splits, per_split = _split_of(build.shape(x), filters, kernel, stride, spread)
     parts, rows = step.writes.get("parts"), span_of_taps(image, kernel, stride, spread)
-    channels = build.shape(parts)[1] // weights // spread ** 2 if parts else build.shape(step.writes["dweight"])[3]
-    parts = parts or build.workspace(f"{step.layer}.parts", (splits, spread ** 2 * weights * channels))
-    sizes = integers(*image[1:], channels, filters, stride, math.prod(output), math.prod(image), build.shape(dy)[-2], per_split,
-                     rows)
-    macros = {"TILE_N": tile, "KERNEL": kernel, "WHOLE_ROWS": STEP % output[2] == 0, **({"PHASES": 1} if spread > 1 else {})}
+    channels = (
+        build.shape(parts)[1] // weights // spread**2
+        if parts
+        else build.shape(step.writes["dweight"])[3]
+    )
+    parts = parts or build.workspace(
+        f"{step.layer}.parts", (splits, spread**2 * weights * channels)
+    )
+    sizes = integers(
+        *image[1:],
+        channels,
+        filters,
+        stride,
+        math.prod(output),
+        math.prod(image),
+        build.shape(dy)[-2],
+        per_split,
+        rows,
+    )
+    macros = {
+        "TILE_N": tile,
+        "KERNEL": kernel,
+        "WHOLE_ROWS": STEP % output[2] == 0,
+        **({"PHASES": 1} if spread > 1 else {}),
+    }
     defines = tuple(f"{name}={int(value)}" for name, value in macros.items())
-    grid = kernel * channel_blocks, blocks(filters, tile), splits * spread ** 2
-    return Launch("gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", grid, (128 * kernel + 128,), (x, dy, parts, *sizes),
-                  weight_grad_bytes(tile, rows), defines), parts, channels
+    grid = kernel * channel_blocks, blocks(filters, tile), splits * spread**2
+    return (
+        Launch(
+            "gpu_bf16_sm90/weight_grad.cu",
+            "conv2d_weight_grad",
+            grid,
+            (128 * kernel + 128,),
+            (x, dy, parts, *sizes),
+            weight_grad_bytes(tile, rows),
+            defines,
+        ),
+        parts,
+        channels,
+    )
 
 
 PATTERNS = Lowering(packing_of).patterns

@@ -1,4 +1,6 @@
-"""gpu_opt_v1, its kernels compiled for larger tiles where a convolution or dense layer is large enough to fill them."""
+"""gpu_opt_v1, its kernels compiled for larger tiles where a convolution or dense layer is large
+enough to fill them.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,16 +27,21 @@ def weight_tile(filters: int, columns: int, wide: bool) -> Tile:
     return gpu_opt_v1.weight_tile(filters, columns, wide)
 
 
-def conv2d_forward(step: Any, build: Any, tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile) -> tuple[Launch, ...]:
+def conv2d_forward(
+    step: Any, build: Any, tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile
+) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_forward(step, build, tile_for)
 
 
-def conv2d_input_grad(step: Any, build: Any,
-                      tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile) -> tuple[Launch, ...]:
+def conv2d_input_grad(
+    step: Any, build: Any, tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile
+) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_input_grad(step, build, tile_for)
 
 
-def conv2d_weight_grad(step: Any, build: Any, tile_for: Callable[[int, int, bool], Tile] = weight_tile) -> tuple[Launch, ...]:
+def conv2d_weight_grad(
+    step: Any, build: Any, tile_for: Callable[[int, int, bool], Tile] = weight_tile
+) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_weight_grad(step, build, tile_for)
 
 

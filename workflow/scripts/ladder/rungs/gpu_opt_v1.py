@@ -1,8 +1,8 @@
-"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution, split-K weight gradients, losses
-added by trees, and one launch that updates all parameters.
+"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution, split-K
+weight gradients, losses added by trees, and one launch that updates all parameters.
 
-The gradient of a ReLU is fused into the layer that reads it if that is a single pooling or upsampling layer; otherwise it is a
-separate step.
+The gradient of a ReLU is fused into the layer that reads it if that is a single pooling or
+upsampling layer; otherwise it is a separate step.
 """
 
 import itertools
@@ -15,18 +15,30 @@ from ladder.network.networks import Network
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, patterns
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.patterns import LAYERS, AppliesRelu, Backward, Gradient, Group, Launch, LaunchFunction, Pattern, Table, Word
+from ladder.rungs.patterns import (
+    LAYERS,
+    AppliesRelu,
+    Backward,
+    Gradient,
+    Group,
+    Launch,
+    LaunchFunction,
+    Pattern,
+    Table,
+    Word,
+)
 from ladder.rungs.tiles import SQUARE, Tile
 
-UPDATES_TOGETHER = True   # see planning.frame.update
+UPDATES_TOGETHER = True  # see planning.frame.update
 
 FEW_COLUMNS = Tile(256, 4, 4, 4)
 NARROW = Tile(64, 32, 8, 4)
 FEW_ROWS = Tile(4, 256, 4, 4)
 
-# Split-K of the weight gradients. The number of splits changes the results' bytes, so it must not depend on the GPU's size.
-SPLIT_WARPS = 2112         # in all blocks together: 16 per multiprocessor of an H200, which has 132
-SPLIT_PIXELS, SPLITS = 64, 128   # least pixels per split, most splits
+# Split-K of the weight gradients. The number of splits changes the results' bytes, so it must not
+# depend on the GPU's size.
+SPLIT_WARPS = 2112  # in all blocks together: 16 per multiprocessor of an H200, which has 132
+SPLIT_PIXELS, SPLITS = 64, 128  # least pixels per split, most splits
 
 
 class ProductTile(Protocol):
@@ -50,9 +62,10 @@ class ProductTile(Protocol):
     def defines(self, **wide: bool) -> tuple[str, ...]: ...
 
 
-PixelTile = Callable[[int, int, bool, int], ProductTile]   # pixel_tile, or another rung's
-WeightTile = Callable[[int, int, bool], ProductTile]       # weight_tile, or another rung's
-# Of update_table: the first words, of which the first is the parameter; number of blocks; further words.
+PixelTile = Callable[[int, int, bool, int], ProductTile]  # pixel_tile, or another rung's
+WeightTile = Callable[[int, int, bool], ProductTile]  # weight_tile, or another rung's
+# Of update_table: the first words, of which the first is the parameter; number of blocks; further
+# words.
 Row = tuple[tuple[str, *tuple[Word, ...]], int, tuple[Word, ...]]
 
 
@@ -66,22 +79,43 @@ def conv_block(build: Any, group: Group, applied_by_reader: AppliesRelu | None =
     x, weight, bias = patterns.convolution(build, conv)
     y = build.activation(last)
     attributes, flop = patterns.sliding(conv), 2 * conv.macs
-    build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes,
-               relu=last.kind == "relu")
+    build.step(
+        "conv2d_forward",
+        group,
+        {"x": x, "weight": weight, "bias": bias},
+        {"y": y},
+        flop=flop,
+        **attributes,
+        relu=last.kind == "relu",
+    )
 
     def backward() -> None:
         dy = gradient_before_relu(build, group, y, applied_by_reader)
         if build.wants_gradient(x):
-            build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
-                       **attributes)
-        build.step("conv2d_weight_grad", group, {"x": x, "dy": dy}, patterns.weight_gradients(build, conv), flop=flop,
-                   **attributes)
+            build.step(
+                "conv2d_input_grad",
+                group,
+                {"dy": dy, "weight": weight},
+                {"dx": build.gradient_part(x)},
+                flop=flop,
+                **attributes,
+            )
+        build.step(
+            "conv2d_weight_grad",
+            group,
+            {"x": x, "dy": dy},
+            patterns.weight_gradients(build, conv),
+            flop=flop,
+            **attributes,
+        )
 
     return backward
 
 
 def resize_block(build: Any, group: Group) -> Backward | None:
-    """2x2 maxpool2d or upsample2d; after a ReLU, the step's gradient is that of the ReLU's input."""
+    """2x2 maxpool2d or upsample2d; after a ReLU, the step's gradient is that of the ReLU's
+    input.
+    """
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     index = {"index": build.mask(layer)} if layer.kind == "maxpool2d" else {}
@@ -90,8 +124,14 @@ def resize_block(build: Any, group: Group) -> Backward | None:
     def backward() -> None:
         relu = reader_applies_relu(build.network, x)
         saved = {"y": y} if layer.kind == "maxpool2d" else {"x": x}
-        build.step(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **index, **saved}, {"dx": build.gradient_part(x)},
-                   **layer.attributes, relu=relu)
+        build.step(
+            f"{layer.kind}_backward",
+            group,
+            {"dy": build.gradient(y), **index, **saved},
+            {"dx": build.gradient_part(x)},
+            **layer.attributes,
+            relu=relu,
+        )
 
     return backward if build.wants_gradient(x) else None
 
@@ -99,12 +139,22 @@ def resize_block(build: Any, group: Group) -> Backward | None:
 def reader_applies_relu(network: Network, name: str) -> bool:
     """True if layer `name` is a ReLU whose only reader applies the ReLU's gradient with its own."""
     readers = network.readers(name)
-    return network.layer(name).kind == "relu" and len(readers) == 1 and (
-        readers[0].kind == "upsample2d" or (readers[0].kind == "maxpool2d" and patterns.is_2x2(readers[0])))
+    return (
+        network.layer(name).kind == "relu"
+        and len(readers) == 1
+        and (
+            readers[0].kind == "upsample2d"
+            or (readers[0].kind == "maxpool2d" and patterns.is_2x2(readers[0]))
+        )
+    )
 
 
-def gradient_before_relu(build: Any, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu) -> str:
-    """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's reader applies it."""
+def gradient_before_relu(
+    build: Any, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu
+) -> str:
+    """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's
+    reader applies it.
+    """
     conv, last, dy = group[0], group[-1], str(build.gradient(y))
     if last.kind != "relu" or applied_by_reader(build.network, last.name):
         return dy
@@ -135,7 +185,9 @@ PATTERNS = (
 
 
 def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> Tile:
-    """Tile of forward and input gradient, where rows are pixels. wide: both operands are read 16 bytes at a time."""
+    """Tile of forward and input gradient, where rows are pixels. wide: both operands are read 16
+    bytes at a time.
+    """
     return FEW_COLUMNS if columns <= 4 else SQUARE
 
 
@@ -150,7 +202,7 @@ def split(tile: ProductTile, filters: int, columns: int, pixels: int) -> tuple[i
     """(number of splits, pixels per split) of a weight gradient."""
     warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.shares
     splits = max(1, min(SPLIT_WARPS // warps, pixels // SPLIT_PIXELS, SPLITS))
-    size = 8 * blocks(blocks(pixels, splits), 8)   # whole steps of the kernel
+    size = 8 * blocks(blocks(pixels, splits), 8)  # whole steps of the kernel
     return blocks(pixels, size), size
 
 
@@ -161,27 +213,60 @@ def conv2d_forward(step: Any, build: Any, tile_for: PixelTile = pixel_tile) -> t
     pixels = elements(build, y) // filters
     wide = channels % 4 == 0
     tile = tile_for(pixels, filters, wide, build.multiprocessors)
-    arguments = (reads["x"], reads["weight"], reads["bias"], y, *_shape(step, build, reads["x"], reads["weight"]),
-                 *integers(step.attributes["relu"]))
-    return (Launch("gpu_opt_v1/conv2d_forward.cu", "conv2d_forward", (blocks(pixels, tile.m) * blocks(filters, tile.n),),
-                   (tile.threads,), arguments, tile.shared_bytes, tile.defines(WIDE=wide)),)
+    arguments = (
+        reads["x"],
+        reads["weight"],
+        reads["bias"],
+        y,
+        *_shape(step, build, reads["x"], reads["weight"]),
+        *integers(step.attributes["relu"]),
+    )
+    return (
+        Launch(
+            "gpu_opt_v1/conv2d_forward.cu",
+            "conv2d_forward",
+            (blocks(pixels, tile.m) * blocks(filters, tile.n),),
+            (tile.threads,),
+            arguments,
+            tile.shared_bytes,
+            tile.defines(WIDE=wide),
+        ),
+    )
 
 
-def conv2d_input_grad(step: Any, build: Any, tile_for: PixelTile = pixel_tile) -> tuple[Launch, ...]:
+def conv2d_input_grad(
+    step: Any, build: Any, tile_for: PixelTile = pixel_tile
+) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels, filters = build.shape(dx)[3], build.shape(dy)[3]
     pixels = elements(build, dx) // channels
     wide_dy, wide_weight = filters % 4 == 0, channels % 4 == 0
     tile = tile_for(pixels, channels, wide_dy and wide_weight, build.multiprocessors)
     arguments = (dy, weight, dx, *_shape(step, build, dx, weight))
-    return (Launch("gpu_opt_v1/conv2d_input_grad.cu", "conv2d_input_grad",
-                   (blocks(pixels, tile.m) * blocks(channels, tile.n),), (tile.threads,), arguments,
-                   tile.shared_bytes,
-                   tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight, STRIDED=step.attributes["stride"] != 1)),)
+    return (
+        Launch(
+            "gpu_opt_v1/conv2d_input_grad.cu",
+            "conv2d_input_grad",
+            (blocks(pixels, tile.m) * blocks(channels, tile.n),),
+            (tile.threads,),
+            arguments,
+            tile.shared_bytes,
+            tile.defines(
+                WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight, STRIDED=step.attributes["stride"] != 1
+            ),
+        ),
+    )
 
 
-def conv2d_weight_grad(step: Any, build: Any, tile_for: WeightTile = weight_tile) -> tuple[Launch, ...]:
-    x, dy, dweight, dbias = step.reads["x"], step.reads["dy"], step.writes["dweight"], step.writes["dbias"]
+def conv2d_weight_grad(
+    step: Any, build: Any, tile_for: WeightTile = weight_tile
+) -> tuple[Launch, ...]:
+    x, dy, dweight, dbias = (
+        step.reads["x"],
+        step.reads["dy"],
+        step.writes["dweight"],
+        step.writes["dbias"],
+    )
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     weights, pixels = elements(build, dweight), elements(build, dy) // filters
     columns = weights // filters
@@ -193,10 +278,23 @@ def conv2d_weight_grad(step: Any, build: Any, tile_for: WeightTile = weight_tile
     defines = tile.defines(WIDE_DY=wide_dy, WIDE_X=wide_x)
     source = "gpu_opt_v1/conv2d_weight_grad.cu"
     return (
-        Launch(source, "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
-               (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)), tile.shared_bytes, defines),
-        Launch(source, "conv2d_add_splits", (blocks(per_split // 4, 128),), (128,),
-               (partials, dweight, dbias, *integers(weights, filters, splits)), defines=defines),
+        Launch(
+            source,
+            "conv2d_weight_grad",
+            (blocks(columns, tile.n), blocks(filters, tile.m), splits),
+            (tile.threads,),
+            (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)),
+            tile.shared_bytes,
+            defines,
+        ),
+        Launch(
+            source,
+            "conv2d_add_splits",
+            (blocks(per_split // 4, 128),),
+            (128,),
+            (partials, dweight, dbias, *integers(weights, filters, splits)),
+            defines=defines,
+        ),
     )
 
 
@@ -204,7 +302,9 @@ def maxpool2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     if not patterns.is_2x2(step):
         return gpu_basic.LAUNCHES[step.operation](step, build)
     x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
-    return _one("maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index), build.shape(x))
+    return _one(
+        "maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index), build.shape(x)
+    )
 
 
 def maxpool2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -212,8 +312,14 @@ def maxpool2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
         return gpu_basic.LAUNCHES[step.operation](step, build)
     reads, dx = step.reads, step.writes["dx"]
     batch, height, width, channels = build.shape(dx)
-    return _one("maxpool2d.cu", "maxpool2d_backward", batch * blocks(height, 2) * blocks(width, 2) * channels,
-                (reads["dy"], reads["index"], reads["y"], dx), build.shape(dx), step.attributes["relu"])
+    return _one(
+        "maxpool2d.cu",
+        "maxpool2d_backward",
+        batch * blocks(height, 2) * blocks(width, 2) * channels,
+        (reads["dy"], reads["index"], reads["y"], dx),
+        build.shape(dx),
+        step.attributes["relu"],
+    )
 
 
 def upsample2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -223,8 +329,14 @@ def upsample2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
 
 def upsample2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     dy, x, dx = step.reads["dy"], step.reads["x"], step.writes["dx"]
-    return _one("upsample2d.cu", "upsample2d_backward", elements(build, dx), (dy, x, dx), build.shape(dx),
-                step.attributes["relu"])
+    return _one(
+        "upsample2d.cu",
+        "upsample2d_backward",
+        elements(build, dx),
+        (dy, x, dx),
+        build.shape(dx),
+        step.attributes["relu"],
+    )
 
 
 def mse(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -232,8 +344,20 @@ def mse(step: Any, build: Any) -> tuple[Launch, ...]:
     count = elements(build, prediction)
     sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
     return (
-        Launch("gpu_opt_v1/mse.cu", "mse", (blocks(count, 1024),), (256,),
-               (prediction, target, step.writes["gradient"], sums, *integers(count), *floats(2 / step.attributes["divisor"]))),
+        Launch(
+            "gpu_opt_v1/mse.cu",
+            "mse",
+            (blocks(count, 1024),),
+            (256,),
+            (
+                prediction,
+                target,
+                step.writes["gradient"],
+                sums,
+                *integers(count),
+                *floats(2 / step.attributes["divisor"]),
+            ),
+        ),
         mse_total(step, build, sums),
     )
 
@@ -241,68 +365,149 @@ def mse(step: Any, build: Any) -> tuple[Launch, ...]:
 def mse_total(step: Any, build: Any, sums: str) -> Launch:
     """The launch that adds the blocks' sums of squares."""
     count = elements(build, step.reads["prediction"])
-    return Launch("gpu_opt_v1/mse.cu", "mse_total", (1,), (256,),
-                  (sums, step.reads["counters"], step.writes["losses"], *integers(count, *build.shape(sums))))
+    return Launch(
+        "gpu_opt_v1/mse.cu",
+        "mse_total",
+        (1,),
+        (256,),
+        (sums, step.reads["counters"], step.writes["losses"], *integers(count, *build.shape(sums))),
+    )
 
 
 def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
-        step.reads[role] for role in ("prediction", "labels", "permutation", "counters"))
+        step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
+    )
     gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
     batch, _, _, classes = build.shape(prediction)
     of_rows = build.workspace("loss.of_rows", (2, batch))
     return (
-        Launch("gpu_opt_v1/cross_entropy.cu", "cross_entropy_rows", (blocks(batch, 8),), (256,),
-               (prediction, labels, permutation, counters, gradient, of_rows, *integers(batch, classes))),
-        Launch("gpu_opt_v1/cross_entropy.cu", "cross_entropy_totals", (1,), (256,),
-               (of_rows, counters, losses, hits, *integers(batch))),
+        Launch(
+            "gpu_opt_v1/cross_entropy.cu",
+            "cross_entropy_rows",
+            (blocks(batch, 8),),
+            (256,),
+            (
+                prediction,
+                labels,
+                permutation,
+                counters,
+                gradient,
+                of_rows,
+                *integers(batch, classes),
+            ),
+        ),
+        Launch(
+            "gpu_opt_v1/cross_entropy.cu",
+            "cross_entropy_totals",
+            (1,),
+            (256,),
+            (of_rows, counters, losses, hits, *integers(batch)),
+        ),
     )
 
 
-def update(step: Any, build: Any, source: str = "gpu_opt_v1/update.cu",
-           row_of: Callable[[Any, str, Gradient], tuple[int, tuple[Word, ...]]] =
-           lambda build, name, gradient: (blocks(elements(build, name)), ()),
-           later: Callable[[Row], bool] = lambda row: False) -> tuple[Launch, ...]:
-    """row_of(build, name, gradient): (blocks, further words) of a parameter's row; later: whether its blocks come last."""
+def update(
+    step: Any,
+    build: Any,
+    source: str = "gpu_opt_v1/update.cu",
+    row_of: Callable[
+        [Any, str, Gradient], tuple[int, tuple[Word, ...]]
+    ] = lambda build, name, gradient: (blocks(elements(build, name)), ()),
+    later: Callable[[Row], bool] = lambda row: False,
+) -> tuple[Launch, ...]:
+    """row_of(build, name, gradient): (blocks, further words) of a parameter's row; later: whether
+    its blocks come last.
+    """
     rule, rows = step.operation.removesuffix("_update"), []
     for name, gradient in step.attributes["gradients"].items():
         averages = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
-        rows.append(((name, *averages, *(2 - len(averages)) * [0], gradient.buffer), *row_of(build, name, gradient)))
+        rows.append(
+            (
+                (name, *averages, *(2 - len(averages)) * [0], gradient.buffer),
+                *row_of(build, name, gradient),
+            )
+        )
     table, grid = update_table(step, build, sorted(rows, key=later))
-    settings = floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum") if name in step.attributes))
+    settings = floats(
+        *(
+            step.attributes[name]
+            for name in ("weight_decay", "clip", "momentum")
+            if name in step.attributes
+        )
+    )
     factor = step.attributes.get("gradient_factor")
-    return (Launch(source, step.operation, grid, (256,),
-                   (table, step.reads["learning_rates"], step.reads["counters"], *settings),
-                   defines=(f"GRADIENT_FACTOR={factor!r}",) if factor else ()),)
+    return (
+        Launch(
+            source,
+            step.operation,
+            grid,
+            (256,),
+            (table, step.reads["learning_rates"], step.reads["counters"], *settings),
+            defines=(f"GRADIENT_FACTOR={factor!r}",) if factor else (),
+        ),
+    )
 
 
 def update_table(step: Any, build: Any, rows: Sequence[Row]) -> tuple[Table, tuple[int]]:
-    """(the Table of kernels/common/update.cuh, the grid); rows: (the first words, number of blocks, further words)."""
+    """(the Table of kernels/common/update.cuh, the grid); rows: (the first words, number of blocks,
+    further words).
+    """
     words: list[tuple[Word, ...]] = []
     of_blocks: list[int] = []
     for row, (first, count, more) in enumerate(rows):
         words.append((*first, elements(build, first[0]), len(of_blocks), *more))
         of_blocks += count * [row]
     starts = (len(of_blocks) + len(words[0]) * row for row in of_blocks)
-    return Table((*starts, *itertools.chain(*words)), frozenset(step.writes.values())), (len(of_blocks),)
+    return Table((*starts, *itertools.chain(*words)), frozenset(step.writes.values())), (
+        len(of_blocks),
+    )
 
 
 LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_basic.LAUNCHES,
-    **{function.__name__: function for function in (
-        conv2d_forward, conv2d_input_grad, conv2d_weight_grad, maxpool2d_forward, maxpool2d_backward, upsample2d_forward,
-        upsample2d_backward, mse, cross_entropy)},
+    **{
+        function.__name__: function
+        for function in (
+            conv2d_forward,
+            conv2d_input_grad,
+            conv2d_weight_grad,
+            maxpool2d_forward,
+            maxpool2d_backward,
+            upsample2d_forward,
+            upsample2d_backward,
+            mse,
+            cross_entropy,
+        )
+    },
     **{f"{rule}_update": update for rule in AVERAGES},
 }
 
 
 def _shape(step: Any, build: Any, x: str, weight: str) -> tuple[np.int32, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
-    return integers(*build.shape(x), *build.shape(weight)[:2], step.attributes["padding"], step.attributes["stride"])
+    return integers(
+        *build.shape(x),
+        *build.shape(weight)[:2],
+        step.attributes["padding"],
+        step.attributes["stride"],
+    )
 
 
-def _one(file: str, entry: str, count: int, arrays: tuple[str, ...], shape: tuple[int, ...], *more: int) -> tuple[Launch, ...]:
-    """One launch over `count` elements, 4 neighbouring channels per thread if 4 divides the channels, else one."""
+def _one(
+    file: str, entry: str, count: int, arrays: tuple[str, ...], shape: tuple[int, ...], *more: int
+) -> tuple[Launch, ...]:
+    """One launch over `count` elements, 4 neighbouring channels per thread if 4 divides the
+    channels, else one.
+    """
     width = 4 if shape[3] % 4 == 0 else 1
-    return (Launch(f"gpu_opt_v1/{file}", entry, (blocks(count // width, 256),), (256,), (*arrays, *integers(*shape, *more)),
-                   defines=(f"WIDTH={width}",)),)
+    return (
+        Launch(
+            f"gpu_opt_v1/{file}",
+            entry,
+            (blocks(count // width, 256),),
+            (256,),
+            (*arrays, *integers(*shape, *more)),
+            defines=(f"WIDTH={width}",),
+        ),
+    )

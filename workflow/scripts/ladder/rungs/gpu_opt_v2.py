@@ -1,8 +1,8 @@
-"""Fused layers: conv+bias+ReLU+maxpool and upsample+conv as one operation each, and one launch that adds the parts of all
-weight gradients and updates the weights.
+"""Fused layers: conv+bias+ReLU+maxpool and upsample+conv as one operation each, and one launch that
+adds the parts of all weight gradients and updates the weights.
 
-ReLU, pooling and upsampling next to a convolution need no launch in either direction, and their outputs stay in registers.
-Strided convolutions use gpu_opt_v1's kernels.
+ReLU, pooling and upsampling next to a convolution need no launch in either direction, and their
+outputs stay in registers. Strided convolutions use gpu_opt_v1's kernels.
 """
 
 import functools
@@ -14,16 +14,26 @@ from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, patterns, tiles
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_opt_v1 import is_small_pool, resize_block
-from ladder.rungs.patterns import LAYERS, Argument, Backward, Gradient, Group, Launch, LaunchFunction, Pattern
+from ladder.rungs.patterns import (
+    LAYERS,
+    Argument,
+    Backward,
+    Gradient,
+    Group,
+    Launch,
+    LaunchFunction,
+    Pattern,
+)
 from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
 
-UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True   # see planning.frame.update and plan.training_plan
+UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True  # see planning.frame.update and plan.training_plan
 
-ALL_TAPS = Tile(128, 48, 4, 12)      # 4 x 4 taps of 3 filters
+ALL_TAPS = Tile(128, 48, 4, 12)  # 4 x 4 taps of 3 filters
 FEW_COLUMNS, FEW_ROWS = Tile(128, 32, 8, 4), Tile(48, 64, 4, 4)
-FEW_FILTERS = 16                     # fewer filters behind an upsampling: all taps as one product
-# Split-K of the weight gradients: blocks of 256 threads, one per multiprocessor of an H200, and the least pixels per split. The
-# number of splits changes the results' bytes, so it must not depend on the GPU's size.
+FEW_FILTERS = 16  # fewer filters behind an upsampling: all taps as one product
+# Split-K of the weight gradients: blocks of 256 threads, one per multiprocessor of an H200, and the
+# least pixels per split. The number of splits changes the results' bytes, so it must not depend on
+# the GPU's size.
 SPLIT_BLOCKS, SPLIT_PIXELS = 132, 64
 
 
@@ -35,50 +45,102 @@ def conv_block(build: Any, group: Group) -> Backward:
     y = build.activation(last)
     index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
     padding, flop = conv.attributes["padding"], 2 * conv.macs
-    build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, flop=flop,
-               padding=padding, relu="relu" in kinds)
+    build.step(
+        "conv2d_forward",
+        group,
+        {"x": x, "weight": weight, "bias": bias},
+        {"y": y, **index},
+        flop=flop,
+        padding=padding,
+        relu="relu" in kinds,
+    )
     saved = index or ({"y": y} if "relu" in kinds else {})
-    return lambda: gradients(build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, flop, padding=padding)
+    return lambda: gradients(
+        build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, flop, padding=padding
+    )
 
 
 def strided_block(build: Any, group: Group) -> Backward:
-    """gpu_opt_v1's operations; the ReLU's gradient is a separate step, because a fused upsampling does not apply it."""
+    """gpu_opt_v1's operations; the ReLU's gradient is a separate step, because a fused upsampling
+    does not apply it.
+    """
     return gpu_opt_v1.conv_block(build, group, applied_by_reader=lambda network, name: False)
 
 
 def upsample_conv_block(build: Any, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3, then optionally ReLU."""
     upsample, conv, last = group[0], group[1], group[-1]
-    x, weight, bias = build.source(upsample), build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
+    x, weight, bias = (
+        build.source(upsample),
+        build.parameter(f"{conv.name}.weight"),
+        build.parameter(f"{conv.name}.bias"),
+    )
     y, relu = build.activation(last), last.kind == "relu"
-    phase_weights = build.derived(f"{conv.name}.phase_weights", (conv.attributes["filters"], 4, 4, upsample.output_shape[2]))
+    phase_weights = build.derived(
+        f"{conv.name}.phase_weights", (conv.attributes["filters"], 4, 4, upsample.output_shape[2])
+    )
     flop = 2 * conv.macs * 16 // 36
     build.step("decompose_weight", group, {"weight": weight}, {"phase_weights": phase_weights})
-    build.step("upsample_conv2d_forward", group, {"x": x, "phase_weights": phase_weights, "bias": bias}, {"y": y}, flop=flop,
-               relu=relu)
+    build.step(
+        "upsample_conv2d_forward",
+        group,
+        {"x": x, "phase_weights": phase_weights, "bias": bias},
+        {"y": y},
+        flop=flop,
+        relu=relu,
+    )
     saved = {"y": y} if relu else {}
-    return lambda: gradients(build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}, flop)
+    return lambda: gradients(
+        build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}, flop
+    )
 
 
-def gradients(build: Any, operation: str, group: Group, weight: str, received: Mapping[str, str], flop: int,
-              **attributes: Any) -> None:
+def gradients(
+    build: Any,
+    operation: str,
+    group: Group,
+    weight: str,
+    received: Mapping[str, str],
+    flop: int,
+    **attributes: Any,
+) -> None:
     """Append the backward steps of a group.
 
-    weight: buffer that the input gradient reads; received: {role: buffer} of dy and of the fused layers' outputs or indices.
+    weight: buffer that the input gradient reads; received: {role: buffer} of dy and of the fused
+    layers' outputs or indices.
     """
     x, conv = build.source(group[0]), next(layer for layer in group if layer.parameters)
     if build.wants_gradient(x):
-        build.step(f"{operation}_input_grad", group, {**received, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
-                   **attributes)
+        build.step(
+            f"{operation}_input_grad",
+            group,
+            {**received, "weight": weight},
+            {"dx": build.gradient_part(x)},
+            flop=flop,
+            **attributes,
+        )
     if build.in_parts:
-        writes = {"parts": gradient_in_parts(build, conv, x, received, phases=operation.startswith("upsample"))}
+        writes = {
+            "parts": gradient_in_parts(
+                build, conv, x, received, phases=operation.startswith("upsample")
+            )
+        }
     else:
         writes = patterns.weight_gradients(build, conv)
-    build.step(f"{operation}_weight_grad", group, {"x": x, **received}, writes, flop=flop, **attributes,
-               kernel=conv.attributes.get("kernel", 1))
+    build.step(
+        f"{operation}_weight_grad",
+        group,
+        {"x": x, **received},
+        writes,
+        flop=flop,
+        **attributes,
+        kernel=conv.attributes.get("kernel", 1),
+    )
 
 
-def gradient_in_parts(build: Any, conv: Layer, x: str, received: Mapping[str, str], phases: bool) -> str:
+def gradient_in_parts(
+    build: Any, conv: Layer, x: str, received: Mapping[str, str], phases: bool
+) -> str:
     """The buffer with the parts of a layer's weight and bias gradient, which the update adds."""
     weight, bias = f"{conv.name}.weight", f"{conv.name}.bias"
     filters, kernel = build.network.parameters[weight][:2]
@@ -122,7 +184,9 @@ PATTERNS = (
 
 
 def pixel_tile(build: Any, pixels: int, columns: int, phases: int = 1) -> Tile:
-    """Tile of forward and input gradient, where rows are pixels; phases: number of such products in one launch."""
+    """Tile of forward and input gradient, where rows are pixels; phases: number of such products in
+    one launch.
+    """
     return tiles.quickest(TIMES, pixels, columns, build.multiprocessors, phases)
 
 
@@ -137,12 +201,13 @@ def split(tile: Tile, rows: int, columns: int, pixels: int) -> tuple[int, int]:
     """(number of splits, pixels per split) of a weight gradient."""
     tiles = blocks(rows, tile.m) * blocks(columns, tile.n)
     splits = max(1, min(SPLIT_BLOCKS * 256 // tile.threads // tiles, pixels // SPLIT_PIXELS))
-    size = 8 * blocks(blocks(pixels, splits), 8)   # whole steps of the kernel
+    size = 8 * blocks(blocks(pixels, splits), 8)  # whole steps of the kernel
     return blocks(pixels, size), size
 
 
 def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
     """The launch function with a fallback to gpu_opt_v1's for strided convolutions."""
+
     @functools.wraps(launch)
     def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         strided = step.attributes.get("stride", 1) != 1
@@ -159,10 +224,24 @@ def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     operands = (reads["x"], reads["weight"], reads["bias"], y)
     shape = integers(*build.shape(reads["x"]), filters, kernel, step.attributes["padding"])
     if index:
-        return _product("conv2d.cu", "conv2d_pool_forward", pixel_tile(build, pixels, filters), pixels, filters,
-                        (*operands, index, *shape), _wide(build, step))
-    return _product("conv2d.cu", "conv2d_forward", pixel_tile(build, pixels, filters), pixels, filters,
-                    (*operands, *shape, *integers(step.attributes["relu"])), _wide(build, step))
+        return _product(
+            "conv2d.cu",
+            "conv2d_pool_forward",
+            pixel_tile(build, pixels, filters),
+            pixels,
+            filters,
+            (*operands, index, *shape),
+            _wide(build, step),
+        )
+    return _product(
+        "conv2d.cu",
+        "conv2d_forward",
+        pixel_tile(build, pixels, filters),
+        pixels,
+        filters,
+        (*operands, *shape, *integers(step.attributes["relu"])),
+        _wide(build, step),
+    )
 
 
 @of_stride_1
@@ -171,39 +250,82 @@ def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
     entry, received = _received("conv2d_input_grad", step)
     shape = integers(*build.shape(dx), *build.shape(weight)[:2], step.attributes["padding"])
-    return _product("conv2d.cu", entry, pixel_tile(build, pixels, channels), pixels, channels, (*received, weight, dx, *shape),
-                    _wide(build, step))
+    return _product(
+        "conv2d.cu",
+        entry,
+        pixel_tile(build, pixels, channels),
+        pixels,
+        channels,
+        (*received, weight, dx, *shape),
+        _wide(build, step),
+    )
 
 
 @of_stride_1
 def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     filters, kernel = build.shape(step.reads["dy"])[3], step.attributes["kernel"]
-    return _weight_grad(step, build, "conv2d_weight_grad",
-                        (*build.shape(step.reads["x"]), filters, kernel, step.attributes["padding"]))
+    return _weight_grad(
+        step,
+        build,
+        "conv2d_weight_grad",
+        (*build.shape(step.reads["x"]), filters, kernel, step.attributes["padding"]),
+    )
 
 
 def decompose_weight(step: Any, build: Any) -> tuple[Launch, ...]:
     weight, phase_weights = step.reads["weight"], step.writes["phase_weights"]
     filters, _, _, channels = build.shape(weight)
-    return (Launch("gpu_opt_v2/upsample_conv2d.cu", "decompose_weight", (blocks(elements(build, phase_weights), 256),), (256,),
-                   (weight, phase_weights, *integers(filters, channels)), defines=(*_tile(SQUARE), *_wide_macros(True, True))),)
+    return (
+        Launch(
+            "gpu_opt_v2/upsample_conv2d.cu",
+            "decompose_weight",
+            (blocks(elements(build, phase_weights), 256),),
+            (256,),
+            (weight, phase_weights, *integers(filters, channels)),
+            defines=(*_tile(SQUARE), *_wide_macros(True, True)),
+        ),
+    )
 
 
 def upsample_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
-    x, phase_weights, bias, y = step.reads["x"], step.reads["phase_weights"], step.reads["bias"], step.writes["y"]
+    x, phase_weights, bias, y = (
+        step.reads["x"],
+        step.reads["phase_weights"],
+        step.reads["bias"],
+        step.writes["y"],
+    )
     batch, height, width, channels = build.shape(x)
     filters, pixels, relu = build.shape(y)[3], batch * height * width, step.attributes["relu"]
     if filters < FEW_FILTERS:
         taps = build.workspace(f"{step.layer}.taps", (batch, height, width, filters, 4, 4))
-        (product,) = _product("upsample_conv2d_taps.cu", "upsample_conv2d_taps", ALL_TAPS, pixels, 16 * filters,
-                              (x, phase_weights, taps, *integers(batch, height, width, channels, filters)), _wide(build, step))
-        return product, Launch(product.source, "upsample_conv2d_add_taps", (blocks(elements(build, y), 256),), (256,),
-                               (taps, bias, y, *integers(batch, height, width, filters, relu)), defines=product.defines)
+        (product,) = _product(
+            "upsample_conv2d_taps.cu",
+            "upsample_conv2d_taps",
+            ALL_TAPS,
+            pixels,
+            16 * filters,
+            (x, phase_weights, taps, *integers(batch, height, width, channels, filters)),
+            _wide(build, step),
+        )
+        return product, Launch(
+            product.source,
+            "upsample_conv2d_add_taps",
+            (blocks(elements(build, y), 256),),
+            (256,),
+            (taps, bias, y, *integers(batch, height, width, filters, relu)),
+            defines=product.defines,
+        )
     tile = pixel_tile(build, pixels, filters, phases=4)
-    return (Launch("gpu_opt_v2/upsample_conv2d.cu", "upsample_conv2d_forward",
-                   (blocks(pixels, tile.m), 2 * blocks(filters, tile.n), 2), (tile.threads,),
-                   (x, phase_weights, bias, y, *integers(batch, height, width, channels, filters, relu)),
-                   defines=(*_tile(tile), *_wide(build, step))),)
+    return (
+        Launch(
+            "gpu_opt_v2/upsample_conv2d.cu",
+            "upsample_conv2d_forward",
+            (blocks(pixels, tile.m), 2 * blocks(filters, tile.n), 2),
+            (tile.threads,),
+            (x, phase_weights, bias, y, *integers(batch, height, width, channels, filters, relu)),
+            defines=(*_tile(tile), *_wide(build, step)),
+        ),
+    )
 
 
 def upsample_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -211,14 +333,29 @@ def upsample_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     batch, height, width, channels = build.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
     pixels = batch * height * width
-    return _product("upsample_conv2d.cu", entry, pixel_tile(build, pixels, channels), pixels, channels,
-                    (*received, phase_weights, dx, *integers(batch, height, width, channels, build.shape(dy)[3])),
-                    _wide(build, step))
+    return _product(
+        "upsample_conv2d.cu",
+        entry,
+        pixel_tile(build, pixels, channels),
+        pixels,
+        channels,
+        (
+            *received,
+            phase_weights,
+            dx,
+            *integers(batch, height, width, channels, build.shape(dy)[3]),
+        ),
+        _wide(build, step),
+    )
 
 
 def upsample_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
-    return _weight_grad(step, build, "upsample_conv2d_weight_grad",
-                        (*build.shape(step.reads["x"]), build.shape(step.reads["dy"])[3]))
+    return _weight_grad(
+        step,
+        build,
+        "upsample_conv2d_weight_grad",
+        (*build.shape(step.reads["x"]), build.shape(step.reads["dy"])[3]),
+    )
 
 
 def update(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -228,15 +365,26 @@ def update(step: Any, build: Any) -> tuple[Launch, ...]:
 
 LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_opt_v1.LAUNCHES,
-    **{function.__name__: function for function in (
-        conv2d_forward, conv2d_input_grad, conv2d_weight_grad, decompose_weight, upsample_conv2d_forward,
-        upsample_conv2d_input_grad, upsample_conv2d_weight_grad)},
+    **{
+        function.__name__: function
+        for function in (
+            conv2d_forward,
+            conv2d_input_grad,
+            conv2d_weight_grad,
+            decompose_weight,
+            upsample_conv2d_forward,
+            upsample_conv2d_input_grad,
+            upsample_conv2d_weight_grad,
+        )
+    },
     **{f"{rule}_update": update for rule in AVERAGES},
 }
 
 
 def _received(entry: str, step: Any) -> tuple[str, tuple[str, ...]]:
-    """(kernel name, its first arguments): the kernel that leads dy back through the fused max-pool or ReLU."""
+    """(kernel name, its first arguments): the kernel that leads dy back through the fused max-pool
+    or ReLU.
+    """
     if "index" in step.reads:
         return f"{entry}_behind_pool", (step.reads["dy"], step.reads["index"])
     if "y" in step.reads:
@@ -244,8 +392,9 @@ def _received(entry: str, step: Any) -> tuple[str, tuple[str, ...]]:
     return entry, (step.reads["dy"],)
 
 
-def gradient_matrix(build: Any, x: str, received: Mapping[str, str], filters: int, kernel: int,
-                    phases: bool) -> tuple[int, int, int]:
+def gradient_matrix(
+    build: Any, x: str, received: Mapping[str, str], filters: int, kernel: int, phases: bool
+) -> tuple[int, int, int]:
     """(rows, columns, pixels that are summed over) of a weight gradient."""
     channels = build.shape(x)[3]
     if phases:
@@ -262,25 +411,41 @@ def parts_shape(splits: int, rows: int, columns: int) -> tuple[int, int]:
 def _weight_grad(step: Any, build: Any, entry: str, shape: tuple[int, ...]) -> tuple[Launch, ...]:
     """The splits of a weight gradient, and their sums unless the update adds them."""
     phases, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
-    rows, columns, pixels = gradient_matrix(build, step.reads["x"], step.reads, filters, step.attributes["kernel"], phases)
+    rows, columns, pixels = gradient_matrix(
+        build, step.reads["x"], step.reads, filters, step.attributes["kernel"], phases
+    )
     tile = weight_tile(rows, columns)
     splits, pixels_per_split = split(tile, rows, columns, pixels)
-    parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", parts_shape(splits, rows, columns))
+    parts = step.writes.get("parts") or build.workspace(
+        f"{step.layer}.parts", parts_shape(splits, rows, columns)
+    )
     entry, received = _received(entry, step)
-    product = Launch("gpu_opt_v2/weight_grad.cu", entry, (blocks(columns, tile.n), blocks(rows, tile.m), splits),
-                     (tile.threads,), (step.reads["x"], *received, parts, *integers(*shape, pixels_per_split)),
-                     defines=(*_tile(tile), *_wide(build, step)))
+    product = Launch(
+        "gpu_opt_v2/weight_grad.cu",
+        entry,
+        (blocks(columns, tile.n), blocks(rows, tile.m), splits),
+        (tile.threads,),
+        (step.reads["x"], *received, parts, *integers(*shape, pixels_per_split)),
+        defines=(*_tile(tile), *_wide(build, step)),
+    )
     return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, phases))
 
 
 def _sum(step: Any, build: Any, parts: str, phases: bool) -> Launch:
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
     weights, (filters, _, _, channels) = elements(build, dweight), build.shape(dweight)
-    return Launch("gpu_opt_v2/weight_update.cu", "add_parts", (blocks(weights + filters, 256),), (256,),
-                  (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, phases)))
+    return Launch(
+        "gpu_opt_v2/weight_update.cu",
+        "add_parts",
+        (blocks(weights + filters, 256),),
+        (256,),
+        (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, phases)),
+    )
 
 
-def _row_of(build: Any, name: str, gradient: Gradient) -> tuple[int, tuple[int, int, int, int, int]]:
+def _row_of(
+    build: Any, name: str, gradient: Gradient
+) -> tuple[int, tuple[int, int, int, int, int]]:
     """As gpu_opt_v1.update asks; the words are parts, elements apart, start, filters, channels."""
     parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
     shape = build.shape(name)
@@ -288,10 +453,25 @@ def _row_of(build: Any, name: str, gradient: Gradient) -> tuple[int, tuple[int, 
     return blocks(elements(build, name)), (parts, apart, gradient.start, filters, channels)
 
 
-def _product(file: str, entry: str, tile: Tile, rows: int, columns: int, arguments: tuple[Argument, ...],
-             wide: tuple[str, ...]) -> tuple[Launch, ...]:
-    return (Launch(f"gpu_opt_v2/{file}", entry, (blocks(rows, tile.m), blocks(columns, tile.n)), (tile.threads,), arguments,
-                   defines=(*_tile(tile), *wide)),)
+def _product(
+    file: str,
+    entry: str,
+    tile: Tile,
+    rows: int,
+    columns: int,
+    arguments: tuple[Argument, ...],
+    wide: tuple[str, ...],
+) -> tuple[Launch, ...]:
+    return (
+        Launch(
+            f"gpu_opt_v2/{file}",
+            entry,
+            (blocks(rows, tile.m), blocks(columns, tile.n)),
+            (tile.threads,),
+            arguments,
+            defines=(*_tile(tile), *wide),
+        ),
+    )
 
 
 def _tile(tile: Tile) -> tuple[str]:

@@ -8,10 +8,16 @@ from ladder.rungs.patterns import LaunchFunction
 
 __all__ = ["LAUNCHES", "PATTERNS"]
 
-SIDE = 64   # of a block's tile of the result
+SIDE = 64  # of a block's tile of the result
 
 LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_shared.LAUNCHES,
-    **{function.__name__: functools.partial(function, folder="gpu_registers", side=SIDE) for function in (
-        gpu_shared.conv2d_forward, gpu_shared.conv2d_input_grad, gpu_shared.conv2d_weight_grad)},
+    **{
+        function.__name__: functools.partial(function, folder="gpu_registers", side=SIDE)
+        for function in (
+            gpu_shared.conv2d_forward,
+            gpu_shared.conv2d_input_grad,
+            gpu_shared.conv2d_weight_grad,
+        )
+    },
 }

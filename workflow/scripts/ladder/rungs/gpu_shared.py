@@ -10,23 +10,34 @@ from ladder.rungs.patterns import Launch, LaunchFunction
 
 __all__ = ["LAUNCHES", "PATTERNS"]
 
-SIDE = 16      # of a block's tile of the result
+SIDE = 16  # of a block's tile of the result
 THREADS = 16, 16
-FEW = 4        # filters or channels up to which a tile would be nearly empty: gpu_basic's kernels
+FEW = 4  # filters or channels up to which a tile would be nearly empty: gpu_basic's kernels
 
 
-def conv2d_forward(step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE) -> tuple[Launch, ...]:
+def conv2d_forward(
+    step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE
+) -> tuple[Launch, ...]:
     """folder: of the kernels; side: of their tile; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     shape, filters = sizes(step, build, reads["x"], reads["weight"]), build.shape(y)[3]
     if filters <= FEW and not step.attributes.get("relu", False):
         return gpu_basic.conv2d_forward(step, build)
     grid = blocks(elements(build, y) // filters, side), blocks(filters, side)
-    arguments = (reads["x"], reads["weight"], reads["bias"], y, *shape, *integers(step.attributes.get("relu", False)))
+    arguments = (
+        reads["x"],
+        reads["weight"],
+        reads["bias"],
+        y,
+        *shape,
+        *integers(step.attributes.get("relu", False)),
+    )
     return (Launch(f"{folder}/conv2d.cu", "conv2d_forward", grid, THREADS, arguments),)
 
 
-def conv2d_input_grad(step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE) -> tuple[Launch, ...]:
+def conv2d_input_grad(
+    step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE
+) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels = build.shape(dx)[3]
     if channels <= FEW:
@@ -36,7 +47,9 @@ def conv2d_input_grad(step: Any, build: Any, folder: str = "gpu_shared", side: i
     return (Launch(f"{folder}/conv2d.cu", "conv2d_input_grad", grid, THREADS, arguments),)
 
 
-def conv2d_weight_grad(step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE) -> tuple[Launch, ...]:
+def conv2d_weight_grad(
+    step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE
+) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     filters, kernel, _, channels = build.shape(dweight)
     if min(filters, channels) <= FEW:
@@ -48,7 +61,12 @@ def conv2d_weight_grad(step: Any, build: Any, folder: str = "gpu_shared", side: 
 
 def sizes(step: Any, build: Any, x: str, weight: str) -> tuple[np.int32, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
-    return integers(*build.shape(x), *build.shape(weight)[:2], step.attributes["padding"], step.attributes["stride"])
+    return integers(
+        *build.shape(x),
+        *build.shape(weight)[:2],
+        step.attributes["padding"],
+        step.attributes["stride"],
+    )
 
 
 LAUNCHES: dict[str, LaunchFunction] = {

@@ -10,9 +10,10 @@ from ladder.rungs.patterns import Launch
 
 __all__ = ["LAUNCHES", "PATTERNS"]
 
-# In all: 4 for each of the 132 multiprocessors of an H200. Splits change the bytes, so they must not depend on the GPU's size.
+# In all: 4 for each of the 132 multiprocessors of an H200. Splits change the bytes, so they must
+# not depend on the GPU's size.
 BLOCKS = 528
-LEAST_PIXELS = 64   # of a split
+LEAST_PIXELS = 64  # of a split
 
 
 def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
@@ -28,9 +29,20 @@ def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     grid = blocks(filters, SIDE), blocks(channels, SIDE), kernel * kernel * splits
     source = "gpu_split_k/weight_grad.cu"
     return (
-        Launch(source, "conv2d_weight_grad_split", grid, THREADS,
-               (x, dy, partials, *sizes(step, build, x, dweight), *integers(per_split))),
-        Launch(source, "conv2d_add_splits", (blocks(weights),), (256,), (partials, dweight, *integers(weights, splits))),
+        Launch(
+            source,
+            "conv2d_weight_grad_split",
+            grid,
+            THREADS,
+            (x, dy, partials, *sizes(step, build, x, dweight), *integers(per_split)),
+        ),
+        Launch(
+            source,
+            "conv2d_add_splits",
+            (blocks(weights),),
+            (256,),
+            (partials, dweight, *integers(weights, splits)),
+        ),
     )
 
 

@@ -12,7 +12,10 @@ __all__ = ["LAUNCHES", "PATTERNS"]
 
 
 def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
-    """The launch function `function` of gpu_shared, for gpu_wide's kernels where 4 divides the channels and filters."""
+    """The launch function `function` of gpu_shared, for gpu_wide's kernels where 4 divides the
+    channels and filters.
+    """
+
     def launches(step: Any, build: Any) -> tuple[Launch, ...]:
         filters, _, _, channels = build.shape(step.reads.get("weight") or step.writes["dweight"])
         if filters % 4 or channels % 4:
@@ -24,6 +27,12 @@ def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
 
 LAUNCHES: dict[str, LaunchFunction] = {
     **gpu_registers.LAUNCHES,
-    **{function.__name__: wide(function) for function in (
-        gpu_shared.conv2d_forward, gpu_shared.conv2d_input_grad, gpu_shared.conv2d_weight_grad)},
+    **{
+        function.__name__: wide(function)
+        for function in (
+            gpu_shared.conv2d_forward,
+            gpu_shared.conv2d_input_grad,
+            gpu_shared.conv2d_weight_grad,
+        )
+    },
 }

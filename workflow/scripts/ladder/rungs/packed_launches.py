@@ -1,4 +1,5 @@
-"""The launches of gpu_tf32's kernels: packing, convolutions of packed operands, their weight gradients, and the update.
+"""The launches of gpu_tf32's kernels: packing, convolutions of packed operands, their weight
+gradients, and the update.
 
 number, an argument of all: what is packed.
 """
@@ -18,26 +19,39 @@ from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape
 from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
 from ladder.rungs.patterns import Gradient, Launch, LaunchFunction, Word
 
-SIDE = 16   # filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
-# How a packed weight holds the phases of an upsampled image; also the values of PHASES: kernels/gpu_tf32/weight_update.cu
+# filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
+SIDE = 16
+# How a packed weight holds the phases of an upsampled image; also the values of PHASES:
+# kernels/gpu_tf32/weight_update.cu
 NO_PHASES, PHASES_APART, PHASES_IN_COLUMNS = range(3)
-IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}   # the macro for results that gpu_bf16_sm90 reads: kernels/gpu_tf32/copies.cuh
+# the macro for results that gpu_bf16_sm90 reads: kernels/gpu_tf32/copies.cuh
+IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 
 
 # ---- packing
+
 
 def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, rounded) // number.chunk
     pixels = chunks // blocks(channels, number.chunk)
-    return (Launch("gpu_tf32/round.cu", "round_image", (blocks(chunks, 256),), (256,),
-                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"])),
-                   defines=number.defines),)
+    return (
+        Launch(
+            "gpu_tf32/round.cu",
+            "round_image",
+            (blocks(chunks, 256),),
+            (256,),
+            (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"])),
+            defines=number.defines,
+        ),
+    )
 
 
 def gather_columns(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    return _gather("gather_columns", step, build, (step.reads["x"],), build.shape(step.reads["x"]), number)
+    return _gather(
+        "gather_columns", step, build, (step.reads["x"],), build.shape(step.reads["x"]), number
+    )
 
 
 def load_batch(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
@@ -46,37 +60,75 @@ def load_batch(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch
     if "columns" not in step.writes:
         return gpu_basic.load_batch(step, build)
     entry = f"load_columns_{build.buffers[reads['images']].dtype}"
-    arrays = *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")), batch
+    arrays = (
+        *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
+        batch,
+    )
     return _gather(entry, step, build, arrays, build.shape(batch), number, step.attributes["flip"])
 
 
-def _gather(entry: str, step: Any, build: Any, arrays: tuple[str, ...], image: Shape, number: Format,
-            *more: int) -> tuple[Launch, ...]:
+def _gather(
+    entry: str,
+    step: Any,
+    build: Any,
+    arrays: tuple[str, ...],
+    image: Shape,
+    number: Format,
+    *more: int,
+) -> tuple[Launch, ...]:
     """image: shape of the batch; more: numbers behind the others."""
     columns, (kernel, stride) = step.writes["columns"], step.attributes["window"]
     threads = max(math.prod(build.shape(columns)[:3]), math.prod(image[:3]))
     defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number.defines
-    return (Launch("gpu_tf32/gather.cu", entry, (blocks(threads, 256),), (256,),
-                   (*arrays, columns, *integers(*image[:3], stride, step.attributes["padding"], *more)), defines=defines),)
+    return (
+        Launch(
+            "gpu_tf32/gather.cu",
+            entry,
+            (blocks(threads, 256),),
+            (256,),
+            (*arrays, columns, *integers(*image[:3], stride, step.attributes["padding"], *more)),
+            defines=defines,
+        ),
+    )
 
 
 def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    dy, rounded, bias_partials = step.reads["dy"], step.writes["rounded"], step.writes["bias_partials"]
+    dy, rounded, bias_partials = (
+        step.reads["dy"],
+        step.writes["rounded"],
+        step.writes["bias_partials"],
+    )
     _, height, width, channels = build.shape(dy)
     pixels = elements(build, rounded) // build.shape(rounded)[3]
     grid = build.shape(bias_partials)[0], blocks(channels, number.step)
-    return (Launch("gpu_tf32/round.cu", "round_gradient", grid, (256,),
-                   (dy, rounded, bias_partials, *integers(pixels, height, width, channels, step.attributes["padding"],
-                                                          PIXELS_OF_PARTIAL)), defines=number.defines),)
+    return (
+        Launch(
+            "gpu_tf32/round.cu",
+            "round_gradient",
+            grid,
+            (256,),
+            (
+                dy,
+                rounded,
+                bias_partials,
+                *integers(
+                    pixels, height, width, channels, step.attributes["padding"], PIXELS_OF_PARTIAL
+                ),
+            ),
+            defines=number.defines,
+        ),
+    )
 
 
 # ---- convolutions
+
 
 @dataclasses.dataclass(frozen=True)
 class Epilogue:
     """What a convolution's kernel makes of its sums.
 
-    entry: kernel and file; arrays, numbers: the kernel's arguments before and behind the sizes; defines: {macro: value}.
+    entry: kernel and file; arrays, numbers: the kernel's arguments before and behind the sizes;
+    defines: {macro: value}.
     """
 
     entry: str
@@ -91,9 +143,17 @@ def forward_epilogue(step: Any, build: Any) -> Epilogue:
     operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
     if "y" in writes:
         return Epilogue("conv2d", (*operands, writes["y"]), (relu,), {})
-    numbers, layout = (relu, attributes["padding"]), IN_CHANNEL_BLOCKS if len(build.shape(writes["copy"])) == 5 else {}
+    numbers, layout = (
+        (relu, attributes["padding"]),
+        IN_CHANNEL_BLOCKS if len(build.shape(writes["copy"])) == 5 else {},
+    )
     if "index" in writes:
-        return Epilogue("conv2d_pool", (*operands, writes["copy"], writes["index"]), numbers, {**layout, "WINDOWS": True})
+        return Epilogue(
+            "conv2d_pool",
+            (*operands, writes["copy"], writes["index"]),
+            numbers,
+            {**layout, "WINDOWS": True},
+        )
     return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
 
 
@@ -101,8 +161,16 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
     """dx in float32, or the packed gradient of what made x, behind its pooling and ReLU."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     if "dx" in writes:
-        return Epilogue("conv2d", (reads["dy"], reads["flipped"], reads["zeros"], writes["dx"]), (False,), {})
-    arrays = reads["dy"], reads["flipped"], reads["kept"], *both_gradients(writes), writes["bias_partials"]
+        return Epilogue(
+            "conv2d", (reads["dy"], reads["flipped"], reads["zeros"], writes["dx"]), (False,), {}
+        )
+    arrays = (
+        reads["dy"],
+        reads["flipped"],
+        reads["kept"],
+        *both_gradients(writes),
+        writes["bias_partials"],
+    )
     layout: dict[str, int] = {}
     step_rows = 0
     if "steps" in writes:
@@ -114,28 +182,46 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
     return Epilogue("conv2d_gradient", arrays, numbers, layout)
 
 
-def forward(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def forward(
+    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
-    return _convolution(build, forward_epilogue(step, build), step.attributes["stride"], tile, number)
+    return _convolution(
+        build, forward_epilogue(step, build), step.attributes["stride"], tile, number
+    )
 
 
-def phase_forward(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def phase_forward(
+    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
     return _convolution(build, forward_epilogue(step, build), 1, tile, number, phases)
 
 
-def input_grad(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    return _convolution(build, gradient_epilogue(step, build), step.attributes["stride"], tile, number)
+def input_grad(
+    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
+    return _convolution(
+        build, gradient_epilogue(step, build), step.attributes["stride"], tile, number
+    )
 
 
-def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile | None, number: Format,
-                 phases: int = NO_PHASES) -> tuple[Launch, ...]:
+def _convolution(
+    build: Any,
+    epilogue: Epilogue,
+    stride: int,
+    tile: TensorTile | None,
+    number: Format,
+    phases: int = NO_PHASES,
+) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
     (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
     shape = tiles.Sums.of(build.shape(x), filters, kernel, stride, number)
-    if phases == PHASES_APART:   # each has the filters, and its windows begin in two pixels
-        shape = dataclasses.replace(shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4)
-    stored = epilogue.entry == "conv2d"   # y in float32
+    if phases == PHASES_APART:  # each has the filters, and its windows begin in two pixels
+        shape = dataclasses.replace(
+            shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4
+        )
+    stored = epilogue.entry == "conv2d"  # y in float32
     tile = tile or tiles.pixel_tile(shape, stored)
     defines = {**epilogue.defines, **({"PHASES": phases} if phases else {})}
     if isinstance(tile, tiles.Rectangle):
@@ -144,48 +230,95 @@ def _convolution(build: Any, epilogue: Epilogue, stride: int, tile: TensorTile |
     else:
         entry = epilogue.entry
         defines |= {"WHOLE": channels % number.step == 0}
-        depths, by_k = blocks(kernel ** 2 * channels, 2 * number.chunk), (tile.m, tile.n) == (64, 64)
+        depths, by_k = blocks(kernel**2 * channels, 2 * number.chunk), (tile.m, tile.n) == (64, 64)
         if depths < number.step // (2 * number.chunk) and not by_k:
             defines["DEPTHS"] = depths
     pixels = shape.batch * shape.height * shape.width * shape.phases
-    sizes = integers(height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers)
-    return (Launch(f"gpu_tf32/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,), (*epilogue.arrays, *sizes),
-                   tiles.pixel_bytes(tile, shape, stored), (*tile.defines(**defines), *number.defines)),)
+    sizes = integers(
+        height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers
+    )
+    return (
+        Launch(
+            f"gpu_tf32/{entry}.cu",
+            entry,
+            (tiles.blocks_of(tile, shape),),
+            (tile.threads,),
+            (*epilogue.arrays, *sizes),
+            tiles.pixel_bytes(tile, shape, stored),
+            (*tile.defines(**defines), *number.defines),
+        ),
+    )
 
 
 # ---- weight gradients
 
-def weight_grad(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+
+def weight_grad(
+    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
-    x, filters, attributes = step.reads["x"], build.shape(step.reads["bias_partials"])[1], step.attributes
-    split = tiles.weight_split(build.shape(x), filters, attributes["kernel"], attributes["stride"], number, tile)
-    product, parts = _parts_of_weight(step, build, (x, step.reads["dy"]), split, attributes["padding"])
+    x, filters, attributes = (
+        step.reads["x"],
+        build.shape(step.reads["bias_partials"])[1],
+        step.attributes,
+    )
+    split = tiles.weight_split(
+        build.shape(x), filters, attributes["kernel"], attributes["stride"], number, tile
+    )
+    product, parts = _parts_of_weight(
+        step, build, (x, step.reads["dy"]), split, attributes["padding"]
+    )
     if "parts" in step.writes:
         return (product,)
-    there = math.prod(build.shape(step.writes["dweight"])[1:]) // attributes["kernel"] ** 2   # channels, or numbers of a column
+    # channels, or numbers of a column
+    there = math.prod(build.shape(step.writes["dweight"])[1:]) // attributes["kernel"] ** 2
     return product, add_parts(step, build, parts, build.shape(x)[3], there)
 
 
-def phase_weight_grad(step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3 taps."""
+def phase_weight_grad(
+    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
+    """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3
+    taps.
+    """
     x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
     split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number, tile)
     product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
-    return (product,) if "parts" in writes else (product, *add_phase_parts(step, build, parts, build.shape(dy)[3]))
+    return (
+        (product,)
+        if "parts" in writes
+        else (product, *add_phase_parts(step, build, parts, build.shape(dy)[3]))
+    )
 
 
 def add_phase_parts(step: Any, build: Any, parts: str, stored: int) -> tuple[Launch, ...]:
-    """The launches that add parts of phase weights, with so many filters, to dweight, and bias partials to dbias."""
+    """The launches that add parts of phase weights, with so many filters, to dweight, and bias
+    partials to dbias.
+    """
     filters, _, _, channels = build.shape(step.writes["dweight"])
     packed_channels = build.shape(parts)[1] // 16 // stored
-    dphase_weights = build.workspace(f"{step.layer}.dphase_weights", (packed_channels, 4, 4, filters))
-    return (add_parts(step, build, parts, stored, filters, dphase_weights),
-            Launch("gpu_basic/phase_conv2d.cu", "add_tap_gradients", (blocks(filters * 9 * channels, 256),), (256,),
-                   (dphase_weights, step.writes["dweight"], *integers(filters, channels))))
+    dphase_weights = build.workspace(
+        f"{step.layer}.dphase_weights", (packed_channels, 4, 4, filters)
+    )
+    return (
+        add_parts(step, build, parts, stored, filters, dphase_weights),
+        Launch(
+            "gpu_basic/phase_conv2d.cu",
+            "add_tap_gradients",
+            (blocks(filters * 9 * channels, 256),),
+            (256,),
+            (dphase_weights, step.writes["dweight"], *integers(filters, channels)),
+        ),
+    )
 
 
-def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
-                     split: tuple[TensorTile, tiles.Sums, tuple[int, int], int], padding: int) -> tuple[Launch, str]:
+def _parts_of_weight(
+    step: Any,
+    build: Any,
+    operands: tuple[str, str],
+    split: tuple[TensorTile, tiles.Sums, tuple[int, int], int],
+    padding: int,
+) -> tuple[Launch, str]:
     """(the launch that leaves a weight gradient in parts, their buffer).
 
     split: tiles.weight_split of the first operand; padding: the border of the second.
@@ -196,67 +329,144 @@ def _parts_of_weight(step: Any, build: Any, operands: tuple[str, str],
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", sizes)
     shared = tiles.shared_bytes(tile, shape.number, rows_of_k=True)
     whole = batch * shape.height * shape.width % shape.number.step == 0
-    if "index" in step.reads:   # dy is pooled
+    if "index" in step.reads:  # dy is pooled
         entry, arrays = "weight_grad_pooled", (x, dy, step.reads["index"])
-        numbers: tuple[int, ...] = (batch, height, width, channels, shape.filters, shape.number.step * steps)
+        numbers: tuple[int, ...] = (
+            batch,
+            height,
+            width,
+            channels,
+            shape.filters,
+            shape.number.step * steps,
+        )
         defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step // 4 % (width // 2) == 0)
     elif isinstance(tile, tiles.Window):
         entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number)
-        numbers = (height, width, channels, shape.filters, dy_channels, padding, tiles.squares(shape),
-                   shape.number.squares * steps)
+        numbers = (
+            height,
+            width,
+            channels,
+            shape.filters,
+            dy_channels,
+            padding,
+            tiles.squares(shape),
+            shape.number.squares * steps,
+        )
         defines = tile.defines(KERNEL=shape.kernel, WHOLE=tiles.are_whole(shape))
     else:
         entry = "weight_grad"
-        numbers = (batch, height, width, channels, shape.filters, dy_channels, shape.kernel, shape.stride, padding,
-                   shape.number.step * steps)
+        numbers = (
+            batch,
+            height,
+            width,
+            channels,
+            shape.filters,
+            dy_channels,
+            shape.kernel,
+            shape.stride,
+            padding,
+            shape.number.step * steps,
+        )
         defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step % shape.width == 0)
-    return Launch(f"gpu_tf32/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), sizes[0]),
-                  (tile.threads,), (*arrays, parts, *integers(*numbers)), shared, (*defines, *shape.number.defines)), parts
+    return Launch(
+        f"gpu_tf32/{entry}.cu",
+        f"conv2d_{entry}",
+        (*tiles.weight_blocks(tile, shape), sizes[0]),
+        (tile.threads,),
+        (*arrays, parts, *integers(*numbers)),
+        shared,
+        (*defines, *shape.number.defines),
+    ), parts
 
 
-def add_parts(step: Any, build: Any, parts: str, channels: int, there: int, dweight: str | None = None) -> Launch:
-    """The launch that adds parts, with so many channels, to dweight, which has `there` of them, and bias partials to dbias."""
+def add_parts(
+    step: Any, build: Any, parts: str, channels: int, there: int, dweight: str | None = None
+) -> Launch:
+    """The launch that adds parts, with so many channels, to dweight, which has `there` of them, and
+    bias partials to dbias.
+    """
     bias_partials, dweight = step.reads["bias_partials"], dweight or step.writes["dweight"]
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(bias_partials)
-    return Launch("gpu_tf32/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
-                  (parts, bias_partials, dweight, step.writes["dbias"],
-                   *integers(weights, filters, splits, rows, channels, there)))
+    return Launch(
+        "gpu_tf32/add_parts.cu",
+        "conv2d_add_parts",
+        (blocks(weights, 512) + blocks(filters, 8),),
+        (128,),
+        (
+            parts,
+            bias_partials,
+            dweight,
+            step.writes["dbias"],
+            *integers(weights, filters, splits, rows, channels, there),
+        ),
+    )
 
 
 # ---- the update
 
+
 def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """All packed weights in one launch."""
-    rows = [((name, 0, 0, 0), *_row_of(build, name, packed)) for name, packed in step.attributes["copies"].items()]
+    rows = [
+        ((name, 0, 0, 0), *_row_of(build, name, packed))
+        for name, packed in step.attributes["copies"].items()
+    ]
     table, grid = gpu_opt_v1.update_table(step, build, rows)
-    return (Launch("gpu_tf32/weight_update.cu", "copy_weights", grid, (256,), (table,), defines=number.defines),)
+    return (
+        Launch(
+            "gpu_tf32/weight_update.cu",
+            "copy_weights",
+            grid,
+            (256,),
+            (table,),
+            defines=number.defines,
+        ),
+    )
 
 
 def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take longest, come first."""
+    """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take
+    longest, come first.
+    """
     copies = step.attributes.get("copies")
     if not copies:
         return gpu_opt_v1.update(step, build)
-    (launch,) = gpu_opt_v1.update(step, build, "gpu_tf32/weight_update.cu",
-                                  lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
-                                  later=lambda row: row[2][-1] == NO_PHASES)
+    (launch,) = gpu_opt_v1.update(
+        step,
+        build,
+        "gpu_tf32/weight_update.cu",
+        lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
+        later=lambda row: row[2][-1] == NO_PHASES,
+    )
     return (dataclasses.replace(launch, defines=(*launch.defines, *number.defines)),)
 
 
-def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
-            gradient: Gradient | None = None) -> tuple[int, tuple[Word, ...]]:
-    """(blocks, further words) of a parameter's row of the table, see kernels/gpu_tf32/weight_update.cu.
+def _row_of(
+    build: Any, name: str, packed: Mapping[str, str] | None, gradient: Gradient | None = None
+) -> tuple[int, tuple[Word, ...]]:
+    """(blocks, further words) of a parameter's row of the table, see
+    kernels/gpu_tf32/weight_update.cu.
 
-    packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks (blocks, kernel, kernel, rows, 64),
-    or of one of its four phases.
+    packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks
+    (blocks, kernel, kernel, rows, 64), or of one of its four phases.
     """
     parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if not packed:
-        return blocks(elements(build, name), SIDE if any(parts) else 256), (0, 0, 0, 0, 0, 0, 0, *parts, NO_PHASES)
+        return blocks(elements(build, name), SIDE if any(parts) else 256), (
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            *parts,
+            NO_PHASES,
+        )
     filters, kernel, _, channels = build.shape(name)
     shape, flipped = build.shape(packed["packed"]), packed.get("flipped", 0)
-    if shape[1] == 1:   # of columns
-        kernel, channels = 1, kernel ** 2 * channels
+    if shape[1] == 1:  # of columns
+        kernel, channels = 1, kernel**2 * channels
     phases = rows = flipped_rows = 0
     if len(shape) == 5:
         rows, flipped_rows = shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
@@ -266,41 +476,91 @@ def _row_of(build: Any, name: str, packed: Mapping[str, str] | None,
         phases = PHASES_APART if shape[1] == 2 else PHASES_IN_COLUMNS
     tap_blocks = blocks(max(filters, rows), SIDE) * blocks(max(channels, flipped_rows), SIDE)
     return tap_blocks * (1 if phases else kernel * kernel), (
-        packed["packed"], flipped, filters, kernel * kernel, channels, rows, flipped_rows, *parts, phases)
+        packed["packed"],
+        flipped,
+        filters,
+        kernel * kernel,
+        channels,
+        rows,
+        flipped_rows,
+        *parts,
+        phases,
+    )
 
 
 # ---- all of them
 
+
 def on_stream(number: int, function: LaunchFunction) -> LaunchFunction:
-    """The launches of an operation on this stream; 1: beside stream 0, for what only the update waits for."""
-    return lambda step, build: tuple(dataclasses.replace(launch, stream=number) for launch in function(step, build))
+    """The launches of an operation on this stream; 1: beside stream 0, for what only the update
+    waits for.
+    """
+    return lambda step, build: tuple(
+        dataclasses.replace(launch, stream=number) for launch in function(step, build)
+    )
 
 
 def loss(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    """The gradient of the output, packed where it is read so, and beside the backward pass the loss of the batch."""
+    """The gradient of the output, packed where it is read so, and beside the backward pass the loss
+    of the batch.
+    """
     if "gradient" in step.writes:
         gradient, total = gpu_opt_v1.mse(step, build)
         return gradient, dataclasses.replace(total, stream=1)
     prediction, writes, attributes = step.reads["prediction"], step.writes, step.attributes
     (batch, height, width, channels), padding = build.shape(prediction), attributes["padding"]
-    (rows, _), pixels = build.shape(writes["bias_partials"]), batch * (height + 2 * padding) * (width + 2 * padding)
+    (rows, _), pixels = (
+        build.shape(writes["bias_partials"]),
+        batch * (height + 2 * padding) * (width + 2 * padding),
+    )
     sums = build.workspace("loss.partials", (rows,), "float64")
-    return (Launch("gpu_tf32/loss.cu", "mse_rounded", (rows,), (PIXELS_OF_LOSS,),
-                   (prediction, step.reads["target"], writes["rounded"], writes["bias_partials"], sums,
-                    *integers(pixels, height, width, channels, padding),
-                    *floats(2 / attributes["divisor"], attributes.get("factor", 1))), defines=number.defines),
-            dataclasses.replace(gpu_opt_v1.mse_total(step, build, sums), stream=1))
+    return (
+        Launch(
+            "gpu_tf32/loss.cu",
+            "mse_rounded",
+            (rows,),
+            (PIXELS_OF_LOSS,),
+            (
+                prediction,
+                step.reads["target"],
+                writes["rounded"],
+                writes["bias_partials"],
+                sums,
+                *integers(pixels, height, width, channels, padding),
+                *floats(2 / attributes["divisor"], attributes.get("factor", 1)),
+            ),
+            defines=number.defines,
+        ),
+        dataclasses.replace(gpu_opt_v1.mse_total(step, build, sums), stream=1),
+    )
 
 
 def of_format(number: Format) -> dict[str, LaunchFunction]:
     """Operation -> its launches with such operands."""
     functions: dict[str, Callable[..., tuple[Launch, ...]]] = {
-        "load_batch": load_batch, "gather_columns": gather_columns, "mse": loss, "copy_weights": copy_weights,
-        "conv2d_round_input": round_input, "conv2d_round_gradient": round_gradient,
+        "load_batch": load_batch,
+        "gather_columns": gather_columns,
+        "mse": loss,
+        "copy_weights": copy_weights,
+        "conv2d_round_input": round_input,
+        "conv2d_round_gradient": round_gradient,
         **{f"{rule}_update": update for rule in AVERAGES},
-        "rounded_conv2d_forward": forward, "rounded_conv2d_input_grad": input_grad, "rounded_conv2d_weight_grad": weight_grad,
-        "rounded_phase_conv2d_forward": phase_forward, "rounded_phase_conv2d_input_grad": input_grad,
-        "rounded_phase_conv2d_weight_grad": phase_weight_grad}
-    launches = {operation: functools.partial(function, number=number) for operation, function in functions.items()}
-    return {**launches, **{operation: on_stream(1, function) for operation, function in launches.items()
-                                        if operation.endswith("weight_grad")}}
+        "rounded_conv2d_forward": forward,
+        "rounded_conv2d_input_grad": input_grad,
+        "rounded_conv2d_weight_grad": weight_grad,
+        "rounded_phase_conv2d_forward": phase_forward,
+        "rounded_phase_conv2d_input_grad": input_grad,
+        "rounded_phase_conv2d_weight_grad": phase_weight_grad,
+    }
+    launches = {
+        operation: functools.partial(function, number=number)
+        for operation, function in functions.items()
+    }
+    return {
+        **launches,
+        **{
+            operation: on_stream(1, function)
+            for operation, function in launches.items()
+            if operation.endswith("weight_grad")
+        },
+    }

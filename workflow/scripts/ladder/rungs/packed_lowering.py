@@ -1,7 +1,9 @@
-"""The patterns of a rung whose convolutions read packed operands (packing.py): which steps a group of layers becomes.
+"""The patterns of a rung whose convolutions read packed operands (packing.py): which steps a group
+of layers becomes.
 
-Where such a convolution alone reads what a group makes, no step of its own packs that value: the group's forward step writes it
-packed, and the consumer's input gradient writes its gradient packed, behind the group's pooling and ReLU.
+Where such a convolution alone reads what a group makes, no step of its own packs that value: the
+group's forward step writes it packed, and the consumer's input gradient writes its gradient packed,
+behind the group's pooling and ReLU.
 """
 
 import dataclasses
@@ -11,16 +13,34 @@ from typing import Any
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
 from ladder.rungs.packed_tiles import Shape
-from ladder.rungs.packing import PIXELS_OF_LOSS, Columns, Packing, both_gradients, has_phases, rows_of_packing
-from ladder.rungs.patterns import Backward, Gradient, Group, Pattern, convolution, is_2x2, sliding, weight_gradients
+from ladder.rungs.packing import (
+    PIXELS_OF_LOSS,
+    Columns,
+    Packing,
+    both_gradients,
+    has_phases,
+    rows_of_packing,
+)
+from ladder.rungs.patterns import (
+    Backward,
+    Gradient,
+    Group,
+    Pattern,
+    convolution,
+    is_2x2,
+    sliding,
+    weight_gradients,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class PackedGradient:
-    """Where the gradient of a convolution's output is, behind those of the ReLU and, but for Columns, the pooling after it.
+    """Where the gradient of a convolution's output is, behind those of the ReLU and, but for
+    Columns, the pooling after it.
 
-    writes: {role: buffer} of the step that makes it: as Packing.gradient, with a border of `padding`, and "bias_partials", its
-    sums over pixels, not rounded; relu, index: of the layers behind the convolution, for that step; whole: dy in float32.
+    writes: {role: buffer} of the step that makes it: as Packing.gradient, with a border of
+    `padding`, and "bias_partials", its sums over pixels, not rounded; relu, index: of the layers
+    behind the convolution, for that step; whole: dy in float32.
     """
 
     writes: dict[str, str]
@@ -32,10 +52,11 @@ class PackedGradient:
 
 @dataclasses.dataclass(frozen=True)
 class Consumer:
-    """The convolution that alone reads a value, and reads it packed, or the loss; in Builder.consumers by the value's name.
+    """The convolution that alone reads a value, and reads it packed, or the loss; in
+    Builder.consumers by the value's name.
 
-    x: buffer of the packed value, "" of the loss, which reads float32; gradient: where the value's gradient belongs, None if
-    none is wanted.
+    x: buffer of the packed value, "" of the loss, which reads float32; gradient: where the value's
+    gradient belongs, None if none is wanted.
     """
 
     x: str
@@ -44,9 +65,11 @@ class Consumer:
 
 @dataclasses.dataclass(frozen=True)
 class Lowering:
-    """packing_of(build, layer): the Packing of a convolution's operands; None if it reads none that are packed.
+    """packing_of(build, layer): the Packing of a convolution's operands; None if it reads none that
+    are packed.
 
-    rounds: whether packing rounds, so that a plan asks for phase weights on every rung (Pattern.decomposes).
+    rounds: whether packing rounds, so that a plan asks for phase weights on every rung
+    (Pattern.decomposes).
     """
 
     packing_of: Callable[[Any, Layer], Packing | None]
@@ -56,8 +79,15 @@ class Lowering:
     def patterns(self) -> tuple[Pattern, ...]:
         return (
             Pattern(("conv2d", "relu", "maxpool2d"), self.emit, fits=self._pools),
-            Pattern(("upsample2d", "conv2d", "relu"), self.emit, fits=self._packs_phases, decomposes=self.rounds),
-            Pattern(("upsample2d", "conv2d"), self.emit, fits=self._packs_phases, decomposes=self.rounds),
+            Pattern(
+                ("upsample2d", "conv2d", "relu"),
+                self.emit,
+                fits=self._packs_phases,
+                decomposes=self.rounds,
+            ),
+            Pattern(
+                ("upsample2d", "conv2d"), self.emit, fits=self._packs_phases, decomposes=self.rounds
+            ),
             Pattern(("conv2d", "relu"), self.emit),
             Pattern(("conv2d",), self.emit),
             *gpu_3xtf32.PATTERNS,
@@ -71,25 +101,37 @@ class Lowering:
         conv, _, pool = group
         height, width, _ = conv.output_shape
         packing = self.packing_of(build, conv)
-        if not packing or not packing.holds_windows(width) or not is_2x2(pool) or height % 2 or width % 2:
+        if (
+            not packing
+            or not packing.holds_windows(width)
+            or not is_2x2(pool)
+            or height % 2
+            or width % 2
+        ):
             return False
         return self._reader(build, group) is not None
 
     def emit(self, build: Any, group: Group) -> Backward:
-        """upsample2d or not, conv2d, ReLU and 2x2 max-pool or not; as gpu_opt_v1.conv_block where nothing is packed."""
-        layers = group[group[0].kind == "upsample2d":]
+        """upsample2d or not, conv2d, ReLU and 2x2 max-pool or not; as gpu_opt_v1.conv_block where
+        nothing is packed.
+        """
+        layers = group[group[0].kind == "upsample2d" :]
         packing = self.packing_of(build, layers[0])
         if not packing:
             return gpu_opt_v1.conv_block(build, group)
         if layers != group:
             build.unchanged(group[0])
         reader = self._reader(build, layers)
-        return Block(build, group, layers, packing).emit(reader, self.packing_of(build, reader) if reader else None)
+        return Block(build, group, layers, packing).emit(
+            reader, self.packing_of(build, reader) if reader else None
+        )
 
     def _reader(self, build: Any, layers: Group) -> Layer | None:
-        """The packed convolution that alone reads what `layers` make, directly or through an upsampling with phases; or None.
+        """The packed convolution that alone reads what `layers` make, directly or through an
+        upsampling with phases; or None.
 
-        layers: a packed convolution and those behind it. Where gradients are wanted, neither convolution may have a stride.
+        layers: a packed convolution and those behind it. Where gradients are wanted, neither
+        convolution may have a stride.
         """
         conv, output = layers[0], layers[-1].name
         reader: Layer | None = build.sole_reader(output)
@@ -116,23 +158,48 @@ class Block:
         self.x, self.weight, self.bias = convolution(build, conv)
         self.relu, upsamples = len(layers) > 1, layers != group
         self.flop = patterns.flop_of_phases(conv) if upsamples else 2 * conv.macs
-        self.input_stride = 2 if upsamples else 1   # of the convolution that is the input gradient
-        # Whether that is one with the flipped weight: behind a stride it would need zeros between the pixels of dy.
-        self.flips = build.training and build.wants_gradient(self.x) and conv.attributes["stride"] == 1
-        # The border of dy, which the input gradient reads, and behind an upsampling the weight gradient too.
-        self.padding = conv.attributes["kernel"] - 1 - conv.attributes["padding"] if upsamples or self.flips else 0
-        self.pooled: dict[str, str] = {}   # "index" of the pooling, where dy is behind it
+        self.input_stride = 2 if upsamples else 1  # of the convolution that is the input gradient
+        # Whether that is one with the flipped weight: behind a stride it would need zeros between
+        # the pixels of dy.
+        self.flips = (
+            build.training and build.wants_gradient(self.x) and conv.attributes["stride"] == 1
+        )
+        # The border of dy, which the input gradient reads, and behind an upsampling the weight
+        # gradient too.
+        self.padding = (
+            conv.attributes["kernel"] - 1 - conv.attributes["padding"]
+            if upsamples or self.flips
+            else 0
+        )
+        self.pooled: dict[str, str] = {}  # "index" of the pooling, where dy is behind it
 
     def emit(self, reader: Layer | None, reader_packing: Packing | None) -> Backward:
-        """Append the forward steps; the returned function appends the backward steps. reader: Lowering._reader."""
-        build, conv_op, (kernel, stride) = self.build, self.packing.conv_op, self.packing.slides(self.conv)
+        """Append the forward steps; the returned function appends the backward steps. reader:
+        Lowering._reader.
+        """
+        build, conv_op, (kernel, stride) = (
+            self.build,
+            self.packing.conv_op,
+            self.packing.slides(self.conv),
+        )
         shapes = self.packing.weight(build.shape(self.weight)).items()
-        weights = build.copies(self.weight, {role: shape for role, shape in shapes if self.flips or role != "flipped"},
-                               self.packing.number.dtype)
+        weights = build.copies(
+            self.weight,
+            {role: shape for role, shape in shapes if self.flips or role != "flipped"},
+            self.packing.number.dtype,
+        )
         x = self._packed_input()
         y, writes, padding = self._output(reader, reader_packing)
-        build.step(f"{conv_op}_forward", self.group, {"x": x, "weight": weights["packed"], "bias": self.bias}, writes,
-                   flop=self.flop, stride=stride, relu=self.relu, **padding)
+        build.step(
+            f"{conv_op}_forward",
+            self.group,
+            {"x": x, "weight": weights["packed"], "bias": self.bias},
+            writes,
+            flop=self.flop,
+            stride=stride,
+            relu=self.relu,
+            **padding,
+        )
 
         def backward() -> None:
             dy = build.consumers[y].gradient if y in build.consumers else self._packed_gradient(y)
@@ -140,31 +207,68 @@ class Block:
             if self.flips:
                 self._input_gradient({"dy": bordered, "flipped": weights["flipped"]}, x)
             elif build.wants_gradient(self.x):
-                build.step("conv2d_input_grad", self.group, {"dy": dy.whole, "weight": self.weight},
-                           {"dx": build.gradient_part(self.x)}, flop=self.flop, **sliding(self.conv))
-            reads = {"x": x, "dy": without_border, "bias_partials": dy.writes["bias_partials"], **self.pooled}
-            build.step(f"{conv_op}_weight_grad", self.group, reads, self._weight_gradients(reads), flop=self.flop,
-                       stride=stride, padding=dy.padding, kernel=kernel)
+                build.step(
+                    "conv2d_input_grad",
+                    self.group,
+                    {"dy": dy.whole, "weight": self.weight},
+                    {"dx": build.gradient_part(self.x)},
+                    flop=self.flop,
+                    **sliding(self.conv),
+                )
+            reads = {
+                "x": x,
+                "dy": without_border,
+                "bias_partials": dy.writes["bias_partials"],
+                **self.pooled,
+            }
+            build.step(
+                f"{conv_op}_weight_grad",
+                self.group,
+                reads,
+                self._weight_gradients(reads),
+                flop=self.flop,
+                stride=stride,
+                padding=dy.padding,
+                kernel=kernel,
+            )
 
         return backward
 
     def _packed_input(self) -> str:
-        """The buffer of packed x, packed by a step of its own unless the step that makes x does so."""
+        """The buffer of packed x, packed by a step of its own unless the step that makes x does
+        so.
+        """
         if self.x in self.build.consumers:
             return str(self.build.consumers[self.x].x)
         build, padding = self.build, self.conv.attributes["padding"]
         packed = packed_input(build, self.conv, self.packing, build.shape(self.x))
         if not isinstance(self.packing, Columns):
-            build.step(f"{self.packing.pack_op}_input", self.group, {"x": self.x}, {"rounded": packed}, padding=padding)
+            build.step(
+                f"{self.packing.pack_op}_input",
+                self.group,
+                {"x": self.x},
+                {"rounded": packed},
+                padding=padding,
+            )
         elif build.steps[-1].operation == "load_batch":
             build.extend_step({"columns": packed}, window=self.packing.window, padding=padding)
         else:
-            build.step("gather_columns", self.group, {"x": self.x}, {"columns": packed}, window=self.packing.window,
-                       padding=padding)
+            build.step(
+                "gather_columns",
+                self.group,
+                {"x": self.x},
+                {"columns": packed},
+                window=self.packing.window,
+                padding=padding,
+            )
         return packed
 
-    def _output(self, reader: Layer | None, packing: Packing | None) -> tuple[str, dict[str, str], dict[str, int]]:
-        """(value, what the forward step writes of it, further attributes); without a reader it is in float32."""
+    def _output(
+        self, reader: Layer | None, packing: Packing | None
+    ) -> tuple[str, dict[str, str], dict[str, int]]:
+        """(value, what the forward step writes of it, further attributes); without a reader it is
+        in float32.
+        """
         build, last = self.build, self.layers[-1]
         if not reader or not packing:
             y = build.activation(last)
@@ -176,56 +280,99 @@ class Block:
         index = {"index": build.mask(last)} if last.kind == "maxpool2d" else {}
         image, gradient = (build.batch, *last.output_shape), None
         if build.training and build.wants_gradient(last.name):
-            rows = packing.bias_partials(image, reader.attributes["filters"], reader.attributes["kernel"])
-            if index and isinstance(self.packing, Columns):   # the weight gradient leads it through the pooling
+            rows = packing.bias_partials(
+                image, reader.attributes["filters"], reader.attributes["kernel"]
+            )
+            # the weight gradient leads it through the pooling
+            if index and isinstance(self.packing, Columns):
                 self.pooled, gradient = index, self._gradient(rows, last)
             else:
                 gradient = self._gradient(rows, self.conv, **index)
-        consumer = build.consumers[last.name] = Consumer(packed_input(build, reader, packing, image), gradient)
+        consumer = build.consumers[last.name] = Consumer(
+            packed_input(build, reader, packing, image), gradient
+        )
         return last.name, {"copy": consumer.x, **index}, {"padding": reader.attributes["padding"]}
 
     def _loss_packs(self) -> bool:
-        """Whether the loss is the mean squared error of this group's output, whose gradient is read packed alone."""
+        """Whether the loss is the mean squared error of this group's output, whose gradient is read
+        packed alone.
+        """
         build, conv = self.build, self.conv
-        reads_loss = build.with_loss and build.layers[-1] is conv and build.wants_gradient(conv.name)
+        reads_loss = (
+            build.with_loss and build.layers[-1] is conv and build.wants_gradient(conv.name)
+        )
         only_packed = self.flips or not build.wants_gradient(self.x)
-        return reads_loss and only_packed and not build.network.classifies and self.packing.pack_op == Packing.pack_op
+        return (
+            reads_loss
+            and only_packed
+            and not build.network.classifies
+            and self.packing.pack_op == Packing.pack_op
+        )
 
     def _gradient(self, rows: int, layer: Layer, **more: str) -> PackedGradient:
         """Buffers for the gradient of the layer's output, with so many rows of bias partials."""
         build, conv = self.build, self.conv
         shapes = self.packing.gradient((build.batch, *layer.output_shape), self.padding)
         dtype = self.packing.number.dtype
-        writes = {role: build.kept(f"{conv.name}.dy.{role}", shape, dtype) for role, shape in shapes.items()}
-        writes["bias_partials"] = build.kept(f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"]))
+        writes = {
+            role: build.kept(f"{conv.name}.dy.{role}", shape, dtype)
+            for role, shape in shapes.items()
+        }
+        writes["bias_partials"] = build.kept(
+            f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"])
+        )
         return PackedGradient(writes, self.padding, self.relu, **more)
 
     def _packed_gradient(self, y: str) -> PackedGradient:
-        """Of a value in float32, whose gradient steps of their own lead back through the ReLU and pack."""
+        """Of a value in float32, whose gradient steps of their own lead back through the ReLU and
+        pack.
+        """
         dy = gpu_opt_v1.gradient_before_relu(self.build, self.layers, y)
-        gradient = self._gradient(rows_of_packing(self.build.shape(y), self.padding), self.conv, whole=dy)
-        self.build.step(f"{self.packing.pack_op}_gradient", self.layers, {"dy": dy}, gradient.writes, padding=self.padding)
+        gradient = self._gradient(
+            rows_of_packing(self.build.shape(y), self.padding), self.conv, whole=dy
+        )
+        self.build.step(
+            f"{self.packing.pack_op}_gradient",
+            self.layers,
+            {"dy": dy},
+            gradient.writes,
+            padding=self.padding,
+        )
         return gradient
 
     def _input_gradient(self, reads: dict[str, str], packed: str) -> None:
-        """The convolution of dy with the flipped weight, which `reads` names; packed: the buffer of packed x."""
+        """The convolution of dy with the flipped weight, which `reads` names; packed: the buffer of
+        packed x.
+        """
         build, x, operation = self.build, self.x, f"{self.packing.conv_op}_input_grad"
         sizes = {"flop": self.flop, "stride": self.input_stride}
         if x in build.consumers:
             dx: PackedGradient = build.consumers[x].gradient
             index = {"index": dx.index} if dx.index else {}
-            build.step(operation, self.group, {**reads, "kept": packed, **index}, dx.writes, **sizes, relu=dx.relu,
-                       kept_padding=self.conv.attributes["padding"], padding=dx.padding)
+            build.step(
+                operation,
+                self.group,
+                {**reads, "kept": packed, **index},
+                dx.writes,
+                **sizes,
+                relu=dx.relu,
+                kept_padding=self.conv.attributes["padding"],
+                padding=dx.padding,
+            )
             return
         part, masks = build.gradient_part(x), gpu_opt_v1.reader_applies_relu(build.network, x)
-        whole = build.workspace(f"{self.conv.name}.whole_gradient", build.shape(x)) if masks else part
+        whole = (
+            build.workspace(f"{self.conv.name}.whole_gradient", build.shape(x)) if masks else part
+        )
         zeros = build.zeros(f"{self.conv.name}.no_shift", build.shape(x)[3:])
         build.step(operation, self.group, {**reads, "zeros": zeros}, {"dx": whole}, **sizes)
         if masks:
             build.step("relu_backward", self.group, {"y": x, "dy": whole}, {"dx": part})
 
     def _weight_gradients(self, reads: dict[str, str]) -> dict[str, str]:
-        """{role: buffer} that the weight gradient's step writes: parts for the update to add, or sums; reads: what it reads."""
+        """{role: buffer} that the weight gradient's step writes: parts for the update to add, or
+        sums; reads: what it reads.
+        """
         build, conv = self.build, self.conv
         if not build.in_parts:
             return weight_gradients(build, conv)
@@ -233,10 +380,18 @@ class Block:
         parts = build.workspace(f"{conv.name}.parts", shape)
         build.leave_in_parts({f"{conv.name}.weight": Gradient(parts, in_parts=True)})
         if conv.attributes["bias"]:
-            build.leave_in_parts({f"{conv.name}.bias": Gradient(reads["bias_partials"], in_parts=True)})
+            build.leave_in_parts(
+                {f"{conv.name}.bias": Gradient(reads["bias_partials"], in_parts=True)}
+            )
         return {"parts": parts}
 
 
 def packed_input(build: Any, conv: Layer, packing: Packing, image: Shape) -> str:
     """The buffer of a convolution's packed input, which is an image of this shape."""
-    return str(build.kept(f"{conv.name}.x.packed", packing.image(image, conv.attributes["padding"]), packing.number.dtype))
+    return str(
+        build.kept(
+            f"{conv.name}.x.packed",
+            packing.image(image, conv.attributes["padding"]),
+            packing.number.dtype,
+        )
+    )

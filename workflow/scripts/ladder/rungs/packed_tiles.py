@@ -1,7 +1,8 @@
 """Tiles of products of packed operands, and which of them takes the fewest cycles.
 
-The shape alone chooses a tile, the same on every GPU, for the bytes of a result depend on it: on the pixels over which a
-gradient's bias partials are summed, and on the number of parts of a weight gradient.
+The shape alone chooses a tile, the same on every GPU, for the bytes of a result depend on it: on
+the pixels over which a gradient's bias partials are summed, and on the number of parts of a weight
+gradient.
 """
 
 import dataclasses
@@ -20,10 +21,11 @@ Shape = tuple[int, ...]
 class Format:
     """Packed numbers, and the shared memory in which their products have to do.
 
-    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor cores; stages,
-    stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of weight_grad_halo.cu; dtype: of a copy;
-    defines: of all kernels; products: of tensor cores for one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW;
-    squares: in a step of weight_grad_halo.cu.
+    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor
+    cores; stages, stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of
+    weight_grad_halo.cu; dtype: of a copy; defines: of all kernels; products: of tensor cores for
+    one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of
+    weight_grad_halo.cu.
     """
 
     name: str
@@ -47,45 +49,61 @@ class Format:
         return 2 * self.chunk // SIDE
 
 
-CHUNK_BYTES, ROW = 16, 128   # which a thread copies at once; of a row of shared memory: kernels/common/tensor_cores.cuh
-SIDE = 8                     # of a square of pixels: kernels/gpu_tf32/weight_grad_halo.cu
-BFLOAT16 = Format("bfloat16", 99 << 10, 3, 2)   # of sm_86 and sm_89, the least from sm_80 on
-FLOAT16 = Format("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))   # of sm_75
+# which a thread copies at once; of a row of shared memory: kernels/common/tensor_cores.cuh
+CHUNK_BYTES, ROW = 16, 128
+SIDE = 8  # of a square of pixels: kernels/gpu_tf32/weight_grad_halo.cu
+BFLOAT16 = Format("bfloat16", 99 << 10, 3, 2)  # of sm_86 and sm_89, the least from sm_80 on
+FLOAT16 = Format("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))  # of sm_75
 TF32 = Format("tf32", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=tf32",))
 FLOAT32 = Format("exact", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=float32",), products=3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rectangle(TensorTile):
-    """m pixels are a rectangle of one image, so many columns wide (kernels/gpu_tf32/conv2d_halo.cu)."""
+    """m pixels are a rectangle of one image, so many columns wide
+    (kernels/gpu_tf32/conv2d_halo.cu).
+    """
 
     columns: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Window(TensorTile):
-    """m filters and n channels of all taps of a window of that side (kernels/gpu_tf32/weight_grad_halo.cu)."""
+    """m filters and n channels of all taps of a window of that side
+    (kernels/gpu_tf32/weight_grad_halo.cu).
+    """
 
     kernel: int
 
 
-PIXEL_TILES = FEW_COLUMNS, TALL, SQUARE, LARGE   # of those that take as long, the first
-RECTANGLES = (Rectangle(128, 16, 32, 16, columns=16), Rectangle(256, 16, 64, 16, columns=16),
-              Rectangle(128, 64, 64, 32, columns=16), Rectangle(64, 64, 32, 32, columns=8),
-              Rectangle(128, 128, 64, 64, columns=16))
-WINDOWS = tuple(Window(*sizes, kernel=kernel) for sizes in ((16, 64, 16, 16), (64, 64, 32, 16)) for kernel in (2, 3))
-HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
-MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
-# Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a cycle; most splits.
+PIXEL_TILES = FEW_COLUMNS, TALL, SQUARE, LARGE  # of those that take as long, the first
+RECTANGLES = (
+    Rectangle(128, 16, 32, 16, columns=16),
+    Rectangle(256, 16, 64, 16, columns=16),
+    Rectangle(128, 64, 64, 32, columns=16),
+    Rectangle(64, 64, 32, 32, columns=8),
+    Rectangle(128, 128, 64, 64, columns=16),
+)
+WINDOWS = tuple(
+    Window(*sizes, kernel=kernel)
+    for sizes in ((16, 64, 16, 16), (64, 64, 32, 16))
+    for kernel in (2, 3)
+)
+HALO_KERNELS = 2, 3, 5  # sides of windows that conv2d_halo.cu has
+MULTIPROCESSORS = 80, 108, 132, 148  # of GPUs that a tile is to keep busy
+# Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives
+# them in a cycle; most splits.
 SPLIT_MULTIPROCESSORS, MEMORY_BYTES, SPLITS = 132, 2172, 128
-LINES_OF_PARTIAL = 64         # of a tile of a gradient, in a row of bias partials: copies.cuh
+LINES_OF_PARTIAL = 64  # of a tile of a gradient, in a row of bias partials: copies.cuh
 
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """The products of a convolution: height and width are the output's, channels those of the copy that is read.
+    """The products of a convolution: height and width are the output's, channels those of the copy
+    that is read.
 
-    number: of the operands; phases: convolutions to the pixels of an upsampled image, each with filters of its own.
+    number: of the operands; phases: convolutions to the pixels of an upsampled image, each with
+    filters of its own.
     """
 
     batch: int
@@ -109,31 +127,46 @@ class Sums:
 def pixel_tiles(shape: Sums, stored: bool = True) -> tuple[TensorTile, ...]:
     """Those that a convolution can have; stored: y is in float32 (copies.cuh)."""
     tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if slides_over(tile, shape))
-    return tuple(tile for tile in tiles if (stored or tile.n % 64 == 0)
-                 and pixel_bytes(tile, shape, stored) <= shape.number.most_shared)
+    return tuple(
+        tile
+        for tile in tiles
+        if (stored or tile.n % 64 == 0)
+        and pixel_bytes(tile, shape, stored) <= shape.number.most_shared
+    )
 
 
 def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
     """The tile that multiplies in the fewest cycles, on average over GPUs."""
+
     def cycles(tile: TensorTile) -> float:
-        return _cycles(tile, shape) * sum(blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS)
+        return _cycles(tile, shape) * sum(
+            blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS
+        )
 
     return min(pixel_tiles(shape, stored), key=cycles)
 
 
 def slides_over(tile: Rectangle, shape: Sums) -> bool:
     """Whether a halo in shared memory serves all taps."""
-    return shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % shape.number.step == 0
+    return (
+        shape.kernel in HALO_KERNELS
+        and shape.stride == 1
+        and shape.channels % shape.number.step == 0
+    )
 
 
 def pixel_bytes(tile: TensorTile, shape: Sums, stored: bool) -> int:
     """Shared memory of a block; stored: y is in float32."""
-    steps = halo_bytes(tile, shape) if isinstance(tile, Rectangle) else shared_bytes(tile, shape.number)
+    steps = (
+        halo_bytes(tile, shape) if isinstance(tile, Rectangle) else shared_bytes(tile, shape.number)
+    )
     return steps if stored else max(steps, sums_bytes(tile))
 
 
 def sums_bytes(tile: Any) -> int:
-    """Shared memory that a block's sums take on the way to packed results: kernels/gpu_tf32/copies.cuh."""
+    """Shared memory that a block's sums take on the way to packed results:
+    kernels/gpu_tf32/copies.cuh.
+    """
     return int(4 * tile.m * (tile.n + 8))
 
 
@@ -143,25 +176,36 @@ def blocks_of(tile: TensorTile, shape: Sums) -> int:
 
 def _pixel_tiles(tile: TensorTile, shape: Sums) -> int:
     if isinstance(tile, Rectangle):
-        return shape.batch * blocks(shape.height, tile.m // tile.columns) * blocks(shape.width, tile.columns)
+        return (
+            shape.batch
+            * blocks(shape.height, tile.m // tile.columns)
+            * blocks(shape.width, tile.columns)
+        )
     return blocks(shape.batch * shape.height * shape.width, tile.m)
 
 
 def rows_of_partials(shape: Sums, tile: TensorTile | None = None) -> int:
-    """Rows of bias partials that a convolution leaves whose results are a gradient; tile: replaces the one of the shape."""
+    """Rows of bias partials that a convolution leaves whose results are a gradient; tile: replaces
+    the one of the shape.
+    """
     tile = tile or pixel_tile(shape, stored=False)
     return _pixel_tiles(tile, shape) * tile.m // LINES_OF_PARTIAL
 
 
 def _cycles(tile: TensorTile, shape: Sums) -> float:
     """Cycles of a step of a block."""
-    of_a_step = _halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m
+    of_a_step = (
+        _halo_pixels(tile, shape) / shape.kernel**2 if isinstance(tile, Rectangle) else tile.m
+    )
     return _cycles_of_lines(tile, shape.number, of_a_step, tile.n)
 
 
 def _cycles_of_lines(tile: TensorTile, number: Format, m: float, n: float) -> float:
-    """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores', whichever are more."""
-    by_k = tile.m == tile.n == 64   # every warp reads a quarter of all lines: kernels/gpu_tf32/loop.cuh
+    """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores',
+    whichever are more.
+    """
+    # every warp reads a quarter of all lines: kernels/gpu_tf32/loop.cuh
+    by_k = tile.m == tile.n == 64
     read = tile.m + tile.n if by_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
     return max(2 * (m + n) + read, number.products * tile.m * tile.n / 32)
 
@@ -171,9 +215,13 @@ def _halo_pixels(tile: Rectangle, shape: Sums) -> int:
 
 
 def halo_bytes(tile: Rectangle, shape: Sums) -> int:
-    """Stages of weights, and the pixels of a block of channels, twice if there are several blocks."""
+    """Stages of weights, and the pixels of a block of channels, twice if there are several
+    blocks.
+    """
     blocks_held = min(2, shape.channels // shape.number.step)
-    return ROW * (stages_of(shape.kernel, shape.number) * tile.n + blocks_held * _halo_pixels(tile, shape))
+    return ROW * (
+        stages_of(shape.kernel, shape.number) * tile.n + blocks_held * _halo_pixels(tile, shape)
+    )
 
 
 def stages_of(kernel: int, number: Format) -> int:
@@ -182,17 +230,37 @@ def stages_of(kernel: int, number: Format) -> int:
 
 
 def weight_tile(shape: Sums) -> TensorTile:
-    """The tile of a weight gradient that multiplies in the fewest cycles; the split fills a GPU with any."""
-    def cycles(tile: TensorTile) -> float:
-        return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _cycles_of_weights(tile, shape.number)
+    """The tile of a weight gradient that multiplies in the fewest cycles; the split fills a GPU
+    with any.
+    """
 
-    return min((tile for tile in weight_tiles(shape.number) if not isinstance(tile, Window) or slides(tile, shape)), key=cycles)
+    def cycles(tile: TensorTile) -> float:
+        return (
+            math.prod(weight_blocks(tile, shape))
+            * weight_steps(tile, shape)
+            * _cycles_of_weights(tile, shape.number)
+        )
+
+    return min(
+        (
+            tile
+            for tile in weight_tiles(shape.number)
+            if not isinstance(tile, Window) or slides(tile, shape)
+        ),
+        key=cycles,
+    )
 
 
 def weight_tiles(number: Format) -> tuple[TensorTile, ...]:
-    """Those whose stages fit; the small parts of fragments leave too few registers for the sums of the largest."""
+    """Those whose stages fit; the small parts of fragments leave too few registers for the sums of
+    the largest.
+    """
     largest = WINDOWS[-1], LARGE
-    return tuple(tile for tile in (*WINDOWS, FEW_ROWS, SQUARE, LARGE) if number.products == 1 or tile not in largest)
+    return tuple(
+        tile
+        for tile in (*WINDOWS, FEW_ROWS, SQUARE, LARGE)
+        if number.products == 1 or tile not in largest
+    )
 
 
 def slides(tile: Window, shape: Sums) -> bool:
@@ -202,7 +270,7 @@ def slides(tile: Window, shape: Sums) -> bool:
 
 def weight_blocks(tile: TensorTile, shape: Sums) -> tuple[int, int]:
     """(across, down) of a split of a weight gradient."""
-    columns = shape.channels if isinstance(tile, Window) else shape.kernel ** 2 * shape.channels
+    columns = shape.channels if isinstance(tile, Window) else shape.kernel**2 * shape.channels
     return blocks(columns, tile.n), blocks(shape.filters, tile.m)
 
 
@@ -213,7 +281,11 @@ def squares(shape: Sums) -> int:
 
 def are_whole(shape: Sums) -> bool:
     """Whether squares end with the images and fill steps."""
-    return shape.height % SIDE == 0 and shape.width % SIDE == 0 and squares(shape) % shape.number.squares == 0
+    return (
+        shape.height % SIDE == 0
+        and shape.width % SIDE == 0
+        and squares(shape) % shape.number.squares == 0
+    )
 
 
 def weight_steps(tile: TensorTile, shape: Sums) -> int:
@@ -225,25 +297,34 @@ def weight_steps(tile: TensorTile, shape: Sums) -> int:
 def _cycles_of_weights(tile: TensorTile, number: Format) -> float:
     """Cycles of a step of a block of a weight gradient. A step of any numbers has as many bytes."""
     if not isinstance(tile, Window):
-        return _cycles_of_lines(tile, number, *(_whole_rows(lines, number) for lines in (tile.m, tile.n)))
+        return _cycles_of_lines(
+            tile, number, *(_whole_rows(lines, number) for lines in (tile.m, tile.n))
+        )
     reach = SIDE + tile.kernel - 1
     fragments = tile.warps * 2 * (SIDE * tile.warp_m + reach * tile.kernel * tile.warp_n) // 8
-    products = number.products * 2 * SIDE ** 2 * tile.m * tile.n * tile.kernel ** 2 // 2048
-    return max(4 * (reach ** 2 + SIDE ** 2) + fragments, products)
+    products = number.products * 2 * SIDE**2 * tile.m * tile.n * tile.kernel**2 // 2048
+    return max(4 * (reach**2 + SIDE**2) + fragments, products)
 
 
 def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
     """(number of splits, steps of one) of a weight gradient."""
-    of_split, numbers = math.prod(weight_blocks(tile, shape)), shape.filters * shape.kernel ** 2 * shape.channels
-    return quickest_split(weight_steps(tile, shape), of_split, _cycles_of_weights(tile, shape.number), numbers)
+    of_split, numbers = (
+        math.prod(weight_blocks(tile, shape)),
+        shape.filters * shape.kernel**2 * shape.channels,
+    )
+    return quickest_split(
+        weight_steps(tile, shape), of_split, _cycles_of_weights(tile, shape.number), numbers
+    )
 
 
 def quickest_split(steps: int, of_split: int, cycles: float, numbers: int) -> tuple[int, int]:
-    """(number of splits, steps of one) for which a weight gradient and the update's sum of its parts take least time.
+    """(number of splits, steps of one) for which a weight gradient and the update's sum of its
+    parts take least time.
 
-    of_split: blocks of a split; cycles: of a step of one; numbers: of a part. The time is an H200's on every GPU: the bytes
-    depend on the splits.
+    of_split: blocks of a split; cycles: of a step of one; numbers: of a part. The time is an H200's
+    on every GPU: the bytes depend on the splits.
     """
+
     def time(splits: int) -> float:
         multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits)
         return multiplied * cycles + splits * 2 * 4 * numbers / MEMORY_BYTES
@@ -252,26 +333,34 @@ def quickest_split(steps: int, of_split: int, cycles: float, numbers: int) -> tu
     return blocks(steps, each), each
 
 
-def weight_split(x: Shape, filters: int, kernel: int, stride: int, number: Format,
-                 tile: TensorTile | None = None) -> tuple[TensorTile, Sums, tuple[int, int], int]:
-    """(tile, Sums, (splits, numbers of one), steps of one) of a weight gradient in parts; x: as in Sums.of.
+def weight_split(
+    x: Shape, filters: int, kernel: int, stride: int, number: Format, tile: TensorTile | None = None
+) -> tuple[TensorTile, Sums, tuple[int, int], int]:
+    """(tile, Sums, (splits, numbers of one), steps of one) of a weight gradient in parts; x: as in
+    Sums.of.
 
     tile: replaces the one that the shape asks for.
     """
     shape = Sums.of(x, filters, kernel, stride, number)
     tile = tile or weight_tile(shape)
     splits, steps = split(tile, shape)
-    return tile, shape, (splits, filters * kernel ** 2 * shape.channels), steps
+    return tile, shape, (splits, filters * kernel**2 * shape.channels), steps
 
 
 def window_bytes(tile: Window, number: Format) -> int:
-    """Steps of squares of both operands, 64 channels each or fewer filters, which have whole rows."""
-    rows = (SIDE + tile.kernel - 1) ** 2 * blocks(tile.n, number.step) + SIDE ** 2 * blocks(tile.m, number.step)
+    """Steps of squares of both operands, 64 channels each or fewer filters, which have whole
+    rows.
+    """
+    rows = (SIDE + tile.kernel - 1) ** 2 * blocks(tile.n, number.step) + SIDE**2 * blocks(
+        tile.m, number.step
+    )
     return number.stages_of_halo * number.squares * ROW * rows
 
 
 def shared_bytes(tile: TensorTile, number: Format, rows_of_k: bool = False) -> int:
-    """Of the stages of steps; rows_of_k: a row of shared memory is one k of many lines, not one line."""
+    """Of the stages of steps; rows_of_k: a row of shared memory is one k of many lines, not one
+    line.
+    """
     m, n = (_whole_rows(lines, number) if rows_of_k else lines for lines in (tile.m, tile.n))
     return number.stages * ROW * (m + n)
 

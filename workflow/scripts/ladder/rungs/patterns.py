@@ -1,4 +1,6 @@
-"""The parts of a rung: patterns turn groups of layers into operations, launches map operations to GPU kernels."""
+"""The parts of a rung: patterns turn groups of layers into operations, launches map operations to
+GPU kernels.
+"""
 
 import dataclasses
 import math
@@ -13,19 +15,22 @@ from ladder.network.networks import Network
 
 Group = tuple[Layer, ...]
 Backward = Callable[[], None]
-AppliesRelu = Callable[[Network, str], bool]   # see phase_block
-Word = int | str   # of a Table
+AppliesRelu = Callable[[Network, str], bool]  # see phase_block
+Word = int | str  # of a Table
 
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """Consecutive layer kinds that a rung lowers together; each layer's output is read by the next one alone.
+    """Consecutive layer kinds that a rung lowers together; each layer's output is read by the next
+    one alone.
 
-    emit(build, group) appends the forward steps to the plan under construction (a planning.builder.Builder) and returns what
-    appends the backward steps, or None if there are none; accepts(group): True if it covers layers with these attributes;
-    fits(build, group): True if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
-    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd); decomposes: for an
-    upsampling and the convolution behind it where the plan asks for phase weights (Builder.decomposes), and nowhere else.
+    emit(build, group) appends the forward steps to the plan under construction (a
+    planning.builder.Builder) and returns what appends the backward steps, or None if there are
+    none; accepts(group): True if it covers layers with these attributes; fits(build, group): True
+    if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
+    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd);
+    decomposes: for an upsampling and the convolution behind it where the plan asks for phase
+    weights (Builder.decomposes), and nowhere else.
     """
 
     kinds: tuple[str, ...]
@@ -40,7 +45,8 @@ class Pattern:
 class Table:
     """An argument of a launch over many buffers: an int64 array on the GPU.
 
-    words: numbers, and names of buffers, in whose place the array has addresses; written: buffers that the kernel may write.
+    words: numbers, and names of buffers, in whose place the array has addresses; written: buffers
+    that the kernel may write.
     """
 
     words: tuple[Word, ...]
@@ -52,7 +58,9 @@ class Table:
 
     def array(self, address: Callable[[str], int]) -> NDArray[np.int64]:
         """The int64 array; address(name): a buffer's address."""
-        return np.array([address(word) if isinstance(word, str) else word for word in self.words], np.int64)
+        return np.array(
+            [address(word) if isinstance(word, str) else word for word in self.words], np.int64
+        )
 
 
 Argument = str | np.generic | Table
@@ -60,7 +68,8 @@ Argument = str | np.generic | Table
 
 @dataclasses.dataclass(frozen=True)
 class Gradient:
-    """Where a parameter's gradient is: whole in `buffer`, or the sum of its rows (parts), from `start` in each one on.
+    """Where a parameter's gradient is: whole in `buffer`, or the sum of its rows (parts), from
+    `start` in each one on.
 
     phases: the parts are those of phase weights (kernels/gpu_opt_v2/weight_update.cu).
     """
@@ -73,9 +82,11 @@ class Gradient:
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """How a GPU runs a step: kernel `entry` of the file `source` (below kernels/), compiled with `defines` (NAME=VALUE).
+    """How a GPU runs a step: kernel `entry` of the file `source` (below kernels/), compiled with
+    `defines` (NAME=VALUE).
 
-    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer name, a NumPy scalar or a Table.
+    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer name, a NumPy
+    scalar or a Table.
     """
 
     source: str
@@ -91,21 +102,29 @@ class Launch:
     def buffers(self) -> set[str]:
         """The names of all buffers that the kernel may read or write."""
         named = {argument for argument in self.arguments if isinstance(argument, str)}
-        return named.union(*(argument.buffers for argument in self.arguments if isinstance(argument, Table)))
+        return named.union(
+            *(argument.buffers for argument in self.arguments if isinstance(argument, Table))
+        )
 
 
-LaunchFunction = Callable[[Any, Any], tuple[Launch, ...]]   # of a Step and the plan under construction
+# of a Step and the plan under construction
+LaunchFunction = Callable[[Any, Any], tuple[Launch, ...]]
 
 
-def with_files(launches: Mapping[str, LaunchFunction], files: Mapping[str, str]) -> dict[str, LaunchFunction]:
-    """A rung's LAUNCHES with the kernels of other files; files: {file below kernels/: the file that takes its place}."""
+def with_files(
+    launches: Mapping[str, LaunchFunction], files: Mapping[str, str]
+) -> dict[str, LaunchFunction]:
+    """A rung's LAUNCHES with the kernels of other files; files: {file below kernels/: the file that
+    takes its place}.
+    """
+
     def from_files(function: LaunchFunction) -> LaunchFunction:
-        return lambda step, build: tuple(dataclasses.replace(launch, source=files.get(launch.source, launch.source))
-                                         for launch in function(step, build))
+        return lambda step, build: tuple(
+            dataclasses.replace(launch, source=files.get(launch.source, launch.source))
+            for launch in function(step, build)
+        )
 
     return {operation: from_files(function) for operation, function in launches.items()}
-
-
 
 
 def alone(build: Any, group: Group) -> Backward | None:
@@ -118,7 +137,13 @@ def alone(build: Any, group: Group) -> Backward | None:
 
     def backward() -> None:
         reads = {"dy": build.gradient(y), **{role: writes[role] for role in saved}}
-        build.step(f"{layer.kind}_backward", group, reads, {"dx": build.gradient_part(x)}, **layer.attributes)
+        build.step(
+            f"{layer.kind}_backward",
+            group,
+            reads,
+            {"dx": build.gradient_part(x)},
+            **layer.attributes,
+        )
 
     return backward if build.wants_gradient(x) else None
 
@@ -146,34 +171,59 @@ def add(build: Any, group: Group) -> Backward:
 
 
 def batchnorm(build: Any, group: Group) -> Backward | None:
-    """In training: normalizes with the batch statistics, keeps them for the backward pass, updates the running statistics."""
+    """In training: normalizes with the batch statistics, keeps them for the backward pass, updates
+    the running statistics.
+    """
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     reads, written, backward_reads = batchnorm_operands(build, layer)
     if not build.training:
-        build.step("batchnorm_inference", group, {"x": x, **reads}, {"y": y}, epsilon=layer.attributes["epsilon"])
+        build.step(
+            "batchnorm_inference",
+            group,
+            {"x": x, **reads},
+            {"y": y},
+            epsilon=layer.attributes["epsilon"],
+        )
         return None
-    build.step("batchnorm_forward", group, {"x": x, **reads}, {"y": y, **written}, **layer.attributes)
+    build.step(
+        "batchnorm_forward", group, {"x": x, **reads}, {"y": y, **written}, **layer.attributes
+    )
 
     def backward() -> None:
-        build.step("batchnorm_backward", group, {"x": x, **backward_reads, "dy": build.gradient(y)},
-                   {"dx": build.gradient_part(x), **batchnorm_gradients(build, layer)})
+        build.step(
+            "batchnorm_backward",
+            group,
+            {"x": x, **backward_reads, "dy": build.gradient(y)},
+            {"dx": build.gradient_part(x), **batchnorm_gradients(build, layer)},
+        )
 
     return backward
 
 
-def batchnorm_operands(build: Any, layer: Layer) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """({role: buffer} read forward, written forward in training, read backward), without x and y."""
+def batchnorm_operands(
+    build: Any, layer: Layer
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """({role: buffer} read forward, written forward in training, read backward), without x and
+    y.
+    """
     parameters = {role: build.parameter(f"{layer.name}.{role}") for role in ("weight", "bias")}
-    running = {role: build.state(f"{layer.name}.{role}") for role in ("running_mean", "running_var")}
+    running = {
+        role: build.state(f"{layer.name}.{role}") for role in ("running_mean", "running_var")
+    }
     if not build.training:
         return {**parameters, **running}, {}, {}
-    statistics = {role: build.kept(f"{layer.name}.{role}", layer.output_shape[2:]) for role in ("mean", "inverse")}
+    statistics = {
+        role: build.kept(f"{layer.name}.{role}", layer.output_shape[2:])
+        for role in ("mean", "inverse")
+    }
     return parameters, {**statistics, **running}, {"weight": parameters["weight"], **statistics}
 
 
 def batchnorm_gradients(build: Any, layer: Layer) -> dict[str, str]:
-    return {f"d{role}": build.parameter_gradient(f"{layer.name}.{role}") for role in ("weight", "bias")}
+    return {
+        f"d{role}": build.parameter_gradient(f"{layer.name}.{role}") for role in ("weight", "bias")
+    }
 
 
 def dropout(build: Any, group: Group) -> Backward | None:
@@ -184,32 +234,63 @@ def dropout(build: Any, group: Group) -> Backward | None:
         return None
     x, y, mask = build.source(layer), build.activation(layer), build.mask(layer, "mask")
     rate, stream = layer.attributes["rate"], build.network.layers.index(layer)
-    build.step("dropout_forward", group, {"x": x, "counters": "counters"}, {"y": y, "mask": mask}, rate=rate, seed=build.seed,
-               stream=stream)
+    build.step(
+        "dropout_forward",
+        group,
+        {"x": x, "counters": "counters"},
+        {"y": y, "mask": mask},
+        rate=rate,
+        seed=build.seed,
+        stream=stream,
+    )
 
     def backward() -> None:
-        build.step("dropout_backward", group, {"dy": build.gradient(y), "mask": mask}, {"dx": build.gradient_part(x)},
-                   rate=rate)
+        build.step(
+            "dropout_backward",
+            group,
+            {"dy": build.gradient(y), "mask": mask},
+            {"dx": build.gradient_part(x)},
+            rate=rate,
+        )
 
     return backward if build.wants_gradient(x) else None
 
 
 def winner_take_all(build: Any, group: Group) -> Backward | None:
-    """The share of the batch's images that keep their winners is a number of images here: all of them at test time."""
+    """The share of the batch's images that keep their winners is a number of images here: all of
+    them at test time.
+    """
     (layer,) = group
     x, y, mask = build.source(layer), build.activation(layer), build.mask(layer, "mask")
-    build.step("winner_take_all_forward", group, {"x": x}, {"y": y, "mask": mask}, winners=layer.attributes["winners"],
-               images=lasting_images(build, layer))
+    build.step(
+        "winner_take_all_forward",
+        group,
+        {"x": x},
+        {"y": y, "mask": mask},
+        winners=layer.attributes["winners"],
+        images=lasting_images(build, layer),
+    )
 
     def backward() -> None:
-        build.step("winner_take_all_backward", group, {"dy": build.gradient(y), "mask": mask}, {"dx": build.gradient_part(x)})
+        build.step(
+            "winner_take_all_backward",
+            group,
+            {"dy": build.gradient(y), "mask": mask},
+            {"dx": build.gradient_part(x)},
+        )
 
     return backward if build.wants_gradient(x) else None
 
 
 def lasting_images(build: Any, layer: Layer) -> int:
-    """Number of images of a batch that keep the winners of a channel: the share rounded up, but for a rounding error."""
-    return math.ceil(layer.attributes["lifetime"] * build.batch - 1e-6) if build.training else int(build.batch)
+    """Number of images of a batch that keep the winners of a channel: the share rounded up, but for
+    a rounding error.
+    """
+    return (
+        math.ceil(layer.attributes["lifetime"] * build.batch - 1e-6)
+        if build.training
+        else int(build.batch)
+    )
 
 
 def l1_penalty(build: Any, group: Group) -> Backward | None:
@@ -219,28 +300,58 @@ def l1_penalty(build: Any, group: Group) -> Backward | None:
     build.unchanged(layer)
 
     def backward() -> None:
-        build.step("l1_penalty_backward", group, {"x": x}, {"dx": build.gradient_part(x)},
-                   factor=layer.attributes["penalty"] * build.loss_scale / build.divisor)
+        build.step(
+            "l1_penalty_backward",
+            group,
+            {"x": x},
+            {"dx": build.gradient_part(x)},
+            factor=layer.attributes["penalty"] * build.loss_scale / build.divisor,
+        )
 
     return backward if build.wants_gradient(x) else None
 
 
 def sample(build: Any, group: Group) -> Backward | None:
-    """As in dropout, the random number of each value is keyed by seed, layer, step and position; keeps what it has added."""
+    """As in dropout, the random number of each value is keyed by seed, layer, step and position;
+    keeps what it has added.
+    """
     (layer,) = group
     if not build.training:
         build.unchanged(layer)
         return None
     (mean, log_variance), y = build.sources(layer), build.activation(layer)
-    noise, stream = build.kept(f"{layer.name}.noise", build.shape(y)), build.network.layers.index(layer)
-    build.step("sample_forward", group, {"mean": mean, "log_variance": log_variance, "counters": "counters"},
-               {"y": y, "noise": noise}, seed=build.seed, stream=stream)
+    noise, stream = (
+        build.kept(f"{layer.name}.noise", build.shape(y)),
+        build.network.layers.index(layer),
+    )
+    build.step(
+        "sample_forward",
+        group,
+        {"mean": mean, "log_variance": log_variance, "counters": "counters"},
+        {"y": y, "noise": noise},
+        seed=build.seed,
+        stream=stream,
+    )
 
     def backward() -> None:
-        reads = {"mean": mean, "log_variance": log_variance, "noise": noise, "dy": build.gradient(y), "counters": "counters"}
-        build.step("sample_backward", group, reads, {
-            "dmean": build.gradient_part(mean), "dlog_variance": build.gradient_part(log_variance),
-            "divergences": build.by_step("divergences")}, factor=layer.attributes["beta"] * build.loss_scale / build.divisor)
+        reads = {
+            "mean": mean,
+            "log_variance": log_variance,
+            "noise": noise,
+            "dy": build.gradient(y),
+            "counters": "counters",
+        }
+        build.step(
+            "sample_backward",
+            group,
+            reads,
+            {
+                "dmean": build.gradient_part(mean),
+                "dlog_variance": build.gradient_part(log_variance),
+                "divergences": build.by_step("divergences"),
+            },
+            factor=layer.attributes["beta"] * build.loss_scale / build.divisor,
+        )
 
     return backward if any(map(build.wants_gradient, (mean, log_variance))) else None
 
@@ -253,8 +364,13 @@ def lrn(build: Any, group: Group) -> Backward | None:
     build.step("lrn_forward", group, {"x": x}, {"y": y, "sums": sums}, **layer.attributes)
 
     def backward() -> None:
-        build.step("lrn_backward", group, {"x": x, "sums": sums, "dy": build.gradient(y)}, {"dx": build.gradient_part(x)},
-                   **layer.attributes)
+        build.step(
+            "lrn_backward",
+            group,
+            {"x": x, "sums": sums, "dy": build.gradient(y)},
+            {"dx": build.gradient_part(x)},
+            **layer.attributes,
+        )
 
     return backward if build.wants_gradient(x) else None
 
@@ -264,26 +380,41 @@ def position_norm(build: Any, group: Group) -> Backward | None:
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     norms = build.kept(f"{layer.name}.norms", build.shape(x)[:3])
-    build.step("position_norm_forward", group, {"x": x}, {"y": y, "norms": norms}, **layer.attributes)
+    build.step(
+        "position_norm_forward", group, {"x": x}, {"y": y, "norms": norms}, **layer.attributes
+    )
 
     def backward() -> None:
-        build.step("position_norm_backward", group, {"y": y, "norms": norms, "dy": build.gradient(y)},
-                   {"dx": build.gradient_part(x)})
+        build.step(
+            "position_norm_backward",
+            group,
+            {"y": y, "norms": norms, "dy": build.gradient(y)},
+            {"dx": build.gradient_part(x)},
+        )
 
     return backward if build.wants_gradient(x) else None
 
 
 def attention(build: Any, group: Group) -> Backward | None:
-    """Keeps the attention weights, pixels times pixels, for the backward pass, which forms four products in place of two."""
+    """Keeps the attention weights, pixels times pixels, for the backward pass, which forms four
+    products in place of two.
+    """
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     pixels = math.prod(layer.output_shape[:2])
     weights = build.kept(f"{layer.name}.weights", (build.batch, pixels, pixels))
-    build.step("attention_forward", group, {"x": x}, {"y": y, "weights": weights}, flop=2 * layer.macs)
+    build.step(
+        "attention_forward", group, {"x": x}, {"y": y, "weights": weights}, flop=2 * layer.macs
+    )
 
     def backward() -> None:
-        build.step("attention_backward", group, {"x": x, "weights": weights, "dy": build.gradient(y)},
-                   {"dx": build.gradient_part(x)}, flop=4 * layer.macs)
+        build.step(
+            "attention_backward",
+            group,
+            {"x": x, "weights": weights, "dy": build.gradient(y)},
+            {"dx": build.gradient_part(x)},
+            flop=4 * layer.macs,
+        )
 
     return backward if build.wants_gradient(x) else None
 
@@ -292,13 +423,19 @@ def local_contrast(build: Any, group: Group) -> None:
     """The second input is the image whose local contrast is measured."""
     (layer,) = group
     (x, image), y = build.sources(layer), build.activation(layer)
-    build.step("local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes)
+    build.step(
+        "local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes
+    )
 
 
-def phase_block(build: Any, group: Group, applies_relu: AppliesRelu = lambda network, x: False) -> Backward:
-    """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and 4x4 phase weights.
+def phase_block(
+    build: Any, group: Group, applies_relu: AppliesRelu = lambda network, x: False
+) -> Backward:
+    """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and
+    4x4 phase weights.
 
-    applies_relu(network, x): whether the gradient of x is to be that of the input of the ReLU that made x.
+    applies_relu(network, x): whether the gradient of x is to be that of the input of the ReLU that
+    made x.
     """
     upsample, conv = group
     x = build.source(upsample)
@@ -308,52 +445,110 @@ def phase_block(build: Any, group: Group, applies_relu: AppliesRelu = lambda net
     channels, filters = upsample.output_shape[2], conv.attributes["filters"]
     phase_weights = build.derived(f"{conv.name}.phase_weights", (channels, 4, 4, filters))
     build.step("decompose_taps", group, {"weight": weight}, {"phase_weights": phase_weights})
-    build.step("phase_conv2d_forward", group, {"x": x, "phase_weights": phase_weights, "bias": bias}, {"y": y}, flop=flop)
+    build.step(
+        "phase_conv2d_forward",
+        group,
+        {"x": x, "phase_weights": phase_weights, "bias": bias},
+        {"y": y},
+        flop=flop,
+    )
 
     def backward() -> None:
         dy = build.gradient(y)
         if build.wants_gradient(x):
             dx, masks = build.gradient_part(x), applies_relu(build.network, x)
-            whole = build.workspace(f"{upsample.name}.gradient", build.shape(x), build.dtype) if masks else dx
-            build.step("phase_conv2d_input_grad", group,
-                       {"dy": dy, "phase_weights": phase_weights, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
-                       {"dx": whole}, flop=flop)
+            whole = (
+                build.workspace(f"{upsample.name}.gradient", build.shape(x), build.dtype)
+                if masks
+                else dx
+            )
+            build.step(
+                "phase_conv2d_input_grad",
+                group,
+                {
+                    "dy": dy,
+                    "phase_weights": phase_weights,
+                    "zeros": build.zeros(f"{conv.name}.no_shift", (channels,)),
+                },
+                {"dx": whole},
+                flop=flop,
+            )
             if masks:
                 build.step("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
-        build.step("phase_conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop)
+        build.step(
+            "phase_conv2d_weight_grad",
+            group,
+            {"x": x, "dy": dy},
+            weight_gradients(build, conv),
+            flop=flop,
+        )
 
     return backward
 
 
 def flop_of_phases(conv: Layer) -> int:
-    """Of an image: 16 products of an input pixel, where the 3x3 taps of four output pixels make 36."""
+    """Of an image: 16 products of an input pixel, where the 3x3 taps of four output pixels make
+    36.
+    """
     return 2 * conv.macs * 16 // 36
 
 
-# One layer each, with any attributes: the end of every rung's table. A kind without a function of its own is `alone`.
-OWN: dict[str, Callable[[Any, Group], Backward | None]] = {emit.__name__: emit for emit in (
-    flatten, add, batchnorm, dropout, winner_take_all, l1_penalty, sample, lrn, position_norm, attention, local_contrast)}
-LAYERS = (Pattern(("upsample2d", "conv2d"), phase_block, decomposes=True),
-          *(Pattern((kind,), OWN.get(kind, alone)) for kind in KINDS if kind not in ("conv2d", "dense")))
+# One layer each, with any attributes: the end of every rung's table. A kind without a function of
+# its own is `alone`.
+OWN: dict[str, Callable[[Any, Group], Backward | None]] = {
+    emit.__name__: emit
+    for emit in (
+        flatten,
+        add,
+        batchnorm,
+        dropout,
+        winner_take_all,
+        l1_penalty,
+        sample,
+        lrn,
+        position_norm,
+        attention,
+        local_contrast,
+    )
+}
+LAYERS = (
+    Pattern(("upsample2d", "conv2d"), phase_block, decomposes=True),
+    *(Pattern((kind,), OWN.get(kind, alone)) for kind in KINDS if kind not in ("conv2d", "dense")),
+)
 
 
 def convolution(build: Any, conv: Layer) -> tuple[str, str, str]:
-    """(x, weight, bias): the buffers of a convolution or dense layer; without a bias, bias is a buffer of zeros."""
+    """(x, weight, bias): the buffers of a convolution or dense layer; without a bias, bias is a
+    buffer of zeros.
+    """
     bias = f"{conv.name}.bias"
-    bias = build.parameter(bias) if conv.attributes["bias"] else build.zeros(f"{conv.name}.no_bias", conv.output_shape[2:])
+    bias = (
+        build.parameter(bias)
+        if conv.attributes["bias"]
+        else build.zeros(f"{conv.name}.no_bias", conv.output_shape[2:])
+    )
     return build.source(conv), build.parameter(f"{conv.name}.weight"), bias
 
 
 def weight_gradients(build: Any, conv: Layer) -> dict[str, str]:
-    """{role: buffer} of a weight gradient's outputs; without a bias, the bias gradient goes to scratch memory."""
-    dbias = (build.parameter_gradient(f"{conv.name}.bias") if conv.attributes["bias"]
-             else build.workspace(f"{conv.name}.no_bias.gradient", conv.output_shape[2:]))
+    """{role: buffer} of a weight gradient's outputs; without a bias, the bias gradient goes to
+    scratch memory.
+    """
+    dbias = (
+        build.parameter_gradient(f"{conv.name}.bias")
+        if conv.attributes["bias"]
+        else build.workspace(f"{conv.name}.no_bias.gradient", conv.output_shape[2:])
+    )
     return {"dweight": build.parameter_gradient(f"{conv.name}.weight"), "dbias": dbias}
 
 
 def is_2x2(pool: Any) -> bool:
     """True for pooling with 2x2 windows, stride 2 and no padding."""
-    return (pool.attributes["window"], pool.attributes["stride"], pool.attributes["padding"]) == (2, 2, 0)
+    return (pool.attributes["window"], pool.attributes["stride"], pool.attributes["padding"]) == (
+        2,
+        2,
+        0,
+    )
 
 
 def sliding(conv: Layer) -> dict[str, Any]:
@@ -362,6 +557,7 @@ def sliding(conv: Layer) -> dict[str, Any]:
 
 
 # One layer at a time, without fusion.
+
 
 def conv2d(build: Any, group: Group) -> Backward:
     """A convolution without fusion; input, bias and weight gradient are separate operations."""
@@ -379,16 +575,36 @@ def _product(build: Any, layer: Layer, attributes: dict[str, Any]) -> Backward:
     group, kind, flop = (layer,), layer.kind, 2 * layer.macs
     x, weight, bias = convolution(build, layer)
     y = build.activation(layer)
-    build.step(f"{kind}_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
+    build.step(
+        f"{kind}_forward",
+        group,
+        {"x": x, "weight": weight, "bias": bias},
+        {"y": y},
+        flop=flop,
+        **attributes,
+    )
 
     def backward() -> None:
         dy, writes = build.gradient(y), weight_gradients(build, layer)
         if build.wants_gradient(x):
-            build.step(f"{kind}_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
-                       **attributes)
+            build.step(
+                f"{kind}_input_grad",
+                group,
+                {"dy": dy, "weight": weight},
+                {"dx": build.gradient_part(x)},
+                flop=flop,
+                **attributes,
+            )
         if layer.attributes["bias"]:
             build.step(f"{kind}_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
-        build.step(f"{kind}_weight_grad", group, {"x": x, "dy": dy}, {"dweight": writes["dweight"]}, flop=flop, **attributes)
+        build.step(
+            f"{kind}_weight_grad",
+            group,
+            {"x": x, "dy": dy},
+            {"dweight": writes["dweight"]},
+            flop=flop,
+            **attributes,
+        )
 
     return backward
 

@@ -1,7 +1,8 @@
 """Tiles of matrix products in float32, and which of several takes the least time on a GPU.
 
-Every element is one sum in the order of k in any of the tiles, so that the choice, by the GPU's number of multiprocessors, does
-not change a byte. Where a product is split along k (split-K), the tile and the number of splits are the same on every GPU.
+Every element is one sum in the order of k in any of the tiles, so that the choice, by the GPU's
+number of multiprocessors, does not change a byte. Where a product is split along k (split-K), the
+tile and the number of splits are the same on every GPU.
 """
 
 import dataclasses
@@ -11,8 +12,8 @@ from typing import Any, TypeVar
 
 from ladder.machine import driver
 
-H200 = 132   # multiprocessors, where there is no GPU
-AnyTile = TypeVar("AnyTile")   # a Tile, or another with m and n
+H200 = 132  # multiprocessors, where there is no GPU
+AnyTile = TypeVar("AnyTile")  # a Tile, or another with m and n
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Tile:
     thread_m: int
     thread_n: int
 
-    shared_bytes = 0   # of dynamic shared memory
+    shared_bytes = 0  # of dynamic shared memory
 
     @property
     def threads(self) -> int:
@@ -36,13 +37,21 @@ class Tile:
         return self.threads // 32
 
     def defines(self, **wide: int) -> tuple[str, ...]:
-        """wide: {macro: what else is fixed when the kernel is compiled, as that an operand is read 16 bytes at a time}."""
-        sizes = {"TILE_M": self.m, "TILE_N": self.n, "THREAD_M": self.thread_m, "THREAD_N": self.thread_n}
+        """wide: {macro: what else is fixed when the kernel is compiled, as that an operand is read
+        16 bytes at a time}.
+        """
+        sizes = {
+            "TILE_M": self.m,
+            "TILE_N": self.n,
+            "THREAD_M": self.thread_m,
+            "THREAD_N": self.thread_n,
+        }
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
 
 
 LARGE, TALL, SQUARE = Tile(128, 128, 8, 8), Tile(128, 64, 8, 8), Tile(64, 64, 8, 4)
-TIMES = {LARGE: 1.0, TALL: 0.55, SQUARE: 0.38}   # of a block, in the first's, predicted (docs/prediction.md)
+# of a block, in the first's, predicted (docs/prediction.md)
+TIMES = {LARGE: 1.0, TALL: 0.55, SQUARE: 0.38}
 
 
 def multiprocessors() -> int:
@@ -51,12 +60,15 @@ def multiprocessors() -> int:
     return size.multiprocessors if size else H200
 
 
-def quickest(times: Mapping[AnyTile, float], rows: int, columns: int, gpu: int, products: int = 1) -> AnyTile:
+def quickest(
+    times: Mapping[AnyTile, float], rows: int, columns: int, gpu: int, products: int = 1
+) -> AnyTile:
     """The tile that computes rows x columns elements in the least time; if several do, the first.
 
-    times: {tile: time of a block}; gpu: number of its multiprocessors; products: such products in one launch. The fullest
-    multiprocessor decides: on 108, 128 blocks take the time of two.
+    times: {tile: time of a block}; gpu: number of its multiprocessors; products: such products in
+    one launch. The fullest multiprocessor decides: on 108, 128 blocks take the time of two.
     """
+
     def time(tile: Any) -> float:
         blocks: int = products * math.ceil(rows / tile.m) * math.ceil(columns / tile.n)
         return math.ceil(blocks / gpu) * times[tile]

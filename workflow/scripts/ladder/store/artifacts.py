@@ -1,7 +1,8 @@
-"""Artifacts: folders of plain binaries with a manifest, written completely or not at all, verified when read.
+"""Artifacts: folders of plain binaries with a manifest, written completely or not at all, verified
+when read.
 
-An artifact is a folder results/<stage>/<version>/ whose manifest names every file with its size and sha256. Data is .npy,
-safetensors, JSON or raw bytes: reading it never runs code from it.
+An artifact is a folder results/<stage>/<version>/ whose manifest names every file with its size and
+sha256. Data is .npy, safetensors, JSON or raw bytes: reading it never runs code from it.
 """
 
 import contextlib
@@ -31,14 +32,17 @@ Tensors = dict[str, npt.NDArray[Any]]
 class Artifact:
     """A finished artifact, opened for reading.
 
-    Raises UserError if the folder holds no finished artifact, and on access to a file that differs from the manifest.
+    Raises UserError if the folder holds no finished artifact, and on access to a file that differs
+    from the manifest.
     """
 
     def __init__(self, folder: str | pathlib.Path) -> None:
         self.folder = pathlib.Path(folder)
         manifest = manifests.read(self.folder)
         if manifest is None:
-            raise UserError(f"{self.folder} holds no finished artifact; run the stage that makes it")
+            raise UserError(
+                f"{self.folder} holds no finished artifact; run the stage that makes it"
+            )
         self.manifest = manifest
         self._checked: set[str] = set()
 
@@ -75,7 +79,8 @@ class Artifact:
 
 
 class ArtifactWriter:
-    """An artifact being written. `metrics` (results) and `notes` (circumstances) go into its manifest.
+    """An artifact being written. `metrics` (results) and `notes` (circumstances) go into its
+    manifest.
 
     complete: another run has already made this artifact; nothing is left to do.
     failed: why the run failed, if the failure is to be kept.
@@ -93,13 +98,14 @@ class ArtifactWriter:
         self.threads = 1
         self.libraries: dict[str, str] = {}
         self.seconds = 0.0
-        self.seconds_compiling = 0.0   # beside `seconds`
-        self.seconds_before = 0.0   # spent on this artifact by interrupted runs
+        self.seconds_compiling = 0.0  # beside `seconds`
+        self.seconds_before = 0.0  # spent on this artifact by interrupted runs
         self._files: dict[str, dict[str, Any]] = {}
 
     @contextlib.contextmanager
     def file(self, name: str, **facts: Any) -> Iterator[pathlib.Path]:
-        """Context manager: a path to write to, renamed to `name` once it is complete and on the disk.
+        """Context manager: a path to write to, renamed to `name` once it is complete and on the
+        disk.
 
         facts: what the manifest says of the file beside its size and checksum.
         """
@@ -119,8 +125,12 @@ class ArtifactWriter:
             out[...] = array
 
     @contextlib.contextmanager
-    def new_array(self, name: str, shape: Iterable[int], dtype: npt.DTypeLike) -> Iterator[npt.NDArray[Any]]:
-        """Context manager: a writable memory-mapped .npy file of this shape and dtype, to be filled piece by piece."""
+    def new_array(
+        self, name: str, shape: Iterable[int], dtype: npt.DTypeLike
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Context manager: a writable memory-mapped .npy file of this shape and dtype, to be filled
+        piece by piece.
+        """
         shape = tuple(int(n) for n in shape)
         with self.file(name, shape=list(shape), dtype=np.dtype(dtype).name) as path:
             out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
@@ -139,7 +149,10 @@ class ArtifactWriter:
             "version": self.folder.name,
             "program": __version__,
             "spec": self.spec,
-            "files": {name: {**manifests.facts(self.folder / name), **facts} for name, facts in sorted(self._files.items())},
+            "files": {
+                name: {**manifests.facts(self.folder / name), **facts}
+                for name, facts in sorted(self._files.items())
+            },
             "metrics": self.metrics,
             "notes": self.notes,
             "seconds": self.seconds_before + self.seconds,
@@ -154,12 +167,16 @@ class ArtifactWriter:
 
 
 @contextlib.contextmanager
-def making(folder: str | pathlib.Path, spec: dict[str, Any], remake: bool = False) -> Iterator[ArtifactWriter]:
-    """Make the artifact `folder` under its lock; the manifest is written last, and only if the block raises nothing.
+def making(
+    folder: str | pathlib.Path, spec: dict[str, Any], remake: bool = False
+) -> Iterator[ArtifactWriter]:
+    """Make the artifact `folder` under its lock; the manifest is written last, and only if the
+    block raises nothing.
 
-    If another process is making it, log that, wait, and take its result (`ArtifactWriter.complete`). With `remake`, the
-    artifact is made again from its inputs alone, after everything in the folder, checkpoints included, was removed. A finished
-    artifact keeps only the files of its manifest.
+    If another process is making it, log that, wait, and take its result
+    (`ArtifactWriter.complete`). With `remake`, the artifact is made again from its inputs alone,
+    after everything in the folder, checkpoints included, was removed. A finished artifact keeps
+    only the files of its manifest.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -185,7 +202,9 @@ def making(folder: str | pathlib.Path, spec: dict[str, Any], remake: bool = Fals
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path, waiting: str) -> Iterator[None]:
-    """Hold an exclusive lock on the file `path`, logging `waiting` if it has to wait. The lock ends with the process."""
+    """Hold an exclusive lock on the file `path`, logging `waiting` if it has to wait. The lock ends
+    with the process.
+    """
     with open(path, "w", encoding="utf-8") as lock:
         if not locks.take(lock.fileno(), path, wait=False):
             log.info("%s; waiting for it to finish", waiting)
@@ -194,7 +213,9 @@ def locked(path: pathlib.Path, waiting: str) -> Iterator[None]:
 
 
 def reserve(path: pathlib.Path) -> None:
-    """Allocate the blocks of a sparse file now: a full disk raises OSError here, but sends a fatal signal in a mapped file."""
+    """Allocate the blocks of a sparse file now: a full disk raises OSError here, but sends a fatal
+    signal in a mapped file.
+    """
     with open(path, "rb+") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -210,11 +231,16 @@ def load_tensors(path: str | pathlib.Path) -> Tensors:
         raise UserError(f"{path} is not a readable safetensors file: {error}") from error
 
 
-def save_tensors(path: str | pathlib.Path, tensors: Tensors, metadata: dict[str, str] | None = None) -> None:
-    """Write a dict of arrays, and a dict of texts as metadata, as safetensors; raises OSError if the disk is full."""
+def save_tensors(
+    path: str | pathlib.Path, tensors: Tensors, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a dict of arrays, and a dict of texts as metadata, as safetensors; raises OSError if
+    the disk is full.
+    """
     import safetensors.numpy
 
-    # To bytes first: the library reports a full disk as a format error when it writes to a file itself.
+    # To bytes first: the library reports a full disk as a format error when it writes to a file
+    # itself.
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     pathlib.Path(path).write_bytes(safetensors.numpy.save(contiguous, metadata))
 
@@ -250,9 +276,11 @@ def _remove_folders(folder: pathlib.Path) -> None:
 
 
 def publish(folder: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest under its second name, and under its first one when nothing is left that it does not name.
+    """Write the manifest under its second name, and under its first one when nothing is left that
+    it does not name.
 
-    Snakemake takes an artifact with the first name for finished: its stage, which removes the rest, does not run again.
+    Snakemake takes an artifact with the first name for finished: its stage, which removes the rest,
+    does not run again.
     """
     encoded = manifests.encoded(manifest)
     write_atomically(folder / COMPLETE, encoded)

@@ -1,6 +1,8 @@
-"""Files that a machine keeps for all projects of a user: compiled kernels, and what was checked before its first use.
+"""Files that a machine keeps for all projects of a user: compiled kernels, and what was checked
+before its first use.
 
-They lie in kernel-ladder/ of the user's cache folder ($XDG_CACHE_HOME or ~/.cache). Nothing depends on their being kept.
+They lie in kernel-ladder/ of the user's cache folder ($XDG_CACHE_HOME or ~/.cache). Nothing depends
+on their being kept.
 """
 
 import functools
@@ -14,7 +16,9 @@ from ladder.store import disk
 
 def folder(name: str) -> pathlib.Path:
     """The path of kernel-ladder/NAME in the user's cache folder, which may not exist."""
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "kernel-ladder", name)
+    return pathlib.Path(
+        os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "kernel-ladder", name
+    )
 
 
 def find(path: pathlib.Path) -> pathlib.Path | None:
@@ -23,13 +27,17 @@ def find(path: pathlib.Path) -> pathlib.Path | None:
 
 
 def keep(path: pathlib.Path, data: bytes) -> pathlib.Path:
-    """The path of a file with these bytes: `path`, or where that cannot be written, a file that goes when this process ends."""
+    """The path of a file with these bytes: `path`, or where that cannot be written, a file that
+    goes when this process ends.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         disk.write_atomically(path, data)
         return path
     except OSError as error:
-        _say_once(f"{path.parent} cannot be written ({error.strerror}): kernels and checks are made again by every command")
+        _say_once(
+            f"{path.parent} cannot be written ({error.strerror}): kernels and checks are made again by every command"
+        )
         _spare(path).write_bytes(data)
         return _spare(path)
 

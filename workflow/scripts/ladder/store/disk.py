@@ -11,7 +11,9 @@ from ladder.machine import processes
 
 @contextlib.contextmanager
 def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yield a temporary path; if the block raises nothing, it is flushed and renamed to `path`, else it is removed."""
+    """Yield a temporary path; if the block raises nothing, it is flushed and renamed to `path`,
+    else it is removed.
+    """
     temporary = path.with_name(f".{path.name}.{processes.owner()}.tmp")
     try:
         yield temporary

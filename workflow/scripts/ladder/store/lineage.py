@@ -1,6 +1,7 @@
 """The artifacts below a results folder, by their manifests: their parents and their settings.
 
-No file but the manifests is read here, and a damaged one is no error: its artifact has the manifest None.
+No file but the manifests is read here, and a damaged one is no error: its artifact has the manifest
+None.
 """
 
 import functools
@@ -14,16 +15,24 @@ from ladder.store import manifests
 from ladder.store.roles import CONTROLS, Role
 
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
-KEYS = {"joined": {"weights": "features_concatenate"},
-        "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
-        "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"},
-        "features": {"variant": "features_variant"}, "shifted": {"variant": "features_variant"}}
+KEYS = {
+    "joined": {"weights": "features_concatenate"},
+    "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
+    "initial": {"file_sha256": "initial_weights"},
+    "data": {"folder_sha256": "folder"},
+    "features": {"variant": "features_variant"},
+    "shifted": {"variant": "features_variant"},
+}
 # Defaults that a stage's parameters omit.
-UNSAID: dict[str, dict[str, Any]] = {"data": {"validation": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
-DIGITS = 12   # of a file's sha256, where people read it
-DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
-# Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
-# chooses between them.
+UNSAID: dict[str, dict[str, Any]] = {
+    "data": {"validation": 0},
+    "initial": {"initial_weights": "none", "precision": "float32"},
+}
+DIGITS = 12  # of a file's sha256, where people read it
+# parameters that are not settings
+DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}
+# Classifiers of features whose predictions can be a run's; the first that it has. The order is
+# fixed, so that no test image chooses between them.
 PRIMARY_CLASSIFIERS = ("ridge", "svm")
 
 
@@ -32,13 +41,17 @@ class Store:
 
     def __init__(self, results: str | pathlib.Path) -> None:
         self.results = pathlib.Path(results)
-        self.manifest = functools.cache(self.manifest)   # type: ignore[method-assign]   # of this Store alone
-        self.folders = functools.cache(self.folders)   # type: ignore[method-assign]   # of this Store alone
+        self.manifest = functools.cache(self.manifest)  # type: ignore[method-assign]   # of this Store alone
+        self.folders = functools.cache(self.folders)  # type: ignore[method-assign]   # of this Store alone
 
     def folders(self) -> dict[str, pathlib.Path]:
         """Version -> its folder, unfinished artifacts included."""
-        return {folder.name: folder for stage in _below(self.results) for folder in _below(stage)
-                if manifests.VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]}
+        return {
+            folder.name: folder
+            for stage in _below(self.results)
+            for folder in _below(stage)
+            if manifests.VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]
+        }
 
     def stage(self, version: str) -> str | None:
         """The stage of this version, None if there is no such folder."""
@@ -50,7 +63,9 @@ class Store:
         return manifests.read_if_whole(folder) if folder else None
 
     def damage(self, version: str) -> str:
-        """What is wrong with the manifest of an artifact, in words; '' if it is whole or not there."""
+        """What is wrong with the manifest of an artifact, in words; '' if it is whole or not
+        there.
+        """
         try:
             manifests.read(self.folders()[version])
         except manifests.Damaged as damage:
@@ -71,7 +86,7 @@ class Store:
                 order[child] = None
                 for parent in self.parents(child).values():
                     visit(parent)
-                del order[child]   # behind its parents
+                del order[child]  # behind its parents
                 order[child] = None
 
         visit(version)
@@ -80,23 +95,34 @@ class Store:
     def settings(self, report: str) -> dict[str, Any]:
         """Configuration key -> value, for all keys that can change the run of a report version."""
         roles: dict[str, Any] = {"report": report, **self.parents(report)}
-        if "initial" not in roles and (fitted := roles.get("patches", roles.get("train"))):   # reports of earlier releases
+        # reports of earlier releases
+        if "initial" not in roles and (fitted := roles.get("patches", roles.get("train"))):
             roles["initial"] = self.parents(fitted).get("initial")
         return settings({role: self.manifest(version) for role, version in roles.items()})
 
 
 def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
-    """Configuration key -> value, for all keys that can change a run; roles: role -> manifest or None."""
+    """Configuration key -> value, for all keys that can change a run; roles: role -> manifest or
+    None.
+    """
     config: dict[str, Any] = {}
     for role, manifest in roles.items():
         if manifest and role == Role.parse(role).stage:
             config |= UNSAID.get(role, {})
             names = KEYS.get(role, {})
-            config |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+            config |= {
+                names.get(key, key): value
+                for key, value in manifest["spec"]["params"].items()
+                if key not in DERIVED
+            }
             if role == "data" and "folder" in config:
-                config["folder"] = f"{manifest['metrics'].get('folder', 'a folder')}, sha256 {config['folder'][:DIGITS]}"
-            if table := manifest["spec"]["params"].get("table"):   # of a network of a person's own
-                config["network"] += f", {hashlib.sha256(json.dumps(table).encode()).hexdigest()[:8]}"
+                config["folder"] = (
+                    f"{manifest['metrics'].get('folder', 'a folder')}, sha256 {config['folder'][:DIGITS]}"
+                )
+            if table := manifest["spec"]["params"].get("table"):  # of a network of a person's own
+                config["network"] += (
+                    f", {hashlib.sha256(json.dumps(table).encode()).hexdigest()[:8]}"
+                )
             if role == "initial" and (file := start_file(manifest)):
                 config["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
     if roles.keys().isdisjoint({"train", "patches"}):
@@ -113,27 +139,36 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
 
 
 def primary_classifier(roles: Container[str]) -> str | None:
-    """Which of these roles is the classifier of features that a run and its controls are scored by; None without any."""
+    """Which of these roles is the classifier of features that a run and its controls are scored by;
+    None without any.
+    """
     return next((role for role in PRIMARY_CLASSIFIERS if role in roles), None)
 
 
 def answering(roles: Container[str]) -> str | None:
-    """Which of these roles has a run's predictions: the network if it classifies, else its primary classifier; None without."""
+    """Which of these roles has a run's predictions: the network if it classifies, else its primary
+    classifier; None without.
+    """
     return "evaluate" if "evaluate" in roles else primary_classifier(roles)
 
 
 def start_file(manifest: dict[str, Any]) -> dict[str, str] | None:
-    """{"file": name, "sha256": its first DIGITS} of the file that an artifact of stage `initial` was read from.
+    """{"file": name, "sha256": its first DIGITS} of the file that an artifact of stage `initial`
+    was read from.
 
     None for random weights. An earlier release did not record the name.
     """
     sha256 = manifest["spec"]["params"].get("file_sha256")
-    return {"file": manifest.get("metrics", {}).get("file", "a file"), "sha256": sha256[:DIGITS]} if sha256 else None
+    return (
+        {"file": manifest.get("metrics", {}).get("file", "a file"), "sha256": sha256[:DIGITS]}
+        if sha256
+        else None
+    )
 
 
 def _below(folder: pathlib.Path) -> list[pathlib.Path]:
     """The subfolders of a folder, sorted by name; symbolic links are left out."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
-    except OSError:   # missing, no folder, or unreadable
+    except OSError:  # missing, no folder, or unreadable
         return []

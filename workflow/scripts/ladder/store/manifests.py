@@ -1,4 +1,5 @@
-"""Manifests: what a finished artifact says of itself, and whether that is still true. Standard library only.
+"""Manifests: what a finished artifact says of itself, and whether that is still true. Standard
+library only.
 
 A manifest is JSON whose second line is its digest: the sha256 of the file without that line, as in
 
@@ -22,29 +23,40 @@ from ladder.errors import UserError
 from ladder.store import disk
 
 MANIFEST = "manifest.json"
-# The same bytes under a name that no rule declares: Snakemake deletes declared outputs before it runs a job, even if another
-# process has finished the artifact in the meantime.
+# The same bytes under a name that no rule declares: Snakemake deletes declared outputs before it
+# runs a job, even if another process has finished the artifact in the meantime.
 COMPLETE = ".complete.json"
 VERSION = re.compile(r"[a-z][0-9a-f]{11}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-LARGEST = 1 << 26   # bytes; a file beyond them is no manifest and is not read into memory
+LARGEST = 1 << 26  # bytes; a file beyond them is no manifest and is not read into memory
 HEAD = re.compile(rb'\{\n "digest": "([0-9a-f]{64})",\n')
 NUMBER = (int, float)
 # Key -> type of its value, or the keys of an object and their types.
 SHAPE = {
-    "digest": str, "version": str, "spec": {"stage": str, "params": dict, "sources": dict, "parents": dict}, "files": dict,
-    "metrics": dict, "notes": dict, "seconds": NUMBER, "peak_memory_bytes": int, "machine": dict, "libraries": dict,
-    "threads": int, "made": str,
+    "digest": str,
+    "version": str,
+    "spec": {"stage": str, "params": dict, "sources": dict, "parents": dict},
+    "files": dict,
+    "metrics": dict,
+    "notes": dict,
+    "seconds": NUMBER,
+    "peak_memory_bytes": int,
+    "machine": dict,
+    "libraries": dict,
+    "threads": int,
+    "made": str,
 }
 FILE = {"bytes": int, "sha256": str, "mtime_ns": int}
-MOST = 2**63   # bytes of a file, and nanoseconds of its time: beyond them no system call takes the number
-LONGEST = 200   # characters of a file's name
+# bytes of a file, and nanoseconds of its time: beyond them no system call takes the number
+MOST = 2**63
+LONGEST = 200  # characters of a file's name
 
 
 class Damaged(UserError):
     """A file of a finished artifact is not what was written.
 
-    path: the file; fault: what is wrong with it; brief: both, for a page that names the artifact itself.
+    path: the file; fault: what is wrong with it; brief: both, for a page that names the artifact
+    itself.
     """
 
     def __init__(self, path: pathlib.Path, fault: str | None) -> None:
@@ -53,16 +65,24 @@ class Damaged(UserError):
 
 
 def encoded(manifest: dict[str, Any]) -> bytes:
-    """The bytes of a manifest file with this content, its digest included; an old digest is replaced."""
+    """The bytes of a manifest file with this content, its digest included; an old digest is
+    replaced.
+    """
     rest = _text({key: value for key, value in manifest.items() if key != "digest"})
-    return b"{\n" + f' "digest": "{hashlib.sha256(rest).hexdigest()}",\n'.encode() + rest.removeprefix(b"{\n")
+    return (
+        b"{\n"
+        + f' "digest": "{hashlib.sha256(rest).hexdigest()}",\n'.encode()
+        + rest.removeprefix(b"{\n")
+    )
 
 
-def read(folder: str | pathlib.Path, names: Iterable[str] = (MANIFEST, COMPLETE)) -> dict[str, Any] | None:
+def read(
+    folder: str | pathlib.Path, names: Iterable[str] = (MANIFEST, COMPLETE)
+) -> dict[str, Any] | None:
     """The manifest of a finished artifact, None without one; raises Damaged.
 
-    For a moment it may exist under its second name only: another run that planned to make this artifact has removed its
-    declared output and is about to find the artifact complete.
+    For a moment it may exist under its second name only: another run that planned to make this
+    artifact has removed its declared output and is about to find the artifact complete.
     """
     for name in names:
         path = pathlib.Path(folder, name)
@@ -70,14 +90,17 @@ def read(folder: str | pathlib.Path, names: Iterable[str] = (MANIFEST, COMPLETE)
             manifest = decoded(path)
         except FileNotFoundError:
             continue
-        if VERSION.fullmatch(path.parent.name) and manifest["version"] != path.parent.name:   # a copy may have any other name
+        # a copy may have any other name
+        if VERSION.fullmatch(path.parent.name) and manifest["version"] != path.parent.name:
             raise Damaged(path, f"it is the manifest of {manifest['version']}")
         return manifest
     return None
 
 
 def decoded(path: pathlib.Path) -> dict[str, Any]:
-    """The content of a manifest file, of any artifact; raises Damaged, and FileNotFoundError without one."""
+    """The content of a manifest file, of any artifact; raises Damaged, and FileNotFoundError
+    without one.
+    """
     try:
         with open_plain(path) as file:
             data = file.read(LARGEST)
@@ -88,7 +111,7 @@ def decoded(path: pathlib.Path) -> dict[str, Any]:
     head = HEAD.match(data)
     if head is None:
         raise Damaged(path, "it has no digest of itself")
-    if hashlib.sha256(b"{\n" + data[head.end():]).hexdigest() != head[1].decode():
+    if hashlib.sha256(b"{\n" + data[head.end() :]).hexdigest() != head[1].decode():
         raise Damaged(path, "its digest is not that of its content")
     try:
         manifest: dict[str, Any] = json.loads(data)
@@ -100,7 +123,9 @@ def decoded(path: pathlib.Path) -> dict[str, Any]:
 
 
 def open_plain(path: pathlib.Path) -> BinaryIO:
-    """A plain file, opened for reading; raises Damaged for a FIFO, which would be waited for, a device or a folder."""
+    """A plain file, opened for reading; raises Damaged for a FIFO, which would be waited for, a
+    device or a folder.
+    """
     file = open(path, "rb", opener=lambda name, mode: os.open(name, mode | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -116,10 +141,12 @@ def read_if_whole(folder: str | pathlib.Path) -> dict[str, Any] | None:
 
 
 def verify(folder: str | pathlib.Path, thoroughly: bool = False) -> None:
-    """Check that a finished artifact is whole; a folder without a manifest passes. Raises Damaged at the first fault.
+    """Check that a finished artifact is whole; a folder without a manifest passes. Raises Damaged
+    at the first fault.
 
-    A file of the recorded size and time counts as whole, unless `thoroughly`. One of another time is read and, if it is whole,
-    gets its time back. A second copy of the manifest that is missing or damaged is written anew.
+    A file of the recorded size and time counts as whole, unless `thoroughly`. One of another time
+    is read and, if it is whole, gets its time back. A second copy of the manifest that is missing
+    or damaged is written anew.
     """
     folder = pathlib.Path(folder)
     manifest = read(folder)
@@ -133,7 +160,9 @@ def verify(folder: str | pathlib.Path, thoroughly: bool = False) -> None:
 
 
 def has_whole_files(folder: str | pathlib.Path, manifest: dict[str, Any]) -> bool:
-    """Whether the files that a manifest names have their recorded sizes and, where their times differ, their content."""
+    """Whether the files that a manifest names have their recorded sizes and, where their times
+    differ, their content.
+    """
     try:
         for name in manifest["files"]:
             check(pathlib.Path(folder), name, manifest["files"], thoroughly=False)
@@ -142,7 +171,9 @@ def has_whole_files(folder: str | pathlib.Path, manifest: dict[str, Any]) -> boo
     return True
 
 
-def check(folder: pathlib.Path, name: str, files: dict[str, dict[str, Any]], thoroughly: bool = True) -> None:
+def check(
+    folder: pathlib.Path, name: str, files: dict[str, dict[str, Any]], thoroughly: bool = True
+) -> None:
     """Check a file of an artifact against `files` of its manifest; raises Damaged."""
     path, facts = folder / name, files.get(name)
     if facts is None:
@@ -161,10 +192,11 @@ def check(folder: pathlib.Path, name: str, files: dict[str, dict[str, Any]], tho
         raise Damaged(path, "it is missing") from None
     except OSError as error:
         raise Damaged(path, error.strerror) from error
-    # The time tells the next check which files to read, so a damaged file must have another one than the manifest records.
+    # The time tells the next check which files to read, so a damaged file must have another one
+    # than the manifest records.
     if whole != timely:
         times: dict[str, Any] = {"ns": (status.st_atime_ns, facts["mtime_ns"])} if whole else {}
-        with contextlib.suppress(OSError):   # the results of somebody else
+        with contextlib.suppress(OSError):  # the results of somebody else
             os.utime(path, **times)
     if not whole:
         raise Damaged(path, "its checksum is not its manifest's")
@@ -172,7 +204,11 @@ def check(folder: pathlib.Path, name: str, files: dict[str, dict[str, Any]], tho
 
 def facts(path: pathlib.Path) -> dict[str, Any]:
     """What a manifest says of a file that is complete."""
-    return {"bytes": path.stat().st_size, "sha256": disk.sha256(path), "mtime_ns": path.stat().st_mtime_ns}
+    return {
+        "bytes": path.stat().st_size,
+        "sha256": disk.sha256(path),
+        "mtime_ns": path.stat().st_mtime_ns,
+    }
 
 
 def _text(value: dict[str, Any]) -> bytes:
@@ -189,18 +225,29 @@ def _fault(value: Any, shape: type[Any] | tuple[type[Any], ...] | dict[str, Any]
     missing = [key for key in shape if key not in value]
     if missing:
         return f"it has no {missing[0]}"
-    return next((f"{key}: {fault}" for key, inner in shape.items() if (fault := _fault(value[key], inner))), None)
+    return next(
+        (f"{key}: {fault}" for key, inner in shape.items() if (fault := _fault(value[key], inner))),
+        None,
+    )
 
 
 def _fault_of_files(files: dict[str, Any]) -> str | None:
-    """What keeps `files` of a manifest from being plain files of its folder, in words; None if nothing does."""
+    """What keeps `files` of a manifest from being plain files of its folder, in words; None if
+    nothing does.
+    """
     if fault := _fault(files, dict.fromkeys(files, FILE)):
         return fault
     for name, facts in files.items():
-        plain = name.isprintable() and name[:1] not in ("", ".") and pathlib.PurePath(name).name == name
+        plain = (
+            name.isprintable() and name[:1] not in ("", ".") and pathlib.PurePath(name).name == name
+        )
         if not plain or len(name) > LONGEST:
             return f"it names a file outside of its folder, {name[:LONGEST]!a}"
-        if not (0 <= facts["bytes"] < MOST and abs(facts["mtime_ns"]) < MOST and SHA256.fullmatch(facts["sha256"])):
+        if not (
+            0 <= facts["bytes"] < MOST
+            and abs(facts["mtime_ns"]) < MOST
+            and SHA256.fullmatch(facts["sha256"])
+        ):
             return f"{name}: its size, time or checksum cannot be"
     return None
 
@@ -212,8 +259,8 @@ def _mend_second_copy(folder: pathlib.Path) -> None:
             return
     except OSError:
         pass
-    with contextlib.suppress(OSError):   # the results of somebody else
+    with contextlib.suppress(OSError):  # the results of somebody else
         if second.is_dir():
             shutil.rmtree(second)
         disk.write_atomically(second, written)
-        shutil.copystat(folder / MANIFEST, second)   # its time is that of the making
+        shutil.copystat(folder / MANIFEST, second)  # its time is that of the making

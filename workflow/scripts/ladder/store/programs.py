@@ -1,7 +1,8 @@
 """Digests of source files by what they do, which is the part of a version that follows the program.
 
-A Python file counts by its syntax tree without docstrings, a CUDA file by its text without comments, trailing spaces and empty
-lines, any other file by its bytes. So a comment, a docstring or a formatter changes no version.
+A Python file counts by its syntax tree without docstrings, a CUDA file by its text without
+comments, trailing spaces and empty lines, any other file by its bytes. So a comment, a docstring or
+a formatter changes no version.
 """
 
 import ast
@@ -14,17 +15,21 @@ from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.store import cache
 
-LENGTH = 16   # hex digits
+LENGTH = 16  # hex digits
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-UNSAID = {"ctx", "kind", "type_comment"}   # fields of a node that follow from the others, or do nothing
-CUDA_COMMENT = re.compile(r"""//(?:\\\n|[^\n])*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL)
+# fields of a node that follow from the others, or do nothing
+UNSAID = {"ctx", "kind", "type_comment"}
+CUDA_COMMENT = re.compile(
+    r"""//(?:\\\n|[^\n])*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
+)
 # Of the digests in the user's cache; another one where this module computes them otherwise.
 CACHED = "programs-1"
 
 
 @functools.cache
 def digest(path: str) -> str:
-    """16 hex digits of the sha256 of what the source file `path`, relative to the root, does; the same for every Python.
+    """16 hex digits of the sha256 of what the source file `path`, relative to the root, does; the
+    same for every Python.
 
     Raises UserError where the file is missing or is no Python.
     """
@@ -33,7 +38,11 @@ def digest(path: str) -> str:
     except FileNotFoundError:
         raise UserError(f"{path} is missing, but a stage is made with it") from None
     if path.endswith((".cu", ".cuh")):
-        return _hash(without_comments(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+        return _hash(
+            without_comments(content.decode("utf-8", "surrogateescape")).encode(
+                "utf-8", "surrogateescape"
+            )
+        )
     if not path.endswith(".py"):
         return _hash(content)
     # Reading a syntax tree takes milliseconds, which every command would wait for, a hundred times.
@@ -49,7 +58,8 @@ def digest(path: str) -> str:
 
 
 def tree(program: str | bytes) -> str:
-    """Text of a Python program's syntax tree without docstrings, as ast.dump writes one but the same for every Python.
+    """Text of a Python program's syntax tree without docstrings, as ast.dump writes one but the
+    same for every Python.
 
     program: str or bytes; raises SyntaxError or ValueError.
     """
@@ -61,16 +71,26 @@ def _written(node: object) -> str:
         return "[" + ",".join(map(_written, node)) + "]"
     if not isinstance(node, ast.AST):
         return ascii(node)
-    fields = {name: value for name, value in ast.iter_fields(node) if name not in UNSAID and value not in (None, [])}
+    fields = {
+        name: value
+        for name, value in ast.iter_fields(node)
+        if name not in UNSAID and value not in (None, [])
+    }
     if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
         fields["body"] = fields["body"][1:]
     if isinstance(node, ast.JoinedStr):
         fields["values"] = _joined(node.values)
-    return f"{type(node).__name__}(" + ",".join(f"{name}={_written(value)}" for name, value in fields.items()) + ")"
+    return (
+        f"{type(node).__name__}("
+        + ",".join(f"{name}={_written(value)}" for name, value in fields.items())
+        + ")"
+    )
 
 
 def _joined(values: list[ast.expr]) -> list[ast.expr]:
-    """The parts of an f-string with consecutive texts as one and none empty; Python 3.12.1 cuts them at doubled braces."""
+    """The parts of an f-string with consecutive texts as one and none empty; Python 3.12.1 cuts
+    them at doubled braces.
+    """
     joined: list[ast.expr] = []
     for part in values:
         if isinstance(part, ast.Constant) and joined and isinstance(joined[-1], ast.Constant):

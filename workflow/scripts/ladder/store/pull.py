@@ -1,9 +1,11 @@
-"""Artifacts of another results folder, on this machine or on another one by ssh, taken whole or not at all.
+"""Artifacts of another results folder, on this machine or on another one by ssh, taken whole or not
+at all.
 
-The other side is not trusted. Only an artifact's own files are taken: those that its manifest names, into the folder of its
-version. The manifest has to be whole, its specification has to hash to its version, and each file, once it is here, has to have
-the size and the checksum that the manifest names. The manifest is written last, as by a stage: whatever is interrupted or
-changed meanwhile leaves nothing that looks finished. What is here already stays.
+The other side is not trusted. Only an artifact's own files are taken: those that its manifest
+names, into the folder of its version. The manifest has to be whole, its specification has to hash
+to its version, and each file, once it is here, has to have the size and the checksum that the
+manifest names. The manifest is written last, as by a stage: whatever is interrupted or changed
+meanwhile leaves nothing that looks finished. What is here already stays.
 """
 
 import contextlib
@@ -24,15 +26,15 @@ from ladder.machine import processes
 from ladder.progress import size
 from ladder.store import artifacts, disk, manifests, remote, tars, versions
 
-ROOM = 100 << 20   # bytes of the disk that stay free
-FULL = errno.ENOSPC, errno.EDQUOT, errno.EROFS   # of a disk that is written to
-PIECE = 1 << 20   # bytes
-SAY_EVERY = 5     # seconds between lines of progress
+ROOM = 100 << 20  # bytes of the disk that stay free
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EROFS  # of a disk that is written to
+PIECE = 1 << 20  # bytes
+SAY_EVERY = 5  # seconds between lines of progress
 LISTED = f"find . -maxdepth 3 -name {manifests.MANIFEST} | tar -cf - -T -"
-MOST_LISTED = 1 << 30   # bytes of all manifests of another machine
+MOST_LISTED = 1 << 30  # bytes of all manifests of another machine
 MOST_ARTIFACTS = 100_000
-MOST_REFUSED = 1000     # members of a tar that nobody asked for
-HEADERS = 32 << 10      # bytes of a member of a tar beside its content
+MOST_REFUSED = 1000  # members of a tar that nobody asked for
+HEADERS = 32 << 10  # bytes of a member of a tar beside its content
 Say = Callable[[str], None]
 Bring = Callable[[pathlib.Path, pathlib.Path, int], None]
 
@@ -41,8 +43,9 @@ Bring = Callable[[pathlib.Path, pathlib.Path, int], None]
 class Pulled:
     """What a pull did.
 
-    taken, here: artifacts, "stage/version"; left: those that were left there -> the reason; refused: what else another machine
-    sent -> the reason; fault: why the pull ended early, '' if it did not.
+    taken, here: artifacts, "stage/version"; left: those that were left there -> the reason;
+    refused: what else another machine sent -> the reason; fault: why the pull ended early, '' if it
+    did not.
     """
 
     taken: list[str] = dataclasses.field(default_factory=list)
@@ -53,10 +56,11 @@ class Pulled:
 
 
 def pull(source: str, results: str | pathlib.Path, stages: Collection[str], say: Say) -> Pulled:
-    """Take what `results` lacks of the artifacts of these stages from `source`: a folder, or HOST:FOLDER by ssh.
+    """Take what `results` lacks of the artifacts of these stages from `source`: a folder, or
+    HOST:FOLDER by ssh.
 
-    The folder is a results folder or that of a project. say: gets lines of progress. Raises UserError where the source cannot
-    be read, or there is no room for all of it.
+    The folder is a results folder or that of a project. say: gets lines of progress. Raises
+    UserError where the source cannot be read, or there is no room for all of it.
     """
     results, pulled = pathlib.Path(results), Pulled()
     if is_remote(source):
@@ -66,7 +70,13 @@ def pull(source: str, results: str | pathlib.Path, stages: Collection[str], say:
         wanted = _wanted(folder, results, stages, pulled)
         _check_room(results, wanted)
         progress = _Progress(wanted, source, say)
-        _take(wanted, folder, results, pulled, lambda there, temporary, count: _copy(there, temporary, count, progress))
+        _take(
+            wanted,
+            folder,
+            results,
+            pulled,
+            lambda there, temporary, count: _copy(there, temporary, count, progress),
+        )
     return pulled
 
 
@@ -77,15 +87,21 @@ def is_remote(source: str) -> bool:
 
 
 def _folder(source: str) -> pathlib.Path:
-    folder = pathlib.Path(os.path.expanduser(source))   # pathlib's raises for an unknown ~user
+    folder = pathlib.Path(os.path.expanduser(source))  # pathlib's raises for an unknown ~user
     if not folder.is_dir():
-        raise UserError(f"from: there is no folder {shown(folder)} (seen from {shown(pathlib.Path.cwd())}); name a results "
-                        "folder, or HOST:FOLDER for one of another machine")
+        raise UserError(
+            f"from: there is no folder {shown(folder)} (seen from {shown(pathlib.Path.cwd())}); name a results "
+            "folder, or HOST:FOLDER for one of another machine"
+        )
     return folder / "results" if (folder / "results").is_dir() else folder
 
 
-def _wanted(folder: pathlib.Path, results: pathlib.Path, stages: Collection[str], pulled: Pulled) -> dict[str, dict[str, Any]]:
-    """"stage/version" -> manifest of the artifacts of a results folder that can be taken, parents before children."""
+def _wanted(
+    folder: pathlib.Path, results: pathlib.Path, stages: Collection[str], pulled: Pulled
+) -> dict[str, dict[str, Any]]:
+    """ "stage/version" -> manifest of the artifacts of a results folder that can be taken, parents
+    before children.
+    """
     wanted: dict[str, dict[str, Any]] = {}
     for stage in stages:
         for there in sorted((folder / stage).glob("*")):
@@ -105,14 +121,17 @@ def _wanted(folder: pathlib.Path, results: pathlib.Path, stages: Collection[str]
 
 
 def _manifest(folder: pathlib.Path, name: str) -> dict[str, Any]:
-    """The manifest of the artifact `name`; raises Damaged where it is another one's, and FileNotFoundError without one."""
+    """The manifest of the artifact `name`; raises Damaged where it is another one's, and
+    FileNotFoundError without one.
+    """
     path = folder / manifests.MANIFEST
     manifest = manifests.decoded(path)
     if f"{manifest['spec']['stage']}/{manifest['version']}" != name:
         raise manifests.Damaged(path, "it is the manifest of another artifact")
     try:
         hashed = versions.version(manifest["spec"])
-    except (ValueError, RecursionError):   # a number that is none, half a character, or nested too deep
+    # a number that is none, half a character, or nested too deep
+    except (ValueError, RecursionError):
         hashed = ""
     if hashed != manifest["version"]:
         raise manifests.Damaged(path, "its specification is not that of its version")
@@ -122,11 +141,15 @@ def _manifest(folder: pathlib.Path, name: str) -> dict[str, Any]:
 def _check_room(results: pathlib.Path, wanted: dict[str, dict[str, Any]]) -> None:
     needed, free = _bytes(wanted), shutil.disk_usage(_made(results)).free
     if needed > free - ROOM:
-        raise UserError(f"from: {size(needed)} to take, but only {size(free)} are free for {results}; what is here stays")
+        raise UserError(
+            f"from: {size(needed)} to take, but only {size(free)} are free for {results}; what is here stays"
+        )
 
 
 def _bytes(wanted: dict[str, dict[str, Any]]) -> int:
-    return sum(facts["bytes"] for manifest in wanted.values() for facts in manifest["files"].values())
+    return sum(
+        facts["bytes"] for manifest in wanted.values() for facts in manifest["files"].values()
+    )
 
 
 def _made(folder: pathlib.Path) -> pathlib.Path:
@@ -134,8 +157,16 @@ def _made(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def _take(wanted: dict[str, dict[str, Any]], folder: pathlib.Path, results: pathlib.Path, pulled: Pulled, bring: Bring) -> None:
-    """Take artifacts of a results folder of this machine; bring(source, temporary, bytes): makes a file of one there."""
+def _take(
+    wanted: dict[str, dict[str, Any]],
+    folder: pathlib.Path,
+    results: pathlib.Path,
+    pulled: Pulled,
+    bring: Bring,
+) -> None:
+    """Take artifacts of a results folder of this machine; bring(source, temporary, bytes): makes a
+    file of one there.
+    """
     for name, manifest in wanted.items():
         target = results / name
         try:
@@ -145,12 +176,18 @@ def _take(wanted: dict[str, dict[str, Any]], folder: pathlib.Path, results: path
             pulled.left[name] = f"damaged there, {damage.brief}"
         except OSError as error:
             if error.errno in FULL or pathlib.Path(error.filename or "").is_relative_to(target):
-                raise UserError(f"from: {target} cannot be written: {error.strerror}; what is here stays") from error
+                raise UserError(
+                    f"from: {target} cannot be written: {error.strerror}; what is here stays"
+                ) from error
             pulled.left[name] = f"cannot be read there ({error.strerror})"
 
 
-def _take_one(folder: pathlib.Path, target: pathlib.Path, manifest: dict[str, Any], bring: Bring) -> None:
-    """Bring the files under the artifact's lock, check what arrived, and write the manifest last."""
+def _take_one(
+    folder: pathlib.Path, target: pathlib.Path, manifest: dict[str, Any], bring: Bring
+) -> None:
+    """Bring the files under the artifact's lock, check what arrived, and write the manifest
+    last.
+    """
     _made(target)
     with artifacts.locked(target / artifacts.LOCK, f"another process is making {target}"):
         if manifests.read_if_whole(target):
@@ -197,35 +234,59 @@ class _Progress:
             self._said = time.monotonic()
 
 
-# Another machine: its manifests, then the files of the artifacts that are not here, come into a folder of their own.
+# Another machine: its manifests, then the files of the artifacts that are not here, come into a
+# folder of their own.
 
-def _pull_by_ssh(source: str, results: pathlib.Path, stages: Collection[str], pulled: Pulled, say: Say) -> None:
+
+def _pull_by_ssh(
+    source: str, results: pathlib.Path, stages: Collection[str], pulled: Pulled, say: Say
+) -> None:
     host, _, folder = source.partition(":")
     if not host or host.startswith("-") or not folder:
-        raise UserError(f"from: {shown(source)} is not HOST:FOLDER, such as me@server:kernel-ladder")
+        raise UserError(
+            f"from: {shown(source)} is not HOST:FOLDER, such as me@server:kernel-ladder"
+        )
     below = f"cd {_quoted(folder)} && {{ [ ! -d results ] || cd results; }}"
     with _staging(results) as staging:
         _fetch_manifests(host, f"{below} && {LISTED}", stages, staging, pulled)
         wanted = _wanted(staging, results, stages, pulled)
         _check_room(results, wanted)
-        missing = {f"{name}/{file}": facts["bytes"] for name, manifest in wanted.items()
-                   for file, facts in manifest["files"].items()}
+        missing = {
+            f"{name}/{file}": facts["bytes"]
+            for name, manifest in wanted.items()
+            for file, facts in manifest["files"].items()
+        }
         if missing:
             try:
-                _fetch(host, f"{below} && tar -cf - -T -", missing, staging, pulled, _Progress(wanted, host, say))
+                _fetch(
+                    host,
+                    f"{below} && tar -cf - -T -",
+                    missing,
+                    staging,
+                    pulled,
+                    _Progress(wanted, host, say),
+                )
             except UserError as error:
                 pulled.fault = str(error)
         for name in {path.rpartition("/")[0] for path in missing}:
             del wanted[name]
             pulled.left[name] = "it did not come whole"
-        _take(wanted, staging, results, pulled, lambda staged, temporary, _: os.rename(staged, temporary))
+        _take(
+            wanted,
+            staging,
+            results,
+            pulled,
+            lambda staged, temporary, _: os.rename(staged, temporary),
+        )
 
 
 @contextlib.contextmanager
 def _staging(results: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder in `results`, removed at the end; by its name the next command removes that of a process that was killed."""
+    """A folder in `results`, removed at the end; by its name the next command removes that of a
+    process that was killed.
+    """
     folder = results / f".pull.{processes.owner()}.tmp"
-    shutil.rmtree(folder, ignore_errors=True)   # of a process that had this number before
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that had this number before
     try:
         yield _made(folder)
     finally:
@@ -233,11 +294,15 @@ def _staging(results: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _quoted(folder: str) -> str:
-    """A folder for a shell; of the home folder, as ~ or without a leading slash, as ssh begins there."""
+    """A folder for a shell; of the home folder, as ~ or without a leading slash, as ssh begins
+    there.
+    """
     return shlex.quote(folder.removeprefix("~/") or ".") if folder != "~" else "."
 
 
-def _fetch_manifests(host: str, command: str, stages: Collection[str], staging: pathlib.Path, pulled: Pulled) -> None:
+def _fetch_manifests(
+    host: str, command: str, stages: Collection[str], staging: pathlib.Path, pulled: Pulled
+) -> None:
     """Write the manifests of another machine to STAGE/VERSION/manifest.json below `staging`."""
     with remote.members(host, command, MOST_LISTED) as members:
         for count, (member, file) in enumerate(members, 1):
@@ -246,7 +311,12 @@ def _fetch_manifests(host: str, command: str, stages: Collection[str], staging: 
             stage, _, rest = _name(member).partition("/")
             version, _, name = rest.partition("/")
             path = staging / stage / version / manifests.MANIFEST
-            if not (file and stage in stages and manifests.VERSION.fullmatch(version) and name == manifests.MANIFEST):
+            if not (
+                file
+                and stage in stages
+                and manifests.VERSION.fullmatch(version)
+                and name == manifests.MANIFEST
+            ):
                 _refuse(member, "no manifest of a stage's artifact", pulled)
             elif member.size > manifests.LARGEST:
                 _refuse(member, f"a manifest of {size(member.size)}", pulled)
@@ -257,9 +327,17 @@ def _fetch_manifests(host: str, command: str, stages: Collection[str], staging: 
                 _save(file, path)
 
 
-def _fetch(host: str, command: str, missing: dict[str, int], staging: pathlib.Path, pulled: Pulled,
-           progress: _Progress) -> None:
-    """Write files of another machine below `staging`; missing: path -> bytes, from which those that came are removed."""
+def _fetch(
+    host: str,
+    command: str,
+    missing: dict[str, int],
+    staging: pathlib.Path,
+    pulled: Pulled,
+    progress: _Progress,
+) -> None:
+    """Write files of another machine below `staging`; missing: path -> bytes, from which those that
+    came are removed.
+    """
     most = sum(missing.values()) + HEADERS * (len(missing) + MOST_REFUSED)
     with remote.members(host, command, most, [f"./{path}" for path in missing]) as members:
         for member, file in members:
@@ -282,7 +360,9 @@ def _name(member: tarfile.TarInfo) -> str:
 
 def _refuse(member: tarfile.TarInfo, reason: str, pulled: Pulled) -> None:
     """Pass over a member; raises UserError where there are too many."""
-    pulled.refused[shown(_name(member))] = f"it is {kind}" if (kind := tars.kind(member)) else reason
+    pulled.refused[shown(_name(member))] = (
+        f"it is {kind}" if (kind := tars.kind(member)) else reason
+    )
     if len(pulled.refused) > MOST_REFUSED:
         raise UserError(f"from: more than {MOST_REFUSED:,} files were sent that nobody asked for")
 
@@ -292,4 +372,6 @@ def _save(file: IO[bytes], path: pathlib.Path) -> None:
         with open(path, "xb") as target:
             shutil.copyfileobj(file, target, PIECE)
     except OSError as error:
-        raise UserError(f"from: {path} cannot be written: {error.strerror}; what is here stays") from error
+        raise UserError(
+            f"from: {path} cannot be written: {error.strerror}; what is here stays"
+        ) from error

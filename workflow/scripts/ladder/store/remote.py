@@ -1,4 +1,6 @@
-"""Files of another machine by ssh: what a command writes there as tar, read as a stream. Nothing of it is trusted."""
+"""Files of another machine by ssh: what a command writes there as tar, read as a stream. Nothing of
+it is trusted.
+"""
 
 import contextlib
 import os
@@ -14,29 +16,39 @@ from ladder.errors import UserError
 from ladder.progress import duration
 from ladder.store import tars
 
-SILENCE = 120   # seconds for the next record of a tar, 10 kB; a password can be typed in them
-ENDING = 10     # seconds for ssh to end after all has come
-READS_AT_END = 10   # tarfile reads on to the end of a member, wherever its header says that it is
+SILENCE = 120  # seconds for the next record of a tar, 10 kB; a password can be typed in them
+ENDING = 10  # seconds for ssh to end after all has come
+READS_AT_END = 10  # tarfile reads on to the end of a member, wherever its header says that it is
 Member = tuple[tarfile.TarInfo, IO[bytes] | None]
 
 
 @contextlib.contextmanager
-def members(host: str, command: str, most: int, names: Iterable[str] = ()) -> Iterator[Iterator[Member]]:
-    """Context manager: an iterator over the members of the tar that a command on another machine writes.
+def members(
+    host: str, command: str, most: int, names: Iterable[str] = ()
+) -> Iterator[Iterator[Member]]:
+    """Context manager: an iterator over the members of the tar that a command on another machine
+    writes.
 
-    A member is (tarfile.TarInfo, file): the file, None unless it is a plain one, is to be read before the next member. most:
-    bytes of the whole tar; names: lines that the command reads. What goes wrong there is raised as UserError after all members
-    that came before: ssh or the command fails, nothing comes for SILENCE seconds, more comes than `most`, or it is no tar.
+    A member is (tarfile.TarInfo, file): the file, None unless it is a plain one, is to be read
+    before the next member. most: bytes of the whole tar; names: lines that the command reads. What
+    goes wrong there is raised as UserError after all members that came before: ssh or the command
+    fails, nothing comes for SILENCE seconds, more comes than `most`, or it is no tar.
     """
-    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as asked:   # a pipe that nobody reads would stop ssh
+    # a pipe that nobody reads would stop ssh
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as asked:
         asked.write("".join(f"{name}\n" for name in names).encode())
         asked.seek(0)
         try:
-            process = subprocess.Popen(["ssh", "--", host, command], bufsize=0, stdin=asked, stdout=subprocess.PIPE,
-                                       stderr=errors)
+            process = subprocess.Popen(
+                ["ssh", "--", host, command],
+                bufsize=0,
+                stdin=asked,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
         except OSError as error:
             raise UserError(f"from: ssh cannot be started here: {error.strerror}") from None
-        output = cast(IO[bytes], process.stdout)   # it is a pipe
+        output = cast(IO[bytes], process.stdout)  # it is a pipe
         fault, status = "", 0
         try:
             yield _members(_Stream(output, most))
@@ -55,13 +67,16 @@ def members(host: str, command: str, most: int, names: Iterable[str] = ()) -> It
 
 
 def _members(stream: "_Stream") -> Iterator[Member]:
-    file = cast(IO[bytes], stream)   # of which tarfile reads alone
+    file = cast(IO[bytes], stream)  # of which tarfile reads alone
     with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Header) as archive:
         for member in archive:
-            if not 0 <= member.size <= stream.left:   # tarfile would look for its end, beyond that of the stream too
-                raise _Fault(f"{member.name[:80]!a} has {member.size} bytes, more than were asked for")
+            # tarfile would look for its end, beyond that of the stream too
+            if not 0 <= member.size <= stream.left:
+                raise _Fault(
+                    f"{member.name[:80]!a} has {member.size} bytes, more than were asked for"
+                )
             yield member, None if tars.kind(member) else archive.extractfile(member)
-    while stream.read(tarfile.RECORDSIZE):   # what fills up the last record
+    while stream.read(tarfile.RECORDSIZE):  # what fills up the last record
         pass
 
 
@@ -70,7 +85,8 @@ class _Fault(Exception):
 
 
 class _Stream:
-    """What a process writes, for tarfile; raises _Fault where it does not come, or more than `most` bytes.
+    """What a process writes, for tarfile; raises _Fault where it does not come, or more than `most`
+    bytes.
 
     left: how many bytes may still come.
     """

@@ -1,13 +1,22 @@
-"""Archives in the tar format that somebody else wrote, read member by member. Standard library only."""
+"""Archives in the tar format that somebody else wrote, read member by member. Standard library
+only.
+"""
 
 import tarfile
 from typing import Self
 
-MOST_EXTENDED = 10_000   # bytes of a header that extends another one; tarfile's time grows with the square of its length
+# bytes of a header that extends another one; tarfile's time grows with the square of its length
+MOST_EXTENDED = 10_000
 # What tarfile raises over an archive that is damaged or meant to be.
 FAULTS = tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError
-KINDS = {tarfile.DIRTYPE: "a folder", tarfile.SYMTYPE: "a symbolic link", tarfile.LNKTYPE: "a hard link",
-         tarfile.FIFOTYPE: "a FIFO", tarfile.CHRTYPE: "a device", tarfile.BLKTYPE: "a device"}
+KINDS = {
+    tarfile.DIRTYPE: "a folder",
+    tarfile.SYMTYPE: "a symbolic link",
+    tarfile.LNKTYPE: "a hard link",
+    tarfile.FIFOTYPE: "a FIFO",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+}
 
 
 class Header(tarfile.TarInfo):
@@ -17,7 +26,9 @@ class Header(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         header = super().frombuf(buf, encoding, errors)
         if header.size > MOST_EXTENDED and not (header.isdir() or header.isreg()):
-            raise tarfile.ReadError(f"its header {header.name[:80]!a} has more than {MOST_EXTENDED:,} bytes")
+            raise tarfile.ReadError(
+                f"its header {header.name[:80]!a} has more than {MOST_EXTENDED:,} bytes"
+            )
         return header
 
 

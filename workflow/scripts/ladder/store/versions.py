@@ -6,13 +6,17 @@ from typing import Any
 
 
 def version(spec: dict[str, Any]) -> str:
-    """The stage's first letter (so that no version reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
+    """The stage's first letter (so that no version reads as a number) and 11 hex digits of the
+    sha256 of the canonical spec.
+    """
     return str(spec["stage"])[0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
 
 
 def canonical(value: Any) -> str:
     """JSON text, identical for equal values: keys sorted, 1.0 written as 1."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return json.dumps(
+        _plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -6,15 +6,21 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 
-DATE = (1980, 1, 1, 0, 0, 0)   # of every file
+DATE = (1980, 1, 1, 0, 0, 0)  # of every file
 
 
 def pack(path: str | pathlib.Path, files: Mapping[str, pathlib.Path | bytes]) -> None:
-    """Write an archive of files, name -> its path or content, as they are: arrays of float32 do not become smaller."""
+    """Write an archive of files, name -> its path or content, as they are: arrays of float32 do not
+    become smaller.
+    """
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in files.items():
             entry = zipfile.ZipInfo(name, DATE)
             entry.external_attr = 0o644 << 16
-            with (io.BytesIO(content) if isinstance(content, bytes) else open(content, "rb") as source,
-                  archive.open(entry, "w", force_zip64=True) as target):
+            with (
+                io.BytesIO(content)
+                if isinstance(content, bytes)
+                else open(content, "rb") as source,
+                archive.open(entry, "w", force_zip64=True) as target,
+            ):
                 shutil.copyfileobj(source, target)

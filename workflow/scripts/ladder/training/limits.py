@@ -7,15 +7,17 @@ from ladder.errors import UserError
 from ladder.rungs.patterns import Launch
 from ladder.training.planning.data import Plan, Shape
 
-# Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th number, count up to some thousand
-# numbers beyond the end.
+# Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th
+# number, count up to some thousand numbers beyond the end.
 MOST_INDEXED = 2**31 - 2**12
-INDEXED_WITH_64_BITS = "dataset", "control"   # kinds of buffers
+INDEXED_WITH_64_BITS = "dataset", "control"  # kinds of buffers
 MOST_BLOCKS = 2**31 - 1, 65_535, 65_535
 
 
 class TooLarge(Exception):
-    """A buffer has more numbers than a kernel can index; most: the largest batch with which it has not, 0 if there is none."""
+    """A buffer has more numbers than a kernel can index; most: the largest batch with which it has
+    not, 0 if there is none.
+    """
 
     def __init__(self, name: str, most: int) -> None:
         super().__init__(name)
@@ -49,5 +51,7 @@ def check_grids(launches: Iterable[Launch], layer: str, rung: str) -> None:
     """UserError if a launch of the layer has more blocks than any GPU takes."""
     for launch in launches:
         if any(blocks > most for blocks, most in zip(launch.grid, MOST_BLOCKS, strict=False)):
-            raise UserError(f"layer {layer} is too large for {rung}, whose {launch.entry} would need a grid of "
-                            f"{' x '.join(map(str, launch.grid))} blocks; make the layer smaller or set variant to cpu")
+            raise UserError(
+                f"layer {layer} is too large for {rung}, whose {launch.entry} would need a grid of "
+                f"{' x '.join(map(str, launch.grid))} blocks; make the layer smaller or set variant to cpu"
+            )

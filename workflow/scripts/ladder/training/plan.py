@@ -1,7 +1,8 @@
 """Plans: the steps that process one batch, over buffers that are allocated once.
 
-A step is data: an operation, the buffers it reads and writes, its attributes and its FLOPs. A plan is independent of the
-device that runs it; an executor is independent of the network. This module makes plans; `planning` has their parts.
+A step is data: an operation, the buffers it reads and writes, its attributes and its FLOPs. A plan
+is independent of the device that runs it; an executor is independent of the network. This module
+makes plans; `planning` has their parts.
 """
 
 import dataclasses
@@ -19,35 +20,60 @@ from ladder.training.planning.builder import Builder
 from ladder.training.planning.data import Plan, Shape
 from ladder.training.planning.settings import Augmentation, Dataset, Length, Settings
 
-__all__ = ["Augmentation", "Dataset", "Length", "Settings", "inference_plan", "learning", "made_for", "one_step",
-           "trained_layers", "training_plan"]
+__all__ = [
+    "Augmentation",
+    "Dataset",
+    "Length",
+    "Settings",
+    "inference_plan",
+    "learning",
+    "made_for",
+    "one_step",
+    "trained_layers",
+    "training_plan",
+]
 
 
 def made_for(rung: str) -> ByDirection:
-    """The ByDirection of the precision that a rung is made for: what measurements and checks of the rung let it multiply."""
+    """The ByDirection of the precision that a rung is made for: what measurements and checks of the
+    rung let it multiply.
+    """
     return PRECISIONS[RUNGS[rung].precision]
 
 
-def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: str = "float32",
-                  fuse_update: bool = True) -> Plan:
+def training_plan(
+    settings: Settings,
+    dataset: Dataset,
+    length: Length,
+    dtype: str = "float32",
+    fuse_update: bool = True,
+) -> Plan:
     """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
 
     Layers that the output does not depend on, which only features read, are left out.
 
-    fuse_update: let a rung with GRADIENTS_IN_PARTS leave gradients in parts, which its update adds; otherwise every gradient
-    has a buffer of its own. Raises ValueError if the rung has no operation for a layer or a frozen layer reads a trained
-    one, UserError if the network cannot be trained or the batch is too large for the rung.
+    fuse_update: let a rung with GRADIENTS_IN_PARTS leave gradients in parts, which its update adds;
+    otherwise every gradient has a buffer of its own. Raises ValueError if the rung has no operation
+    for a layer or a frozen layer reads a trained one, UserError if the network cannot be trained or
+    the batch is too large for the rung.
     """
     network, trained = settings.network, trained_layers(settings.network)
     for layer in trained:
         if not KINDS[layer.kind].has_gradient:
-            raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
-                            "none; set training to patches")
+            raise UserError(
+                f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
+                "none; set training to patches"
+            )
 
     def plan_of(batch: int) -> Plan:
-        build = Builder(dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True)
-        build.in_parts = (fuse_update and not settings.multipliers.quantises
-                          and getattr(build.module, "GRADIENTS_IN_PARTS", False))
+        build = Builder(
+            dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True
+        )
+        build.in_parts = (
+            fuse_update
+            and not settings.multipliers.quantises
+            and getattr(build.module, "GRADIENTS_IN_PARTS", False)
+        )
         build.with_loss = True
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
         build.lower()
@@ -63,9 +89,17 @@ def training_plan(settings: Settings, dataset: Dataset, length: Length, dtype: s
     return recompute.recomputed(plan) if settings.recompute else plan
 
 
-def one_step(network: Network, rung: str, batch: int, optimizer: str, recompute: bool = False) -> Plan:
+def one_step(
+    network: Network, rung: str, batch: int, optimizer: str, recompute: bool = False
+) -> Plan:
     """The plan of a training step of `batch` images, which are all; optimizer: its name."""
-    settings = Settings(network=network, variant=rung, batch_size=batch, optimizer=Optimizer(optimizer), recompute=recompute)
+    settings = Settings(
+        network=network,
+        variant=rung,
+        batch_size=batch,
+        optimizer=Optimizer(optimizer),
+        recompute=recompute,
+    )
     return training_plan(settings, Dataset(batch, "uint8"), Length(1, 1))
 
 
@@ -76,18 +110,39 @@ def trained_layers(network: Network) -> tuple[Layer, ...]:
 
 def learning(network: Network, frozen: Collection[str] = ()) -> dict[str, Shape]:
     """Parameter name -> shape for all layers that are not frozen."""
-    return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
+    return {
+        name: shape
+        for layer in network.layers
+        if layer.name not in frozen
+        for name, shape in layer.parameters.items()
+    }
 
 
-def inference_plan(network: Network, rung: str, batch: int, dataset: Dataset, until: str | None = None, flip: bool = False,
-                   multipliers: ByDirection = EXACT) -> Plan:
-    """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last.
+def inference_plan(
+    network: Network,
+    rung: str,
+    batch: int,
+    dataset: Dataset,
+    until: str | None = None,
+    flip: bool = False,
+    multipliers: ByDirection = EXACT,
+) -> Plan:
+    """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by
+    default the last.
 
     Raises UserError if the batch is too large for the rung.
     """
+
     def plan_of(batch: int) -> Plan:
-        settings = Settings(network=network, variant=rung, batch_size=batch, multipliers=multipliers)
-        build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
+        settings = Settings(
+            network=network, variant=rung, batch_size=batch, multipliers=multipliers
+        )
+        build = Builder(
+            settings,
+            network.needed_for(until or network.layers[-1].name),
+            "float32",
+            training=False,
+        )
         frame.load_batch(build, dataset, flip)
         build.lower()
         frame.advance(build)

@@ -8,16 +8,21 @@ from ladder.training.planning.settings import Length
 
 
 def misfits(params: Mapping[str, Any], images: int) -> list[str]:
-    """One sentence for each fault of the schedule, which names the keys and says what happens instead.
+    """One sentence for each fault of the schedule, which names the keys and says what happens
+    instead.
 
-    params: of stage `train`, or a configuration's settings; images: number of training images. Each part of a training has the
-    schedule for itself.
+    params: of stage `train`, or a configuration's settings; images: number of training images. Each
+    part of a training has the schedule for itself.
     """
     lines: list[str] = []
     for key in _keys(params):
-        length = Length.of(images, params["batch_size"], params[key], params[key] if key == "steps" else None)
+        length = Length.of(
+            images, params["batch_size"], params[key], params[key] if key == "steps" else None
+        )
         if length.steps:
-            counted = f"{key} {params[key]}" + ("" if key == "steps" else f", {_steps(length.steps)}")
+            counted = f"{key} {params[key]}" + (
+                "" if key == "steps" else f", {_steps(length.steps)}"
+            )
             lines += _misfits(params, length, counted)
     return lines
 
@@ -32,11 +37,20 @@ def _keys(params: Mapping[str, Any]) -> list[str]:
 def _misfits(params: Mapping[str, Any], length: Length, counted: str) -> Iterator[str]:
     wanted, rise = params["warmup_steps"], optimizers.warmup(length, params["warmup_steps"])
     if rise != wanted:
-        instead = f"rises over the first {rise} steps instead" if rise > 1 else "has its full value from the first step on"
+        instead = (
+            f"rises over the first {rise} steps instead"
+            if rise > 1
+            else "has its full value from the first step on"
+        )
         yield f"warmup_steps {wanted} is more than the training has ({counted}); the learning rate {instead}"
-    if params["schedule"] == "step" and params["schedule_step_epochs"] * length.steps_per_epoch >= length.steps:
-        yield (f"schedule step with schedule_step_epochs {params['schedule_step_epochs']} changes nothing in this training "
-               f"({counted}, {length.steps_per_epoch} in an epoch); the learning rate stays as it is after the warm-up")
+    if (
+        params["schedule"] == "step"
+        and params["schedule_step_epochs"] * length.steps_per_epoch >= length.steps
+    ):
+        yield (
+            f"schedule step with schedule_step_epochs {params['schedule_step_epochs']} changes nothing in this training "
+            f"({counted}, {length.steps_per_epoch} in an epoch); the learning rate stays as it is after the warm-up"
+        )
 
 
 def _steps(count: int) -> str:

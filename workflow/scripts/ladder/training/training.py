@@ -1,4 +1,6 @@
-"""A training run over a plan: epochs, shuffling, the last partial mini-batch, checkpoints, progress and losses."""
+"""A training run over a plan: epochs, shuffling, the last partial mini-batch, checkpoints, progress
+and losses.
+"""
 
 import dataclasses
 import hashlib
@@ -19,62 +21,106 @@ from ladder.store import artifacts, disk
 from ladder.training import plan, recompute
 from ladder.training.planning.data import EXECUTOR
 
-LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
-ESTIMATE_AFTER = 4   # steps before the time is estimated
-SAVE_AFTER = 120     # seconds between checkpoints within an epoch
-SNAPSHOT = "snapshot."   # before the name of a snapshot in a checkpoint
+LOOK_EVERY = 50  # steps between reads of the losses, which synchronise with the GPU
+ESTIMATE_AFTER = 4  # steps before the time is estimated
+SAVE_AFTER = 120  # seconds between checkpoints within an epoch
+SNAPSHOT = "snapshot."  # before the name of a snapshot in a checkpoint
 
 
 class Training:
     """The state of a training run between two steps.
 
-    settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores them, with its
-    normalization.Statistics; labels: uint8 (N,), for a network that classifies; values: name -> float32 array, the initial
-    values of all weights.shapes(network); data_residency: see executors/create.py; validation: validation.Validation to measure
-    after each epoch, which may end the training early. Raises UserError if the batch is larger than the dataset.
+    settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores
+    them, with its normalization.Statistics; labels: uint8 (N,), for a network that classifies;
+    values: name -> float32 array, the initial values of all weights.shapes(network);
+    data_residency: see executors/create.py; validation: validation.Validation to measure after each
+    epoch, which may end the training early. Raises UserError if the batch is larger than the
+    dataset.
     """
 
-    def __init__(self, settings, images, statistics, values, threads, data_residency="auto", labels=None, validation=None):
+    def __init__(
+        self,
+        settings,
+        images,
+        statistics,
+        values,
+        threads,
+        data_residency="auto",
+        labels=None,
+        validation=None,
+    ):
         if settings.batch_size > len(images):
-            raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
+            raise UserError(
+                f"batch_size {settings.batch_size} is larger than the {len(images)} training images"
+            )
         self.settings, self.images, self.validation = settings, images, validation
         self.executor = executors.create(settings.variant, threads, data_residency)
-        self.length = plan.Length.of(len(images), settings.batch_size, settings.epochs, settings.steps)
+        self.length = plan.Length.of(
+            len(images), settings.batch_size, settings.epochs, settings.steps
+        )
         steps_per_epoch = self.length.steps_per_epoch
-        self.rates = optimizers.learning_rates(settings.learning_rate, self.length, **settings.schedule)
+        self.rates = optimizers.learning_rates(
+            settings.learning_rate, self.length, **settings.schedule
+        )
         state = {name: value.copy() for name, value in values.items()}
-        state |= {name: np.zeros(shape, np.float32) for name, shape in
-                  optimizers.state_shapes(settings.optimizer, plan.learning(settings.network, settings.frozen)).items()}
-        self._values, self._state = list(values), list(state)   # _state: what a checkpoint must hold besides `step`
-        labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
+        state |= {
+            name: np.zeros(shape, np.float32)
+            for name, shape in optimizers.state_shapes(
+                settings.optimizer, plan.learning(settings.network, settings.frozen)
+            ).items()
+        }
+        # _state: what a checkpoint must hold besides `step`
+        self._values, self._state = list(values), list(state)
+        labelled = (
+            {"labels": labels, "hits": np.zeros(steps_per_epoch)}
+            if settings.network.classifies
+            else {}
+        )
         drawn = {"divergences": np.zeros(steps_per_epoch)} if settings.network.draws else {}
-        self._shared = self.executor.upload({
-            "images": images, "scale": statistics.scale, "offset": statistics.offset, "learning_rates": self.rates,
-            "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
-            "losses": np.zeros(steps_per_epoch), **labelled, **drawn, **state})
+        self._shared = self.executor.upload(
+            {
+                "images": images,
+                "scale": statistics.scale,
+                "offset": statistics.offset,
+                "learning_rates": self.rates,
+                "permutation": np.arange(len(images)),
+                "counters": np.zeros(3, np.int64),
+                "losses": np.zeros(steps_per_epoch),
+                **labelled,
+                **drawn,
+                **state,
+            }
+        )
         self.plan, self._arrays = self._bind(settings.batch_size)
         tail = len(images) % settings.batch_size
         self._tail = self._bind(tail) if tail else None
-        self.step = 0        # steps done
-        self.history = {name: np.zeros(self.length.steps)   # by step
-                        for name in ("losses", "hits", "divergences") if name in self._shared}
+        self.step = 0  # steps done
+        self.history = {
+            name: np.zeros(self.length.steps)  # by step
+            for name in ("losses", "hits", "divergences")
+            if name in self._shared
+        }
         self.snapshots = {}  # name -> array, see snapshots.py
-        self.seconds = 0.0   # training time
-        self._passes = []    # the executor's passes after each whole epoch
+        self.seconds = 0.0  # training time
+        self._passes = []  # the executor's passes after each whole epoch
 
     @property
     def values(self):
-        """Name -> float32 array with the current value of all tensors of the network's weights file."""
+        """Name -> float32 array with the current value of all tensors of the network's weights
+        file.
+        """
         return self._download(self._values)
 
     @property
     def averages(self):
         """Name -> float32 array with the optimizer's running averages."""
-        return self._download(self._state[len(self._values):])
+        return self._download(self._state[len(self._values) :])
 
     @property
     def kept(self):
-        """The values that the run is for, as `values`: with patience those of the best epoch, else the current ones."""
+        """The values that the run is for, as `values`: with patience those of the best epoch, else
+        the current ones.
+        """
         return self.validation.best if self.validation and self.validation.patience else self.values
 
     @property
@@ -85,7 +131,11 @@ class Training:
     @property
     def epoch(self):
         """Number of epochs done."""
-        return self.epochs if self.step == self.length.steps else self.step // self.length.steps_per_epoch
+        return (
+            self.epochs
+            if self.step == self.length.steps
+            else self.step // self.length.steps_per_epoch
+        )
 
     @property
     def done(self):
@@ -98,22 +148,37 @@ class Training:
 
     @property
     def divergences(self):
-        """Mean divergence of an image's latent distribution from the prior in each epoch, in nats; None if nothing is drawn."""
+        """Mean divergence of an image's latent distribution from the prior in each epoch, in nats;
+        None if nothing is drawn.
+        """
         return self._means("divergences") if "divergences" in self.history else None
 
     @property
     def accuracies(self):
-        """Training accuracy of each epoch, measured on each batch before its update; None if the network does not classify."""
+        """Training accuracy of each epoch, measured on each batch before its update; None if the
+        network does not classify.
+        """
         if "hits" not in self.history:
             return None
-        return [float(self.history["hits"][steps].sum() / self._sizes(steps).sum()) for steps in self._epochs_so_far()]
+        return [
+            float(self.history["hits"][steps].sum() / self._sizes(steps).sum())
+            for steps in self._epochs_so_far()
+        ]
 
     @property
     def seconds_by_pass(self):
-        """{pass: seconds} of each epoch, the current one included; on a GPU extrapolated from samples."""
-        ends = [{}, *self._passes, *([self.executor.passes] if self.step % self.length.steps_per_epoch else [])]
-        return [{name: max(0.0, seconds - before.get(name, 0.0)) for name, seconds in after.items()}
-                for before, after in itertools.pairwise(ends)]
+        """{pass: seconds} of each epoch, the current one included; on a GPU extrapolated from
+        samples.
+        """
+        ends = [
+            {},
+            *self._passes,
+            *([self.executor.passes] if self.step % self.length.steps_per_epoch else []),
+        ]
+        return [
+            {name: max(0.0, seconds - before.get(name, 0.0)) for name, seconds in after.items()}
+            for before, after in itertools.pairwise(ends)
+        ]
 
     @property
     def images_seen(self):
@@ -122,17 +187,25 @@ class Training:
     def run_epoch(self, checkpoint=None, monitor=0):
         """Train to the end of the epoch or of the run, in the epoch's own order.
 
-        checkpoint: path to save to within long epochs; monitor: steps between log lines with loss and accuracy, 0 for none;
-        with validation images also theirs. At the end these are measured. Raises RunFailed if a loss is not finite.
+        checkpoint: path to save to within long epochs; monitor: steps between log lines with loss
+        and accuracy, 0 for none; with validation images also theirs. At the end these are measured.
+        Raises RunFailed if a loss is not finite.
         """
         epoch, begun = divmod(self.step, self.length.steps_per_epoch)
         last = min(self.length.steps, (epoch + 1) * self.length.steps_per_epoch)
-        order = randomness.generator(self.settings.seed, randomness.SHUFFLE, epoch).permutation(len(self.images))
+        order = randomness.generator(self.settings.seed, randomness.SHUFFLE, epoch).permutation(
+            len(self.images)
+        )
         self.executor.fill(self._shared["permutation"], order)
-        self.executor.fill(self._shared["counters"], [self.step, begun * self.settings.batch_size, begun])
+        self.executor.fill(
+            self._shared["counters"], [self.step, begun * self.settings.batch_size, begun]
+        )
         started = looked = saved = time.monotonic()
-        with progress.bar(total=int(self._sizes(slice(self.step, last)).sum()), unit=" images",
-                          label=f"epoch {epoch + 1}/{self.epochs}") as bar:
+        with progress.bar(
+            total=int(self._sizes(slice(self.step, last)).sum()),
+            unit=" images",
+            label=f"epoch {epoch + 1}/{self.epochs}",
+        ) as bar:
             done = self.step
             while done < last:
                 bound, following = self._bound(done), self._next_stop(done, last, monitor)
@@ -158,7 +231,9 @@ class Training:
             self.validation.end_epoch(self.step, self.values)
 
     def prepare(self):
-        """Run each plan once and put back what that changed: after that no step compiles anything or touches new memory."""
+        """Run each plan once and put back what that changed: after that no step compiles anything
+        or touches new memory.
+        """
         state = {name: np.array(values) for name, values in self._download(self._state).items()}
         seconds, passes = dict(self.executor.seconds), dict(self.executor.passes)
         for bound in filter(None, ((self.plan, self._arrays), self._tail)):
@@ -170,27 +245,47 @@ class Training:
 
     def save(self, path):
         """Write a checkpoint to `path` (safetensors), atomically."""
-        tensors = {**self._download(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
+        tensors = {
+            **self._download(self._state),
+            **{f"history.{name}": values for name, values in self.history.items()},
+        }
         tensors |= {SNAPSHOT + name: values for name, values in self.snapshots.items()}
         tensors |= self.validation.tensors() if self.validation else {}
-        state = json.dumps({"of": _owner(path), "step": self.step, "seconds": self.seconds,
-                            "by_operation": self.executor.seconds, "by_pass": self.seconds_by_pass})
+        state = json.dumps(
+            {
+                "of": _owner(path),
+                "step": self.step,
+                "seconds": self.seconds,
+                "by_operation": self.executor.seconds,
+                "by_pass": self.seconds_by_pass,
+            }
+        )
         with disk.replacing(path) as temporary:
-            artifacts.save_tensors(temporary, tensors, {"state": state, "sha256": _digest(tensors, state)})
+            artifacts.save_tensors(
+                temporary, tensors, {"state": state, "sha256": _digest(tensors, state)}
+            )
 
     def restore(self, path):
-        """Resume from a checkpoint; False, with the run unchanged, if there is none or it is damaged (which is logged)."""
+        """Resume from a checkpoint; False, with the run unchanged, if there is none or it is
+        damaged (which is logged).
+        """
         if not path.exists():
             return False
         state, tensors = _read(path)
         measured = self.validation.tensors() if self.validation else {}
-        if not {*self._state, *(f"history.{name}" for name in self.history), *measured} <= tensors.keys():
+        if (
+            not {*self._state, *(f"history.{name}" for name in self.history), *measured}
+            <= tensors.keys()
+        ):
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
         history = {name: tensors[f"history.{name}"] for name in self.history}
         self.go_on(tensors, history, state["step"], state)
-        self.snapshots = {name.removeprefix(SNAPSHOT): np.array(values) for name, values in tensors.items()
-                          if name.startswith(SNAPSHOT)}
+        self.snapshots = {
+            name.removeprefix(SNAPSHOT): np.array(values)
+            for name, values in tensors.items()
+            if name.startswith(SNAPSHOT)
+        }
         if self.validation:
             self.validation.restore(tensors)
         return True
@@ -198,29 +293,46 @@ class Training:
     def go_on(self, tensors, history, step, spent):
         """Continue after `step` steps.
 
-        tensors: name -> values and running averages; history: name -> numbers of these steps; spent: on them, {"seconds",
-        "by_operation": {category: seconds}, "by_pass": {pass: seconds} of each epoch}.
+        tensors: name -> values and running averages; history: name -> numbers of these steps;
+        spent: on them, {"seconds", "by_operation": {category: seconds}, "by_pass": {pass: seconds}
+        of each epoch}.
         """
         for name in self._state:
             self.executor.fill(self._shared[name], tensors[name])
         for name, values in self.history.items():
             values[:step] = history[name][:step]
-        self.step, self.seconds, self.executor.seconds = step, spent["seconds"], dict(spent["by_operation"])
+        self.step, self.seconds, self.executor.seconds = (
+            step,
+            spent["seconds"],
+            dict(spent["by_operation"]),
+        )
         totals = [{}]
         for epoch in spent["by_pass"]:
-            totals.append(totals[-1] | {name: totals[-1].get(name, 0.0) + seconds for name, seconds in epoch.items()})
-        self._passes, self.executor.passes = totals[1:1 + step // self.length.steps_per_epoch], totals[-1]
+            totals.append(
+                totals[-1]
+                | {name: totals[-1].get(name, 0.0) + seconds for name, seconds in epoch.items()}
+            )
+        self._passes, self.executor.passes = (
+            totals[1 : 1 + step // self.length.steps_per_epoch],
+            totals[-1],
+        )
 
     def memory(self):
         """Purpose -> bytes of a step: those of the plan, and EXECUTOR."""
         return {**self.plan.bytes_by_purpose(), EXECUTOR: self.executor.workspace_bytes()}
 
     def recomputing(self):
-        """Bytes of a step's buffers: `kept` without recompute, `shared` if only memory is shared, `taken` now; else {}."""
+        """Bytes of a step's buffers: `kept` without recompute, `shared` if only memory is shared,
+        `taken` now; else {}.
+        """
         if not self.settings.recompute:
             return {}
         plain = self._planned(dataclasses.replace(self.settings, recompute=False))
-        return {"kept": plain.bytes, "shared": recompute.shared(plain).bytes, "taken": self.plan.bytes}
+        return {
+            "kept": plain.bytes,
+            "shared": recompute.shared(plain).bytes,
+            "taken": self.plan.bytes,
+        }
 
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""
@@ -228,10 +340,18 @@ class Training:
         return self._tail if self._tail and is_last else (self.plan, self._arrays)
 
     def _next_stop(self, done, last, monitor):
-        """The step before which the executor returns: to look at the losses or the clock, or for a batch of another size."""
+        """The step before which the executor returns: to look at the losses or the clock, or for a
+        batch of another size.
+        """
         per_epoch = self.length.steps_per_epoch
         looks = [done // every * every + every for every in (LOOK_EVERY, monitor) if every]
-        stops = [ESTIMATE_AFTER, *looks, done + self.executor.together, -(-last // per_epoch) * per_epoch - 1, last]
+        stops = [
+            ESTIMATE_AFTER,
+            *looks,
+            done + self.executor.together,
+            -(-last // per_epoch) * per_epoch - 1,
+            last,
+        ]
         return min(stop for stop in stops if stop > done)
 
     def _bind(self, batch):
@@ -239,36 +359,53 @@ class Training:
         return bound, self.executor.allocate(bound, self._shared)
 
     def _planned(self, settings):
-        return plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
+        return plan.training_plan(
+            settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length
+        )
 
     def _download(self, names):
         return {name: self.executor.download(self._shared[name]) for name in names}
 
     def _sizes(self, steps):
         """Batch size of each of the steps."""
-        return np.array([self._bound(step)[0].batch for step in range(*steps.indices(self.length.steps))])
+        return np.array(
+            [self._bound(step)[0].batch for step in range(*steps.indices(self.length.steps))]
+        )
 
     def _means(self, name):
-        """The mean over the images of each epoch so far of what the history has of each step's images."""
-        return [float(np.average(self.history[name][steps], weights=self._sizes(steps))) for steps in self._epochs_so_far()]
+        """The mean over the images of each epoch so far of what the history has of each step's
+        images.
+        """
+        return [
+            float(np.average(self.history[name][steps], weights=self._sizes(steps)))
+            for steps in self._epochs_so_far()
+        ]
 
     def _epochs_so_far(self):
         length = self.length.steps_per_epoch
-        return [slice(start, min(start + length, self.step)) for start in range(0, self.step, length)]
+        return [
+            slice(start, min(start + length, self.step)) for start in range(0, self.step, length)
+        ]
 
     def _look(self, done):
-        """Copy the losses up to step `done` into the history; raises RunFailed at the first that is not finite."""
+        """Copy the losses up to step `done` into the history; raises RunFailed at the first that is
+        not finite.
+        """
         new = slice(self.step, done)
         first = self.step % self.length.steps_per_epoch
         for name, values in self.history.items():
-            values[new] = self.executor.download(self._shared[name])[first:first + done - self.step]
+            values[new] = self.executor.download(self._shared[name])[
+                first : first + done - self.step
+            ]
         losses = self.history["losses"][new]
         broken = np.flatnonzero(~np.isfinite(losses))
         if len(broken):
             step = self.step + int(broken[0])
             epoch = step // self.length.steps_per_epoch + 1
-            raise RunFailed(f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
-                            f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip{self._of_multiplier()}")
+            raise RunFailed(
+                f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
+                f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip{self._of_multiplier()}"
+            )
         self.step = done
 
     def _of_multiplier(self):
@@ -282,7 +419,9 @@ class Training:
         return "; multiplier=exact shows whether the multiplier is the cause"
 
     def _monitored(self, steps):
-        """'step: 100, loss: 0.082, accuracy: 45.188%' with the means over these steps, and those of the validation images."""
+        """'step: 100, loss: 0.082, accuracy: 45.188%' with the means over these steps, and those of
+        the validation images.
+        """
         sizes = self._sizes(steps)
         text = f"step: {steps.stop}, loss: {np.average(self.history['losses'][steps], weights=sizes):.3f}"
         if "hits" in self.history:
@@ -292,12 +431,20 @@ class Training:
         if self.validation:
             loss, hits = self.validation.measure(self.values)
             text += f", validation loss: {loss:.3f}"
-            text += "" if hits is None else f", validation accuracy: {100 * hits / len(self.validation.images):.3f}%"
+            text += (
+                ""
+                if hits is None
+                else f", validation accuracy: {100 * hits / len(self.validation.images):.3f}%"
+            )
         return text
 
     def _estimate(self, seconds_per_step):
-        log.info("estimate: %s for %d steps, %d in an epoch", progress.duration(seconds_per_step * self.length.steps),
-                 self.length.steps, self.length.steps_per_epoch)
+        log.info(
+            "estimate: %s for %d steps, %d in an epoch",
+            progress.duration(seconds_per_step * self.length.steps),
+            self.length.steps,
+            self.length.steps_per_epoch,
+        )
 
 
 def _read(path):
@@ -307,7 +454,7 @@ def _read(path):
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             state, digest = (file.metadata()[key] for key in ("state", "sha256"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}   # noqa: SIM118 (no mapping)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (safetensors.SafetensorError, KeyError, TypeError, OSError):
         return {}, {}
     if _digest(tensors, state) != digest or json.loads(state)["of"] != _owner(path):

@@ -14,15 +14,16 @@ from ladder.workflow.planning import Parents, PlannedArtifact, Stage, ancestry, 
 from ladder.workflow.runs import Run
 
 Chain = dict[str, PlannedArtifact]
-LEAST_FOR_LINEAR = 20   # training images that classifiers/linear.py needs
+LEAST_FOR_LINEAR = 20  # training images that classifiers/linear.py needs
 
 
 def chain(run: Run) -> Chain:
     """Every artifact of a run by role, in the order of the work.
 
-    A network that classifies by itself is evaluated; features and their SVM exist if the run has a layer for them.
-    If layers are fitted to patches, training starts from them, and the features come from them unless training changes them.
-    Without a training step the features and the evaluation come from the initial weights.
+    A network that classifies by itself is evaluated; features and their SVM exist if the run has a
+    layer for them. If layers are fitted to patches, training starts from them, and the features
+    come from them unless training changes them. Without a training step the features and the
+    evaluation come from the initial weights.
     """
     draft = Draft(run)
     draft.add(*_roles_before_features(run))
@@ -32,29 +33,45 @@ def chain(run: Run) -> Chain:
         else:
             draft.add_features(kind)
     if run.network.classifies and PIXELS in run.settings.controls and _has_enough_for_linear(run):
-        draft.add(*(role for role in (Role("features", PIXELS), Role("linear", PIXELS)) if str(role) not in draft.artifacts))
+        draft.add(
+            *(
+                role
+                for role in (Role("features", PIXELS), Role("linear", PIXELS))
+                if str(role) not in draft.artifacts
+            )
+        )
     draft.add(Role("report"))
     return draft.artifacts
 
 
 def prediction_roles(chain: Chain) -> list[str]:
-    """The roles of a chain whose artifacts classify a picture (demo.predictor.Predictor), in the order of the work."""
+    """The roles of a chain whose artifacts classify a picture (demo.predictor.Predictor), in the
+    order of the work.
+    """
     answering = lineage.answering(chain)
-    wanted = [chain[role] for role in (answering, "train", *(["features"] if "evaluate" in chain else [])) if role in chain]
+    wanted = [
+        chain[role]
+        for role in (answering, "train", *(["features"] if "evaluate" in chain else []))
+        if role in chain
+    ]
     needed = set()
     while wanted:
         artifact = wanted.pop()
         needed.add(artifact.version)
         # Neither the start of a training or a fit, nor the features of the shifted test images.
-        wanted += (parent for name, parent in artifact.parents.items() if name != "initial" and parent.stage != "shifted")
+        wanted += (
+            parent
+            for name, parent in artifact.parents.items()
+            if name != "initial" and parent.stage != "shifted"
+        )
     return [role for role, artifact in chain.items() if artifact.version in needed]
 
 
 class Draft:
     """A chain that is being planned.
 
-    artifacts: those so far by role; appended: the chains of the runs whose features are appended; shifted: by kind, the
-    features of the shifted test images for each part of what is classified.
+    artifacts: those so far by role; appended: the chains of the runs whose features are appended;
+    shifted: by kind, the features of the shifted test images for each part of what is classified.
     """
 
     def __init__(self, run: Run) -> None:
@@ -75,14 +92,18 @@ class Draft:
             self.add(Role("joined", kind))
         if self.run.settings.classify_shifts != "none":
             self._add_shifted(kind)
-        self.add(*(Role(classifier, kind) for classifier in ("svm", *self.run.settings.evaluations)))
+        self.add(
+            *(Role(classifier, kind) for classifier in ("svm", *self.run.settings.evaluations))
+        )
         if self.run.label_counts:
             self.add(Role("labels", kind))
         if self.run.settings.feature_map and not kind:
             self.add(Role("map"))
 
     def add_control(self, chain: Chain) -> None:
-        """Add the random features of a run with other settings, what reads them, and their ancestors that are not here yet."""
+        """Add the random features of a run with other settings, what reads them, and their
+        ancestors that are not here yet.
+        """
         for role, artifact in chain.items():
             if Role.parse(role).kind == RANDOM:
                 for needed in ancestry(artifact):
@@ -91,31 +112,52 @@ class Draft:
                         self.artifacts[role if needed is artifact else str(named)] = needed
 
     def parts(self, kind: str) -> list[PlannedArtifact]:
-        """The features of a kind and those appended to them; a run of random weights has no control beside it."""
+        """The features of a kind and those appended to them; a run of random weights has no control
+        beside it.
+        """
         role = str(Role("features", kind))
-        appended = [] if kind == PIXELS else [artifacts.get(role, artifacts["features"]) for artifacts in self.appended]
+        appended = (
+            []
+            if kind == PIXELS
+            else [artifacts.get(role, artifacts["features"]) for artifacts in self.appended]
+        )
         return [self.artifacts[role], *appended]
 
     def classified(self, kind: str) -> PlannedArtifact:
         """The features of a kind as classifiers read them."""
-        return self.artifacts.get(str(Role("joined", kind))) or self.artifacts[str(Role("features", kind))]
+        return (
+            self.artifacts.get(str(Role("joined", kind)))
+            or self.artifacts[str(Role("features", kind))]
+        )
 
     def _planned(self, role: Role) -> PlannedArtifact:
         stage, strict = STAGES[role.stage], self.run.settings.strict_versions
         return planned(stage, role, stage.params(self.run, role), stage.parents(self, role), strict)
 
     def _add_appended(self, kind: str) -> None:
-        """Add the features that are appended to this kind's and their ancestors, but for those that have a role already."""
+        """Add the features that are appended to this kind's and their ancestors, but for those that
+        have a role already.
+        """
         for number, features in enumerate(self.parts(kind)[1:], 2):
             for artifact in ancestry(features):
                 if artifact.version not in self._versions():
-                    self.artifacts[str(dataclasses.replace(Role.parse(artifact.role), part=number))] = artifact
+                    self.artifacts[
+                        str(dataclasses.replace(Role.parse(artifact.role), part=number))
+                    ] = artifact
 
     def _add_shifted(self, kind: str) -> None:
-        """Add the features of shifted images for each part of a kind, but for those that another kind has too."""
+        """Add the features of shifted images for each part of a kind, but for those that another
+        kind has too.
+        """
         versions = self._versions()
-        self.shifted[kind] = [self._planned(Role("shifted", kind, part)) for part, _ in enumerate(self.parts(kind), 1)]
-        self.artifacts |= {artifact.role: artifact for artifact in self.shifted[kind] if artifact.version not in versions}
+        self.shifted[kind] = [
+            self._planned(Role("shifted", kind, part)) for part, _ in enumerate(self.parts(kind), 1)
+        ]
+        self.artifacts |= {
+            artifact.role: artifact
+            for artifact in self.shifted[kind]
+            if artifact.version not in versions
+        }
 
     def _versions(self) -> set[str]:
         return {artifact.version for artifact in self.artifacts.values()}
@@ -123,12 +165,17 @@ class Draft:
 
 # What a run has.
 
+
 def _roles_before_features(run: Run) -> list[Role]:
-    return [Role("data"), Role("normalized"), Role("initial"),
-            *([Role("initial", RANDOM)] if run.file_sha256 and RANDOM in _kinds(run) else []),
-            *([Role("patches")] if run.settings.training != "gradient" else []),
-            *([Role("train")] if trains(run) else []),
-            *([Role("evaluate")] if run.network.classifies else [])]
+    return [
+        Role("data"),
+        Role("normalized"),
+        Role("initial"),
+        *([Role("initial", RANDOM)] if run.file_sha256 and RANDOM in _kinds(run) else []),
+        *([Role("patches")] if run.settings.training != "gradient" else []),
+        *([Role("train")] if trains(run) else []),
+        *([Role("evaluate")] if run.network.classifies else []),
+    ]
 
 
 def _kinds(run: Run) -> list[str]:
@@ -141,7 +188,9 @@ def _kinds(run: Run) -> list[str]:
 
 
 def _has_start(run: Run) -> bool:
-    """Whether labels train a head over an encoder that was there before, whose own features are then classified too."""
+    """Whether labels train a head over an encoder that was there before, whose own features are
+    then classified too.
+    """
     is_there = run.file_sha256 or _start(run) != "initial"
     return run.settings.network in networks.HEADED and trains(run) and bool(is_there)
 
@@ -157,12 +206,15 @@ def trains(run: Run) -> bool:
 
 
 def _is_random(run: Run) -> bool:
-    """Whether all features of the run, those appended to its own included, come from random weights."""
+    """Whether all features of the run, those appended to its own included, come from random
+    weights.
+    """
     own = _weights(run) == "initial" and not run.file_sha256
     return own and all(_is_random(part.run) for part in run.parts)
 
 
 # Where weights come from, as roles.
+
 
 def _start(run: Run) -> str:
     """The weights that a training starts from."""
@@ -171,11 +223,15 @@ def _start(run: Run) -> str:
 
 def _weights(run: Run) -> str:
     """The weights that the run's features and evaluation come from."""
-    return "patches" if run.settings.training == "patches" else "train" if trains(run) else "initial"
+    return (
+        "patches" if run.settings.training == "patches" else "train" if trains(run) else "initial"
+    )
 
 
 def _weights_of_features(run: Run, kind: str) -> str:
-    """The weights of a kind of features: the run's own ones are those of the start if a head alone was trained over them."""
+    """The weights of a kind of features: the run's own ones are those of the start if a head alone
+    was trained over them.
+    """
     if kind == RANDOM:
         return str(Role("initial", RANDOM if run.file_sha256 else ""))
     keeps_encoder = run.settings.freeze_encoder or run.settings.training == "patches"
@@ -183,6 +239,7 @@ def _weights_of_features(run: Run, kind: str) -> str:
 
 
 # Parents.
+
 
 def _own(*roles: str) -> Callable[[Draft, Role], Parents]:
     """Parents by the names of their roles."""
@@ -217,8 +274,11 @@ def _shifted(draft: Draft, role: Role) -> Parents:
 
 def _classifier(draft: Draft, role: Role) -> Parents:
     shifted = draft.shifted[role.kind] if parameters.decides_by_shifts(draft.run, role) else []
-    return {"features": draft.classified(role.kind), "data": draft.artifacts["data"],
-            **{f"shifted{number}": features for number, features in enumerate(shifted, 1)}}
+    return {
+        "features": draft.classified(role.kind),
+        "data": draft.artifacts["data"],
+        **{f"shifted{number}": features for number, features in enumerate(shifted, 1)},
+    }
 
 
 def _map(draft: Draft, role: Role) -> Parents:
@@ -231,7 +291,12 @@ def _labels(draft: Draft, role: Role) -> Parents:
 
 def _report(draft: Draft, role: Role) -> Parents:
     """All of the chain, and what it is compared with."""
-    return {**draft.artifacts, **_reference(draft.run), **_scores_of_repeats(draft.run), **_scores_of_ablation(draft.run)}
+    return {
+        **draft.artifacts,
+        **_reference(draft.run),
+        **_scores_of_repeats(draft.run),
+        **_scores_of_ablation(draft.run),
+    }
 
 
 def _reference(run: Run) -> Parents:
@@ -242,34 +307,65 @@ def _reference(run: Run) -> Parents:
 
 def _scores_of_repeats(run: Run) -> Parents:
     """svm_seed2, svm_random_seed2, ..."""
-    return {str(dataclasses.replace(Role.parse(role), seed=repeat.settings.seed)): artifact
-            for repeat in run.repeats for role, artifact in chain(repeat).items() if artifact.stage in SCORING}
+    return {
+        str(dataclasses.replace(Role.parse(role), seed=repeat.settings.seed)): artifact
+        for repeat in run.repeats
+        for role, artifact in chain(repeat).items()
+        if artifact.stage in SCORING
+    }
 
 
 def _scores_of_ablation(run: Run) -> Parents:
     """score_ablation1, ..., of the entries that can run here."""
-    chains = {number: chain(entry.run) for number, entry in enumerate(run.ablated, 1) if entry.run and not entry.reason}
-    return {str(Role(SCORE, f"{ABLATION}{number}")): scores[role] for number, scores in chains.items()
-            if (role := lineage.answering(scores))}
+    chains = {
+        number: chain(entry.run)
+        for number, entry in enumerate(run.ablated, 1)
+        if entry.run and not entry.reason
+    }
+    return {
+        str(Role(SCORE, f"{ABLATION}{number}")): scores[role]
+        for number, scores in chains.items()
+        if (role := lineage.answering(scores))
+    }
 
 
-STAGES = {stage.name: stage for stage in (
-    Stage("data", "prepare_data", lambda run, role: runs.data_params(run), _own()),
-    Stage("normalized", "normalize_images", parameters.picked("normalization"), _own("data")),
-    Stage("initial", "initialize_weights", parameters.initial, _own()),
-    Stage("patches", "fit_patches", parameters.patches, _own("normalized", "initial")),
-    Stage("train", "train_network", parameters.train, _train),
-    Stage("evaluate", "evaluate_network", parameters.evaluate, _evaluate),
-    Stage("features", "extract_features", parameters.features, _features),
-    Stage("joined", "join_features", lambda run, role: {"weights": [1, *(part.weight for part in run.parts)]}, _joined),
-    Stage("shifted", "shift_features", parameters.shifted, _shifted),
-    Stage("svm", "fit_svm", parameters.svm, _classifier),
-    Stage("linear", "fit_linear", parameters.classifier("seed"), _classifier),
-    Stage("ridge", "fit_ridge", parameters.classifier("seed", "array_library"), _classifier),
-    Stage("knn", "classify_knn", parameters.classifier("knn_k", "knn_distance", "array_library"), _classifier),
-    Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),
-    Stage("map", "map_features", parameters.picked("seed"), _map),
-    Stage("report", "make_report", parameters.report, _report, ("report.html", "summary.json", "scored_images.csv"),
-          anywhere=True),
-)}
-SCORING = {"evaluate", *(name for name, stage in STAGES.items() if stage.parents is _classifier)}   # they end in an accuracy
+STAGES = {
+    stage.name: stage
+    for stage in (
+        Stage("data", "prepare_data", lambda run, role: runs.data_params(run), _own()),
+        Stage("normalized", "normalize_images", parameters.picked("normalization"), _own("data")),
+        Stage("initial", "initialize_weights", parameters.initial, _own()),
+        Stage("patches", "fit_patches", parameters.patches, _own("normalized", "initial")),
+        Stage("train", "train_network", parameters.train, _train),
+        Stage("evaluate", "evaluate_network", parameters.evaluate, _evaluate),
+        Stage("features", "extract_features", parameters.features, _features),
+        Stage(
+            "joined",
+            "join_features",
+            lambda run, role: {"weights": [1, *(part.weight for part in run.parts)]},
+            _joined,
+        ),
+        Stage("shifted", "shift_features", parameters.shifted, _shifted),
+        Stage("svm", "fit_svm", parameters.svm, _classifier),
+        Stage("linear", "fit_linear", parameters.classifier("seed"), _classifier),
+        Stage("ridge", "fit_ridge", parameters.classifier("seed", "array_library"), _classifier),
+        Stage(
+            "knn",
+            "classify_knn",
+            parameters.classifier("knn_k", "knn_distance", "array_library"),
+            _classifier,
+        ),
+        Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),
+        Stage("map", "map_features", parameters.picked("seed"), _map),
+        Stage(
+            "report",
+            "make_report",
+            parameters.report,
+            _report,
+            ("report.html", "summary.json", "scored_images.csv"),
+            anywhere=True,
+        ),
+    )
+}
+# they end in an accuracy
+SCORING = {"evaluate", *(name for name, stage in STAGES.items() if stage.parents is _classifier)}

@@ -1,4 +1,6 @@
-"""A command line of Snakemake as far as a plan depends on it: which targets, what is forced, whether jobs run at all."""
+"""A command line of Snakemake as far as a plan depends on it: which targets, what is forced,
+whether jobs run at all.
+"""
 
 import atexit
 import dataclasses
@@ -19,12 +21,35 @@ from ladder.workflow.stages import COPIES, LISTED
 from ladder.workflow.values import nearest
 
 # Options that take every word up to the next option.
-SEVERAL = {"--config", "-C", "--configfile", "--configfiles", "-R", "--forcerun", "-U", "--until", "-O", "--omit-from",
-           "--set-threads", "--set-resources", "--set-resource-scopes", "--default-resources", "--resources", "--res",
-           "--allowed-rules", "--rerun-triggers", "-P", "--prioritize", "--sdm", "--software-deployment-method", "--quiet",
-           "-q"}
-DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")   # -n, also as in -np
-TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")   # names of roles that are targets
+SEVERAL = {
+    "--config",
+    "-C",
+    "--configfile",
+    "--configfiles",
+    "-R",
+    "--forcerun",
+    "-U",
+    "--until",
+    "-O",
+    "--omit-from",
+    "--set-threads",
+    "--set-resources",
+    "--set-resource-scopes",
+    "--default-resources",
+    "--resources",
+    "--res",
+    "--allowed-rules",
+    "--rerun-triggers",
+    "-P",
+    "--prioritize",
+    "--sdm",
+    "--software-deployment-method",
+    "--quiet",
+    "-q",
+}
+DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
+# names of roles that are targets
+TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")
 KNOWN = {*TARGETS, *COPIES, *(page for pages in COPIES.values() for page in pages)}
 
 
@@ -32,8 +57,8 @@ KNOWN = {*TARGETS, *COPIES, *(page for pages in COPIES.values() for page in page
 class Command:
     """words: those after the name of the program.
 
-    now: a file that is newer than all that is there when the command begins. is_main: False in a job on a node of a cluster.
-    cores: --cores; None if other machines run the jobs.
+    now: a file that is newer than all that is there when the command begins. is_main: False in a
+    job on a node of a cluster. cores: --cores; None if other machines run the jobs.
     """
 
     words: tuple[str, ...]
@@ -87,10 +112,11 @@ class Command:
 
 
 def begin(cores: Callable[[], int]) -> Command:
-    """The command of this process, which is Snakemake's, with its stages told what they have to know.
+    """The command of this process, which is Snakemake's, with its stages told what they have to
+    know.
 
-    cores: gives --cores, or raises an error where Snakemake has no such number because other machines run the jobs. Raises
-    UserError where the command cannot work here.
+    cores: gives --cores, or raises an error where Snakemake has no such number because other
+    machines run the jobs. Raises UserError where the command cannot work here.
     """
     places.check_memory()
     places.check_kind("results", "logs")
@@ -98,15 +124,17 @@ def begin(cores: Callable[[], int]) -> Command:
     places.remove_leftovers("logs/.*", "logs/*/.*.tmp", "results/.*.tmp", ".snakemake/now.*")
     now = pathlib.Path(".snakemake", f"now.{processes.owner()}")
     now.parent.mkdir(exist_ok=True)
-    now.write_text(f"{now.name} {time.time_ns()}", "utf-8")   # Snakemake compares its checksum too
+    now.write_text(f"{now.name} {time.time_ns()}", "utf-8")  # Snakemake compares its checksum too
     atexit.register(now.unlink, missing_ok=True)
-    atexit.register(gc.freeze)   # what was imported is not looked through once more when Snakemake ends
+    # what was imported is not looked through once more when Snakemake ends
+    atexit.register(gc.freeze)
     try:
         known = cores()
-    except Exception:   # an error of Snakemake's own, which is not known here
+    except Exception:  # an error of Snakemake's own, which is not known here
         known = None
     command = Command(tuple(sys.argv[1:]), now, not caller.told("started"), known)
-    # Rules call `python3`: the one that runs Snakemake or, with --sdm conda, that of the environment that Snakemake activates.
+    # Rules call `python3`: the one that runs Snakemake or, with --sdm conda, that of the
+    # environment that Snakemake activates.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
     errors = pathlib.Path("logs", f".errors.{processes.owner()}").absolute()
     atexit.register(errors.unlink, missing_ok=True)
@@ -115,38 +143,54 @@ def begin(cores: Callable[[], int]) -> Command:
         # The nodes may have a GPU or libraries that this machine lacks.
         elsewhere = known is None or command.executor not in ("local", "dryrun", "touch")
         # What `auto` takes is checked before its first use, by a command that runs jobs here.
-        caller.tell(started=now.stat().st_mtime_ns, elsewhere=elsewhere, checks=not (elsewhere or command.dry))
-    if command.targets and command.targets <= LISTED:   # then a failed run does not stop the others
+        caller.tell(
+            started=now.stat().st_mtime_ns,
+            elsewhere=elsewhere,
+            checks=not (elsewhere or command.dry),
+        )
+    if command.targets and command.targets <= LISTED:  # then a failed run does not stop the others
         caller.tell(keep_failed=True)
     return command
 
 
 def check_targets(unknown: list[str], rules: list[str]) -> None:
-    """Raise UserError for the first target that no rule makes and that is no file; rules: their names."""
+    """Raise UserError for the first target that no rule makes and that is no file; rules: their
+    names.
+    """
     for target in unknown:
         if not os.path.exists(target):
             pages = [page for pages in COPIES.values() for page in pages]
-            others = f"; there are {', '.join(sorted({*TARGETS, *COPIES}))}, and the pages in results/"
-            raise UserError(f"there is no target {excerpt(target)}{nearest(target, [*pages, *rules]) or others}")
+            others = (
+                f"; there are {', '.join(sorted({*TARGETS, *COPIES}))}, and the pages in results/"
+            )
+            raise UserError(
+                f"there is no target {excerpt(target)}{nearest(target, [*pages, *rules]) or others}"
+            )
 
 
-# A failed stage writes its error message to its log and to the file that caller.told("errors") names. Where a signal other
-# than Ctrl-C has ended it, its shell command writes the status and the script, which has the rule's name, beside its log.
+# A failed stage writes its error message to its log and to the file that caller.told("errors")
+# names. Where a signal other than Ctrl-C has ended it, its shell command writes the status and the
+# script, which has the rule's name, beside its log.
 KILLED = "{} was {}; run the same command again: finished artifacts stay"
-BY_SIGNAL = {128 + signal.SIGTERM: "asked to end (SIGTERM), by a person, a scheduler or a time limit",
-             128 + signal.SIGHUP: "ended with its terminal (SIGHUP)"}
+BY_SIGNAL = {
+    128 + signal.SIGTERM: "asked to end (SIGTERM), by a person, a scheduler or a time limit",
+    128 + signal.SIGHUP: "ended with its terminal (SIGHUP)",
+}
 OTHER_SIGNAL = "killed by signal {} before it could say why, perhaps for want of memory"
 
 
 def repeat_errors() -> None:
-    """Print the error messages of stages that have failed in this command; called at exit, so that they are the last lines."""
+    """Print the error messages of stages that have failed in this command; called at exit, so that
+    they are the last lines.
+    """
     errors, lines = pathlib.Path(caller.told("errors")), []
     if errors.exists():
         lines += errors.read_text("utf-8").strip().splitlines()
     for path in sorted(pathlib.Path("logs").glob("*/*.killed")):
         status, script = path.read_text("utf-8").strip().split(maxsplit=1)
         by = BY_SIGNAL.get(int(status), OTHER_SIGNAL.format(int(status) - 128))
-        if path.stat().st_mtime_ns >= caller.told("started"):   # an older one is of a command that was killed too
+        # an older one is of a command that was killed too
+        if path.stat().st_mtime_ns >= caller.told("started"):
             lines.append(KILLED.format(pathlib.Path(script).stem, by))
         path.unlink(missing_ok=True)
     if lines:

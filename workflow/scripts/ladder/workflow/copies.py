@@ -1,6 +1,7 @@
 """The copies of an artifact's files in results/. Standard library only.
 
-They have the same bytes, except that the links of a page lead from results/, two folders above that of the artifact.
+They have the same bytes, except that the links of a page lead from results/, two folders above that
+of the artifact.
 """
 
 import filecmp
@@ -11,7 +12,7 @@ import shutil
 from ladder.store import disk
 
 BELOW = b'href="../../'
-LINKED = (".zip", ".parquet")   # may have gigabytes
+LINKED = (".zip", ".parquet")  # may have gigabytes
 
 
 def published(path: str | pathlib.Path, folder: str | pathlib.Path = "results") -> bytes:
@@ -23,7 +24,9 @@ def published(path: str | pathlib.Path, folder: str | pathlib.Path = "results") 
 
 
 def publish(folder: str | pathlib.Path, copy: str | pathlib.Path) -> None:
-    """Write `copy` from the file of its name in an artifact's folder; one that is LINKED is a link."""
+    """Write `copy` from the file of its name in an artifact's folder; one that is LINKED is a
+    link.
+    """
     source = pathlib.Path(folder, pathlib.Path(copy).name)
     if source.suffix not in LINKED:
         disk.write_atomically(pathlib.Path(copy), published(source, os.path.dirname(copy)))
@@ -31,12 +34,14 @@ def publish(folder: str | pathlib.Path, copy: str | pathlib.Path) -> None:
     with disk.replacing(pathlib.Path(copy)) as temporary:
         try:
             os.link(source, temporary)
-        except OSError:   # a disk without links
+        except OSError:  # a disk without links
             shutil.copyfile(source, temporary)
 
 
 def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
-    """Whether `copy` is what `publish` would write; False where a file is missing or cannot be read."""
+    """Whether `copy` is what `publish` would write; False where a file is missing or cannot be
+    read.
+    """
     try:
         source = pathlib.Path(folder, pathlib.Path(copy).name)
         if source.suffix in LINKED:
@@ -47,7 +52,9 @@ def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
 
 
 def is_index_older(results: str | pathlib.Path) -> bool:
-    """Whether a page in the folder `results` is newer than its index.html, or has none beside it."""
+    """Whether a page in the folder `results` is newer than its index.html, or has none beside
+    it.
+    """
     pages = {path.name: path.stat().st_mtime for path in pathlib.Path(results).glob("*.html")}
     index = pages.pop("index.html", 0)
     return any(modified > index for modified in pages.values())

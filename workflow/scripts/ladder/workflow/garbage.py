@@ -1,6 +1,7 @@
 """Garbage collection: finding and removing artifacts that no configuration reaches.
 
-Only folders results/<stage>/<version> of existing stages can be garbage; symbolic links are neither followed nor removed.
+Only folders results/<stage>/<version> of existing stages can be garbage; symbolic links are neither
+followed nor removed.
 """
 
 import contextlib
@@ -24,17 +25,35 @@ from ladder.workflow.stages import STAGES
 
 DAY = 24 * 3600
 CONFIRM = "the same command with confirm=yes in its --config"
-SHOWN = 10   # names in a line
+SHOWN = 10  # names in a line
 # Parameters that describe an artifact, most distinctive first.
-TELLING = ("dataset", "train_limit", "normalization", "network", "encoder", "variant", "batch_size", "epochs", "steps",
-           "optimizer", "learning_rate", "features_layer", "kernel", "C", "seed", "name")
-USUAL = ("all", "network")        # defaults, not shown
-ASIDE = re.compile(r"\.([a-z][0-9a-f]{11})\.\d+\.removed")   # folder left by an interrupted removal
+TELLING = (
+    "dataset",
+    "train_limit",
+    "normalization",
+    "network",
+    "encoder",
+    "variant",
+    "batch_size",
+    "epochs",
+    "steps",
+    "optimizer",
+    "learning_rate",
+    "features_layer",
+    "kernel",
+    "C",
+    "seed",
+    "name",
+)
+USUAL = ("all", "network")  # defaults, not shown
+ASIDE = re.compile(r"\.([a-z][0-9a-f]{11})\.\d+\.removed")  # folder left by an interrupted removal
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """An unreached artifact. age: in seconds; name: the run's, of a report; why: the reason to keep it nevertheless, or ''."""
+    """An unreached artifact. age: in seconds; name: the run's, of a report; why: the reason to keep
+    it nevertheless, or ''.
+    """
 
     stage: str
     version: str
@@ -47,25 +66,38 @@ class Item:
 
 
 def named(results: str | pathlib.Path, patterns: Iterable[str]) -> dict[str, list[str]]:
-    """Pattern -> the "stage/version" below `results` that it matches; raises UserError for one that matches none.
+    """Pattern -> the "stage/version" below `results` that it matches; raises UserError for one that
+    matches none.
 
-    A pattern is a version, with its stage and a slash before it or without, in which `*`, `?` and `[...]` stand for others.
+    A pattern is a version, with its stage and a slash before it or without, in which `*`, `?` and
+    `[...]` stand for others.
     """
     folders = lineage.Store(results).folders()
     there = {f"{folder.parent.name}/{version}": version for version, folder in folders.items()}
     matches = {}
     for pattern in patterns:
-        matches[pattern] = [name for name, version in there.items()
-                            if fnmatch.fnmatchcase(name if "/" in pattern else version, pattern)]
+        matches[pattern] = [
+            name
+            for name, version in there.items()
+            if fnmatch.fnmatchcase(name if "/" in pattern else version, pattern)
+        ]
         if not matches[pattern]:
             near = difflib.get_close_matches(pattern, [*there, *folders], 1)
-            hint = f"do you mean {near[0]}?" if near else "`snakemake gc` without it lists the versions that it would remove"
-            raise UserError(f"keep: no version in {files.shown(results)} is {excerpt(pattern)}; {hint}")
+            hint = (
+                f"do you mean {near[0]}?"
+                if near
+                else "`snakemake gc` without it lists the versions that it would remove"
+            )
+            raise UserError(
+                f"keep: no version in {files.shown(results)} is {excerpt(pattern)}; {hint}"
+            )
     return matches
 
 
 def collect(results: str | pathlib.Path, keep: Iterable[str]) -> list[Item]:
-    """An Item for each artifact below `results` that is not an ancestor of `keep` ("stage/version"), by stage."""
+    """An Item for each artifact below `results` that is not an ancestor of `keep`
+    ("stage/version"), by stage.
+    """
     store = lineage.Store(results)
     reached = {version for name in keep for version in store.ancestors(name.partition("/")[2])}
     folders = [folder for folder in store.folders().values() if folder.parent.name in STAGES]
@@ -78,21 +110,37 @@ def collect(results: str | pathlib.Path, keep: Iterable[str]) -> list[Item]:
 
 def _left_over(results: str | pathlib.Path) -> list[Item]:
     why = "left of a removal that was interrupted"
-    return [Item(stage, aside[1], folder, _size(folder), time.time() - _changed(folder), why)
-            for stage in STAGES for folder in pathlib.Path(results, stage).glob(".*.removed")
-            if (aside := ASIDE.fullmatch(folder.name)) and not any(path.is_symlink() for path in (folder, folder.parent))]
+    return [
+        Item(stage, aside[1], folder, _size(folder), time.time() - _changed(folder), why)
+        for stage in STAGES
+        for folder in pathlib.Path(results, stage).glob(".*.removed")
+        if (aside := ASIDE.fullmatch(folder.name))
+        and not any(path.is_symlink() for path in (folder, folder.parent))
+    ]
 
 
 def _item(store: lineage.Store, folder: pathlib.Path, running: list[pathlib.Path]) -> Item:
     manifest = store.manifest(folder.name)
     age = max(0.0, time.time() - _changed(folder))
     name = one_line(manifest["spec"]["params"].get("name", ""), MOST_SHOWN) if manifest else ""
-    return Item(folder.parent.name, folder.name, folder, _size(folder), age, _what(store, folder, manifest),
-                name, _why_it_stays(folder, manifest, age, running))
+    return Item(
+        folder.parent.name,
+        folder.name,
+        folder,
+        _size(folder),
+        age,
+        _what(store, folder, manifest),
+        name,
+        _why_it_stays(folder, manifest, age, running),
+    )
 
 
-def _why_it_stays(folder: pathlib.Path, manifest: dict[str, Any] | None, age: float, running: list[pathlib.Path]) -> str:
-    """The inputs of a stage that runs for another configuration are unknown: everything it could read stays."""
+def _why_it_stays(
+    folder: pathlib.Path, manifest: dict[str, Any] | None, age: float, running: list[pathlib.Path]
+) -> str:
+    """The inputs of a stage that runs for another configuration are unknown: everything it could
+    read stays.
+    """
     if folder in running:
         return "a stage is at work on it"
     order = list(STAGES)
@@ -109,8 +157,11 @@ def _what(store: lineage.Store, folder: pathlib.Path, manifest: dict[str, Any] |
     if manifest is None:
         return "damaged" if store.damage(folder.name) else "unfinished"
     params = manifest["spec"]["params"]
-    details = [params[key] if isinstance(params[key], str) else f"{key} {pages.setting(params[key])}"
-            for key in TELLING if key in params and params[key] not in USUAL]
+    details = [
+        params[key] if isinstance(params[key], str) else f"{key} {pages.setting(params[key])}"
+        for key in TELLING
+        if key in params and params[key] not in USUAL
+    ]
     metrics = manifest.get("metrics")
     accuracy = metrics.get("accuracy") if isinstance(metrics, dict) else None
     if isinstance(accuracy, float):
@@ -139,6 +190,7 @@ def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 # Locks, as artifacts.making takes them.
 
+
 def _is_locked(folder: pathlib.Path) -> bool:
     with _lock(folder) as mine:
         return not mine
@@ -146,11 +198,13 @@ def _is_locked(folder: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def _lock(folder: pathlib.Path) -> Iterator[bool]:
-    """Hold the artifact's lock if it is free; yields whether it was. A missing lock file is not created."""
+    """Hold the artifact's lock if it is free; yields whether it was. A missing lock file is not
+    created.
+    """
     try:
         lock = os.open(folder / artifacts.LOCK, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
-        yield True   # never started
+        yield True  # never started
         return
     try:
         yield locks.take(lock, folder / artifacts.LOCK, wait=False)
@@ -160,18 +214,34 @@ def _lock(folder: pathlib.Path) -> Iterator[bool]:
 
 # Output and removal.
 
+
 def listed(items: list[Item]) -> list[str]:
-    """Lines of text: the artifacts to remove, those kept nevertheless, the total size, and how to confirm."""
+    """Lines of text: the artifacts to remove, those kept nevertheless, the total size, and how to
+    confirm.
+    """
     going, staying = _parted(items)
     if not going:
-        return [*_staying(staying), "There is nothing to remove: everything that is finished is reached."]
-    size, them = progress.size(sum(item.size for item in going)), "it" if len(going) == 1 else "them"
-    return [*_staying(staying), f"Nothing reaches {_count(going)}:", *_lines(going), f"In all {size}{_of_runs(going)}.",
-            f"To remove {them}: {CONFIRM}"]
+        return [
+            *_staying(staying),
+            "There is nothing to remove: everything that is finished is reached.",
+        ]
+    size, them = (
+        progress.size(sum(item.size for item in going)),
+        "it" if len(going) == 1 else "them",
+    )
+    return [
+        *_staying(staying),
+        f"Nothing reaches {_count(going)}:",
+        *_lines(going),
+        f"In all {size}{_of_runs(going)}.",
+        f"To remove {them}: {CONFIRM}",
+    ]
 
 
 def remove(items: list[Item]) -> list[str]:
-    """Remove the items without a reason to stay; returns lines of text with the removed artifacts and the freed size."""
+    """Remove the items without a reason to stay; returns lines of text with the removed artifacts
+    and the freed size.
+    """
     going, staying = _parted(items)
     freed, gone, lines = 0, [], _staying(staying)
     for item in going:
@@ -183,11 +253,18 @@ def remove(items: list[Item]) -> list[str]:
             freed += item.size
     if not gone:
         return [*lines, "Nothing was removed."]
-    return [*lines, f"Removed {_count(gone)}:", *_lines(gone), f"{progress.size(freed)} freed{_of_runs(gone)}."]
+    return [
+        *lines,
+        f"Removed {_count(gone)}:",
+        *_lines(gone),
+        f"{progress.size(freed)} freed{_of_runs(gone)}.",
+    ]
 
 
 def _of_runs(items: list[Item]) -> str:
-    """The runs whose reports are among the items, by their names: ', of 2 runs: "wide" (r0123456789a), r123456789ab'."""
+    """The runs whose reports are among the items, by their names: ', of 2 runs: "wide"
+    (r0123456789a), r123456789ab'.
+    """
     reports = [item for item in items if item.stage == "report"]
     names = [f'"{item.name}" ({item.version})' if item.name else item.version for item in reports]
     return f", of {len(names)} run{'s' if len(names) != 1 else ''}: {some(names)}" if names else ""
@@ -204,8 +281,11 @@ def _remove(item: Item) -> str:
     if any(path.is_symlink() for path in (item.folder, item.folder.parent)):
         return "it is a link"
     # Renamed in one step first, so that no stage ever sees a partly removed artifact.
-    aside = item.folder if ASIDE.fullmatch(item.folder.name) else item.folder.with_name(
-        f".{item.version}.{os.getpid()}.removed")
+    aside = (
+        item.folder
+        if ASIDE.fullmatch(item.folder.name)
+        else item.folder.with_name(f".{item.version}.{os.getpid()}.removed")
+    )
     with _lock(item.folder) as mine:
         if not mine:
             return "a stage is at work on it"
@@ -234,14 +314,20 @@ def _count(items: list[Item]) -> str:
 def _lines(items: list[Item]) -> list[str]:
     names = [f"{item.stage}/{item.version}" for item in items]
     width = max(map(len, names))
-    return [f"  {name:<{width}}  {progress.size(item.size):>8}  {_age(item.age):>9}  {item.what}"
-            for name, item in zip(names, items, strict=True)]
+    return [
+        f"  {name:<{width}}  {progress.size(item.size):>8}  {_age(item.age):>9}  {item.what}"
+        for name, item in zip(names, items, strict=True)
+    ]
 
 
 def _staying(items: list[Item]) -> list[str]:
     if not items:
         return []
-    return ["Not reached, but staying:", *(f"{line}: {item.why}" for line, item in zip(_lines(items), items, strict=True)), ""]
+    return [
+        "Not reached, but staying:",
+        *(f"{line}: {item.why}" for line, item in zip(_lines(items), items, strict=True)),
+        "",
+    ]
 
 
 def _age(seconds: float) -> str:

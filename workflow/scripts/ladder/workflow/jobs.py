@@ -1,8 +1,8 @@
 """The jobs of a command: the inputs and parameters of the rule that makes each artifact of a plan.
 
-Snakemake goes by file times, so the times of what is there are put in the order of the work (`put_in_order`); then -R, -F, -f
-and --until do what they do anywhere. What has to be made although it is there has one more input, a file that is newer than
-anything else.
+Snakemake goes by file times, so the times of what is there are put in the order of the work
+(`put_in_order`); then -R, -F, -f and --until do what they do anywhere. What has to be made although
+it is there has one more input, a file that is newer than anything else.
 """
 
 import functools
@@ -26,28 +26,41 @@ from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.plans import Plan
 from ladder.workflow.stages import COPIES, STAGES
 
-Input = tuple[str, bool]   # the path of an input, and whether its time does not count: Snakemake's ancient()
+# the path of an input, and whether its time does not count: Snakemake's ancient()
+Input = tuple[str, bool]
 
 
-_planned: set[str] = set()   # versions that a rule of this process makes
+_planned: set[str] = set()  # versions that a rule of this process makes
 
 
 class Jobs:
-    """The jobs that make a plan's artifacts; every method without a leading underscore is for rules.
+    """The jobs that make a plan's artifacts; every method without a leading underscore is for
+    rules.
 
-    placed: role -> where the copies of its files are, with the prefix of a module. own: the versions that its rules make.
+    placed: role -> where the copies of its files are, with the prefix of a module. own: the
+    versions that its rules make.
     """
 
     def __init__(self, plan: Plan, command: Command, placed: dict[str, list[str]]) -> None:
-        self.plan, self.chain, self.now, self.dry, self._placed = plan, plan.chain, str(command.now), command.dry, placed
-        # One rule makes an artifact: that of the first, where another workflow has this one as a module more than once.
+        self.plan, self.chain, self.now, self.dry, self._placed = (
+            plan,
+            plan.chain,
+            str(command.now),
+            command.dry,
+            placed,
+        )
+        # One rule makes an artifact: that of the first, where another workflow has this one as a
+        # module more than once.
         self.own = plan.artifacts.keys() - _planned
         _planned.update(self.own)
         # Snakemake itself would only run the target again, which makes nothing.
-        self.forced = {self.chain[role].version for role in command.forced & self.chain.keys() & {*TARGETS}}
+        self.forced = {
+            self.chain[role].version for role in command.forced & self.chain.keys() & {*TARGETS}
+        }
         self.asked = command.targets
         self._retrains = command.forces_all or "train_network" in command.forced
-        self.idle: bool | None = None   # whether nothing has to run, as far as inputs were asked for; None before
+        # whether nothing has to run, as far as inputs were asked for; None before
+        self.idle: bool | None = None
         self._damage = functools.cache(self._find_damage)
         self._broken_above = functools.cache(self._find_broken_above)
         self.goes_on_from = functools.cache(self._find_shorter)
@@ -55,8 +68,8 @@ class Jobs:
     def put_in_order(self, now: int) -> None:
         """Set file times so that Snakemake finds up to date what is there.
 
-        No manifest is then newer than one that depends on it, no current copy is older than its artifact, and nothing is
-        newer than `now`, nanoseconds since the epoch.
+        No manifest is then newer than one that depends on it, no current copy is older than its
+        artifact, and nothing is newer than `now`, nanoseconds since the epoch.
         """
         times: dict[str, int] = {}
 
@@ -77,21 +90,32 @@ class Jobs:
     # Inputs. They raise UserError where a job cannot run, before any work.
 
     def inputs(self, version: str, *names: str) -> list[Input]:
-        """The inputs of a stage: the manifests of these parents, of all without names, and perhaps `now`."""
+        """The inputs of a stage: the manifests of these parents, of all without names, and perhaps
+        `now`.
+        """
         artifact = self.plan.artifacts[version]
-        parents = [parent for name, parent in artifact.parents.items() if not names or name in names]
+        parents = [
+            parent for name, parent in artifact.parents.items() if not names or name in names
+        ]
         again = self._has_to_run(artifact)
         if os.path.exists(artifact.manifest) and not again:
-            return [(parent.manifest, not self._changes(parent, artifact))
-                    for parent in parents if os.path.exists(parent.manifest)]
+            return [
+                (parent.manifest, not self._changes(parent, artifact))
+                for parent in parents
+                if os.path.exists(parent.manifest)
+            ]
         self.idle = False
         places.check_writable("results", "logs")
         check_runnable(artifact)
-        above = {parent.manifest for parent in parents}.union(*(self._broken_above(parent.version) for parent in parents))
+        above = {parent.manifest for parent in parents}.union(
+            *(self._broken_above(parent.version) for parent in parents)
+        )
         return [(self.now, False)] * again + [(path, False) for path in sorted(above)]
 
     def made(self, *roles: str) -> list[Input]:
-        """The inputs of a target: the manifests of these roles, and of what is damaged or missing above them."""
+        """The inputs of a target: the manifests of these roles, and of what is damaged or missing
+        above them.
+        """
         self.idle = self.idle is not False
         for role in roles:
             if role not in self.chain:
@@ -100,15 +124,22 @@ class Jobs:
         joined = ["joined"] if "features" in roles and "joined" in self.chain else []
         wanted = [self.chain[role] for role in (*roles, *joined)]
         broken = (self._broken_above(artifact.version) for artifact in wanted)
-        return [(path, False) for path in sorted({artifact.manifest for artifact in wanted}.union(*broken))]
+        return [
+            (path, False)
+            for path in sorted({artifact.manifest for artifact in wanted}.union(*broken))
+        ]
 
     def copied(self, role: str) -> list[Input]:
-        """The inputs of a role's copies in results/: its artifact, and `now` if they are not those of its files."""
+        """The inputs of a role's copies in results/: its artifact, and `now` if they are not those
+        of its files.
+        """
         for place in self._placed[role]:
             if os.path.isdir(place) or (os.path.islink(place) and not os.path.exists(place)):
                 kind = "a folder" if os.path.isdir(place) else "a link that leads nowhere"
                 raise UserError(f"{place} is {kind}; move it away: a page goes there")
-        same = all(copies.is_published(self.chain[role].folder, copy) for copy in self._placed[role])
+        same = all(
+            copies.is_published(self.chain[role].folder, copy) for copy in self._placed[role]
+        )
         return self.made(role) + ([] if same else self.always())
 
     def always(self) -> list[Input]:
@@ -118,12 +149,16 @@ class Jobs:
         return [(self.now, False)]
 
     def after_runs(self) -> list[Input]:
-        """The inputs of pages on the content of results/: the pages of runs that the command makes too come first."""
+        """The inputs of pages on the content of results/: the pages of runs that the command makes
+        too come first.
+        """
         asked = [pages for role, pages in self._placed.items() if self.asked & {role, *pages}]
         return self.always() + [(page, False) for pages in asked for page in pages]
 
     def predicted(self) -> list[Input]:
-        """The inputs of predictions; raises UserError if no pictures are named or found, before a model is trained."""
+        """The inputs of predictions; raises UserError if no pictures are named or found, before a
+        model is trained.
+        """
         listing.find(self.plan.run.settings.predict)
         return self.always() + self.made(*prediction_roles(self.chain))
 
@@ -132,7 +167,7 @@ class Jobs:
     def _find_damage(self, version: str) -> str:
         """What is damaged in an artifact that is there, in words; '' if nothing is."""
         artifact = self.plan.artifacts[version]
-        try:   # what is copied to results/ has no reader that would check it
+        try:  # what is copied to results/ has no reader that would check it
             manifests.verify(artifact.folder, thoroughly=artifact.stage in COPIES)
         except manifests.Damaged as error:
             caller.tell(damaged=[*(caller.told("damaged") or []), version])
@@ -140,34 +175,49 @@ class Jobs:
         return ""
 
     def _find_broken_above(self, version: str) -> set[str]:
-        """The manifests above a whole artifact that are damaged or missing, or its own: no other job asks for them.
+        """The manifests above a whole artifact that are damaged or missing, or its own: no other
+        job asks for them.
 
-        Snakemake does not look above a file that is there, nor at what depends on a job that has a reason of its own to run,
-        except through an input whose time counts.
+        Snakemake does not look above a file that is there, nor at what depends on a job that has a
+        reason of its own to run, except through an input whose time counts.
         """
         artifact = self.plan.artifacts[version]
         if not os.path.exists(artifact.manifest):
             return {artifact.manifest}
         own = {artifact.manifest} if self._damage(version) else set()
-        return own.union(*(self._broken_above(above.version) for above in artifact.parents.values()))
+        return own.union(
+            *(self._broken_above(above.version) for above in artifact.parents.values())
+        )
 
     def _has_failed(self, artifact: PlannedArtifact) -> bool:
-        """Whether a run failed in a list, and is requested alone now: then it repeats the reason."""
-        if caller.told("keep_failed") or all(planned.version != artifact.version for planned in self.chain.values()):
+        """Whether a run failed in a list, and is requested alone now: then it repeats the
+        reason.
+        """
+        if caller.told("keep_failed") or all(
+            planned.version != artifact.version for planned in self.chain.values()
+        ):
             return False
         manifest = manifests.read_if_whole(artifact.folder)
         return manifest is not None and "failed" in manifest
 
     def _has_to_run(self, artifact: PlannedArtifact) -> bool:
         """Whether an artifact has to be made although it is there."""
-        return bool(self._damage(artifact.version)) or artifact.version in self.forced or self._has_failed(artifact)
+        return (
+            bool(self._damage(artifact.version))
+            or artifact.version in self.forced
+            or self._has_failed(artifact)
+        )
 
     def _changes(self, parent: PlannedArtifact, child: PlannedArtifact) -> bool:
-        """Whether making a parent makes a child that is there again: not for the bytes that a damaged one gets back."""
+        """Whether making a parent makes a child that is there again: not for the bytes that a
+        damaged one gets back.
+        """
         if self._damage(parent.version) or not os.path.exists(parent.manifest):
             return False
         changed = parent.version in self.forced or self._has_failed(parent)
-        return changed or os.stat(parent.manifest).st_mtime_ns <= os.stat(child.manifest).st_mtime_ns
+        return (
+            changed or os.stat(parent.manifest).st_mtime_ns <= os.stat(child.manifest).st_mtime_ns
+        )
 
     def why(self, version: str) -> str:
         """The reason of a job for its message."""
@@ -180,36 +230,61 @@ class Jobs:
     # Parameters.
 
     def spec_file(self, version: str) -> str:
-        """The file, beside its log, with a stage's spec and inputs, which are too long for a command line."""
+        """The file, beside its log, with a stage's spec and inputs, which are too long for a
+        command line.
+        """
         artifact = self.plan.artifacts[version]
         path = f"logs/{artifact.stage}/{version}.json"
         if not self.dry:
-            places.write(path, canonical({"spec": artifact.spec,
-                                          "inputs": {name: above.folder for name, above in artifact.parents.items()}}))
+            places.write(
+                path,
+                canonical(
+                    {
+                        "spec": artifact.spec,
+                        "inputs": {name: above.folder for name, above in artifact.parents.items()},
+                    }
+                ),
+            )
         return path
 
     def options(self, version: str, *keys: str, **others: str) -> str:
-        """--option KEY=VALUE for each setting of the artifact's run; others: NAME=KEY, or a fixed value."""
+        """--option KEY=VALUE for each setting of the artifact's run; others: NAME=KEY, or a fixed
+        value.
+        """
         known = self.plan.options(version)
-        given = {key: known[key] for key in keys} | {name: known.get(key, key) for name, key in others.items()}
-        return " ".join(f"--option {shlex.quote(f'{name}={value}')}" for name, value in given.items())
+        given = {key: known[key] for key in keys} | {
+            name: known.get(key, key) for name, key in others.items()
+        }
+        return " ".join(
+            f"--option {shlex.quote(f'{name}={value}')}" for name, value in given.items()
+        )
 
     def _find_shorter(self, version: str) -> str:
-        """The folder of the finished shorter training that one goes on from; '' without one, or if it is made again."""
+        """The folder of the finished shorter training that one goes on from; '' without one, or if
+        it is made again.
+        """
         artifact = self.plan.artifacts[version]
         there = os.path.exists(artifact.manifest) and not self._damage(version)
-        trained = None if there or self._retrains or version in self.forced else shorter.find(artifact.spec, version)
+        trained = (
+            None
+            if there or self._retrains or version in self.forced
+            else shorter.find(artifact.spec, version)
+        )
         return f"results/train/{trained}" if trained else ""
 
     def threads(self, version: str | None) -> int:
-        """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once; 1 for a mere page."""
+        """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at
+        once; 1 for a mere page.
+        """
         if version and STAGES[self.plan.artifacts[version].stage].anywhere:
             return 1
         return int(self.plan.runs.get(version or "", self.plan.run).settings.threads)
 
     def prediction_options(self) -> str:
         """--input ROLE=FOLDER for each artifact that predictions need."""
-        return " ".join(f"--input {role}={self.chain[role].folder}" for role in prediction_roles(self.chain))
+        return " ".join(
+            f"--input {role}={self.chain[role].folder}" for role in prediction_roles(self.chain)
+        )
 
 
 def check_runnable(artifact: PlannedArtifact) -> None:
@@ -217,8 +292,12 @@ def check_runnable(artifact: PlannedArtifact) -> None:
     params: dict[str, Any] = artifact.spec["params"]
     if STAGES[artifact.stage].anywhere or runtime.jobs_run_elsewhere():
         return
-    for key, module in (("backend", backends), ("array_library", array_libraries), ("variant", catalog),
-                        ("products", requirements)):
+    for key, module in (
+        ("backend", backends),
+        ("array_library", array_libraries),
+        ("variant", catalog),
+        ("products", requirements),
+    ):
         if reason := module.unavailable(params[key]) if key in params else None:
             raise UserError(reason)
     if reason := requirements.missing(artifact.stage):
@@ -226,12 +305,14 @@ def check_runnable(artifact: PlannedArtifact) -> None:
 
 
 def _date(path: str, earliest: int, now: int) -> int:
-    """Give a file a time from `earliest` to `now` in nanoseconds; returns its time, 0 where there is none."""
+    """Give a file a time from `earliest` to `now` in nanoseconds; returns its time, 0 where there
+    is none.
+    """
     try:
         modified = os.stat(path).st_mtime_ns
         wanted = max(min(modified, now), earliest)
         if wanted != modified:
             os.utime(path, ns=(wanted, wanted))
         return wanted
-    except OSError:   # there is none, or it is somebody else's
+    except OSError:  # there is none, or it is somebody else's
         return 0

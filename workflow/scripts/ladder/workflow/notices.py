@@ -1,7 +1,9 @@
-"""A notice at the top of a page in results/ that shows something else than the latest command was configured for.
+"""A notice at the top of a page in results/ that shows something else than the latest command was
+configured for.
 
-A page in results/ is a copy of an artifact's file (copies.py). The notice stands between two marks, in the copy alone: without
-it the copy is what was published, byte for byte. Publishing the page removes it. Standard library only.
+A page in results/ is a copy of an artifact's file (copies.py). The notice stands between two marks,
+in the copy alone: without it the copy is what was published, byte for byte. Publishing the page
+removes it. Standard library only.
 """
 
 import contextlib
@@ -17,17 +19,24 @@ from ladder.workflow.stages import COPIES
 
 TOP = b"<body>\n"
 BEGIN, END = b"<!--of another configuration-->", b"<!--end-->\n"
-STYLE = ("background:#fbf0d9;color:#1d1f23;border-bottom:2px solid #d9a441;padding:.8rem 1.25rem;"
-         "font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere")
-MOST = 4   # changes that are named
-PAGES = {role: copies_of_role[0] for role, copies_of_role in COPIES.items() if copies_of_role[0].endswith(".html")}
+STYLE = (
+    "background:#fbf0d9;color:#1d1f23;border-bottom:2px solid #d9a441;padding:.8rem 1.25rem;"
+    "font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere"
+)
+MOST = 4  # changes that are named
+PAGES = {
+    role: copies_of_role[0]
+    for role, copies_of_role in COPIES.items()
+    if copies_of_role[0].endswith(".html")
+}
 
 
 def update(page: str | pathlib.Path, artifact: PlannedArtifact, options: bool) -> None:
-    """Put the notice on `page`, the copy of a file of an artifact of this stage, unless it shows `artifact`; then take it off.
+    """Put the notice on `page`, the copy of a file of an artifact of this stage, unless it shows
+    `artifact`; then take it off.
 
-    artifact: that of the configuration; options: whether the command had options with settings. A page that cannot be read or
-    written stays as it is.
+    artifact: that of the configuration; options: whether the command had options with settings. A
+    page that cannot be read or written stays as it is.
     """
     page = pathlib.Path(page)
     with contextlib.suppress(OSError):
@@ -36,17 +45,22 @@ def update(page: str | pathlib.Path, artifact: PlannedArtifact, options: bool) -
             return
         before, text = page.stat(), page.read_bytes()
         plain = without(text)
-        shown = None if _holds(planned, plain) else notice(page, artifact, _version(artifact.stage, page.name, plain), options)
+        shown = (
+            None
+            if _holds(planned, plain)
+            else notice(page, artifact, _version(artifact.stage, page.name, plain), options)
+        )
         wanted = _with(plain, shown) if shown else plain
-        if wanted != text and os.path.samestat(before, page.stat()):   # not published meanwhile
+        if wanted != text and os.path.samestat(before, page.stat()):  # not published meanwhile
             disk.write_atomically(page, wanted)
 
 
 def update_all(chain: dict[str, PlannedArtifact], has_settings: bool, but: str = "") -> None:
-    """`update` every page in results/ but the comparison of rungs, which shows a machine and not a run.
+    """`update` every page in results/ but the comparison of rungs, which shows a machine and not a
+    run.
 
-    chain: role -> artifact of the active run; has_settings: whether the command had options with settings; but: the role of
-    a page that is left as it is.
+    chain: role -> artifact of the active run; has_settings: whether the command had options with
+    settings; but: the role of a page that is left as it is.
     """
     for role in PAGES.keys() - {"parity", but}:
         page, artifact = PAGES[role], chain[role]
@@ -82,16 +96,27 @@ def _holds(path: pathlib.Path, content: bytes) -> bool:
 
 def _version(stage: str, name: str, content: bytes) -> str | None:
     """The version of the artifact whose file `name` has this content; None if there is none."""
-    return next((path.parent.name for path in pathlib.Path("results", stage).glob(f"*/{name}") if _holds(path, content)), None)
+    return next(
+        (
+            path.parent.name
+            for path in pathlib.Path("results", stage).glob(f"*/{name}")
+            if _holds(path, content)
+        ),
+        None,
+    )
 
 
-def notice(page: str | pathlib.Path, artifact: PlannedArtifact, version: str | None, options: bool) -> str:
+def notice(
+    page: str | pathlib.Path, artifact: PlannedArtifact, version: str | None, options: bool
+) -> str:
     """The notice as HTML; version: of what the page shows, None if that is unknown."""
     shows = f"<code>{version}</code>" if version else "an artifact that is no longer there"
     changes = reasons.changes(artifact, version) if version else []
     named = changes[:MOST] + ([f"{len(changes) - MOST} more"] if len(changes) > MOST else [])
     how = ": " + html.escape(", ".join(named).replace("->", "→")) if named else ""
     moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-    return (f'<aside aria-label="Notice" style="{STYLE}"><strong>This page shows {shows}. The latest command ({moment} UTC) '
-            f"was for another configuration{how}.</strong> <code>.venv/bin/snakemake {html.escape(str(page))}</code>"
-            f"{', with the settings of that command line,' if options else ''} makes the page anew.</aside>")
+    return (
+        f'<aside aria-label="Notice" style="{STYLE}"><strong>This page shows {shows}. The latest command ({moment} UTC) '
+        f"was for another configuration{how}.</strong> <code>.venv/bin/snakemake {html.escape(str(page))}</code>"
+        f"{', with the settings of that command line,' if options else ''} makes the page anew.</aside>"
+    )

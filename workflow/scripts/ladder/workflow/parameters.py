@@ -1,7 +1,8 @@
-"""The parameters of each stage of a run: the settings that may change the bytes of its artifact, as values that are resolved.
+"""The parameters of each stage of a run: the settings that may change the bytes of its artifact, as
+values that are resolved.
 
-A setting is among them where it is used and nowhere else, so that the versions of other runs stay. Each function takes a run
-and the role of the artifact.
+A setting is among them where it is used and nowhere else, so that the versions of other runs stay.
+Each function takes a run and the role of the artifact.
 """
 
 import math
@@ -14,9 +15,17 @@ from ladder.workflow.runs import Entry, Run
 
 Params = dict[str, Any]
 # Feature options that enter the version only when enabled; the values mean "off".
-OFF: Params = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1,
-               "features_pca": "none"}
-OFF_FOR_PIXELS: Params = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
+OFF: Params = {
+    "features_two_polarity": "none",
+    "features_polarity_scale": "none",
+    "features_max_pool": 1,
+    "features_pca": "none",
+}
+OFF_FOR_PIXELS: Params = {
+    "features_standardize": False,
+    "features_flip": False,
+    "features_pca": "none",
+}
 
 
 def picked(*keys: str) -> Callable[[Run, Role], Params]:
@@ -26,28 +35,61 @@ def picked(*keys: str) -> Callable[[Run, Role], Params]:
 
 # The encoder.
 
+
 def initial(run: Run, role: Role) -> Params:
-    """The control is a random draw, whatever the run starts from. A head over an encoder from a file is drawn by the seed."""
+    """The control is a random draw, whatever the run starts from. A head over an encoder from a
+    file is drawn by the seed.
+    """
     reads = run.file_sha256 and role.kind != RANDOM
     draws = not reads or run.settings.network in networks.HEADED
-    return {**run.network_params, **run.pick(*(["file_sha256"] if reads else []), *(["seed"] if draws else []))}
+    return {
+        **run.network_params,
+        **run.pick(*(["file_sha256"] if reads else []), *(["seed"] if draws else [])),
+    }
 
 
 def patches(run: Run, role: Role) -> Params:
-    keys = ["variant", "array_library", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
+    keys = [
+        "variant",
+        "array_library",
+        "patches_atoms",
+        "patches_samples",
+        "patches_whitening",
+        "seed",
+    ]
     keys += ["patches_iterations"] if run.settings.patches_atoms == "kmeans" else []
     return {**run.network_params, **run.pick(*keys)}
 
 
 def train(run: Run, role: Role) -> Params:
-    keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
-            "warmup_steps", "augment_flip", "augment_crop", "augment_rotate", "augment_colour", "seed"]
+    keys = [
+        "training",
+        "variant",
+        "batch_size",
+        "optimizer",
+        "learning_rate",
+        "weight_decay",
+        "gradient_clip",
+        "schedule",
+        "warmup_steps",
+        "augment_flip",
+        "augment_crop",
+        "augment_rotate",
+        "augment_colour",
+        "seed",
+    ]
     keys += ["decoder_epochs"] if run.settings.training != "gradient" else []
-    keys += ["epochs" if run.settings.steps == "none" else "steps"] if run.settings.training != "patches" else []
+    keys += (
+        ["epochs" if run.settings.steps == "none" else "steps"]
+        if run.settings.training != "patches"
+        else []
+    )
     keys += [] if run.network.classifies else ["gradient_scale"]
     keys += ["freeze_encoder"] if run.settings.network in networks.HEADED else []
     keys += ["momentum"] if run.settings.optimizer == "momentum" else []
-    keys += ["schedule_step_epochs", "schedule_step_factor"] if run.settings.schedule == "step" else []
+    keys += (
+        ["schedule_step_epochs", "schedule_step_factor"] if run.settings.schedule == "step" else []
+    )
     keys += ["patience"] if run.settings.validation else []
     return {**run.network_params, **run.pick(*keys), **_multiplier(run)}
 
@@ -56,7 +98,10 @@ def _multiplier(run: Run) -> Params:
     """What the training multiplies; empty if that is exact. Halves need loss scaling."""
     name, used = run.multiplier_identity, run.settings.multiplier_in
     if name == "exact" or not used:
-        return {**_precision(run), **(run.pick("loss_scale") if run.settings.precision == "float16" else {})}
+        return {
+            **_precision(run),
+            **(run.pick("loss_scale") if run.settings.precision == "float16" else {}),
+        }
     scaled = name == "fp16" and used != ["forward"]
     return {"multiplier": name, "multiplier_in": used, **(run.pick("loss_scale") if scaled else {})}
 
@@ -67,33 +112,51 @@ def _precision(run: Run) -> Params:
 
 def evaluate(run: Run, role: Role) -> Params:
     name = run.test_multiplier_identity
-    return {**run.network_params, **run.pick("variant"), **(_precision(run) if name == "exact" else {"multiplier": name})}
+    return {
+        **run.network_params,
+        **run.pick("variant"),
+        **(_precision(run) if name == "exact" else {"multiplier": name}),
+    }
 
 
 # Features, and what reads them.
 
+
 def features(run: Run, role: Role) -> Params:
-    """Of an encoder before a head was trained over it: its own output, whatever layer the run names."""
+    """Of an encoder before a head was trained over it: its own output, whatever layer the run
+    names.
+    """
     if role.kind == PIXELS:
         return _pixel_features(run)
     on = {key for key, value in run.pick(*OFF).items() if value != OFF[key]}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}
-    return {"encoder": "network", **evaluate(run, role), "variant": run.settings.features_variant,
-            **run.pick("features_layer", "features_standardize", "features_pool", "features_flip"),
-            **({"features_layer": run.network.features} if role.kind == START else {}), **_with_what_is_fitted(run, on)}
+    return {
+        "encoder": "network",
+        **evaluate(run, role),
+        "variant": run.settings.features_variant,
+        **run.pick("features_layer", "features_standardize", "features_pool", "features_flip"),
+        **({"features_layer": run.network.features} if role.kind == START else {}),
+        **_with_what_is_fitted(run, on),
+    }
 
 
 def _pixel_features(run: Run) -> Params:
-    """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
+    """Raw pixels take only the options that need no feature maps, and no PCA with as many
+    components as pixels.
+    """
     on = {key for key, value in run.pick(*OFF_FOR_PIXELS).items() if value != OFF_FOR_PIXELS[key]}
-    if (components := run.settings.features_pca) != "none" and components >= math.prod(run.facts.shape):
+    if (components := run.settings.features_pca) != "none" and components >= math.prod(
+        run.facts.shape
+    ):
         on -= {"features_pca"}
     return {"encoder": "pixels", **_with_what_is_fitted(run, on)}
 
 
 def _with_what_is_fitted(run: Run, on: set[str]) -> Params:
-    sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
+    sampled = (
+        ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
+    )
     computed = ["array_library"] if "features_pca" in on else []
     return run.pick(*sorted(on), *sampled, *computed)
 
@@ -101,11 +164,18 @@ def _with_what_is_fitted(run: Run, on: set[str]) -> Params:
 def shifted(run: Run, role: Role) -> Params:
     """Beside the shifts, what computes the features of the part that the images are shifted for."""
     computed = features(run if role.part == 1 else run.parts[role.part - 2].run, role)
-    return {**{key: computed[key] for key in ("variant", "array_library") if key in computed}, **run.pick("classify_shifts")}
+    return {
+        **{key: computed[key] for key in ("variant", "array_library") if key in computed},
+        **run.pick("classify_shifts"),
+    }
 
 
 def svm(run: Run, role: Role) -> Params:
-    kernel = {"backend": run.settings.svm_backend, "kernel": run.settings.svm_kernel, "C": run.settings.svm_C}
+    kernel = {
+        "backend": run.settings.svm_backend,
+        "kernel": run.settings.svm_kernel,
+        "C": run.settings.svm_C,
+    }
     width = {} if run.settings.svm_kernel == "linear" else {"gamma": run.settings.svm_gamma}
     return {**kernel, **width, **_shifts(run, role)}
 
@@ -120,22 +190,43 @@ def _shifts(run: Run, role: Role) -> Params:
 
 
 def decides_by_shifts(run: Run, role: Role) -> bool:
-    """Whether a classifier decides by shifted images too; the control of a network that classifies does not, as it does not."""
-    return run.settings.classify_shifts != "none" and role.stage in ("svm", *run.settings.evaluations)
+    """Whether a classifier decides by shifted images too; the control of a network that classifies
+    does not, as it does not.
+    """
+    return run.settings.classify_shifts != "none" and role.stage in (
+        "svm",
+        *run.settings.evaluations,
+    )
 
 
 def products(run: Run) -> list[str]:
     """What the products of a run's predictions are rounded to: `float32` alone where none are."""
     networks_tested = (run, *(part.run for part in run.parts))
-    return sorted({tested.settings.precision if tested.test_multiplier_identity == "exact" else tested.test_multiplier_identity
-                   for tested in networks_tested})
+    return sorted(
+        {
+            tested.settings.precision
+            if tested.test_multiplier_identity == "exact"
+            else tested.test_multiplier_identity
+            for tested in networks_tested
+        }
+    )
 
 
 def report(run: Run, role: Role) -> Params:
-    named = {key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value}
-    return {**run.network_params, **run.pick("dataset", "variant", "batch_size", "seed"), **named,
-            **({"ablation": listed(run.ablated)} if run.ablated else {}),
-            **({"control_settings": run.control.pick(*run.settings.control_settings)} if run.control else {})}
+    named = {
+        key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value
+    }
+    return {
+        **run.network_params,
+        **run.pick("dataset", "variant", "batch_size", "seed"),
+        **named,
+        **({"ablation": listed(run.ablated)} if run.ablated else {}),
+        **(
+            {"control_settings": run.control.pick(*run.settings.control_settings)}
+            if run.control
+            else {}
+        ),
+    }
 
 
 def listed(entries: Sequence[Entry]) -> list[Params]:

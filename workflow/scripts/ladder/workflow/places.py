@@ -1,4 +1,6 @@
-"""Whether a command has the places and the memory that it needs, found out before Snakemake or a stage fails there."""
+"""Whether a command has the places and the memory that it needs, found out before Snakemake or a
+stage fails there.
+"""
 
 import contextlib
 import os
@@ -11,28 +13,38 @@ from ladder import progress
 from ladder.errors import UserError
 from ladder.machine import processes
 
-PROBE = 2 ** 16   # bytes, more than Snakemake writes into any of its own files before the first stage starts
+# bytes, more than Snakemake writes into any of its own files before the first stage starts
+PROBE = 2**16
 
-ADDRESSES = 10**9   # bytes of address space; with 0.7 GB the smallest run ends in the middle of Snakemake or of a library
+# bytes of address space; with 0.7 GB the smallest run ends in the middle of Snakemake or of a
+# library
+ADDRESSES = 10**9
 
 
 def check_memory() -> None:
     """Raise UserError if a limit of this shell lets no process have enough address space."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < ADDRESSES:
-        raise UserError(f"a process may have {progress.size(limit)} of address space here, and Snakemake and the stages need "
-                        f"{progress.size(ADDRESSES)}; lift the limit of this shell: ulimit -S -v unlimited")
+        raise UserError(
+            f"a process may have {progress.size(limit)} of address space here, and Snakemake and the stages need "
+            f"{progress.size(ADDRESSES)}; lift the limit of this shell: ulimit -S -v unlimited"
+        )
 
 
 def check_kind(*folders: str) -> None:
-    """Raise UserError if one of the folders is something else, such as a file or a dangling link."""
+    """Raise UserError if one of the folders is something else, such as a file or a dangling
+    link.
+    """
     for name in folders:
         if os.path.lexists(name) and not os.path.isdir(name):
-            raise UserError(f"{name} is no folder, but this command has to write into it; move it away")
+            raise UserError(
+                f"{name} is no folder, but this command has to write into it; move it away"
+            )
 
 
 def check_writable(*folders: str) -> None:
-    """Raise UserError if nothing can be written into one of the folders: it is somebody else's, read-only, or has no room.
+    """Raise UserError if nothing can be written into one of the folders: it is somebody else's,
+    read-only, or has no room.
 
     A folder that does not exist will be made in the working directory, which is tried in its place.
     """
@@ -43,13 +55,22 @@ def check_writable(*folders: str) -> None:
             with tempfile.TemporaryFile(dir=place) as file:
                 file.write(bytes(PROBE))
         except OSError as error:
-            raise UserError(f"nothing can be written into {os.path.abspath(place)}: {error.strerror}; free some disk, or make "
-                            "it a place where this user may write") from error
+            raise UserError(
+                f"nothing can be written into {os.path.abspath(place)}: {error.strerror}; free some disk, or make "
+                "it a place where this user may write"
+            ) from error
 
 
 def remove_leftovers(*patterns: str) -> None:
-    """Remove the files and folders of commands that were killed, as processes.owner names them, that match a pattern."""
-    for path in (path for pattern in patterns for path in pathlib.Path().glob(pattern) if processes.is_left(path)):
+    """Remove the files and folders of commands that were killed, as processes.owner names them,
+    that match a pattern.
+    """
+    for path in (
+        path
+        for pattern in patterns
+        for path in pathlib.Path().glob(pattern)
+        if processes.is_left(path)
+    ):
         with contextlib.suppress(OSError):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 

@@ -1,7 +1,8 @@
-"""A stage, and an artifact of one as it is planned, with its version: a hash of everything that may change its bytes.
+"""A stage, and an artifact of one as it is planned, with its version: a hash of everything that may
+change its bytes.
 
-An artifact lives in results/<stage>/<version>/. Its version is a hash of the stage's parameters, the text of its source files,
-and its parents' versions.
+An artifact lives in results/<stage>/<version>/. Its version is a hash of the stage's parameters,
+the text of its source files, and its parents' versions.
 """
 
 import dataclasses
@@ -21,17 +22,18 @@ from ladder.store.versions import version
 SCRIPTS = "workflow/scripts"
 PLAN, TEMPLATES = f"{SCRIPTS}/ladder/training/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
 MODEL = f"{SCRIPTS}/export_model.py"
-Parents = dict[str, "PlannedArtifact"]   # by the names that the stage's script knows
+Parents = dict[str, "PlannedArtifact"]  # by the names that the stage's script knows
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
     """A row of a table of stages.
 
-    rule: the rule that makes its artifacts, which is also the name of the script that the rule runs. params, parents: what an
-    artifact is made from: functions of a chain and a role (chains.py), or of a configuration (stages.py). pages: the files that
-    are copied to results/. anywhere: any machine can make it, in one thread, as it only describes runs: it needs neither the
-    rung nor the libraries that its parameters name.
+    rule: the rule that makes its artifacts, which is also the name of the script that the rule
+    runs. params, parents: what an artifact is made from: functions of a chain and a role
+    (chains.py), or of a configuration (stages.py). pages: the files that are copied to results/.
+    anywhere: any machine can make it, in one thread, as it only describes runs: it needs neither
+    the rung nor the libraries that its parameters name.
     """
 
     name: str
@@ -56,8 +58,8 @@ class Stage:
 class PlannedArtifact:
     """An artifact that a command may make.
 
-    role: as text, of the run that needs it first. spec: {stage, params, sources: {path: digest}, parents: {name: version}}, and
-    with strict_versions also libraries: {package: version}.
+    role: as text, of the run that needs it first. spec: {stage, params, sources: {path: digest},
+    parents: {name: version}}, and with strict_versions also libraries: {package: version}.
     """
 
     role: str
@@ -81,34 +83,53 @@ class PlannedArtifact:
         return f"{self.folder}/{manifests.MANIFEST}"
 
 
-def planned(stage: Stage, role: Role, params: dict[str, Any], parents: Parents, strict: bool = False) -> PlannedArtifact:
+def planned(
+    stage: Stage, role: Role, params: dict[str, Any], parents: Parents, strict: bool = False
+) -> PlannedArtifact:
     """The artifact that a stage makes from these; strict: the versions of libraries count."""
     files = stage_sources(stage, params)
-    return PlannedArtifact(str(role), {
-        "stage": stage.name,
-        "params": params,
-        "sources": {path: programs.digest(path) for path in files},
-        **({"libraries": libraries.installed(files, catalog.counts_gpu_libraries(params))} if strict else {}),
-        "parents": {name: parent.version for name, parent in parents.items()},
-    }, parents)
+    return PlannedArtifact(
+        str(role),
+        {
+            "stage": stage.name,
+            "params": params,
+            "sources": {path: programs.digest(path) for path in files},
+            **(
+                {"libraries": libraries.installed(files, catalog.counts_gpu_libraries(params))}
+                if strict
+                else {}
+            ),
+            "parents": {name: parent.version for name, parent in parents.items()},
+        },
+        parents,
+    )
 
 
 def ancestry(artifact: PlannedArtifact) -> list[PlannedArtifact]:
     """Its ancestors and itself, in the order of the work."""
-    return [above for parent in artifact.parents.values() for above in ancestry(parent)] + [artifact]
+    return [above for parent in artifact.parents.values() for above in ancestry(parent)] + [
+        artifact
+    ]
 
 
 def stage_sources(stage: Stage, params: dict[str, Any]) -> list[str]:
-    """Every file that may change the bytes of a stage's artifact with these parameters; paths relative to the root.
+    """Every file that may change the bytes of a stage's artifact with these parameters; paths
+    relative to the root.
 
-    These are the imports of the stage's script; if they include the plan, also the rungs that the parameters name; if they
-    include the pages' templates, all templates; of a model the files that are copied to it.
+    These are the imports of the stage's script; if they include the plan, also the rungs that the
+    parameters name; if they include the pages' templates, all templates; of a model the files that
+    are copied to it.
     """
     imported = _imported(stage.script)
     rungs = [*params.get("rungs", []), *([params["variant"]] if "variant" in params else [])]
     modules = [sources.that_count(create.sources(rung)) for rung in rungs if PLAN in imported]
-    return sorted(imported.union(*modules, _folder("report") if TEMPLATES in imported else (),
-                                 _folder("resources/model") if MODEL in imported else ()))
+    return sorted(
+        imported.union(
+            *modules,
+            _folder("report") if TEMPLATES in imported else (),
+            _folder("resources/model") if MODEL in imported else (),
+        )
+    )
 
 
 @functools.cache
@@ -120,4 +141,7 @@ def _imported(script: str) -> set[str]:
 @functools.cache
 def _folder(name: str) -> frozenset[str]:
     folder = ROOT / "workflow" / name
-    return frozenset(path.relative_to(ROOT).as_posix() for path in (*folder.glob("*.*"), *folder.glob("uplot/*.min.*")))
+    return frozenset(
+        path.relative_to(ROOT).as_posix()
+        for path in (*folder.glob("*.*"), *folder.glob("uplot/*.min.*"))
+    )

@@ -1,4 +1,6 @@
-"""What a command may make: every artifact of its configuration, of the lists in it and of its search."""
+"""What a command may make: every artifact of its configuration, of the lists in it and of its
+search.
+"""
 
 import dataclasses
 import json
@@ -21,8 +23,8 @@ from ladder.workflow.settings import Settings
 class Plan:
     """run, chain: the active run and its artifacts by role, pages that are part of no run included.
 
-    artifacts: version -> PlannedArtifact, and runs: version -> the Run that needs it, of every list and nested run too; where
-    runs share an artifact the active one says its role.
+    artifacts: version -> PlannedArtifact, and runs: version -> the Run that needs it, of every list
+    and nested run too; where runs share an artifact the active one says its role.
     """
 
     run: Run
@@ -32,14 +34,20 @@ class Plan:
     search: search.Plan
 
     def options(self, version: str) -> dict[str, Any]:
-        """The settings that a stage may be given beside its spec, which change no byte, by their names."""
+        """The settings that a stage may be given beside its spec, which change no byte, by their
+        names.
+        """
         run = self.runs[version]
         own = run.settings.by_key()
-        return own | {"urls": json.dumps(own.get(f"{own['dataset']}_urls", [])), first_use.OPTION: run.plan}
+        return own | {
+            "urls": json.dumps(own.get(f"{own['dataset']}_urls", [])),
+            first_use.OPTION: run.plan,
+        }
 
 
 def base(overrides: dict[str, Any], here: bool) -> dict[str, Any]:
-    """A configuration: that of the command's --configfile and --config over a config.yaml, objects merged as Snakemake does.
+    """A configuration: that of the command's --configfile and --config over a config.yaml, objects
+    merged as Snakemake does.
 
     here: whether a config.yaml where the command runs is the workflow's.
     """
@@ -48,26 +56,44 @@ def base(overrides: dict[str, Any], here: bool) -> dict[str, Any]:
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    both = {key: _merged(below[key], value) for key, value in above.items()
-            if isinstance(value, dict) and isinstance(below.get(key), dict)}
+    both = {
+        key: _merged(below[key], value)
+        for key, value in above.items()
+        if isinstance(value, dict) and isinstance(below.get(key), dict)
+    }
     return {**below, **above, **both}
 
 
 def of(raw: dict[str, Any]) -> Plan:
-    """The Plan of a configuration as it is written; raises UserError with one line that says what is wrong with it."""
+    """The Plan of a configuration as it is written; raises UserError with one line that says what
+    is wrong with it.
+    """
     loaded = config.load(raw)
     run = runs.of(loaded)
     listed = {key: runs.entries(loaded, key) for key in lists.LISTS}
     searched = search.plan(loaded)
     listed["search"] = searched.entries
     entries = [entry for each in listed.values() for entry in each]
-    needed = [*runs.every(run), *(nested for entry in entries if entry.run and not entry.reason
-                                  for nested in runs.every(entry.run)), *searched.probes]
+    needed = [
+        *runs.every(run),
+        *(
+            nested
+            for entry in entries
+            if entry.run and not entry.reason
+            for nested in runs.every(entry.run)
+        ),
+        *searched.probes,
+    ]
     configuration = stages.Configuration(run, listed, search.params(loaded))
     active = chain(run) | {page.name: stages.page(page, configuration) for page in stages.PAGES}
     chains = [*((nested, chain(nested)) for nested in reversed(needed[1:])), (run, active)]
-    return Plan(run, active, {artifact.version: artifact for _, roles in chains for artifact in roles.values()},
-                {artifact.version: owner for owner, roles in chains for artifact in roles.values()}, searched)
+    return Plan(
+        run,
+        active,
+        {artifact.version: artifact for _, roles in chains for artifact in roles.values()},
+        {artifact.version: owner for owner, roles in chains for artifact in roles.values()},
+        searched,
+    )
 
 
 def said(plan: Plan) -> list[str]:
@@ -77,7 +103,9 @@ def said(plan: Plan) -> list[str]:
         lines.append(f"variant auto: {own.variant} ({plan.run.why_variant})")
     if given.svm_backend == "auto":
         lines.append(f"svm_backend auto: {own.svm_backend}")
-    if given.array_library == "auto" and any("array_library" in artifact.spec["params"] for artifact in plan.chain.values()):
+    if given.array_library == "auto" and any(
+        "array_library" in artifact.spec["params"] for artifact in plan.chain.values()
+    ):
         lines.append(f"array_library auto: {own.array_library}")
     if "train" in plan.chain and not pathlib.Path(plan.chain["train"].manifest).exists():
         lines += schedules.misfits(plan.chain["train"].spec["params"], plan.run.training_images)
@@ -85,33 +113,54 @@ def said(plan: Plan) -> list[str]:
 
 
 def other_libraries(plan: Plan) -> list[str]:
-    """Which artifacts of the active run other versions of libraries than those here have made, a line each."""
+    """Which artifacts of the active run other versions of libraries than those here have made, a
+    line each.
+    """
     changes: dict[str, list[str]] = {}
     for artifact in plan.chain.values():
         for change in reasons.other_libraries(artifact):
             changes.setdefault(change, []).append(artifact.role)
-    return [f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
-            "strict_versions=true would make this count" for change, roles in changes.items()]
+    return [
+        f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
+        "strict_versions=true would make this count"
+        for change, roles in changes.items()
+    ]
 
 
 def settings_text(plan: Plan, every: bool) -> str:
-    """The active run's settings as they are written, `every` one or those that are not the default, as YAML."""
+    """The active run's settings as they are written, `every` one or those that are not the default,
+    as YAML.
+    """
     usual = Settings().by_key()
-    shown = {key: value for key, value in plan.run.given.by_key().items() if every or value != usual[key]}
-    text = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=100, allow_unicode=True)
+    shown = {
+        key: value for key, value in plan.run.given.by_key().items() if every or value != usual[key]
+    }
+    text = yaml.safe_dump(
+        shown, sort_keys=False, default_flow_style=None, width=100, allow_unicode=True
+    )
     return text.strip() if shown else "# every setting has its default"
 
 
 def reached(plan: Plan) -> tuple[list[str], list[str]]:
-    """The artifacts that `gc` keeps, "stage/version" of the plan and of the presets, and the faults of presets.
+    """The artifacts that `gc` keeps, "stage/version" of the plan and of the presets, and the faults
+    of presets.
 
-    Presets are laid over config.yaml; they are those of the workflow, and of a folder `presets` where the command runs.
+    Presets are laid over config.yaml; they are those of the workflow, and of a folder `presets`
+    where the command runs.
     """
     chains, faults, base = [plan.artifacts.values()], [], config.base()
-    presets = {path.resolve() for folder in (ROOT, pathlib.Path()) for path in (folder / "presets").glob("*.yaml")}
+    presets = {
+        path.resolve()
+        for folder in (ROOT, pathlib.Path())
+        for path in (folder / "presets").glob("*.yaml")
+    }
     for preset in sorted(presets):
         try:
-            chains.append(chain(runs.of(config.load({**base, **config.read_file(preset)}))).values())
+            chains.append(
+                chain(runs.of(config.load({**base, **config.read_file(preset)}))).values()
+            )
         except UserError as error:
             faults.append(f"presets/{preset.name} does not go with config.yaml: {error}")
-    return sorted({f"{artifact.stage}/{artifact.version}" for each in chains for artifact in each}), faults
+    return sorted(
+        {f"{artifact.stage}/{artifact.version}" for each in chains for artifact in each}
+    ), faults

@@ -1,4 +1,6 @@
-"""Why an artifact would be made: how it differs from the most similar one of its kind that is there."""
+"""Why an artifact would be made: how it differs from the most similar one of its kind that is
+there.
+"""
 
 import pathlib
 import string
@@ -10,26 +12,38 @@ from ladder.store import manifests
 from ladder.store.versions import canonical
 from ladder.workflow.planning import PlannedArtifact, ancestry
 
-LEGIBLE = 200   # maximum characters of a change shown in words
+LEGIBLE = 200  # maximum characters of a change shown in words
 
 
 def why(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> str:
-    """Why `artifact` would be made: its differences from the most similar existing artifact of its kind; '' if it exists.
+    """Why `artifact` would be made: its differences from the most similar existing artifact of its
+    kind; '' if it exists.
 
-    'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or 'first run'.
+    'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or
+    'first run'.
     """
     if _read_spec(results, artifact.stage, artifact.version):
         return ""
-    kind = _kind(artifact.spec, results, {ancestor.version: ancestor.spec for ancestor in ancestry(artifact)})
-    existing = [spec for spec in _existing_specs(results, artifact.stage) if _kind(spec, results, {}) == kind]
+    kind = _kind(
+        artifact.spec, results, {ancestor.version: ancestor.spec for ancestor in ancestry(artifact)}
+    )
+    existing = [
+        spec
+        for spec in _existing_specs(results, artifact.stage)
+        if _kind(spec, results, {}) == kind
+    ]
     stages = {name: parent.stage for name, parent in artifact.parents.items()}
     differences = [_differences(spec, artifact.spec, stages) for spec in existing]
     fewest = min(differences, key=len) if differences else ["first run"]
     return ", ".join(fewest)
 
 
-def other_libraries(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> list[str]:
-    """'numpy 2.4.5 -> 2.4.6' for each library of which `artifact`, if it exists, was made with another version than here."""
+def other_libraries(
+    artifact: PlannedArtifact, results: str | pathlib.Path = "results"
+) -> list[str]:
+    """'numpy 2.4.5 -> 2.4.6' for each library of which `artifact`, if it exists, was made with
+    another version than here.
+    """
     manifest = manifests.read_if_whole(pathlib.Path(results, artifact.stage, artifact.version))
     if not manifest:
         return []
@@ -40,7 +54,9 @@ def other_libraries(artifact: PlannedArtifact, results: str | pathlib.Path = "re
 
 def _existing_specs(results: str | pathlib.Path, stage: str) -> list[dict[str, Any]]:
     """Specs of the finished artifacts of a stage, the latest first."""
-    paths = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    paths = sorted(
+        pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime
+    )
     specs = (_read_spec(results, stage, path.parent.name) for path in paths)
     return [spec for spec in specs if spec]
 
@@ -51,17 +67,26 @@ def _read_spec(results: str | pathlib.Path, stage: str, version: str) -> dict[st
     return manifest and manifest["spec"]
 
 
-def _kind(spec: dict[str, Any] | None, results: str | pathlib.Path, known: dict[str, dict[str, Any]]) -> tuple[str, str] | None:
-    """(encoder, kind of weights) of an artifact's features, so that a control is not compared with the trained network."""
+def _kind(
+    spec: dict[str, Any] | None, results: str | pathlib.Path, known: dict[str, dict[str, Any]]
+) -> tuple[str, str] | None:
+    """(encoder, kind of weights) of an artifact's features, so that a control is not compared with
+    the trained network.
+    """
     while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
-        spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
+        spec = known.get(parent) or _read_spec(
+            results, "joined" if parent[0] == "j" else "features", parent
+        )
     if spec is None or spec["stage"] != "features":
         return None
     return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
 
 
-def changes(artifact: PlannedArtifact, version: str, results: str | pathlib.Path = "results") -> list[str]:
-    """How `artifact` and its ancestors differ from the finished artifact `version` of its stage: ['batch_size 64 -> 32'].
+def changes(
+    artifact: PlannedArtifact, version: str, results: str | pathlib.Path = "results"
+) -> list[str]:
+    """How `artifact` and its ancestors differ from the finished artifact `version` of its stage:
+    ['batch_size 64 -> 32'].
 
     Files of the program count as one change; ancestors that are no longer there say nothing.
     """
@@ -76,8 +101,12 @@ def changes(artifact: PlannedArtifact, version: str, results: str | pathlib.Path
         seen.add((planned.version, version))
         settings.update(dict.fromkeys(_changed_params(spec, planned.spec)))
         others.update({"the program": None} if spec["sources"] != planned.spec["sources"] else {})
-        others.update({f"with {name}": None for name in planned.parents.keys() - spec["parents"].keys()})
-        others.update({f"without {name}": None for name in spec["parents"].keys() - planned.parents.keys()})
+        others.update(
+            {f"with {name}": None for name in planned.parents.keys() - spec["parents"].keys()}
+        )
+        others.update(
+            {f"without {name}": None for name in spec["parents"].keys() - planned.parents.keys()}
+        )
         for name, parent in planned.parents.items():
             if name in spec["parents"]:
                 visit(parent, spec["parents"][name])
@@ -97,17 +126,25 @@ def _changed_params(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], stages: dict[str, str]) -> list[str]:
-    """The changes from one spec to the other in words, one entry each; stages: the parents' stages by name."""
+    """The changes from one spec to the other in words, one entry each; stages: the parents' stages
+    by name.
+    """
     words = _changed_params(old, new)
-    edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
-              if old["sources"].get(path) != new["sources"].get(path)]
+    edited = [
+        path
+        for path in sorted(old["sources"].keys() | new["sources"].keys())
+        if old["sources"].get(path) != new["sources"].get(path)
+    ]
     if edited:
-        words.append(f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed")
+        words.append(
+            f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed"
+        )
     if "libraries" in new:
         words += libraries.changed(old.get("libraries", {}), new["libraries"])
     for name in sorted(old["parents"].keys() | new["parents"].keys()):
         if old["parents"].get(name) != new["parents"].get(name):
-            words.append(f"parent {stages.get(name, name.rstrip(string.digits))} changed")   # of a list: report0, report1
+            # of a list: report0, report1
+            words.append(f"parent {stages.get(name, name.rstrip(string.digits))} changed")
     return list(dict.fromkeys(words))
 
 

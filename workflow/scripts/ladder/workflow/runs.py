@@ -1,4 +1,6 @@
-"""A run: its settings with `auto` resolved on this machine, what follows from them, and the runs that it needs beside it."""
+"""A run: its settings with `auto` resolved on this machine, what follows from them, and the runs
+that it needs beside it.
+"""
 
 import bisect
 import dataclasses
@@ -24,25 +26,40 @@ from ladder.training import first_use, plan
 from ladder.workflow import array_libraries, checks, config, lists, network_files, settings, values
 from ladder.workflow.settings import Settings
 
-WEIGHT: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER])
+WEIGHT: TypeAdapter[float] = TypeAdapter(
+    Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER]
+)
 OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k", "knn_distance")
-OF_THE_PAGE = ("evaluations", "label_counts", "classify_shifts", "feature_map", "figures", "controls", "control_settings",
-               "seeds", "ablation", "reference_variant", "targets")
+OF_THE_PAGE = (
+    "evaluations",
+    "label_counts",
+    "classify_shifts",
+    "feature_map",
+    "figures",
+    "controls",
+    "control_settings",
+    "seeds",
+    "ablation",
+    "reference_variant",
+    "targets",
+)
 # Keys that change no feature, so that a part that is appended to others would not show them.
 OF_THE_WHOLE = (*OF_CLASSIFIERS, *OF_THE_PAGE)
-SHARED_BY_CONTROL = ("seed", "epochs", "steps", *OF_THE_PAGE)   # it is not trained; its scores stand beside the run's
+# it is not trained; its scores stand beside the run's
+SHARED_BY_CONTROL = ("seed", "epochs", "steps", *OF_THE_PAGE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
     """One run, made once by `of` and then passed on.
 
-    given: the settings as they were written; settings: those with `auto`, `same` and `all` resolved. network_params: of
-    networks.from_params. features_layer: None if the network classifies by itself and no layer is named. file_sha256: of the
-    file of initial weights, folder_sha256: of the pictures of a folder. A multiplier's identity is what a version has of it.
-    parts: features appended to the run's own; repeats: the run with each other seed; reference: the same training by another
-    rung; ablated: the runs that the report compares with this one; control: the run whose untrained network is this one's
-    control, None for its own.
+    given: the settings as they were written; settings: those with `auto`, `same` and `all`
+    resolved. network_params: of networks.from_params. features_layer: None if the network
+    classifies by itself and no layer is named. file_sha256: of the file of initial weights,
+    folder_sha256: of the pictures of a folder. A multiplier's identity is what a version has of it.
+    parts: features appended to the run's own; repeats: the run with each other seed; reference: the
+    same training by another rung; ablated: the runs that the report compares with this one;
+    control: the run whose untrained network is this one's control, None for its own.
     """
 
     given: Settings
@@ -69,10 +86,16 @@ class Run:
 
     @property
     def label_counts(self) -> list[int]:
-        """Numbers of labels, fewer than the images, ascending; none where labels have made the features."""
+        """Numbers of labels, fewer than the images, ascending; none where labels have made the
+        features.
+        """
         if self.network.classifies or any(part.run.network.classifies for part in self.parts):
             return []
-        return sorted(count for count in self.settings.label_counts if self.facts.classes <= count < self.training_images)
+        return sorted(
+            count
+            for count in self.settings.label_counts
+            if self.facts.classes <= count < self.training_images
+        )
 
     @property
     def plan(self) -> str:
@@ -81,10 +104,20 @@ class Run:
 
     def pick(self, *keys: str) -> dict[str, Any]:
         """The values of settings, or of fields of the run, by their keys."""
-        return {key: getattr(self, key) if key in FIELDS else getattr(self.settings, settings.KEYS[key]) for key in keys}
+        return {
+            key: getattr(self, key) if key in FIELDS else getattr(self.settings, settings.KEYS[key])
+            for key in keys
+        }
 
 
-FIELDS = ("features_layer", "file_sha256", "folder_sha256", "label_counts", "multiplier_identity", "test_multiplier_identity")
+FIELDS = (
+    "features_layer",
+    "file_sha256",
+    "folder_sha256",
+    "label_counts",
+    "multiplier_identity",
+    "test_multiplier_identity",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +130,9 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One run of a list: its overrides, and the reason it cannot run here, or ''. Settings that are no run have none."""
+    """One run of a list: its overrides, and the reason it cannot run here, or ''. Settings that are
+    no run have none.
+    """
 
     overrides: dict[str, Any]
     run: Run | None
@@ -105,28 +140,55 @@ class Entry:
 
 
 def of(given: Settings) -> Run:
-    """The Run of loaded settings; raises UserError with one line where keys do not go together, or with this machine."""
+    """The Run of loaded settings; raises UserError with one line where keys do not go together, or
+    with this machine.
+    """
     basis = checks.check(given)
-    described, layer = first_use.described(basis.params, given.batch_size), checks.features_layer(given, basis.network)
+    described, layer = (
+        first_use.described(basis.params, given.batch_size),
+        checks.features_layer(given, basis.network),
+    )
     rung, why = first_use.choose(given.variant, given.precision, described)
     _check_memory(given, basis.network, rung)
-    resolved = given.model_copy(update={
-        "variant": rung,
-        "features_variant": rung if given.features_variant == "same" else given.features_variant,
-        "svm_backend": backends.resolve_backend(given.svm_backend),
-        "array_library": array_libraries.resolve(given.array_library),
-        "threads": runtime.available_cores() if given.threads == "all" else given.threads,
-        "multiplier_in": [direction for direction in multipliers.DIRECTIONS if direction in given.multiplier_in],
-        "test_multiplier": _tested_multiplier(given),
-        "features_max_pool": checks.features_window(given, basis.network.layer(layer)) if layer else 1,
-    })
+    resolved = given.model_copy(
+        update={
+            "variant": rung,
+            "features_variant": rung
+            if given.features_variant == "same"
+            else given.features_variant,
+            "svm_backend": backends.resolve_backend(given.svm_backend),
+            "array_library": array_libraries.resolve(given.array_library),
+            "threads": runtime.available_cores() if given.threads == "all" else given.threads,
+            "multiplier_in": [
+                direction
+                for direction in multipliers.DIRECTIONS
+                if direction in given.multiplier_in
+            ],
+            "test_multiplier": _tested_multiplier(given),
+            "features_max_pool": checks.features_window(given, basis.network.layer(layer))
+            if layer
+            else 1,
+        }
+    )
     run = Run(
-        given, resolved, why, *basis, layer,
+        given,
+        resolved,
+        why,
+        *basis,
+        layer,
         _sha256(given.initial_weights) if given.initial_weights != "none" else None,
         listing.of(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
-        _identity("multiplier", resolved), _identity("test_multiplier", resolved))
-    return dataclasses.replace(run, parts=_parts(run), repeats=_repeats(run), reference=_reference(run), ablated=_ablated(run),
-                               control=_control(run))
+        _identity("multiplier", resolved),
+        _identity("test_multiplier", resolved),
+    )
+    return dataclasses.replace(
+        run,
+        parts=_parts(run),
+        repeats=_repeats(run),
+        reference=_reference(run),
+        ablated=_ablated(run),
+        control=_control(run),
+    )
 
 
 def entries(given: Settings, key: str = "compare") -> list[Entry]:
@@ -137,17 +199,35 @@ def entries(given: Settings, key: str = "compare") -> list[Entry]:
     return [listed for _, listed in _entries(key, getattr(given, key), given, lists.ALONE)]
 
 
-def entry(given: Settings, overrides: dict[str, Any], within: dict[str, Any] | None = None) -> Entry:
-    """The Entry of loaded settings with these overrides, and those of the list `within`; raises UserError if it is no run."""
+def entry(
+    given: Settings, overrides: dict[str, Any], within: dict[str, Any] | None = None
+) -> Entry:
+    """The Entry of loaded settings with these overrides, and those of the list `within`; raises
+    UserError if it is no run.
+    """
     run = of(config.changed(given, {**(within or {}), **overrides}))
     chosen = run.settings
-    reason = "" if runtime.jobs_run_elsewhere() else (
-        catalog.unavailable(chosen.variant) or catalog.unavailable(chosen.features_variant)
-        or backends.unavailable(chosen.svm_backend) or array_libraries.unavailable(chosen.array_library) or "")
-    return Entry({key: values.read(key, value, settings.adapter(key)) for key, value in overrides.items()}, run, reason)
+    reason = (
+        ""
+        if runtime.jobs_run_elsewhere()
+        else (
+            catalog.unavailable(chosen.variant)
+            or catalog.unavailable(chosen.features_variant)
+            or backends.unavailable(chosen.svm_backend)
+            or array_libraries.unavailable(chosen.array_library)
+            or ""
+        )
+    )
+    return Entry(
+        {key: values.read(key, value, settings.adapter(key)) for key, value in overrides.items()},
+        run,
+        reason,
+    )
 
 
-def _entries(key: str, listed: list[dict[str, Any]], given: Settings, within: dict[str, Any]) -> list[tuple[int, Entry]]:
+def _entries(
+    key: str, listed: list[dict[str, Any]], given: Settings, within: dict[str, Any]
+) -> list[tuple[int, Entry]]:
     """(number, Entry) of every run of the list; key: its name."""
     numbered = []
     for number, named in enumerate(listed, 1):
@@ -170,14 +250,17 @@ def every(run: Run) -> Iterator[Run]:
 
 # Nested runs.
 
+
 def _reference(run: Run) -> Run | None:
     """The same run by the rung `reference_variant`, None for none."""
     other = run.settings.reference_variant
     if other == "none":
         return None
     if other == run.settings.variant:
-        raise UserError(f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
-                        "itself; name another rung, or none")
+        raise UserError(
+            f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
+            "itself; name another rung, or none"
+        )
     return of(config.changed(run.given, {**lists.ALONE, "variant": other}))
 
 
@@ -199,9 +282,13 @@ def _control(run: Run) -> Run | None:
         return None
     where = "(control_settings)"
     if idle := [key for key in SHARED_BY_CONTROL if key in named]:
-        raise UserError(f"config: {idle[0]} cannot differ in the untrained control; leave it out {where}")
+        raise UserError(
+            f"config: {idle[0]} cannot differ in the untrained control; leave it out {where}"
+        )
     try:
-        control = entry(run.given, named, {**lists.ALONE, "control_settings": {}, "controls": [RANDOM]})
+        control = entry(
+            run.given, named, {**lists.ALONE, "control_settings": {}, "controls": [RANDOM]}
+        )
     except UserError as error:
         raise UserError(f"{error} {where}") from error
     return _with_features(_check_same_images(control, run, where), where)
@@ -213,8 +300,10 @@ def _parts(run: Run) -> tuple[Part, ...]:
     others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
     for number, named in enumerate(others, 1):
         if idle := [key for key in OF_THE_WHOLE if key in named]:
-            raise UserError(f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
-                            f"(entry {number} of features_concatenate)")
+            raise UserError(
+                f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
+                f"(entry {number} of features_concatenate)"
+            )
     parts, alone = [], {**lists.ALONE, "features_concatenate": [], "control_settings": {}}
     for number, appended in _entries("features_concatenate", others, run.given, alone):
         where = f"(entry {number} of features_concatenate)"
@@ -225,13 +314,17 @@ def _parts(run: Run) -> tuple[Part, ...]:
 
 def _with_features(run: Run, where: str) -> Run:
     if run.features_layer is None:
-        raise UserError(f"config: {run.settings.network} has no features unless features_layer names a layer {where}")
+        raise UserError(
+            f"config: {run.settings.network} has no features unless features_layer names a layer {where}"
+        )
     return run
 
 
 def _check_same_images(nested: Entry, run: Run, where: str) -> Run:
     if nested.run is None or data_params(nested.run) != data_params(run):
-        raise UserError(f"config: dataset and limits must stay as they are, for the same images {where}")
+        raise UserError(
+            f"config: dataset and limits must stay as they are, for the same images {where}"
+        )
     return nested.run
 
 
@@ -244,18 +337,32 @@ def data_params(run: Run) -> dict[str, Any]:
         keys += ["cifar10_sha256"] if chosen.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
     if chosen.dataset == dataset_facts.FOLDER:
         own_test = listing.of(chosen.folder).has_test
-        keys += ["folder_sha256", "image_size", "image_channels", *([] if own_test else ["test_share"])]
+        keys += [
+            "folder_sha256",
+            "image_size",
+            "image_channels",
+            *([] if own_test else ["test_share"]),
+        ]
     return run.pick(*keys)
 
 
 # What settings stand for on this machine.
 
+
 def _check_memory(given: Settings, network: Network, rung: str) -> None:
-    """Check that a training step of a person's own network fits this machine, before anything runs."""
-    if not network_files.is_file(given.network) or runtime.jobs_run_elsewhere() or catalog.unavailable(rung):
+    """Check that a training step of a person's own network fits this machine, before anything
+    runs.
+    """
+    if (
+        not network_files.is_file(given.network)
+        or runtime.jobs_run_elsewhere()
+        or catalog.unavailable(rung)
+    ):
         return
     batch, on_gpu = given.batch_size, catalog.uses_gpu(rung)
-    most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
+    most, where = (
+        (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
+    )
 
     def needed(images: int, recompute: bool = given.recompute) -> int:
         return plan.one_step(network, rung, images, given.optimizer, recompute).bytes
@@ -263,10 +370,16 @@ def _check_memory(given: Settings, network: Network, rung: str) -> None:
     if needed(batch) <= most:
         return
     fits = bisect.bisect(range(1, batch), most, key=needed)
-    advice = f"batch_size {fits} or less fits" if fits else f"not even 1 fits, with {network.parameter_count:,} parameters"
+    advice = (
+        f"batch_size {fits} or less fits"
+        if fits
+        else f"not even 1 fits, with {network.parameter_count:,} parameters"
+    )
     advice += ", and this one with recompute=true" if needed(batch, True) <= most else ""
-    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
-                    f"this {where} has {size(most)}; {advice}")
+    raise UserError(
+        f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
+        f"this {where} has {size(most)}; {advice}"
+    )
 
 
 def _tested_multiplier(given: Settings) -> str:

@@ -1,6 +1,8 @@
-"""The table of all stages: those of a run, which are in chains.py, and the pages that are part of no run.
+"""The table of all stages: those of a run, which are in chains.py, and the pages that are part of
+no run.
 
-To plan such a page is to say what it is made from: its parameters and parents, by the configuration that it shows.
+To plan such a page is to say what it is made from: its parameters and parents, by the configuration
+that it shows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +16,23 @@ from ladder.workflow.planning import Parents, PlannedArtifact, Stage, planned
 from ladder.workflow.runs import Entry, Run
 
 # Settings shown for each run of the multipliers list, besides its overrides.
-MULTIPLIER_CELL = ("dataset", "network", "seed", "multiplier", "multiplier_identity", "multiplier_in", "test_multiplier",
-                   "test_multiplier_identity", "loss_scale")
+MULTIPLIER_CELL = (
+    "dataset",
+    "network",
+    "seed",
+    "multiplier",
+    "multiplier_identity",
+    "multiplier_in",
+    "test_multiplier",
+    "test_multiplier_identity",
+    "loss_scale",
+)
 
 
 class Configuration(NamedTuple):
-    """run: the active one; entries: those of the lists of runs and of the search, by key; search: its parameters."""
+    """run: the active one; entries: those of the lists of runs and of the search, by key; search:
+    its parameters.
+    """
 
     run: Run
     entries: Mapping[str, Sequence[Entry]]
@@ -33,11 +46,14 @@ def page(stage: Stage, config: Configuration) -> PlannedArtifact:
 
 # Several runs.
 
+
 def _runs(key: str) -> Callable[[Configuration], Parents]:
-    """The parents of a page of a list: report<n> of entry n, and train<n>, its weights, fitted or initial if none are trained.
+    """The parents of a page of a list: report<n> of entry n, and train<n>, its weights, fitted or
+    initial if none are trained.
 
     An entry that cannot run here has none.
     """
+
     def parents(config: Configuration) -> Parents:
         planned_runs: Parents = {}
         for number, entry in enumerate(config.entries[key]):
@@ -55,11 +71,24 @@ def _compare(config: Configuration) -> dict[str, Any]:
 
 
 def _multipliers(config: Configuration) -> dict[str, Any]:
-    """`settings` of an entry are those by which two runs can differ: MULTIPLIER_CELL and the overrides of all entries."""
+    """`settings` of an entry are those by which two runs can differ: MULTIPLIER_CELL and the
+    overrides of all entries.
+    """
     entries, costs = config.entries["multipliers"], config.run.settings.multiplier_costs
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
-    return {"entries": [{"overrides": entry.overrides, "settings": entry.run.pick(*keys), "reason": entry.reason}
-                        for entry in entries if entry.run], **({"costs": costs} if costs else {}), **_figures(config)}
+    return {
+        "entries": [
+            {
+                "overrides": entry.overrides,
+                "settings": entry.run.pick(*keys),
+                "reason": entry.reason,
+            }
+            for entry in entries
+            if entry.run
+        ],
+        **({"costs": costs} if costs else {}),
+        **_figures(config),
+    }
 
 
 def _search(config: Configuration) -> dict[str, Any]:
@@ -68,22 +97,33 @@ def _search(config: Configuration) -> dict[str, Any]:
 
 # A network, and this machine.
 
+
 def _nothing(config: Configuration) -> Parents:
     return {}
 
 
 def _network(config: Configuration) -> dict[str, Any]:
     recompute = ["recompute"] if config.run.settings.recompute else []
-    return {**config.run.network_params, **config.run.pick("batch_size", "optimizer", "variant", *recompute)}
+    return {
+        **config.run.network_params,
+        **config.run.pick("batch_size", "optimizer", "variant", *recompute),
+    }
 
 
 def _gradients(config: Configuration) -> dict[str, Any]:
-    return {**config.run.network_params, **config.run.pick("variant"), "rungs": ["cpu_sequential"]}   # of the reference
+    # of the reference
+    return {**config.run.network_params, **config.run.pick("variant"), "rungs": ["cpu_sequential"]}
 
 
 def _parity(config: Configuration) -> dict[str, Any]:
-    return {**config.run.network_params, **config.run.pick("batch_size"), "rungs": catalog.available(),
-            "machine": catalog.machine(), "predictions": counted.predictions(), **_figures(config)}
+    return {
+        **config.run.network_params,
+        **config.run.pick("batch_size"),
+        "rungs": catalog.available(),
+        "machine": catalog.machine(),
+        "predictions": counted.predictions(),
+        **_figures(config),
+    }
 
 
 def _figures(config: Configuration) -> dict[str, Any]:
@@ -93,20 +133,31 @@ def _figures(config: Configuration) -> dict[str, Any]:
 
 # What a person takes elsewhere.
 
+
 def _products(config: Configuration) -> dict[str, Any]:
     return {"products": parameters.products(config.run)}
 
 
 def _answering(config: Configuration) -> Parents:
-    """The report, all that the predictions are made from, and the shifted images that they are means over."""
+    """The report, all that the predictions are made from, and the shifted images that they are
+    means over.
+    """
     roles = chains.chain(config.run)
     answering = roles[lineage.answering(roles) or ""]
-    shifted = {name: parent for name, parent in answering.parents.items() if parent.stage == "shifted"}
-    return {"report": roles["report"], **{role: roles[role] for role in chains.prediction_roles(roles)}, **shifted}
+    shifted = {
+        name: parent for name, parent in answering.parents.items() if parent.stage == "shifted"
+    }
+    return {
+        "report": roles["report"],
+        **{role: roles[role] for role in chains.prediction_roles(roles)},
+        **shifted,
+    }
 
 
 def _columns(config: Configuration) -> Parents:
-    """What the columns of the table are read from; a network that classifies may have no features."""
+    """What the columns of the table are read from; a network that classifies may have no
+    features.
+    """
     roles = chains.chain(config.run)
     features = "joined" if "joined" in roles else "features"
     wanted = {"data": "data", "features": features, "predictions": lineage.answering(roles)}
@@ -114,22 +165,43 @@ def _columns(config: Configuration) -> Parents:
 
 
 OF_RUNS = (
-    Stage("compare", "compare_runs", _compare, _runs("compare"),
-          ("compare.html", "compare.json", "compare.csv", "compare.tex"), anywhere=True),
-    Stage("multipliers", "compare_multipliers", _multipliers, _runs("multipliers"),
-          ("multipliers.html", "multipliers.json", "multipliers.csv"), anywhere=True),
-    Stage("search", "search_runs", _search, _runs("search"),
-          ("search.html", "search.json", "search.csv", "best.yaml"), anywhere=True),
+    Stage(
+        "compare",
+        "compare_runs",
+        _compare,
+        _runs("compare"),
+        ("compare.html", "compare.json", "compare.csv", "compare.tex"),
+        anywhere=True,
+    ),
+    Stage(
+        "multipliers",
+        "compare_multipliers",
+        _multipliers,
+        _runs("multipliers"),
+        ("multipliers.html", "multipliers.json", "multipliers.csv"),
+        anywhere=True,
+    ),
+    Stage(
+        "search",
+        "search_runs",
+        _search,
+        _runs("search"),
+        ("search.html", "search.json", "search.csv", "best.yaml"),
+        anywhere=True,
+    ),
 )
 PAGES = (
     *OF_RUNS,
     Stage("model", "export_model", _products, _answering, ("model.zip",)),
     Stage("table", "export_table", lambda config: {}, _columns, ("features.parquet",)),
     Stage("network", "draw_network", _network, _nothing, ("network.html",), anywhere=True),
-    Stage("gradients", "check_gradients", _gradients, _nothing, ("gradients.html", "gradients.json")),
+    Stage(
+        "gradients", "check_gradients", _gradients, _nothing, ("gradients.html", "gradients.json")
+    ),
     Stage("parity", "check_parity", _parity, _nothing, ("parity.html", "parity.json")),
 )
 STAGES = {**chains.STAGES, **{stage.name: stage for stage in PAGES}}
-# The names in results/ by stage. They stay until they are requested again; `variant: auto` reads results/parity.json.
+# The names in results/ by stage. They stay until they are requested again; `variant: auto` reads
+# results/parity.json.
 COPIES = {stage.name: stage.copies for stage in STAGES.values() if stage.pages}
-LISTED = {copy for stage in OF_RUNS for copy in stage.copies}   # pages of lists of runs
+LISTED = {copy for stage in OF_RUNS for copy in stage.copies}  # pages of lists of runs

@@ -1,7 +1,8 @@
-"""Snakemake as `make report` and `kernel-ladder` run it: a line for each stage, and at the end the verdict and the pages.
+"""Snakemake as `make report` and `kernel-ladder` run it: a line for each stage, and at the end the
+verdict and the pages.
 
-With -v, and where nothing runs, the words are Snakemake's own. What stages log is in logs/, and Snakemake's words in
-.snakemake/log, either way.
+With -v, and where nothing runs, the words are Snakemake's own. What stages log is in logs/, and
+Snakemake's words in .snakemake/log, either way.
 """
 
 import json
@@ -14,13 +15,15 @@ from ladder.workflow import config
 from ladder.workflow.commands import Command
 from ladder.workflow.stages import COPIES
 
-OWN = "-v"                           # Snakemake's own words
+OWN = "-v"  # Snakemake's own words
 FILES = "--configfile", "--configfiles"
-DEFAULT = "report"                   # the target where none is named
+DEFAULT = "report"  # the target where none is named
 
 
 def run(words: list[str]) -> int:
-    """Run Snakemake in this process with these words; returns its exit status, 2 if a file of settings cannot be read."""
+    """Run Snakemake in this process with these words; returns its exit status, 2 if a file of
+    settings cannot be read.
+    """
     given, own = Command(tuple(word for word in words if word != OWN)), OWN in words
     try:
         for file in given.values(*FILES):
@@ -31,7 +34,9 @@ def run(words: list[str]) -> int:
         command.interrupt_once()
         quiet = not (own or given.dry)
         caller.tell(quiet=quiet)
-        cli.main([*given.words, *(["--logger", "ladder", "--quiet", "host", "reason"] if quiet else [])])
+        cli.main(
+            [*given.words, *(["--logger", "ladder", "--quiet", "host", "reason"] if quiet else [])]
+        )
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -53,7 +58,11 @@ def said(targets: set[str]) -> list[str]:
     for role, (page, *_) in COPIES.items():
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():
-            verdict = json.loads(path.with_name("summary.json").read_text("utf-8"))["verdict"] if role == "report" else None
+            verdict = (
+                json.loads(path.with_name("summary.json").read_text("utf-8"))["verdict"]
+                if role == "report"
+                else None
+            )
             lines += ["", verdict] if verdict else [""]
             lines.append(path.absolute().as_uri())
     return lines

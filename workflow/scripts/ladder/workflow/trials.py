@@ -1,8 +1,10 @@
-"""Draws of a search by Optuna's tree-structured Parzen estimator, each from the results of those before it.
+"""Draws of a search by Optuna's tree-structured Parzen estimator, each from the results of those
+before it.
 
-TPE: Bergstra, Bardenet, Bengio and Kegl, "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011. Every draw has a sampler
-of its own, seeded by the search's seed and the number of the draw. So draw n depends on nothing but that and the results of the
-draws before it, and a search that goes on after an interruption makes the runs of an uninterrupted one.
+TPE: Bergstra, Bardenet, Bengio and Kegl, "Algorithms for Hyper-Parameter Optimization", NeurIPS
+2011. Every draw has a sampler of its own, seeded by the search's seed and the number of the draw.
+So draw n depends on nothing but that and the results of the draws before it, and a search that goes
+on after an interruption makes the runs of an uninterrupted one.
 """
 
 import pathlib
@@ -12,8 +14,8 @@ from typing import Any
 
 from ladder.store import disk
 
-PRUNED = "pruned after "   # how the reason of a run begins that was pruned
-LEAST_TO_PRUNE = 5         # runs that are made whole before any is pruned
+PRUNED = "pruned after "  # how the reason of a run begins that was pruned
+LEAST_TO_PRUNE = 5  # runs that are made whole before any is pruned
 
 
 class Study:
@@ -24,10 +26,15 @@ class Study:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._optuna, self._seed, self._count = optuna, seed, 0
-        self._distributions = {key: _distribution(values, optuna.distributions) for key, values in keys.items()}
+        self._distributions = {
+            key: _distribution(values, optuna.distributions) for key, values in keys.items()
+        }
         self._keys = keys
-        self.study = optuna.create_study(study_name="search", direction="maximize",
-                                         pruner=optuna.pruners.MedianPruner(n_startup_trials=LEAST_TO_PRUNE))
+        self.study = optuna.create_study(
+            study_name="search",
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=LEAST_TO_PRUNE),
+        )
 
     def ask(self) -> tuple[Any, dict[str, Any]]:
         """(trial, overrides) of the next draw."""
@@ -45,26 +52,38 @@ class Study:
             self.study.tell(trial, score)
 
     def prunes(self, trial: Any, losses: list[float]) -> str:
-        """Why a run is not made whole, in words, by its validation losses after each of the first epochs; '' if it is.
+        """Why a run is not made whole, in words, by its validation losses after each of the first
+        epochs; '' if it is.
 
-        It is pruned if its smallest loss is above the median of those that the runs made whole had after as many epochs.
+        It is pruned if its smallest loss is above the median of those that the runs made whole had
+        after as many epochs.
         """
         for epoch, loss in enumerate(losses, 1):
             trial.report(-loss, epoch)
         if not trial.should_prune():
             return ""
-        others = [-other.intermediate_values[len(losses)] for other in self.study.trials
-                  if other.state == self._optuna.trial.TrialState.COMPLETE and len(losses) in other.intermediate_values]
+        others = [
+            -other.intermediate_values[len(losses)]
+            for other in self.study.trials
+            if other.state == self._optuna.trial.TrialState.COMPLETE
+            and len(losses) in other.intermediate_values
+        ]
         self.study.tell(trial, state=self._optuna.trial.TrialState.PRUNED)
-        return (f"{PRUNED}{len(losses)} epoch{'s' if len(losses) != 1 else ''}: its validation loss was {min(losses):.4g}, the "
-                f"median of the others {statistics.median(others):.4g}")
+        return (
+            f"{PRUNED}{len(losses)} epoch{'s' if len(losses) != 1 else ''}: its validation loss was {min(losses):.4g}, the "
+            f"median of the others {statistics.median(others):.4g}"
+        )
 
     def write(self, path: pathlib.Path) -> None:
-        """Write the study as an SQLite database for Optuna's own tools (`optuna-dashboard`, `optuna.load_study`)."""
+        """Write the study as an SQLite database for Optuna's own tools (`optuna-dashboard`,
+        `optuna.load_study`).
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         with disk.replacing(path) as temporary:
             storage = self._optuna.storages.RDBStorage(f"sqlite:///{temporary}")
-            self._optuna.copy_study(from_study_name="search", from_storage=self.study._storage, to_storage=storage)
+            self._optuna.copy_study(
+                from_study_name="search", from_storage=self.study._storage, to_storage=storage
+            )
             storage.remove_session()
             storage.engine.dispose()
 

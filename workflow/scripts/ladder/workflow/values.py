@@ -1,7 +1,8 @@
-"""Values that a person writes, read as the types of the settings or refused in one line with the nearest right one.
+"""Values that a person writes, read as the types of the settings or refused in one line with the
+nearest right one.
 
-The types are for pydantic: they convert text that can be read as the wanted type, '1e-3', "32", 'null' or 'true', as Snakemake
-passes it from --config, and take a single value as a list of one.
+The types are for pydantic: they convert text that can be read as the wanted type, '1e-3', "32",
+'null' or 'true', as Snakemake passes it from --config, and take a single value as a list of one.
 """
 
 import difflib
@@ -13,10 +14,10 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from ladder.errors import UserError, excerpt
 
-UNPRINTED = {"Cc", "Cs"}   # Unicode categories: control characters, lone surrogates
-MOST = 1_000_000_000       # of counts
-LARGEST = 3.4e38           # a float32
-RENAMED = {"holdout": "validation"}   # keys that people may know by an earlier name
+UNPRINTED = {"Cc", "Cs"}  # Unicode categories: control characters, lone surrogates
+MOST = 1_000_000_000  # of counts
+LARGEST = 3.4e38  # a float32
+RENAMED = {"holdout": "validation"}  # keys that people may know by an earlier name
 
 
 def read_number(value: Any) -> float | int:
@@ -27,7 +28,8 @@ def read_number(value: Any) -> float | int:
         number = int(value) if isinstance(value, str) else value
     except ValueError:
         number = float(value)
-    if not abs(number) <= sys.float_info.max:   # infinite, not a number, or an integer that no float can hold
+    # infinite, not a number, or an integer that no float can hold
+    if not abs(number) <= sys.float_info.max:
         raise ValueError("no finite number")
     return number
 
@@ -85,7 +87,9 @@ NotNegative = Annotated[float, Field(ge=0, le=LARGEST), NUMBER]
 
 
 def read(key: str, value: Any, adapter: TypeAdapter[T], where: str = "config") -> T:
-    """`value` of `key` in the adapter's type; raises UserError, which begins with `where`, if it cannot be read so."""
+    """`value` of `key` in the adapter's type; raises UserError, which begins with `where`, if it
+    cannot be read so.
+    """
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
@@ -102,13 +106,20 @@ def rule_of(schema: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(part, dict):
             return part
         named = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else {}
-        return {name: filled(value) for name, value in {**named, **part}.items() if name not in ("$ref", "$defs")}
+        return {
+            name: filled(value)
+            for name, value in {**named, **part}.items()
+            if name not in ("$ref", "$defs")
+        }
 
     return cast(dict[str, Any], filled(schema))
 
 
-def refusal(error: ValidationError, key: str, value: Any, rule: dict[str, Any], where: str) -> UserError:
-    """The first fault that pydantic found in `value` of `key`, in one line; rule: the JSON schema of the key.
+def refusal(
+    error: ValidationError, key: str, value: Any, rule: dict[str, Any], where: str
+) -> UserError:
+    """The first fault that pydantic found in `value` of `key`, in one line; rule: the JSON schema
+    of the key.
 
     Without a key the value is a dict of keys and values.
     """
@@ -116,14 +127,22 @@ def refusal(error: ValidationError, key: str, value: Any, rule: dict[str, Any], 
     for part in first["loc"]:
         if isinstance(part, int) and "items" in rule:
             value, rule = (value if isinstance(value, list) else [value])[part], rule["items"]
-        elif not isinstance(value, dict):   # the name of an alternative
+        elif not isinstance(value, dict):  # the name of an alternative
             break
         elif part in rule.get("properties", {}):
-            key, value, rule = f"{key}.{part}" if key else str(part), value[part], rule["properties"][part]
+            key, value, rule = (
+                f"{key}.{part}" if key else str(part),
+                value[part],
+                rule["properties"][part],
+            )
         elif first["type"] == "extra_forbidden":
-            return UserError(f"{where}: {key} has no {excerpt(str(part))}{nearest(part, rule['properties'])}")
+            return UserError(
+                f"{where}: {key} has no {excerpt(str(part))}{nearest(part, rule['properties'])}"
+            )
     shown = "empty" if value in (None, "", []) else excerpt(value)
-    return UserError(f"{where}: {key} is {shown}, but must be {describe(rule)}{nearest(value, choices(rule))}")
+    return UserError(
+        f"{where}: {key} is {shown}, but must be {describe(rule)}{nearest(value, choices(rule))}"
+    )
 
 
 def describe(rule: dict[str, Any]) -> str:
@@ -137,10 +156,19 @@ def describe(rule: dict[str, Any]) -> str:
         return f"{', '.join(most)} or {last}" if most else last
     if rule["type"] == "array":
         return f"a list{_length(rule)}, each {describe(rule['items'])}{', none twice' if rule.get('uniqueItems') else ''}"
-    limits = " and ".join(f"{words} {rule[name]:{',' if rule[name] < 1e12 else 'g'}}" for name, words in (
-        ("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
-        if name in rule)
-    kind = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(rule["type"], rule["type"])
+    limits = " and ".join(
+        f"{words} {rule[name]:{',' if rule[name] < 1e12 else 'g'}}"
+        for name, words in (
+            ("minimum", "at least"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "at most"),
+            ("exclusiveMaximum", "below"),
+        )
+        if name in rule
+    )
+    kind = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(
+        rule["type"], rule["type"]
+    )
     return f"{kind} {limits}".strip()
 
 
@@ -149,17 +177,28 @@ def _length(rule: dict[str, Any]) -> str:
     least, most = rule.get("minItems", 0), rule.get("maxItems")
     if most is None:
         return f" of at least {least}" if least else ""
-    return f" of {most}" if least == most else f" of {least} to {most}" if least else f" of at most {most}"
+    return (
+        f" of {most}"
+        if least == most
+        else f" of {least} to {most}"
+        if least
+        else f" of at most {most}"
+    )
 
 
 def choices(rule: dict[str, Any]) -> list[Any]:
     """The fixed values of a rule, in all its alternatives."""
     alternatives = rule.get("anyOf", [rule])
-    return [choice for each in alternatives for choice in each.get("enum", [each["const"]] if "const" in each else [])]
+    return [
+        choice
+        for each in alternatives
+        for choice in each.get("enum", [each["const"]] if "const" in each else [])
+    ]
 
 
 def nearest(value: Any, names: Any) -> str:
     """'; did you mean x?' with the closest of the names, '' if none is close."""
-    text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
+    # the search takes the square of the length
+    text = value if isinstance(value, str) and len(value) < 100 else ""
     matches = difflib.get_close_matches(RENAMED.get(text, text), map(str, names), n=1, cutoff=0.7)
     return f"; did you mean {matches[0]}?" if matches else ""

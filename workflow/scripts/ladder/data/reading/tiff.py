@@ -1,4 +1,6 @@
-"""What pictures in TIFF need beside Pillow: a look at the file before it is opened, and grey levels of more than 8 bits."""
+"""What pictures in TIFF need beside Pillow: a look at the file before it is opened, and grey levels
+of more than 8 bits.
+"""
 
 import contextlib
 import struct
@@ -6,25 +8,35 @@ import struct
 import numpy as np
 from PIL import TiffImagePlugin as plugin
 
-# First bytes of a file -> formats (of struct) of the place of a directory, of its number of entries, and of an entry: tag,
-# type, number of values, and the value or its place. The last one is BigTIFF.
-HEADS = {b"II*\0": ("<I", "<H", "<HHI4s"), b"MM\0*": (">I", ">H", ">HHI4s"), b"II+\0": ("<Q", "<Q", "<HHQ8s")}
-ODD = {b"MM\0+", b"MM*\0", b"II\0*"}   # of which Pillow takes the directories for others than they are
-BYTES = {1, 2, 7}        # types whose values are read as a whole; others are read number by number
-WHOLE = {3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 13: "I", 16: "Q"}   # types of whole numbers -> their format
-DIRECTORIES = {34665, 34853, 40965}   # tags with the place of another directory: EXIF, GPS, interoperability
-MOST_NUMBERS = 100_000   # in all directories; a picture has two for each of its strips or tiles
-WHITE_IS_ZERO = 0        # photometric interpretation, which Pillow applies to 8 bits and fewer
-UNKNOWN = {"I": "whole numbers with a sign or of 32 bits", "LAB": "Lab colours"}   # mode -> what it has, which has no range
+# First bytes of a file -> formats (of struct) of the place of a directory, of its number of
+# entries, and of an entry: tag, type, number of values, and the value or its place. The last one is
+# BigTIFF.
+HEADS = {
+    b"II*\0": ("<I", "<H", "<HHI4s"),
+    b"MM\0*": (">I", ">H", ">HHI4s"),
+    b"II+\0": ("<Q", "<Q", "<HHQ8s"),
+}
+# of which Pillow takes the directories for others than they are
+ODD = {b"MM\0+", b"MM*\0", b"II\0*"}
+BYTES = {1, 2, 7}  # types whose values are read as a whole; others are read number by number
+# types of whole numbers -> their format
+WHOLE = {3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 13: "I", 16: "Q"}
+# tags with the place of another directory: EXIF, GPS, interoperability
+DIRECTORIES = {34665, 34853, 40965}
+MOST_NUMBERS = 100_000  # in all directories; a picture has two for each of its strips or tiles
+WHITE_IS_ZERO = 0  # photometric interpretation, which Pillow applies to 8 bits and fewer
+# mode -> what it has, which has no range
+UNKNOWN = {"I": "whole numbers with a sign or of 32 bits", "LAB": "Lab colours"}
 ADVICE = "save it with 8 or 16 bits of grey or RGB"
 UNREADABLE = f"a damaged TIFF, or one of a kind that cannot be read here; {ADVICE}"
 
 
 def fault(file):
-    """Why a TIFF that is open for reading must not be given to Pillow, in words; '' for any other file.
+    """Why a TIFF that is open for reading must not be given to Pillow, in words; '' for any other
+    file.
 
-    Pillow reads the numbers in the directories of the first page one by one, seconds for each million, before it says how large
-    the picture is.
+    Pillow reads the numbers in the directories of the first page one by one, seconds for each
+    million, before it says how large the picture is.
     """
     head = _head(file)
     if head in HEADS and _has_too_many_numbers(file, *HEADS[head]):
@@ -48,7 +60,7 @@ def _head(file):
 def _has_too_many_numbers(file, place, *forms):
     file.seek(4 if place.endswith("I") else 8)
     places, count = list(_read(file, place)), 0
-    for at in places:   # grows by those that an entry names
+    for at in places:  # grows by those that an entry names
         for tag, kind, length, value in _entries(file, at, *forms):
             count += 1 if kind in BYTES else 1 + length
             if count > MOST_NUMBERS:
@@ -72,7 +84,8 @@ def _read(file, form):
 
 
 def grey(image, tags):
-    """float32 (H, W) from 0, black, to 1 of a picture of 12 or 16 bits, or of floating-point numbers; tags: of a TIFF.
+    """float32 (H, W) from 0, black, to 1 of a picture of 12 or 16 bits, or of floating-point
+    numbers; tags: of a TIFF.
 
     Raises ValueError where the numbers have no range that is known.
     """

@@ -1,8 +1,10 @@
-"""The cpu rung's convolutions with an approximate multiplier: as convolution.py, with approximate_matmul instead of BLAS.
+"""The cpu rung's convolutions with an approximate multiplier: as convolution.py, with
+approximate_matmul instead of BLAS.
 
-A dense layer is computed as a 1x1 convolution over (batch, 1, 1, inputs). Operands keep the order of the definition: x times
-weight, dy times weight, dy times x. A direction with exact multiplication has no `multiplier` attribute and uses BLAS. So do
-the formats of `precision`, of which float32 holds every product of two rounded operands exactly.
+A dense layer is computed as a 1x1 convolution over (batch, 1, 1, inputs). Operands keep the order
+of the definition: x times weight, dy times weight, dy times x. A direction with exact
+multiplication has no `multiplier` attribute and uses BLAS. So do the formats of `precision`, of
+which float32 holds every product of two rounded operands exactly.
 """
 
 import functools
@@ -14,10 +16,15 @@ from ladder.arithmetic import approximate_matmul as approximate
 from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.convolution import BLOCK_PIXELS, add_taps, windows_of
 
-NARROW = 17   # columns
-SUMMED_TAPS = (2,), (1, 2), (0, 1), (0,)   # rows, or columns, of 3x3 taps in each of the four of the phase weights
-ROUNDING = {"tf32": approximate.round_to_tf32, "bfloat16": approximate.round_to_bfloat16,   # of both operands, by multiplier
-            "float16": approximate.round_to_float16}
+NARROW = 17  # columns
+# rows, or columns, of 3x3 taps in each of the four of the phase weights
+SUMMED_TAPS = (2,), (1, 2), (0, 1), (0,)
+# of both operands, by multiplier
+ROUNDING = {
+    "tf32": approximate.round_to_tf32,
+    "bfloat16": approximate.round_to_bfloat16,
+    "float16": approximate.round_to_float16,
+}
 
 
 def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, multiplier=None):
@@ -28,7 +35,12 @@ def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, mu
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             out = y[block].reshape(-1, len(weight))
-            _product(windows.of(worker, _taken(worker, "x", x[block], multiplier)), factor, multiplier, out)
+            _product(
+                windows.of(worker, _taken(worker, "x", x[block], multiplier)),
+                factor,
+                multiplier,
+                out,
+            )
             out += bias
             worker.lap("convolution forward")
 
@@ -43,16 +55,33 @@ def approximate_conv2d_input_grad(executor, dy, weight, dx, stride, padding, mul
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             gradient = _taken(worker, "dy", dy[block], multiplier)
-            columns = worker.workspace("windows", (*gradient.shape[:3], windows.size[0], windows.size[1] * channels), dx.dtype)
-            _product(gradient.reshape(-1, len(weight)), factor, multiplier, columns.reshape(-1, windows.width))
+            columns = worker.workspace(
+                "windows",
+                (*gradient.shape[:3], windows.size[0], windows.size[1] * channels),
+                dx.dtype,
+            )
+            _product(
+                gradient.reshape(-1, len(weight)),
+                factor,
+                multiplier,
+                columns.reshape(-1, windows.width),
+            )
             images = dx[block]
-            loops.col2im(columns, images.reshape(*images.shape[:2], -1), channels, *windows.begin, windows.stride)
+            loops.col2im(
+                columns,
+                images.reshape(*images.shape[:2], -1),
+                channels,
+                *windows.begin,
+                windows.stride,
+            )
             worker.lap("convolution backward")
 
     executor.parallel(len(dx), work, windows.work * len(weight), piece=cut.size)
 
 
-def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padding, multiplier=None):
+def approximate_conv2d_weight_grad(
+    executor, x, dy, dweight, dbias, stride, padding, multiplier=None
+):
     windows = windows_of(x.shape, dweight.shape, stride, padding)
     filters = len(dweight)
     cut = windows.cut(filters)
@@ -64,7 +93,10 @@ def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padd
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             gradient = dy[block]
-            left, seen = (_taken(worker, name, part, multiplier) for name, part in (("dy", gradient), ("x", x[block])))
+            left, seen = (
+                _taken(worker, name, part, multiplier)
+                for name, part in (("dy", gradient), ("x", x[block]))
+            )
             sums.add(worker, block, left.reshape(-1, filters).T, windows.of(worker, seen), multiply)
             sums.add_bias(block, gradient)
             worker.lap("convolution backward")
@@ -74,12 +106,17 @@ def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padd
 
 
 def decompose_taps(executor, weight, phase_weights):
-    """phase_weights[c, t, s, o] = the sum of the 3x3 taps that (t, s) of the transposed convolution with stride 2 replaces.
+    """phase_weights[c, t, s, o] = the sum of the 3x3 taps that (t, s) of the transposed convolution
+    with stride 2 replaces.
 
     The first column's taps are added first, as on every rung: the sums are rounded.
     """
-    for (t, rows), (s, columns) in itertools.product(enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)):
-        of_columns = [functools.reduce(np.add, (weight[:, row, column] for row in rows)) for column in columns]
+    for (t, rows), (s, columns) in itertools.product(
+        enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)
+    ):
+        of_columns = [
+            functools.reduce(np.add, (weight[:, row, column] for row in rows)) for column in columns
+        ]
         phase_weights[:, t, s] = functools.reduce(np.add, of_columns).T
 
 
@@ -90,10 +127,16 @@ def phase_conv2d_forward(executor, x, phase_weights, bias, y, multiplier=None):
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            pixels, images = _taken(worker, "x", x[block], multiplier).reshape(-1, channels), block.stop - block.start
+            pixels, images = (
+                _taken(worker, "x", x[block], multiplier).reshape(-1, channels),
+                block.stop - block.start,
+            )
             taps = worker.workspace("taps", (len(pixels), matrix.shape[1]), y.dtype)
             np.matmul(pixels, matrix, out=taps)
-            add_taps(taps.reshape(images, height, width, 4, 4, filters), y[block].reshape(images, height, 2, width, 2, filters))
+            add_taps(
+                taps.reshape(images, height, width, 4, 4, filters),
+                y[block].reshape(images, height, 2, width, 2, filters),
+            )
             y[block] += bias
             worker.lap("convolution forward")
 
@@ -125,14 +168,21 @@ def phase_conv2d_weight_grad(executor, x, dy, dweight, dbias, multiplier=None):
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             pixels = _taken(worker, "x", x[block], multiplier).reshape(-1, channels)
-            sums.add(worker, block, pixels.T, windows.of(worker, _taken(worker, "dy", dy[block], multiplier)))
+            sums.add(
+                worker,
+                block,
+                pixels.T,
+                windows.of(worker, _taken(worker, "dy", dy[block], multiplier)),
+            )
             sums.add_bias(block, dy[block])
             worker.lap("convolution backward")
 
     executor.parallel(len(x), work, cut.cost, piece=cut.group)
     dphase_weights = sums.total().reshape(shape)
     dweight[...] = 0
-    for (t, rows), (s, columns) in itertools.product(enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)):
+    for (t, rows), (s, columns) in itertools.product(
+        enumerate(SUMMED_TAPS), enumerate(SUMMED_TAPS)
+    ):
         for row, column in itertools.product(rows, columns):
             dweight[:, row, column] += dphase_weights[:, t, s].T
 
@@ -143,12 +193,21 @@ def _cut_of_phases(small, filters):
     return blocks.cut(len(small), 4 * height * width, BLOCK_PIXELS, 16 * filters * small.size)
 
 
-OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad, decompose_taps,
-              phase_conv2d_forward, phase_conv2d_input_grad, phase_conv2d_weight_grad)
+OPERATIONS = (
+    approximate_conv2d_forward,
+    approximate_conv2d_input_grad,
+    approximate_conv2d_weight_grad,
+    decompose_taps,
+    phase_conv2d_forward,
+    phase_conv2d_input_grad,
+    phase_conv2d_weight_grad,
+)
 
 
 def _taken(worker, name, values, multiplier):
-    """`values` as the products take them: rounded, to a workspace of this name, where the multiplier is no more than that."""
+    """`values` as the products take them: rounded, to a workspace of this name, where the
+    multiplier is no more than that.
+    """
     rounding = multiplier and ROUNDING.get(multiplier.name)
     if not rounding:
         return values
@@ -162,9 +221,19 @@ def _by_blas(multiplier):
 
 
 def _factor(matrix, multiplier):
-    """The right factor, packed once for all threads; with few columns approximate.product transposes the product instead."""
-    return matrix if _by_blas(multiplier) or matrix.shape[1] < NARROW else approximate.pack(matrix, multiplier)
+    """The right factor, packed once for all threads; with few columns approximate.product
+    transposes the product instead.
+    """
+    return (
+        matrix
+        if _by_blas(multiplier) or matrix.shape[1] < NARROW
+        else approximate.pack(matrix, multiplier)
+    )
 
 
 def _product(a, b, multiplier, out=None):
-    return np.matmul(a, b, out=out) if _by_blas(multiplier) else approximate.product(a, b, multiplier, out)
+    return (
+        np.matmul(a, b, out=out)
+        if _by_blas(multiplier)
+        else approximate.product(a, b, multiplier, out)
+    )

@@ -18,7 +18,7 @@ def attention_forward(executor, x, y, weights):
         query, key, value = _parts(x)
         np.matmul(query, key.T, out=shares)
         shares /= root
-        shares -= shares.max(axis=1, keepdims=True)   # so that no exponential overflows
+        shares -= shares.max(axis=1, keepdims=True)  # so that no exponential overflows
         np.exp(shares, out=shares)
         shares /= shares.sum(axis=1, keepdims=True)
         np.matmul(shares, value, out=y)
@@ -33,7 +33,11 @@ def attention_backward(executor, x, weights, dy, dx):
     def work(worker, start, stop):
         dscores = worker.workspace("score gradient", weights.shape[1:], x.dtype)
         for n in range(start, stop):
-            (query, key, value), (dquery, dkey, dvalue), shares = _parts(x[n]), _parts(dx[n]), weights[n]
+            (query, key, value), (dquery, dkey, dvalue), shares = (
+                _parts(x[n]),
+                _parts(dx[n]),
+                weights[n],
+            )
             np.matmul(shares.T, dy[n], out=dvalue)
             np.matmul(dy[n], value.T, out=dscores)
             dscores -= np.einsum("pq,pq->p", shares, dscores)[:, None]
@@ -57,7 +61,7 @@ def _by_pixel(images):
 def _parts(pixels):
     """Views of the queries, keys and values (pixels, channels) of one image."""
     channels = pixels.shape[1] // 3
-    return tuple(pixels[:, place:place + channels] for place in (0, channels, 2 * channels))
+    return tuple(pixels[:, place : place + channels] for place in (0, channels, 2 * channels))
 
 
 def _root(y):

@@ -1,7 +1,8 @@
-"""Helpers of the cpu rung's convolutions: how their work is cut into blocks, and what is done with a block of images.
+"""Helpers of the cpu rung's convolutions: how their work is cut into blocks, and what is done with
+a block of images.
 
-The cut depends on the shapes of an operation and on nothing else: BLAS may round a row of a product differently in a product of
-another shape, and sums over images are formed block by block.
+The cut depends on the shapes of an operation and on nothing else: BLAS may round a row of a product
+differently in a product of another shape, and sums over images are formed block by block.
 """
 
 import functools
@@ -12,17 +13,24 @@ import numpy as np
 from ladder.executors.cpu import loops
 from ladder.executors.cpu.loops import Unsigned
 
-MOST_PIECES = 16        # of an operation with much work: as many threads can share it
-PIECE_WORK = 2 ** 23    # least multiplications of a piece, half for two: with less, cutting costs more than threads save
-# Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew for each piece.
+MOST_PIECES = 16  # of an operation with much work: as many threads can share it
+# least multiplications of a piece, half for two: with less, cutting costs more than threads save
+PIECE_WORK = 2**23
+# Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew
+# for each piece.
 PIECE_COLUMNS, PIECE_ROWS = 64, 256
-SMALL_PRODUCT = 10 ** 6   # most multiplications of a product of contiguous matrices that OpenBLAS forms without copying them
-SMALL_ROWS = 64           # least rows of such a part of a product: with fewer, the calls cost more than the copies
-NARROW = 16   # up to this many columns, BLAS adds them up faster than a loop whose vectors they do not fill
+# most multiplications of a product of contiguous matrices that OpenBLAS forms without copying them
+SMALL_PRODUCT = 10**6
+# least rows of such a part of a product: with fewer, the calls cost more than the copies
+SMALL_ROWS = 64
+# up to this many columns, BLAS adds them up faster than a loop whose vectors they do not fill
+NARROW = 16
 
 
 def pieces(work, most=MOST_PIECES):
-    """Number of pieces, a power of two, into which `work` multiplications are cut; at most `most` and MOST_PIECES."""
+    """Number of pieces, a power of two, into which `work` multiplications are cut; at most `most`
+    and MOST_PIECES.
+    """
     number = max(work // PIECE_WORK, 2 if work >= PIECE_WORK else 1)
     return 1 << max(0, min(MOST_PIECES, number, most).bit_length() - 1)
 
@@ -33,12 +41,16 @@ def cost(work):
 
 
 def columns_per_piece(columns, work):
-    """Columns per piece of a product of `work` multiplications: whole cache lines, so that no two threads write to the same."""
+    """Columns per piece of a product of `work` multiplications: whole cache lines, so that no two
+    threads write to the same.
+    """
     return 16 * -(-columns // (16 * pieces(work, columns // PIECE_COLUMNS)))
 
 
 def multiply(left, right, out):
-    """out = left right, in equal parts of the rows that BLAS multiplies without copies; `right` must be contiguous."""
+    """out = left right, in equal parts of the rows that BLAS multiplies without copies; `right`
+    must be contiguous.
+    """
     rows, width = left.shape
     parts = _parts(rows, SMALL_PRODUCT // right.size)
     np.matmul(left.reshape(parts, -1, width), right, out=out.reshape(parts, -1, right.shape[1]))
@@ -46,7 +58,9 @@ def multiply(left, right, out):
 
 @functools.cache
 def _parts(rows, most):
-    """Least number of equal parts of at most `most` rows, one if these would have fewer than SMALL_ROWS."""
+    """Least number of equal parts of at most `most` rows, one if these would have fewer than
+    SMALL_ROWS.
+    """
     enough = range(-(-rows // max(1, most)), rows // SMALL_ROWS + 1)
     return next((number for number in enough if rows % number == 0), 1)
 
@@ -62,20 +76,23 @@ def cut(images, rows, most, work):
 
 
 class Cut:
-    """Images cut into blocks of `size` images, and these into at most MOST_PIECES groups of `group` images.
+    """Images cut into blocks of `size` images, and these into at most MOST_PIECES groups of `group`
+    images.
 
-    Each image is `rows` rows of a product with `work` multiplications in all; most: rows per block, unless an image has more.
+    Each image is `rows` rows of a product with `work` multiplications in all; most: rows per block,
+    unless an image has more.
     """
 
     def __init__(self, images, rows, most, work):
         number = max(pieces(work, images * rows // PIECE_ROWS), -(-images // max(1, most // rows)))
         if number < MOST_PIECES:
-            number = 2 ** round(math.log2(number))   # most numbers of threads then have equal shares
+            # most numbers of threads then have equal shares
+            number = 2 ** round(math.log2(number))
         whole = -(-number // MOST_PIECES)
         self.size = -(-images // (number if number < MOST_PIECES else whole * MOST_PIECES))
         self.group = self.size * whole
         self.groups = -(-images // self.group)
-        self.cost = cost(work)   # of all images, see Executor.parallel
+        self.cost = cost(work)  # of all images, see Executor.parallel
 
     def blocks(self, start, stop):
         """The blocks of images start to stop; start must be the first image of a block."""
@@ -84,22 +101,28 @@ class Cut:
 
 def overlap(length, shift):
     """Slices (to, from) of positions i and i + shift that both lie in range(length)."""
-    return slice(max(0, -shift), max(0, length - max(0, shift))), slice(max(0, shift), max(0, length + min(0, shift)))
+    return slice(max(0, -shift), max(0, length - max(0, shift))), slice(
+        max(0, shift), max(0, length + min(0, shift))
+    )
 
 
 def framed(worker, x, begin, size):
-    """`size` (height, width) pixels of x (N, H, W, C) starting at `begin` (row, column), with zeros outside the image."""
+    """`size` (height, width) pixels of x (N, H, W, C) starting at `begin` (row, column), with zeros
+    outside the image.
+    """
     height, width = x.shape[1:3]
     if begin == (0, 0) and size == (height, width):
         return x
     out = worker.workspace("framed", (len(x), *size, x.shape[3]), x.dtype)
-    (top, bottom), (left, right) = (_seen(*axis) for axis in zip(begin, size, (height, width), strict=True))
+    (top, bottom), (left, right) = (
+        _seen(*axis) for axis in zip(begin, size, (height, width), strict=True)
+    )
     out[:, :top] = 0
     out[:, bottom:] = 0
     out[:, top:bottom, :left] = 0
     out[:, top:bottom, right:] = 0
     row, column = begin
-    out[:, top:bottom, left:right] = x[:, row + top:row + bottom, column + left:column + right]
+    out[:, top:bottom, left:right] = x[:, row + top : row + bottom, column + left : column + right]
     return out
 
 
@@ -110,13 +133,17 @@ def _seen(begin, size, pixels):
 
 
 def finish(worker, out, y, bias, relu, index):
-    """Apply bias, 2x2 max-pool (if there is an index) and ReLU to a convolution's product `out`; without pooling, out is y."""
+    """Apply bias, 2x2 max-pool (if there is an index) and ReLU to a convolution's product `out`;
+    without pooling, out is y.
+    """
     filters = y.shape[-1]
     if index is not None:
         loops.maxpool_2x2(out, or_zeros(bias, y), y, index, relu)
         worker.lap("pooling")
     elif bias is not None or relu:
-        loops.add_bias(out.reshape(-1, filters), Unsigned(0), Unsigned(filters), or_zeros(bias, y), relu)
+        loops.add_bias(
+            out.reshape(-1, filters), Unsigned(0), Unsigned(filters), or_zeros(bias, y), relu
+        )
         worker.lap("convolution forward")
 
 
@@ -125,7 +152,9 @@ def or_zeros(bias, y):
 
 
 class Gradient:
-    """The gradient of a convolution's output (height, width, filters) before the fused ReLU and pooling."""
+    """The gradient of a convolution's output (height, width, filters) before the fused ReLU and
+    pooling.
+    """
 
     def __init__(self, y, dy, relu, index, shape):
         self.y, self.dy, self.relu, self.index, self.shape = y, dy, relu, index, shape
@@ -137,7 +166,11 @@ class Gradient:
 
     def whole(self, executor):
         """An array for the gradient of all images; dy itself if `given`."""
-        return self.dy if self.given else executor.workspace("gradient", (len(self.dy), *self.shape), self.dy.dtype)
+        return (
+            self.dy
+            if self.given
+            else executor.workspace("gradient", (len(self.dy), *self.shape), self.dy.dtype)
+        )
 
     def of(self, worker, block, out=None):
         """The gradient of a block of images, in `out` if given."""
@@ -154,7 +187,9 @@ class Gradient:
         return out
 
     def for_bias(self, worker, block, whole):
-        """Numbers with the same sums per filter as `whole`, the gradient of a block; with pooling a quarter as many."""
+        """Numbers with the same sums per filter as `whole`, the gradient of a block; with pooling a
+        quarter as many.
+        """
         if self.index is None:
             return whole
         y, dy = self.y[block], self.dy[block]
@@ -177,7 +212,8 @@ def bias_gradient(gradient):
 
 
 class Sums:
-    """Weight and bias gradients of the groups of a Cut, each accumulated block by block, by one thread.
+    """Weight and bias gradients of the groups of a Cut, each accumulated block by block, by one
+    thread.
 
     shape: of the weight gradient; dbias: the array of the whole bias gradient, None without one.
     """
@@ -185,14 +221,21 @@ class Sums:
     def __init__(self, executor, cut, shape, dbias, dtype):
         self._executor, self._cut, self._dbias = executor, cut, dbias
         self._weight = executor.workspace("weight sums", (cut.groups, *shape), dtype)
-        self._bias = None if dbias is None else executor.workspace("bias sums", (cut.groups, len(dbias)), dtype)
+        self._bias = (
+            None
+            if dbias is None
+            else executor.workspace("bias sums", (cut.groups, len(dbias)), dtype)
+        )
 
     def add(self, worker, block, left, right, multiply=np.matmul):
         """Add left @ right to the weight gradient of the block's group."""
         group, place = divmod(block.start, self._cut.group)
         if place:
-            self._weight[group] += multiply(left, right, out=worker.workspace("weight product", self._weight.shape[1:],
-                                                                              self._weight.dtype))
+            self._weight[group] += multiply(
+                left,
+                right,
+                out=worker.workspace("weight product", self._weight.shape[1:], self._weight.dtype),
+            )
         else:
             multiply(left, right, out=self._weight[group])
 

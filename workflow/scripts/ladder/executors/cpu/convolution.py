@@ -12,22 +12,27 @@ import numpy as np
 from ladder.executors.cpu import blocks, layers, loops
 from ladder.executors.cpu.loops import Unsigned
 
-# Least output pixels per block, and least size of its im2col matrix: large enough for BLAS to run at full speed, small enough
-# for the cache.
-BLOCK_PIXELS, BLOCK_NUMBERS = 1024, 2 ** 17
-# Up to this many windows, threads split the filters instead of the images: each reads all windows but only its own weights, of
-# which there are more, and no sums over threads are needed.
+# Least output pixels per block, and least size of its im2col matrix: large enough for BLAS to run
+# at full speed, small enough for the cache.
+BLOCK_PIXELS, BLOCK_NUMBERS = 1024, 2**17
+# Up to this many windows, threads split the filters instead of the images: each reads all windows
+# but only its own weights, of which there are more, and no sums over threads are needed.
 FEW_WINDOWS = 512
-FEW_ROWS = 64   # up to this many, BLAS is faster with the transposed product
-FEW_CHANNELS = 4   # with fewer, a row of a window is too short to be copied by itself
-MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
-CODE_FILTERS = 400   # per product of a code: its output stays in the cache until it is thresholded and pooled
+FEW_ROWS = 64  # up to this many, BLAS is faster with the transposed product
+FEW_CHANNELS = 4  # with fewer, a row of a window is too short to be copied by itself
+MANY_WEIGHTS, CHUNK_NUMBERS = 2**13, 2**22
+# per product of a code: its output stays in the cache until it is thresholded and pooled
+CODE_FILTERS = 400
 
 
-def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None, image=None, contrast=None):
-    """y = convolution + bias, then a 2x2 max-pool if `index` (the position of each maximum) is given, then ReLU.
+def conv2d_forward(
+    executor, x, weight, y, stride, padding, relu, bias=None, index=None, image=None, contrast=None
+):
+    """y = convolution + bias, then a 2x2 max-pool if `index` (the position of each maximum) is
+    given, then ReLU.
 
-    With `image` and contrast, {kernel, epsilon}, y is divided by the image's local contrast while it is in the cache.
+    With `image` and contrast, {kernel, epsilon}, y is divided by the image's local contrast while
+    it is in the cache.
     """
     windows = windows_of(x.shape, weight.shape, stride, padding)
     matrix = windows.taken(executor, weight)
@@ -43,7 +48,9 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
             out = y[block] if index is None else worker.workspace("convolved", shape, y.dtype)
             blocks.multiply(windows.of(worker, x[block]), turned, out.reshape(-1, len(weight)))
             worker.lap("convolution forward")
-            blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
+            blocks.finish(
+                worker, out, y[block], bias, relu, None if index is None else index[block]
+            )
             if image is not None:
                 for values, picture in zip(y[block], image[block], strict=True):
                     layers.divide_by_contrast(values, picture, values, **contrast)
@@ -52,46 +59,65 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
     executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
 
-def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool, bias=None, image=None,
-                        contrast=None):
-    """y = convolution, divided by the local contrast of `image` if given, then soft threshold and average pooling.
+def conv2d_code_forward(
+    executor, x, weight, y, stride, padding, threshold, pool, bias=None, image=None, contrast=None
+):
+    """y = convolution, divided by the local contrast of `image` if given, then soft threshold and
+    average pooling.
 
     contrast: {kernel, epsilon}; pool: {window, stride, padding}.
     """
     windows = windows_of(x.shape, weight.shape, stride, padding)
-    matrix, threshold, cut = windows.taken(executor, weight), x.dtype.type(threshold), windows.cut(len(weight))
+    matrix, threshold, cut = (
+        windows.taken(executor, weight),
+        x.dtype.type(threshold),
+        windows.cut(len(weight)),
+    )
     even = np.ones(windows.out, x.dtype)
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             seen = windows.of(worker, x[block])
-            factors = ([even] * (block.stop - block.start) if image is None
-                       else [layers.inverse_deviations(picture, **contrast) for picture in image[block]])
+            factors = (
+                [even] * (block.stop - block.start)
+                if image is None
+                else [layers.inverse_deviations(picture, **contrast) for picture in image[block]]
+            )
             for part in blocks.slices(0, len(weight), CODE_FILTERS):
-                out = worker.workspace("convolved", (len(factors), *windows.out, part.stop - part.start), y.dtype)
+                out = worker.workspace(
+                    "convolved", (len(factors), *windows.out, part.stop - part.start), y.dtype
+                )
                 flat = out.reshape(-1, out.shape[3])
                 np.matmul(seen, matrix[part].T, out=flat)
                 if bias is not None:
                     loops.add_bias(flat, Unsigned(0), Unsigned(out.shape[3]), bias[part], False)
                 worker.lap("convolution forward")
                 for convolved, factor, coded in zip(out, factors, y[block], strict=True):
-                    loops.soft_threshold_avgpool(convolved, factor, threshold, Unsigned(part.start), coded, **pool)
+                    loops.soft_threshold_avgpool(
+                        convolved, factor, threshold, Unsigned(part.start), coded, **pool
+                    )
                 worker.lap("thresholds")
 
     executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
 
-def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
+def conv2d_backward(
+    executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None
+):
     """dweight, and dbias and dx if given; y and `index` are outputs of the forward pass."""
     windows = windows_of(x.shape, weight.shape, stride, padding)
     gradient = blocks.Gradient(y, dy, relu, index, (*windows.out, len(weight)))
     to_pixels = None if dx is None else _ToPixels(executor, windows, weight, dx)
     by_filter = weight.size >= MANY_WEIGHTS and windows.work <= CHUNK_NUMBERS
-    (_backward_by_filter if by_filter else _backward_by_image)(executor, windows, x, gradient, dweight, dbias, to_pixels)
+    (_backward_by_filter if by_filter else _backward_by_image)(
+        executor, windows, x, gradient, dweight, dbias, to_pixels
+    )
 
 
 def decompose_weight(executor, weight, phase_weights):
-    """phase_weights[c, t, s, o] = sum of the 3x3 taps of filter o that (t, s) of the 4x4 transposed convolution replaces."""
+    """phase_weights[c, t, s, o] = sum of the 3x3 taps of filter o that (t, s) of the 4x4 transposed
+    convolution replaces.
+    """
     phase_weights[...] = np.einsum("tk,sl,oklc->ctso", *_taps(weight.dtype), weight, optimize=True)
 
 
@@ -101,7 +127,8 @@ def upsample_conv2d_forward(executor, x, phase_weights, bias, y, relu):
     height, width = x.shape[1:3]
     matrix = phase_weights.reshape(channels, -1)
     cut = blocks.cut(len(x), 4 * height * width, BLOCK_PIXELS, x.size * matrix.shape[1])
-    narrow = filters < 16   # then keep each tap's plane contiguous: rows of few numbers are too short to add one by one
+    # then keep each tap's plane contiguous: rows of few numbers are too short to add one by one
+    narrow = filters < 16
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
@@ -109,8 +136,12 @@ def upsample_conv2d_forward(executor, x, phase_weights, bias, y, relu):
             if narrow:
                 taps = worker.workspace("taps", (matrix.shape[1], len(pixels)), y.dtype)
                 np.matmul(matrix.T, pixels.T, out=taps)
-                taps = taps.reshape(4, 4, filters, images, height, width).transpose(3, 4, 5, 0, 1, 2)
-                out = worker.workspace("phases", (2, 2, filters, images, height, width), y.dtype).transpose(3, 4, 0, 5, 1, 2)
+                taps = taps.reshape(4, 4, filters, images, height, width).transpose(
+                    3, 4, 5, 0, 1, 2
+                )
+                out = worker.workspace(
+                    "phases", (2, 2, filters, images, height, width), y.dtype
+                ).transpose(3, 4, 0, 5, 1, 2)
             else:
                 taps = worker.workspace("taps", (len(pixels), matrix.shape[1]), y.dtype)
                 np.matmul(pixels, matrix, out=taps)
@@ -148,32 +179,46 @@ def upsample_conv2d_backward(executor, x, phase_weights, y, dy, dweight, dbias, 
     dweight[...] = np.einsum("tk,sl,ctso->oklc", *_taps(x.dtype), dphase_weights, optimize=True)
 
 
-OPERATIONS = (conv2d_forward, conv2d_code_forward, conv2d_backward, decompose_weight, upsample_conv2d_forward,
-              upsample_conv2d_backward)
+OPERATIONS = (
+    conv2d_forward,
+    conv2d_code_forward,
+    conv2d_backward,
+    decompose_weight,
+    upsample_conv2d_forward,
+    upsample_conv2d_backward,
+)
 
 
 class _Windows:
     """The geometry of a convolution's windows.
 
-    Unless `every_tap`, taps that lie in the padding of every window are left out: eight of nine for a 3x3 filter over a pixel.
-    begin: (row, column) of the first window; taps: slice of the remaining taps, per axis; count: number of windows; work:
-    multiplications per filter.
+    Unless `every_tap`, taps that lie in the padding of every window are left out: eight of nine for
+    a 3x3 filter over a pixel. begin: (row, column) of the first window; taps: slice of the
+    remaining taps, per axis; count: number of windows; work: multiplications per filter.
     """
 
     def __init__(self, shape, weight_shape, stride, padding, every_tap):
         kernel = weight_shape[1]
         self.stride, self.images, self.pixels = stride, shape[0], shape[1:3]
         self.out = tuple((size + 2 * padding - kernel) // stride + 1 for size in self.pixels)
-        self.taps = tuple(slice(0, kernel) if every_tap else _taps_over(size, windows, kernel, stride, padding)
-                          for size, windows in zip(self.pixels, self.out, strict=True))
+        self.taps = tuple(
+            slice(0, kernel) if every_tap else _taps_over(size, windows, kernel, stride, padding)
+            for size, windows in zip(self.pixels, self.out, strict=True)
+        )
         self.size = tuple(taps.stop - taps.start for taps in self.taps)
         self.begin = tuple(taps.start - padding for taps in self.taps)
         self.complete = self.size == (kernel, kernel)
         self.count = shape[0] * math.prod(self.out)
         self.width = math.prod(self.size) * shape[3]
         self.work = self.count * self.width
-        self.are_pixels = (self.size, self.begin, stride, self.out) == ((1, 1), (0, 0), 1, self.pixels)
-        self.are_turned = not self.are_pixels and stride == 1 and shape[3] < FEW_CHANNELS   # column by column in memory
+        self.are_pixels = (self.size, self.begin, stride, self.out) == (
+            (1, 1),
+            (0, 0),
+            1,
+            self.pixels,
+        )
+        # column by column in memory
+        self.are_turned = not self.are_pixels and stride == 1 and shape[3] < FEW_CHANNELS
 
     def cut(self, filters):
         """The blocks.Cut of the images for a product with this many filters."""
@@ -181,7 +226,9 @@ class _Windows:
         return blocks.cut(self.images, math.prod(self.out), pixels, self.work * filters)
 
     def taken(self, executor, weight):
-        """The weights of the remaining taps as a matrix, one row per filter; valid until the next call."""
+        """The weights of the remaining taps as a matrix, one row per filter; valid until the next
+        call.
+        """
         if self.complete and weight.flags.c_contiguous:
             return weight.reshape(len(weight), -1)
         matrix = executor.workspace("taken", (len(weight), self.width), weight.dtype)
@@ -194,31 +241,44 @@ class _Windows:
         return matrix
 
     def of(self, worker, x, out=None):
-        """The windows of x as a matrix (im2col): one row per window in NHW order, columns (row, column, channel)."""
+        """The windows of x as a matrix (im2col): one row per window in NHW order, columns (row,
+        column, channel).
+        """
         images, _, _, channels = x.shape
         if self.are_pixels:
             return x.reshape(-1, channels)
-        span = tuple((windows - 1) * self.stride + size for windows, size in zip(self.out, self.size, strict=True))
+        span = tuple(
+            (windows - 1) * self.stride + size
+            for windows, size in zip(self.out, self.size, strict=True)
+        )
         frame = blocks.framed(worker, x, self.begin, span)
         if out is None and self.are_turned:
             turned = worker.workspace("windows", (*self.size, channels, images, *self.out), x.dtype)
             loops.turned_windows(frame, turned)
             return turned.reshape(self.width, -1).T
-        shape = images, *self.out, self.size[0], self.size[1] * channels   # a window's row is contiguous
+        # a window's row is contiguous
+        shape = images, *self.out, self.size[0], self.size[1] * channels
         out = worker.workspace("windows", shape, x.dtype) if out is None else out.reshape(shape)
         along_n, along_h, along_w, along_c = frame.strides
         out[...] = np.lib.stride_tricks.as_strided(
-            frame, shape, (along_n, self.stride * along_h, self.stride * along_w, along_h, along_c), writeable=False)
+            frame,
+            shape,
+            (along_n, self.stride * along_h, self.stride * along_w, along_h, along_c),
+            writeable=False,
+        )
         return out.reshape(-1, self.width)
 
     def of_all(self, executor, x, label):
         """As `of` for all images, on all threads; label: category of the time spent."""
         if self.are_pixels:
             return x.reshape(self.count, -1)
-        seen, each = executor.workspace("windows", (self.count, self.width), x.dtype), math.prod(self.out)
+        seen, each = (
+            executor.workspace("windows", (self.count, self.width), x.dtype),
+            math.prod(self.out),
+        )
 
         def work(worker, start, stop):
-            self.of(worker, x[start:stop], seen[start * each:stop * each])
+            self.of(worker, x[start:stop], seen[start * each : stop * each])
             worker.lap(label)
 
         executor.parallel(len(x), work, self.work)
@@ -245,11 +305,18 @@ class _ToPixels:
         kernel, padding = weight.shape[1], windows.taps[0].start - windows.begin[0]
         per_image, out = math.prod(windows.pixels), math.prod(windows.out)
         # For few windows, the turned weights would take longer to copy than the product takes.
-        self.gathers = (not windows.are_pixels and windows.stride == 1 and padding < kernel
-                        and per_image * filters <= 2 * out * channels and windows.count > FEW_WINDOWS)
-        if self.gathers:   # a convolution of dy with the filters rotated by 180 degrees
+        self.gathers = (
+            not windows.are_pixels
+            and windows.stride == 1
+            and padding < kernel
+            and per_image * filters <= 2 * out * channels
+            and windows.count > FEW_WINDOWS
+        )
+        if self.gathers:  # a convolution of dy with the filters rotated by 180 degrees
             turned = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
-            self.seen = windows_of((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
+            self.seen = windows_of(
+                (len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding
+            )
             self.matrix = self.seen.taken(executor, turned)
         else:
             self.matrix = windows.taken(executor, weight)
@@ -263,8 +330,12 @@ class _ToPixels:
         elif self.windows.are_pixels:
             np.matmul(gradient.reshape(-1, filters), self.matrix, out=pixels)
         else:
-            columns = worker.workspace("windows", (len(dx), *self.windows.out, self.windows.width), dx.dtype)
-            blocks.multiply(gradient.reshape(-1, filters), self.matrix, columns.reshape(-1, self.windows.width))
+            columns = worker.workspace(
+                "windows", (len(dx), *self.windows.out, self.windows.width), dx.dtype
+            )
+            blocks.multiply(
+                gradient.reshape(-1, filters), self.matrix, columns.reshape(-1, self.windows.width)
+            )
             self._add_up(columns, dx)
 
     def of_all(self, executor, gradient):
@@ -284,8 +355,13 @@ class _ToPixels:
 
     def _add_up(self, columns, dx):
         windows, channels = self.windows, dx.shape[3]
-        loops.col2im(columns.reshape(*columns.shape[:3], windows.size[0], -1), dx.reshape(*dx.shape[:2], -1), channels,
-                     *windows.begin, windows.stride)
+        loops.col2im(
+            columns.reshape(*columns.shape[:3], windows.size[0], -1),
+            dx.reshape(*dx.shape[:2], -1),
+            channels,
+            *windows.begin,
+            windows.stride,
+        )
 
 
 @functools.cache
@@ -294,14 +370,21 @@ def windows_of(shape, weight_shape, stride, padding, every_tap=False):
 
 
 def _taps_over(size, windows, kernel, stride, padding):
-    """Slice from the first to the last tap, along one axis, that lies inside the image in any window."""
-    over = [tap for tap in range(kernel)
-            if any(0 <= window * stride + tap - padding < size for window in range(windows))]
+    """Slice from the first to the last tap, along one axis, that lies inside the image in any
+    window.
+    """
+    over = [
+        tap
+        for tap in range(kernel)
+        if any(0 <= window * stride + tap - padding < size for window in range(windows))
+    ]
     return slice(over[0], over[-1] + 1) if over else slice(0, kernel)
 
 
 def _forward_by_filter(executor, x, matrix, y, bias, relu):
-    """y = x matrix^T, then bias and ReLU, for few rows: each thread computes some of the columns."""
+    """y = x matrix^T, then bias and ReLU, for few rows: each thread computes some of the
+    columns.
+    """
     size = blocks.columns_per_piece(len(matrix), x.size * len(matrix))
 
     def work(worker, start, stop):
@@ -322,7 +405,8 @@ def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels
     """Each thread sums the weight gradient over groups of images."""
     filters = len(dweight)
     cut = windows.cut(filters)
-    # BLAS is twice as fast if the many pixels of turned windows, which it sums over, are contiguous in the left factor.
+    # BLAS is twice as fast if the many pixels of turned windows, which it sums over, are contiguous
+    # in the left factor.
     shape = (windows.width, filters) if windows.are_turned else (filters, windows.width)
     sums = blocks.Sums(executor, cut, shape, dbias, x.dtype)
 
@@ -382,7 +466,9 @@ def _to_pixels(executor, windows, dy, to_pixels):
 
 
 def _multiply(executor, left, right, out):
-    """out = left right, in the backward pass; each thread computes some of the rows or columns, whichever are more."""
+    """out = left right, in the backward pass; each thread computes some of the rows or columns,
+    whichever are more.
+    """
     if len(out) > out.shape[1]:
         return _multiply(executor, right.T, left.T, out.T)
     work = left.size * out.shape[1]
@@ -397,7 +483,9 @@ def _multiply(executor, left, right, out):
 
 
 def _taps(dtype):
-    """0/1 matrix: which 3x3 taps (columns) each of the four taps of the transposed form (rows) sums; the same for both axes."""
+    """0/1 matrix: which 3x3 taps (columns) each of the four taps of the transposed form (rows)
+    sums; the same for both axes.
+    """
     taps = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], dtype)
     return taps, taps
 
@@ -407,11 +495,15 @@ _PHASES = (((1, 0), (3, -1)), ((2, 0), (0, 1)))
 
 
 def add_taps(taps, out):
-    """Sum the contributions taps (N, H, W, 4, 4, O) of input pixels into the pixels out (N, H, 2, W, 2, O) around them."""
+    """Sum the contributions taps (N, H, W, 4, 4, O) of input pixels into the pixels out (N, H, 2,
+    W, 2, O) around them.
+    """
     height, width = taps.shape[1:3]
     for row_phase, column_phase in itertools.product((0, 1), repeat=2):
         target = out[:, :, row_phase, :, column_phase]
-        for (row_tap, row_shift), (column_tap, column_shift) in itertools.product(_PHASES[row_phase], _PHASES[column_phase]):
+        for (row_tap, row_shift), (column_tap, column_shift) in itertools.product(
+            _PHASES[row_phase], _PHASES[column_phase]
+        ):
             to_rows, from_rows = blocks.overlap(height, row_shift)
             to_columns, from_columns = blocks.overlap(width, column_shift)
             source = taps[:, from_rows, from_columns, row_tap, column_tap]

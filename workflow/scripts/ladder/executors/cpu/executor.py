@@ -1,16 +1,19 @@
-"""The cpu rung: one function per operation, NumPy, BLAS and compiled loops, over blocks of images that fit the cache.
+"""The cpu rung: one function per operation, NumPy, BLAS and compiled loops, over blocks of images
+that fit the cache.
 
-Every operation is cut into pieces, blocks of images that fit the cache or, with more weights than pixels, of filters, and the
-pieces are shared evenly among the threads, each with BLAS on one thread: the work between two matrix products (im2col, bias,
-ReLU, pooling) then runs in parallel too, and on data that is still in the cache. The cut depends on an operation's shapes only,
-and sums over images are formed piece by piece and then added in order, so the results' bytes do not depend on the number of
-threads.
+Every operation is cut into pieces, blocks of images that fit the cache or, with more weights than
+pixels, of filters, and the pieces are shared evenly among the threads, each with BLAS on one
+thread: the work between two matrix products (im2col, bias, ReLU, pooling) then runs in parallel
+too, and on data that is still in the cache. The cut depends on an operation's shapes only, and sums
+over images are formed piece by piece and then added in order, so the results' bytes do not depend
+on the number of threads.
 
-Operations that are over before Python has handed them to a thread, as all of a small network are, become tasks instead, which
-the threads work through without Python (small.py, tasks.py, team.py).
+Operations that are over before Python has handed them to a thread, as all of a small network are,
+become tasks instead, which the threads work through without Python (small.py, tasks.py, team.py).
 
-Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The other operations are in convolution.py,
-winograd.py, approximate.py, pooling.py, layers.py, winners.py, attention.py and updates.py.
+Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The other operations are
+in convolution.py, winograd.py, approximate.py, pooling.py, layers.py, winners.py, attention.py and
+updates.py.
 """
 
 import contextlib
@@ -22,23 +25,36 @@ import weakref
 
 import numpy as np
 
-from ladder.executors.cpu import approximate, attention, convolution, layers, pooling, small, updates, winners, winograd
+from ladder.executors.cpu import (
+    approximate,
+    attention,
+    convolution,
+    layers,
+    pooling,
+    small,
+    updates,
+    winners,
+    winograd,
+)
 from ladder.executors.cpu.team import Team
 from ladder.executors.host import HostExecutor, zeros
 from ladder.machine import runtime
 
-OPERATIONS = {function.__name__: function
-              for module in (convolution, winograd, approximate, pooling, layers, winners, attention, updates)
-              for function in module.OPERATIONS}
-SMALL = 2 ** 18   # with less work (numbers moved), one thread finishes before it could wake another
+OPERATIONS = {
+    function.__name__: function
+    for module in (convolution, winograd, approximate, pooling, layers, winners, attention, updates)
+    for function in module.OPERATIONS
+}
+SMALL = 2**18  # with less work (numbers moved), one thread finishes before it could wake another
 
 
 class Executor(HostExecutor):
     """Runs plans on the CPU (interface: see create.py).
 
-    seconds: time spent per category since the start, e.g. {'convolution forward': 1.2}; the mean over the threads of an
-    operation, of a task the time until the last thread has finished it. passes: time spent per pass of a Step until the last
-    thread has finished. It takes a look at the clock after each operation, less than a microsecond.
+    seconds: time spent per category since the start, e.g. {'convolution forward': 1.2}; the mean
+    over the threads of an operation, of a task the time until the last thread has finished it.
+    passes: time spent per pass of a Step until the last thread has finished. It takes a look at the
+    clock after each operation, less than a microsecond.
     """
 
     def __init__(self, threads):
@@ -46,9 +62,10 @@ class Executor(HostExecutor):
         self._blas = runtime.thread_pools()
         self._workers = [_Worker() for _ in range(threads)]
         self._common = _Worker()
-        self._helpers = [_Helper() for _ in range(threads - 1)]   # the calling thread does its share too
+        # the calling thread does its share too
+        self._helpers = [_Helper() for _ in range(threads - 1)]
         weakref.finalize(self, _stop, self._helpers)
-        self._teams = {}   # dtype -> the threads that work through tables of it
+        self._teams = {}  # dtype -> the threads that work through tables of it
         self._bound = None, None, ()
 
     def run(self, plan, arrays):
@@ -78,15 +95,20 @@ class Executor(HostExecutor):
 
     def _blas_on_one_thread(self):
         """A context with BLAS on one thread; asking first is ten times cheaper than setting it."""
-        if all(library.num_threads == 1 for library in self._blas.lib_controllers if library.user_api == "blas"):
+        if all(
+            library.num_threads == 1
+            for library in self._blas.lib_controllers
+            if library.user_api == "blas"
+        ):
             return contextlib.nullcontext()
         return self._blas.limit(limits=1, user_api="blas")
 
     def parallel(self, count, work, cost, piece=1):
         """Call work(worker, start, stop) on every thread for a share of range(count).
 
-        The shares are equal, in whole pieces of `piece` items: what is computed from a piece does not depend on the number of
-        threads. cost: numbers moved; a thread gets a share of SMALL / 2 or more.
+        The shares are equal, in whole pieces of `piece` items: what is computed from a piece does
+        not depend on the number of threads. cost: numbers moved; a thread gets a share of SMALL / 2
+        or more.
         """
         pieces = -(-count // piece)
         threads = min(self.threads, pieces, 2 * cost // SMALL)
@@ -110,6 +132,7 @@ class Executor(HostExecutor):
 
     def share(self, label, cost, function, *arrays):
         """Call function on every thread with its share of the first axis of all arrays."""
+
         def work(worker, start, stop):
             function(*(array[start:stop] for array in arrays))
             worker.lap(label)
@@ -117,7 +140,10 @@ class Executor(HostExecutor):
         self.parallel(len(arrays[0]), work, cost)
 
     def each(self, label, cost, function, *arrays):
-        """Call function for each image, with its entry of the first axis of all arrays; the threads share the images."""
+        """Call function for each image, with its entry of the first axis of all arrays; the threads
+        share the images.
+        """
+
         def work(*shares):
             for entries in zip(*shares, strict=True):
                 function(*entries)
@@ -134,8 +160,12 @@ class Executor(HostExecutor):
 
     def workspace_bytes(self):
         """Bytes of the threads' workspaces, beyond the plan's buffers."""
-        tables = [operands["table"].scratch for _, operands, _ in self._bound[2] if "table" in operands]
-        arrays = [array for worker in (*self._workers, self._common) for array in worker.arrays.values()]
+        tables = [
+            operands["table"].scratch for _, operands, _ in self._bound[2] if "table" in operands
+        ]
+        arrays = [
+            array for worker in (*self._workers, self._common) for array in worker.arrays.values()
+        ]
         return sum(array.nbytes for array in (*tables, *arrays))
 
     def _collect_seconds(self):
@@ -148,7 +178,8 @@ class Executor(HostExecutor):
 def bind(steps, dtype, threads):
     """Calls [(function, operands, pass)] of (operation, operands, pass).
 
-    The tasks of consecutive operations are one table, whose pass is None: it measures those of its tasks.
+    The tasks of consecutive operations are one table, whose pass is None: it measures those of its
+    tasks.
     """
     bound, table = [], small.Table(threads, dtype)
     for name, operands, pass_ in steps:
@@ -181,7 +212,7 @@ class _Helper(threading.Thread):
             try:
                 work(*share)
                 self.errors.put(None)
-            except BaseException as error:   # raised again in the waiting thread
+            except BaseException as error:  # raised again in the waiting thread
                 self.errors.put(error)
             del task, work, share
 

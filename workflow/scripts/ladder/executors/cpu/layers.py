@@ -14,7 +14,9 @@ def relu_forward(executor, x, y):
 
 def scale(executor, x, y, factor):
     factor = x.dtype.type(factor)
-    executor.share("update", x.size, lambda x, y: np.multiply(x, factor, out=y), x.reshape(-1), y.reshape(-1))
+    executor.share(
+        "update", x.size, lambda x, y: np.multiply(x, factor, out=y), x.reshape(-1), y.reshape(-1)
+    )
 
 
 def quantise(executor, x, y, scale, most):
@@ -35,7 +37,10 @@ def quantise(executor, x, y, scale, most):
 
 
 def rescale(executor, x, first, second, bias, y):
-    """y = sums of products of integers, times the scale of each factor, plus a bias of the last axis."""
+    """y = sums of products of integers, times the scale of each factor, plus a bias of the last
+    axis.
+    """
+
     def multiply(x, y):
         np.multiply(x, first[0], out=y)
         y *= second[0]
@@ -52,39 +57,87 @@ def pad_backward(executor, dy, dx, amount):
     executor.share(SHAPES, dx.size, np.copyto, dx, dy[:, amount:-amount, amount:-amount])
 
 
-def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
+def batchnorm_forward(
+    executor,
+    x,
+    weight,
+    bias,
+    y,
+    mean,
+    inverse,
+    running_mean,
+    running_var,
+    decay,
+    epsilon,
+    relu=False,
+):
     """With `relu`, followed by ReLU."""
     x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
     factor = np.empty_like(mean)
 
     def settle(sums, first, last):
-        loops.batch_statistics(len(x), *sums, first, last, weight, mean, inverse, factor, running_mean, running_var, decay,
-                               epsilon)
+        loops.batch_statistics(
+            len(x),
+            *sums,
+            first,
+            last,
+            weight,
+            mean,
+            inverse,
+            factor,
+            running_mean,
+            running_var,
+            decay,
+            epsilon,
+        )
 
     def normalize(rows, first, last):
         loops.normalize(x[rows], first, last, mean, factor, bias, y[rows], relu)
 
-    _by_channel(executor, x, lambda rows, *rest: loops.moments(x[rows], *rest), loops.merge_moments, settle, normalize)
+    _by_channel(
+        executor,
+        x,
+        lambda rows, *rest: loops.moments(x[rows], *rest),
+        loops.merge_moments,
+        settle,
+        normalize,
+    )
 
 
-def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
+def batchnorm_backward(
+    executor, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False
+):
     """With `relu`, through the ReLU that follows, which is recomputed from the bias."""
     x, dy, dx = (array.reshape(-1, x.shape[3]) for array in (x, dy, dx))
-    factor, (offset, slope), bias = weight * inverse, np.empty((2, len(mean)), x.dtype), bias if relu else mean
+    factor, (offset, slope), bias = (
+        weight * inverse,
+        np.empty((2, len(mean)), x.dtype),
+        bias if relu else mean,
+    )
 
     def add_up(rows, first, last, sums, products):
-        loops.gradient_sums(x[rows], dy[rows], first, last, mean, factor, bias, sums, products, relu)
+        loops.gradient_sums(
+            x[rows], dy[rows], first, last, mean, factor, bias, sums, products, relu
+        )
 
     def settle(sums, first, last):
-        loops.parameter_gradients(len(x), *sums, first, last, inverse, dweight, dbias, offset, slope)
+        loops.parameter_gradients(
+            len(x), *sums, first, last, inverse, dweight, dbias, offset, slope
+        )
 
     def spread(rows, first, last):
-        loops.input_gradient(x[rows], dy[rows], first, last, mean, factor, bias, offset, slope, dx[rows], relu)
+        loops.input_gradient(
+            x[rows], dy[rows], first, last, mean, factor, bias, offset, slope, dx[rows], relu
+        )
 
-    _by_channel(executor, x, add_up, lambda counts, sums: blocks.add_up(executor, sums), settle, spread)
+    _by_channel(
+        executor, x, add_up, lambda counts, sums: blocks.add_up(executor, sums), settle, spread
+    )
 
 
-def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y, epsilon, relu=False):
+def batchnorm_inference(
+    executor, x, weight, bias, running_mean, running_var, y, epsilon, relu=False
+):
     channels, factor = x.shape[3], weight / np.sqrt(running_var + x.dtype.type(epsilon))
 
     def normalize(x, y):
@@ -98,8 +151,10 @@ def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
     flat_x, flat_y, flat_mask = (array.reshape(-1) for array in (x, y, mask))
 
     def work(worker, start, stop):
-        share = slice(8 * start, min(8 * stop, x.size))   # a block has eight random numbers
-        flat_mask[share] = randomness.dropout_mask(seed, stream, int(counters[0]), share.start, len(flat_x[share]), rate)
+        share = slice(8 * start, min(8 * stop, x.size))  # a block has eight random numbers
+        flat_mask[share] = randomness.dropout_mask(
+            seed, stream, int(counters[0]), share.start, len(flat_x[share]), rate
+        )
         np.multiply(flat_x[share], factor, out=flat_y[share])
         flat_y[share] *= flat_mask[share]
         worker.lap(DROPOUT)
@@ -118,12 +173,16 @@ def dropout_backward(executor, dy, mask, dx, rate):
 
 
 def sample_forward(executor, mean, log_variance, counters, y, noise, seed, stream):
-    flat_mean, flat_log_variance, flat_y, flat_noise = (array.reshape(-1) for array in (mean, log_variance, y, noise))
+    flat_mean, flat_log_variance, flat_y, flat_noise = (
+        array.reshape(-1) for array in (mean, log_variance, y, noise)
+    )
 
     def work(worker, start, stop):
         share = slice(8 * start, min(8 * stop, y.size))
         drawn, added = flat_noise[share], flat_log_variance[share] * y.dtype.type(0.5)
-        drawn[...] = randomness.normal(seed, randomness.LAYER + stream, int(counters[0]), share.start, len(drawn))
+        drawn[...] = randomness.normal(
+            seed, randomness.LAYER + stream, int(counters[0]), share.start, len(drawn)
+        )
         np.exp(added, out=added)
         drawn *= added
         np.add(flat_mean[share], drawn, out=flat_y[share])
@@ -132,14 +191,20 @@ def sample_forward(executor, mean, log_variance, counters, y, noise, seed, strea
     executor.parallel(-(-y.size // 8), work, 20 * y.size)
 
 
-def sample_backward(executor, mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor):
-    """The gradient of the draw and of the divergence; divergences[this step] = the images' mean divergence in nats."""
+def sample_backward(
+    executor, mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor
+):
+    """The gradient of the draw and of the divergence; divergences[this step] = the images' mean
+    divergence in nats.
+    """
     factor, half, totals = mean.dtype.type(factor), mean.dtype.type(0.5), np.empty(len(mean))
 
     def work(worker, start, stop):
         for n in range(start, stop):
-            excess = np.expm1(log_variance[n])   # of the variance
-            totals[n] = 0.5 * (np.square(mean[n]) + (excess - log_variance[n])).sum(dtype=np.float64)
+            excess = np.expm1(log_variance[n])  # of the variance
+            totals[n] = 0.5 * (np.square(mean[n]) + (excess - log_variance[n])).sum(
+                dtype=np.float64
+            )
             np.add(dy[n], factor * mean[n], out=dmean[n])
             np.multiply(half, dy[n] * noise[n] + factor * excess, out=dlog_variance[n])
         worker.lap(SAMPLING)
@@ -153,14 +218,14 @@ def lrn_forward(executor, x, y, sums, size, alpha, beta, k):
         _around(np.square(x), sums, size // 2, (size - 1) // 2)
         sums *= alpha / size
         sums += k
-        np.multiply(x, sums ** -beta, out=y)
+        np.multiply(x, sums**-beta, out=y)
 
     executor.each(DROPOUT, 2 * size * x.size, normalize, x, y, sums)
 
 
 def lrn_backward(executor, x, sums, dy, dx, size, alpha, beta, k):
     def gradient(x, sums, dy, dx):
-        scaled = dy * sums ** -beta
+        scaled = dy * sums**-beta
         _around(scaled * x / sums, dx, (size - 1) // 2, size // 2)
         dx *= x
         dx *= -2 * alpha * beta / size
@@ -181,6 +246,7 @@ def position_norm_forward(executor, x, y, norms, epsilon):
 
 def position_norm_backward(executor, y, norms, dy, dx):
     """dx = (dy - y (y . dy)) / norm: the component of dy orthogonal to y."""
+
     def gradient(y, norms, dy, dx):
         np.multiply(y, np.einsum("hwc,hwc->hw", y, dy)[..., None], out=dx)
         np.subtract(dy, dx, out=dx)
@@ -197,41 +263,77 @@ def local_contrast_forward(executor, x, image, y, kernel, epsilon):
 
 
 def divide_by_contrast(x, image, y, kernel, epsilon):
-    """y = x (H, W, C), divided by the deviations of the windows of an image (inverse_deviations); y may be x."""
+    """y = x (H, W, C), divided by the deviations of the windows of an image (inverse_deviations); y
+    may be x.
+    """
     np.multiply(x, inverse_deviations(image, kernel, epsilon)[..., None], out=y)
 
 
 def inverse_deviations(image, kernel, epsilon):
-    """1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C), in the image's dtype."""
+    """1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C),
+    in the image's dtype.
+    """
     height, width, _ = image.shape
     out = np.empty((height - kernel + 1, width - kernel + 1), image.dtype)
-    loops.inverse_deviations(image, kernel, epsilon, np.empty((2, height, width)), np.empty((2, width)), out)
+    loops.inverse_deviations(
+        image, kernel, epsilon, np.empty((2, height, width)), np.empty((2, width)), out
+    )
     return out
 
 
 def soft_threshold_forward(executor, x, y, threshold):
     threshold = x.dtype.type(threshold)
-    executor.share("thresholds", 3 * x.size, lambda x, y: loops.soft_threshold(x, threshold, y), x.reshape(-1, x.shape[3]),
-                   y.reshape(-1, y.shape[3]))
+    executor.share(
+        "thresholds",
+        3 * x.size,
+        lambda x, y: loops.soft_threshold(x, threshold, y),
+        x.reshape(-1, x.shape[3]),
+        y.reshape(-1, y.shape[3]),
+    )
 
 
-OPERATIONS = (relu_forward, scale, quantise, rescale, conv2d_bias_grad, pad_backward, batchnorm_forward, batchnorm_backward,
-              batchnorm_inference, dropout_forward, dropout_backward, sample_forward, sample_backward, lrn_forward,
-              lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
+OPERATIONS = (
+    relu_forward,
+    scale,
+    quantise,
+    rescale,
+    conv2d_bias_grad,
+    pad_backward,
+    batchnorm_forward,
+    batchnorm_backward,
+    batchnorm_inference,
+    dropout_forward,
+    dropout_backward,
+    sample_forward,
+    sample_backward,
+    lrn_forward,
+    lrn_backward,
+    position_norm_forward,
+    position_norm_backward,
+    local_contrast_forward,
+    soft_threshold_forward,
+)
 
-MANY_ROWS = 64   # rows per channel, from which on threads split the rows of a batch normalization
-ROWS = 1024      # least rows of a piece then; a multiple of loops.ROWS
-SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
+MANY_ROWS = 64  # rows per channel, from which on threads split the rows of a batch normalization
+ROWS = 1024  # least rows of a piece then; a multiple of loops.ROWS
+SHAPES, BATCHNORM, DROPOUT, NORMS = (
+    "shortcuts and shapes",
+    "batch normalisation",
+    "dropout and LRN",
+    "norms and contrast",
+)
 SAMPLING, INTEGERS = "sampling", "quantisation"
 
 
 def _by_channel(executor, x, add_up, join, settle, spread):
-    """The frame of batch normalization in both directions: sums over the rows of x (rows, channels), then a pass over the rows.
+    """The frame of batch normalization in both directions: sums over the rows of x (rows,
+    channels), then a pass over the rows.
 
-    add_up(rows, first, last, *sums) forms two float64 sums over the rows, per channel from `first` to `last` (Unsigned);
-    join(counts, sums) combines the sums of several pieces of `counts` rows each in the first; settle(sums, first, last)
-    receives the sums over all rows, then spread(rows, first, last) is called. Threads split the rows, many of which there are
-    for each channel; with fewer, batch normalization is a task, in which they split the channels and need no join.
+    add_up(rows, first, last, *sums) forms two float64 sums over the rows, per channel from `first`
+    to `last` (Unsigned); join(counts, sums) combines the sums of several pieces of `counts` rows
+    each in the first; settle(sums, first, last) receives the sums over all rows, then spread(rows,
+    first, last) is called. Threads split the rows, many of which there are for each channel; with
+    fewer, batch normalization is a task, in which they split the channels and need no join.
     """
     rows, channels = x.shape
     every = Unsigned(0), Unsigned(channels)
@@ -255,7 +357,9 @@ def _by_channel(executor, x, add_up, join, settle, spread):
 
 
 def _around(values, sums, before, after):
-    """sums[..., c] = values[..., c - before] + ... + values[..., c + after], over the channels that exist."""
+    """sums[..., c] = values[..., c - before] + ... + values[..., c + after], over the channels that
+    exist.
+    """
     channels = values.shape[-1]
     sums[...] = 0
     for shift in range(-before, after + 1):

@@ -1,9 +1,11 @@
-"""Loops between the cpu rung's matrix products, compiled by Numba where NumPy would pass over the data several times.
+"""Loops between the cpu rung's matrix products, compiled by Numba where NumPy would pass over the
+data several times.
 
-Each is one thread's work on C-contiguous arrays of one float type, and releases the interpreter lock. Inner loops run along
-channels, which are contiguous, and index the arrays directly: a slice costs more than it saves. Unsigned bounds avoid the check
-for negative indices, which would prevent vectorization. No sum may be reordered and no product fused into it, so that the
-results' bytes depend on the data only. ReLU keeps NaN.
+Each is one thread's work on C-contiguous arrays of one float type, and releases the interpreter
+lock. Inner loops run along channels, which are contiguous, and index the arrays directly: a slice
+costs more than it saves. Unsigned bounds avoid the check for negative indices, which would prevent
+vectorization. No sum may be reordered and no product fused into it, so that the results' bytes
+depend on the data only. ReLU keeps NaN.
 """
 
 import numba
@@ -12,7 +14,7 @@ import numpy as np
 loop = numba.njit(cache=True, nogil=True, error_model="numpy")
 Unsigned = np.uint64
 
-ROWS = 64   # rows summed in the data's own precision before they are added to the float64 total
+ROWS = 64  # rows summed in the data's own precision before they are added to the float64 total
 
 
 @loop
@@ -55,14 +57,19 @@ def soft_threshold(x, threshold, y):
 
 @loop
 def soft_threshold_avgpool(x, inverse, threshold, first, y, window, stride, padding):
-    """y = the mean over windows of the soft threshold of x (H, W, C) * inverse (H, W); zeros around it.
+    """y = the mean over windows of the soft threshold of x (H, W, C) * inverse (H, W); zeros around
+    it.
 
-    x may be a part of all channels, those from `first` (Unsigned) on: of y (rows, columns, twice all channels), whose second
-    half is of the negative values, only their places are written.
+    x may be a part of all channels, those from `first` (Unsigned) on: of y (rows, columns, twice
+    all channels), whose second half is of the negative values, only their places are written.
     """
     height, width, _ = x.shape
-    channels, zero, share = Unsigned(x.shape[2]), x.dtype.type(0), x.dtype.type(1 / (window * window))
-    second = Unsigned(y.shape[2] // 2) + first   # of the negative values
+    channels, zero, share = (
+        Unsigned(x.shape[2]),
+        x.dtype.type(0),
+        x.dtype.type(1 / (window * window)),
+    )
+    second = Unsigned(y.shape[2] // 2) + first  # of the negative values
     for r in range(y.shape[0]):
         for q in range(y.shape[1]):
             top, left = r * stride - padding, q * stride - padding
@@ -84,15 +91,18 @@ def soft_threshold_avgpool(x, inverse, threshold, first, y, window, stride, padd
 
 @loop
 def inverse_deviations(image, kernel, epsilon, pixels, columns, out):
-    """out = 1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C).
+    """out = 1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H,
+    W, C).
 
-    pixels, columns: work space, float64 (2, H, W) and (2, W): sums of the values and of their squares.
+    pixels, columns: work space, float64 (2, H, W) and (2, W): sums of the values and of their
+    squares.
     """
     height, width, channels = image.shape
     middle, numbers = 0.0, kernel * kernel * channels
     for value in image.flat:
         middle += value
-    middle /= image.size   # subtracted, as of a large common value the variance would have few digits
+    # subtracted, as of a large common value the variance would have few digits
+    middle /= image.size
     pixels[:] = 0
     for row in range(height):
         for column in range(width):
@@ -112,7 +122,8 @@ def inverse_deviations(image, kernel, epsilon, pixels, columns, out):
                 total += columns[0, column]
                 squares += columns[1, column]
             variance = squares / numbers - (total / numbers) * (total / numbers)
-            out[i, j] = 1 / np.sqrt((0.0 if variance < 0.0 else variance) + epsilon)   # NaN stays NaN
+            # NaN stays NaN
+            out[i, j] = 1 / np.sqrt((0.0 if variance < 0.0 else variance) + epsilon)
 
 
 @loop
@@ -139,7 +150,8 @@ def add_up(parts, first, last):
 
 @loop
 def col2im(columns, dx, channels, top, left, stride):
-    """dx (N, H, W * C) = for each pixel, the sum of its entries in `columns` (N, rows, columns, window, window * C).
+    """dx (N, H, W * C) = for each pixel, the sum of its entries in `columns` (N, rows, columns,
+    window, window * C).
 
     top, left: position of the first window.
     """
@@ -157,14 +169,18 @@ def col2im(columns, dx, channels, top, left, stride):
                 if count <= 0:
                     continue
                 skipped, to, run = Unsigned(begin), Unsigned(start + begin), Unsigned(count)
-                for i in range(max(0, -(r * stride + top)), min(columns.shape[3], height - (r * stride + top))):
+                for i in range(
+                    max(0, -(r * stride + top)), min(columns.shape[3], height - (r * stride + top))
+                ):
                     for k in range(run):
                         dx[n, r * stride + top + i, to + k] += columns[n, r, q, i, skipped + k]
 
 
 @loop
 def turned_windows(frame, columns):
-    """columns (window, window, C, N, rows, columns) = the windows of frame (N, H, W, C) with stride 1."""
+    """columns (window, window, C, N, rows, columns) = the windows of frame (N, H, W, C) with stride
+    1.
+    """
     for n in range(columns.shape[3]):
         for i in range(columns.shape[0]):
             for j in range(columns.shape[1]):
@@ -176,7 +192,9 @@ def turned_windows(frame, columns):
 
 @loop
 def maxpool(x, y, index, window, stride, padding):
-    """y = the first maximum of each window's pixels in the image, index = its position in row-major order; NaN wins."""
+    """y = the first maximum of each window's pixels in the image, index = its position in row-major
+    order; NaN wins.
+    """
     images, height, width, channels = x.shape
     for n in range(images):
         for r in range(y.shape[1]):
@@ -214,19 +232,25 @@ def maxpool_gradient(dy, index, dx, window, stride, padding):
                     for j in range(max(0, -left), min(window, width - left)):
                         here = np.uint8(window * i + j)
                         for c in range(channels):
-                            dx[n, top + i, left + j, c] += dy[n, r, q, c] if index[n, r, q, c] == here else zero
+                            dx[n, top + i, left + j, c] += (
+                                dy[n, r, q, c] if index[n, r, q, c] == here else zero
+                            )
 
 
 @loop
 def _largest_of_four(a, b, c, d):
-    """(the first maximum, its number from 0 on), NaN wins; without branches, which would be mispredicted."""
-    above = not ((b <= a) | (a != a))   # true if the second is larger
+    """(the first maximum, its number from 0 on), NaN wins; without branches, which would be
+    mispredicted.
+    """
+    above = not ((b <= a) | (a != a))  # true if the second is larger
     upper = b if above else a
     below = not ((d <= c) | (c != c))
     lower = d if below else c
     low = not ((lower <= upper) | (upper != upper))
     down = np.uint8(low)
-    return lower if low else upper, 2 * down + (down & np.uint8(below)) + ((np.uint8(1) - down) & np.uint8(above))
+    return lower if low else upper, 2 * down + (down & np.uint8(below)) + (
+        (np.uint8(1) - down) & np.uint8(above)
+    )
 
 
 @loop
@@ -238,8 +262,11 @@ def maxpool_2x2(x, bias, y, index, relu):
             for q in range(y.shape[2]):
                 for c in range(y.shape[3]):
                     best, place = _largest_of_four(
-                        x[n, 2 * r, 2 * q, c] + bias[c], x[n, 2 * r, 2 * q + 1, c] + bias[c],
-                        x[n, 2 * r + 1, 2 * q, c] + bias[c], x[n, 2 * r + 1, 2 * q + 1, c] + bias[c])
+                        x[n, 2 * r, 2 * q, c] + bias[c],
+                        x[n, 2 * r, 2 * q + 1, c] + bias[c],
+                        x[n, 2 * r + 1, 2 * q, c] + bias[c],
+                        x[n, 2 * r + 1, 2 * q + 1, c] + bias[c],
+                    )
                     y[n, r, q, c] = zero if relu & (best < zero) else best
                     index[n, r, q, c] = place
 
@@ -259,10 +286,13 @@ def maxpool_2x2_gradient(dy, y, index, dx, relu):
                 for c in range(channels):
                     dx[n, 2 * r, q, c] = zero
                     dx[n, 2 * r + 1, q, c] = zero
-            if channels < 16:   # too few for a vector
+            if channels < 16:  # too few for a vector
                 for q in range(dy.shape[2]):
                     for c in range(channels):
-                        place, value = index[n, r, q, c], dy[n, r, q, c] if (not relu) | (y[n, r, q, c] > zero) else zero
+                        place, value = (
+                            index[n, r, q, c],
+                            dy[n, r, q, c] if (not relu) | (y[n, r, q, c] > zero) else zero,
+                        )
                         dx[n, 2 * r, 2 * q, c] = value if place == 0 else zero
                         dx[n, 2 * r, 2 * q + 1, c] = value if place == 1 else zero
                         dx[n, 2 * r + 1, 2 * q, c] = value if place == 2 else zero
@@ -274,22 +304,30 @@ def maxpool_2x2_gradient(dy, y, index, dx, relu):
                         here = np.uint8(2 * i + j)
                         for c in range(channels):
                             value = dy[n, r, q, c] if (not relu) | (y[n, r, q, c] > zero) else zero
-                            dx[n, 2 * r + i, 2 * q + j, c] = value if index[n, r, q, c] == here else zero
+                            dx[n, 2 * r + i, 2 * q + j, c] = (
+                                value if index[n, r, q, c] == here else zero
+                            )
 
 
 @loop
 def maxpool_rows(first, second, third, fourth, bias, y, index, relu):
-    """As `maxpool_2x2` for one row of windows, given the rows of their four pixels in row-major order; all flat."""
+    """As `maxpool_2x2` for one row of windows, given the rows of their four pixels in row-major
+    order; all flat.
+    """
     zero = y.dtype.type(0)
     for k in range(y.size):
-        best, place = _largest_of_four(first[k] + bias[k], second[k] + bias[k], third[k] + bias[k], fourth[k] + bias[k])
+        best, place = _largest_of_four(
+            first[k] + bias[k], second[k] + bias[k], third[k] + bias[k], fourth[k] + bias[k]
+        )
         y[k] = zero if relu & (best < zero) else best
         index[k] = place
 
 
 @loop
 def maxpool_rows_gradient(dy, y, index, first, second, third, fourth, sums, relu):
-    """As `maxpool_2x2_gradient` for one row of windows, into the rows of their four pixels; adds what passes to sums."""
+    """As `maxpool_2x2_gradient` for one row of windows, into the rows of their four pixels; adds
+    what passes to sums.
+    """
     zero = dy.dtype.type(0)
     for k in range(dy.size):
         value, place = dy[k] if (not relu) | (y[k] > zero) else zero, index[k]
@@ -312,15 +350,21 @@ def pass_and_sum(dy, y, dx, sums, relu):
 
 @loop
 def moments(x, first, last, total, squares):
-    """total = mean, squares = sum of squared deviations, float64, of channels first to last (Unsigned) of x (rows, C).
+    """total = mean, squares = sum of squared deviations, float64, of channels first to last
+    (Unsigned) of x (rows, C).
 
-    ROWS rows at a time are summed as deviations from the mean of the rows before, which are small numbers. They are merged in
-    float64: the squared deviations of two sets of n and m values with means d apart are the sum of both sets' squared
-    deviations and d^2 n m / (n + m) (Chan, Golub and LeVeque, 1983).
+    ROWS rows at a time are summed as deviations from the mean of the rows before, which are small
+    numbers. They are merged in float64: the squared deviations of two sets of n and m values with
+    means d apart are the sum of both sets' squared deviations and d^2 n m / (n + m) (Chan, Golub
+    and LeVeque, 1983).
     """
     rows, channels = x.shape
     zero = x.dtype.type(0)
-    near, part, square = np.empty(channels, x.dtype), np.empty(channels, x.dtype), np.empty(channels, x.dtype)
+    near, part, square = (
+        np.empty(channels, x.dtype),
+        np.empty(channels, x.dtype),
+        np.empty(channels, x.dtype),
+    )
     for c in range(first, last):
         near[c] = x[0, c]
         total[c] = 0.0
@@ -346,7 +390,9 @@ def moments(x, first, last, total, squares):
 
 @loop
 def merge_moments(counts, parts):
-    """Merge the `moments` parts (n, 2, C) of counts (n,) rows each into the first, in order, as `moments` does."""
+    """Merge the `moments` parts (n, 2, C) of counts (n,) rows each into the first, in order, as
+    `moments` does.
+    """
     count = np.float64(counts[0])
     for n in range(1, parts.shape[0]):
         more = np.float64(counts[n])
@@ -373,9 +419,24 @@ def global_avgpool(x, y):
 
 
 @loop
-def batch_statistics(rows, total, squares, first, last, weight, mean, inverse, factor, running_mean, running_var, decay,
-                     epsilon):
-    """Statistics and scale factor of batch normalization from the `moments` of all rows, channels first to last (Unsigned)."""
+def batch_statistics(
+    rows,
+    total,
+    squares,
+    first,
+    last,
+    weight,
+    mean,
+    inverse,
+    factor,
+    running_mean,
+    running_var,
+    decay,
+    epsilon,
+):
+    """Statistics and scale factor of batch normalization from the `moments` of all rows, channels
+    first to last (Unsigned).
+    """
     for c in range(first, last):
         mean[c] = total[c]
         inverse[c] = 1 / np.sqrt(squares[c] / rows + epsilon)
@@ -386,7 +447,9 @@ def batch_statistics(rows, total, squares, first, last, weight, mean, inverse, f
 
 @loop
 def normalize(x, first, last, mean, factor, bias, y, relu):
-    """y = (x - mean) factor + bias for channels first to last (Unsigned) of x (rows, channels), then ReLU."""
+    """y = (x - mean) factor + bias for channels first to last (Unsigned) of x (rows, channels),
+    then ReLU.
+    """
     zero = x.dtype.type(0)
     for n in range(x.shape[0]):
         for c in range(first, last):
@@ -396,7 +459,8 @@ def normalize(x, first, last, mean, factor, bias, y, relu):
 
 @loop
 def gradient_sums(x, dy, first, last, mean, factor, bias, sums, products, relu):
-    """sums of dy and products = sums of dy (x - mean), float64, for channels first to last (Unsigned) of x (rows, C).
+    """sums of dy and products = sums of dy (x - mean), float64, for channels first to last
+    (Unsigned) of x (rows, C).
 
     With `relu`, of the dy that the ReLU passes; its input is recomputed as in `normalize`.
     """
@@ -423,7 +487,9 @@ def gradient_sums(x, dy, first, last, mean, factor, bias, sums, products, relu):
 
 @loop
 def parameter_gradients(rows, sums, products, first, last, inverse, dweight, dbias, offset, slope):
-    """dweight and dbias of channels first to last from their `gradient_sums`, and offset and slope for `input_gradient`."""
+    """dweight and dbias of channels first to last from their `gradient_sums`, and offset and slope
+    for `input_gradient`.
+    """
     for c in range(first, last):
         dbias[c] = sums[c]
         dweight[c] = products[c] * inverse[c]
@@ -433,7 +499,8 @@ def parameter_gradients(rows, sums, products, first, last, inverse, dweight, dbi
 
 @loop
 def input_gradient(x, dy, first, last, mean, factor, bias, offset, slope, dx, relu):
-    """dx = (dy - offset - (x - mean) slope) factor for channels first to last (Unsigned) of x (rows, C).
+    """dx = (dy - offset - (x - mean) slope) factor for channels first to last (Unsigned) of x
+    (rows, C).
 
     relu: as in gradient_sums.
     """
@@ -447,7 +514,8 @@ def input_gradient(x, dy, first, last, mean, factor, bias, offset, slope, dx, re
 
 @loop
 def cross_entropy(scores, labels, gradient):
-    """(sum of -log softmax at the label, number of rows whose first largest score is at the label) of scores (rows, classes).
+    """(sum of -log softmax at the label, number of rows whose first largest score is at the label)
+    of scores (rows, classes).
 
     gradient = (softmax - one-hot label) / rows. A row with NaN is not a hit.
     """
@@ -505,7 +573,21 @@ def load(images, rows, scale, offset, batch):
 
 
 @loop
-def adam(parameter, gradient, mean, square, rate, weight_decay, clip, keep, add, keep_square, add_square, debias, epsilon):
+def adam(
+    parameter,
+    gradient,
+    mean,
+    square,
+    rate,
+    weight_decay,
+    clip,
+    keep,
+    add,
+    keep_square,
+    add_square,
+    debias,
+    epsilon,
+):
     for i in range(parameter.size):
         g = _decayed(gradient[i], parameter[i], weight_decay, clip)
         mean[i] = keep * mean[i] + add * g
@@ -515,16 +597,18 @@ def adam(parameter, gradient, mean, square, rate, weight_decay, clip, keep, add,
 
 @loop
 def _decayed(gradient, parameter, weight_decay, clip):
-    if clip > 0:   # keeps NaN
+    if clip > 0:  # keeps NaN
         gradient = -clip if gradient < -clip else clip if gradient > clip else gradient
     return gradient + weight_decay * parameter
 
 
 @loop
 def winners(x, count, mask, largest):
-    """mask (pixels, C) uint8 = 1 at the `count` largest values of each column of x (pixels, C), else 0.
+    """mask (pixels, C) uint8 = 1 at the `count` largest values of each column of x (pixels, C),
+    else 0.
 
-    largest (C,): the largest of each column. Of equal values the first wins; NaN wins over all numbers.
+    largest (C,): the largest of each column. Of equal values the first wins; NaN wins over all
+    numbers.
     """
     pixels, channels = x.shape
     place = np.empty(channels, np.int64)
@@ -538,7 +622,9 @@ def winners(x, count, mask, largest):
         for p in range(pixels):
             for c in range(channels):
                 value = x[p, c]
-                if mask[p, c] == 0 and (place[c] < 0 or value > best[c] or (value != value and best[c] == best[c])):
+                if mask[p, c] == 0 and (
+                    place[c] < 0 or value > best[c] or (value != value and best[c] == best[c])
+                ):
                     place[c], best[c] = p, value
         for c in range(channels):
             mask[place[c], c] = 1
@@ -548,7 +634,9 @@ def winners(x, count, mask, largest):
 
 @loop
 def first_maximum(x, bias, value, place):
-    """value (C,) = relu of the largest of each column of x (pixels, C) + its bias; place (C,) int32: the first such pixel."""
+    """value (C,) = relu of the largest of each column of x (pixels, C) + its bias; place (C,)
+    int32: the first such pixel.
+    """
     pixels, channels, zero = Unsigned(x.shape[0]), Unsigned(x.shape[1]), x.dtype.type(0)
     for c in range(channels):
         value[c], place[c] = x[0, c], 0
@@ -564,7 +652,9 @@ def first_maximum(x, bias, value, place):
 
 @loop
 def lasting(largest, images, lasts):
-    """lasts (N, C) uint8 = 1 where fewer than `images` of the column of `largest` (N, C) are larger, or equal and before."""
+    """lasts (N, C) uint8 = 1 where fewer than `images` of the column of `largest` (N, C) are
+    larger, or equal and before.
+    """
     count, channels = largest.shape
     rank = np.empty(channels, np.int64)
     for n in range(count):
@@ -582,7 +672,8 @@ def lasting(largest, images, lasts):
 
 @loop
 def add_patches(value, rows, columns, patches, y):
-    """y (H, W, C) += value[i] times a patch, for every i in order; rows, columns: where a patch's first pixel is.
+    """y (H, W, C) += value[i] times a patch, for every i in order; rows, columns: where a patch's
+    first pixel is.
 
     patches (F, K, K, C): those of values 0, 1, ..., F - 1, of F, F + 1, ... and so on.
     """
@@ -600,7 +691,9 @@ def add_patches(value, rows, columns, patches, y):
 
 @loop
 def winner_dots(value, rows, columns, patches, dy, dvalue):
-    """dvalue[i] = the product of a patch, as of add_patches, and the window of dy at rows, columns; 0 where value is 0."""
+    """dvalue[i] = the product of a patch, as of add_patches, and the window of dy at rows, columns;
+    0 where value is 0.
+    """
     height, width, channels = dy.shape
     kernel, zero = patches.shape[1], dy.dtype.type(0)
     for i in range(value.size):
@@ -616,7 +709,9 @@ def winner_dots(value, rows, columns, patches, dy, dvalue):
 
 @loop
 def add_windows(value, rows, columns, x, first, last, gradient):
-    """gradient[f] (K, K, C) += its values, as of add_patches, times their windows of x (H, W, C); f from first to last."""
+    """gradient[f] (K, K, C) += its values, as of add_patches, times their windows of x (H, W, C); f
+    from first to last.
+    """
     height, width, channels = x.shape
     kernel, zero = gradient.shape[1], x.dtype.type(0)
     for start in range(0, value.size, len(gradient)):

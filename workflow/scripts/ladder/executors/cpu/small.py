@@ -1,7 +1,9 @@
-"""Operations as tasks (tasks.py): those of small networks, and of all networks those that need neither BLAS nor blocks.
+"""Operations as tasks (tasks.py): those of small networks, and of all networks those that need
+neither BLAS nor blocks.
 
-Each function takes a Table and the operands of the operation of its name, and returns its tasks, or None if it is done as it is
-elsewhere: because its arrays are large, when BLAS and blocks that fit the cache matter more, or in a form not covered here.
+Each function takes a Table and the operands of the operation of its name, and returns its tasks, or
+None if it is done as it is elsewhere: because its arrays are large, when BLAS and blocks that fit
+the cache matter more, or in a form not covered here.
 """
 
 import dataclasses
@@ -15,11 +17,22 @@ from ladder.executors.cpu.convolution import windows_of
 from ladder.executors.host import zeros
 
 FLOATS = np.dtype(np.float32), np.dtype(np.float64)
-OTHER_TYPES = {"images", "labels", "permutation", "counters", "scale", "offset", "learning_rates", "losses", "hits", "index"}
-MOST_WEIGHTS, MOST_WINDOWS = 2 ** 22, 2 ** 11
-RESIDENT_WEIGHTS = 2 ** 18   # weights that stay in a core's cache from image to image
-MANY_FILTERS = 64        # from here on BLAS over blocks is faster, up to twice
-GROUPS = 16              # of images, each with its own sums; as many threads can share the work
+OTHER_TYPES = {
+    "images",
+    "labels",
+    "permutation",
+    "counters",
+    "scale",
+    "offset",
+    "learning_rates",
+    "losses",
+    "hits",
+    "index",
+}
+MOST_WEIGHTS, MOST_WINDOWS = 2**22, 2**11
+RESIDENT_WEIGHTS = 2**18  # weights that stay in a core's cache from image to image
+MANY_FILTERS = 64  # from here on BLAS over blocks is faster, up to twice
+GROUPS = 16  # of images, each with its own sums; as many threads can share the work
 
 
 def load_batch(table, images, permutation, counters, scale, offset, batch, flip):
@@ -27,15 +40,40 @@ def load_batch(table, images, permutation, counters, scale, offset, batch, flip)
     if flip or images.dtype not in kinds:
         return None
     count, height, width, channels = batch.shape
-    return [table.task(kinds[images.dtype], "input", images=images, permutation=permutation, counters=counters, scale=scale,
-                      offset=offset, y=batch, batch=count, height=height, width=width, channels=channels,
-                      own=4 * width * channels)]
+    return [
+        table.task(
+            kinds[images.dtype],
+            "input",
+            images=images,
+            permutation=permutation,
+            counters=counters,
+            scale=scale,
+            offset=offset,
+            y=batch,
+            batch=count,
+            height=height,
+            width=width,
+            channels=channels,
+            own=4 * width * channels,
+        )
+    ]
 
 
 def pad_forward(table, x, y, amount):
     batch, height, width, channels = y.shape
-    return [table.task(tasks.pad, SHAPES, x=x, y=y, batch=batch, height=height, width=width, channels=channels,
-                      rows=amount)]
+    return [
+        table.task(
+            tasks.pad,
+            SHAPES,
+            x=x,
+            y=y,
+            batch=batch,
+            height=height,
+            width=width,
+            channels=channels,
+            rows=amount,
+        )
+    ]
 
 
 def flatten_forward(table, x, y):
@@ -46,7 +84,9 @@ def flatten_backward(table, dy, dx):
     return [_turn(table, SHAPES, dy, dx, len(dx), dx.shape[3], math.prod(dx.shape[1:3]))]
 
 
-def conv2d_forward(table, x, weight, y, stride, padding, relu, bias=None, index=None, image=None, contrast=None):
+def conv2d_forward(
+    table, x, weight, y, stride, padding, relu, bias=None, index=None, image=None, contrast=None
+):
     if image is not None:
         return None
     windows = windows_of(x.shape, weight.shape, stride, padding)
@@ -56,12 +96,22 @@ def conv2d_forward(table, x, weight, y, stride, padding, relu, bias=None, index=
         return None
     filters = len(weight)
     turned = table.array(weight.size)
-    return [_turn(table, FORWARD, weight, turned, 1, filters, windows.width),
-            table.task(tasks.convolve, FORWARD, **_images(x, weight, y, stride, relu, index), weight=turned, bias=bias,
-                       own=5 * y.shape[2] * filters)]
+    return [
+        _turn(table, FORWARD, weight, turned, 1, filters, windows.width),
+        table.task(
+            tasks.convolve,
+            FORWARD,
+            **_images(x, weight, y, stride, relu, index),
+            weight=turned,
+            bias=bias,
+            own=5 * y.shape[2] * filters,
+        ),
+    ]
 
 
-def conv2d_backward(table, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
+def conv2d_backward(
+    table, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None
+):
     windows = windows_of(x.shape, weight.shape, stride, padding)
     if _has_few_windows(windows, weight, index):
         return _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, dx)
@@ -72,11 +122,33 @@ def conv2d_backward(table, x, weight, y, dy, dweight, stride, padding, relu, dbi
     groups = -(-len(x) // group)
     dweights, dbiases = table.array(groups * weight.size), table.array(groups * filters)
     own = columns * ((1 if index is None else 4) * rows * filters + filters + taps)
-    return [table.task(tasks.convolve_back, BACKWARD, **_images(x, weight, y, stride, relu, index), dy=dy, dx=dx,
-                       weight=weight, dweights=dweights, dbiases=dbiases, group=group, own=own),
-            table.task(tasks.add_groups, BACKWARD, x=dweights, y=dweight, batch=groups, rows=taps, columns=filters,
-                       waits=False),
-            table.task(tasks.add_groups, BACKWARD, x=dbiases, y=dbias, batch=groups, rows=1, columns=filters)]
+    return [
+        table.task(
+            tasks.convolve_back,
+            BACKWARD,
+            **_images(x, weight, y, stride, relu, index),
+            dy=dy,
+            dx=dx,
+            weight=weight,
+            dweights=dweights,
+            dbiases=dbiases,
+            group=group,
+            own=own,
+        ),
+        table.task(
+            tasks.add_groups,
+            BACKWARD,
+            x=dweights,
+            y=dweight,
+            batch=groups,
+            rows=taps,
+            columns=filters,
+            waits=False,
+        ),
+        table.task(
+            tasks.add_groups, BACKWARD, x=dbiases, y=dbias, batch=groups, rows=1, columns=filters
+        ),
+    ]
 
 
 def add_forward(table, a, b, y, relu=False):
@@ -87,44 +159,135 @@ def relu_backward(table, y, dy, dx):
     return [table.task(tasks.pass_relu, "ReLU", y=y, dy=dy, dx=dx, columns=y.size)]
 
 
-def batchnorm_forward(table, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
+def batchnorm_forward(
+    table, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False
+):
     rows = math.prod(x.shape[:3])
     if rows >= layers.MANY_ROWS * x.shape[3]:
         return None
-    return [table.task(tasks.normalize, layers.BATCHNORM, x=x, weight=weight, bias=bias, y=y, mean=mean, inverse=inverse,
-                       running_mean=running_mean, running_var=running_var, decay=decay, epsilon=epsilon, relu=relu, rows=rows,
-                       columns=x.shape[3])]
+    return [
+        table.task(
+            tasks.normalize,
+            layers.BATCHNORM,
+            x=x,
+            weight=weight,
+            bias=bias,
+            y=y,
+            mean=mean,
+            inverse=inverse,
+            running_mean=running_mean,
+            running_var=running_var,
+            decay=decay,
+            epsilon=epsilon,
+            relu=relu,
+            rows=rows,
+            columns=x.shape[3],
+        )
+    ]
 
 
-def batchnorm_backward(table, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
+def batchnorm_backward(
+    table, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False
+):
     rows = math.prod(x.shape[:3])
     if rows >= layers.MANY_ROWS * x.shape[3]:
         return None
-    return [table.task(tasks.normalize_back, layers.BATCHNORM, x=x, weight=weight, mean=mean, inverse=inverse, dy=dy, dx=dx,
-                       dweights=dweight, dbiases=dbias, bias=bias if relu else mean, relu=relu, rows=rows, columns=x.shape[3])]
+    return [
+        table.task(
+            tasks.normalize_back,
+            layers.BATCHNORM,
+            x=x,
+            weight=weight,
+            mean=mean,
+            inverse=inverse,
+            dy=dy,
+            dx=dx,
+            dweights=dweight,
+            dbiases=dbias,
+            bias=bias if relu else mean,
+            relu=relu,
+            rows=rows,
+            columns=x.shape[3],
+        )
+    ]
 
 
 def cross_entropy(table, prediction, labels, permutation, counters, gradient, losses, hits):
     rows = len(prediction)
-    return [table.task(tasks.cross_entropy, "loss", x=prediction, labels=labels, permutation=permutation, counters=counters,
-                      dx=gradient, losses=losses, hits=hits, rows=rows, columns=prediction.size // rows)]
+    return [
+        table.task(
+            tasks.cross_entropy,
+            "loss",
+            x=prediction,
+            labels=labels,
+            permutation=permutation,
+            counters=counters,
+            dx=gradient,
+            losses=losses,
+            hits=hits,
+            rows=rows,
+            columns=prediction.size // rows,
+        )
+    ]
 
 
-def _update(table, parameter, gradient, learning_rates, counters, weight_decay, clip, rule, mean=None, velocity=None,
-            square=None, momentum=None):
-    return [table.task(getattr(tasks, rule), "update", y=parameter, x=gradient, rates=learning_rates, counters=counters,
-                      columns=parameter.size, weight_decay=weight_decay, clip=clip,
-                      mean=velocity if mean is None else mean, square=square, momentum=momentum)]
+def _update(
+    table,
+    parameter,
+    gradient,
+    learning_rates,
+    counters,
+    weight_decay,
+    clip,
+    rule,
+    mean=None,
+    velocity=None,
+    square=None,
+    momentum=None,
+):
+    return [
+        table.task(
+            getattr(tasks, rule),
+            "update",
+            y=parameter,
+            x=gradient,
+            rates=learning_rates,
+            counters=counters,
+            columns=parameter.size,
+            weight_decay=weight_decay,
+            clip=clip,
+            mean=velocity if mean is None else mean,
+            square=square,
+            momentum=momentum,
+        )
+    ]
 
 
 def advance(table, counters, batch):
     return [table.task(tasks.advance, "update", counters=counters, batch=batch)]
 
 
-OPERATIONS = {function.__name__: function for function in (
-    load_batch, pad_forward, flatten_forward, flatten_backward, conv2d_forward, conv2d_backward, add_forward, relu_backward,
-    batchnorm_forward, batchnorm_backward, cross_entropy, advance)}
-OPERATIONS |= {f"{rule}_update": functools.partial(_update, rule=rule) for rule in ("sgd", "momentum", "rmsprop", "adam")}
+OPERATIONS = {
+    function.__name__: function
+    for function in (
+        load_batch,
+        pad_forward,
+        flatten_forward,
+        flatten_backward,
+        conv2d_forward,
+        conv2d_backward,
+        add_forward,
+        relu_backward,
+        batchnorm_forward,
+        batchnorm_backward,
+        cross_entropy,
+        advance,
+    )
+}
+OPERATIONS |= {
+    f"{rule}_update": functools.partial(_update, rule=rule)
+    for rule in ("sgd", "momentum", "rmsprop", "adam")
+}
 
 FORWARD, BACKWARD, SHAPES = "convolution forward", "convolution backward", "shortcuts and shapes"
 
@@ -132,22 +295,30 @@ FORWARD, BACKWARD, SHAPES = "convolution forward", "convolution backward", "shor
 class Table:
     """Tasks that a team works through, of operations on arrays of one type.
 
-    tasks: TASK array; steps: see Team.run; labels: (category, pass) of times; arrays: all that the tasks have addresses of,
-    which must stay alive.
+    tasks: TASK array; steps: see Team.run; labels: (category, pass) of times; arrays: all that the
+    tasks have addresses of, which must stay alive.
     """
 
     def __init__(self, threads, dtype):
         self.threads, self.dtype, self.arrays, self._added = threads, np.dtype(dtype), [], []
         self._product = products.address_of_product(self.dtype) if self.dtype in FLOATS else 0
-        self._used = self._most = 0   # numbers of scratch, of an operation and of the one with most
-        self._pass = ""               # of the operation that is added
+        self._used = self._most = 0  # numbers of scratch, of an operation and of the one with most
+        self._pass = ""  # of the operation that is added
 
     def add(self, name, operands, pass_):
-        """Add the tasks of an operation of this pass of a plan's Step; False if it is not done by tasks."""
+        """Add the tasks of an operation of this pass of a plan's Step; False if it is not done by
+        tasks.
+        """
         self._used, self._pass = 0, pass_
         arrays = {role: value for role, value in operands.items() if isinstance(value, np.ndarray)}
-        covered = name in OPERATIONS and self.dtype in FLOATS and all(
-            array.flags.c_contiguous and (array.dtype == self.dtype or role in OTHER_TYPES) for role, array in arrays.items())
+        covered = (
+            name in OPERATIONS
+            and self.dtype in FLOATS
+            and all(
+                array.flags.c_contiguous and (array.dtype == self.dtype or role in OTHER_TYPES)
+                for role, array in arrays.items()
+            )
+        )
         added = OPERATIONS[name](self, **operands) if covered else None
         self._added += added or []
         return added is not None
@@ -155,12 +326,14 @@ class Table:
     def array(self, size):
         """Scratch for this many numbers, until the end of the operation."""
         scratch = Scratch(self._used)
-        self._used += -(-size // 32) * 32   # so that threads share no cache line
+        self._used += -(-size // 32) * 32  # so that threads share no cache line
         self._most = max(self._most, self._used)
         return scratch
 
     def task(self, function, label, own=0, waits=True, **fields):
-        """A task; arrays become addresses and None becomes 0. own: numbers of scratch for each thread; waits: see Team.run."""
+        """A task; arrays become addresses and None becomes 0. own: numbers of scratch for each
+        thread; waits: see Team.run.
+        """
         if own:
             apart = -(-own // 32) * 32
             fields |= {"scratch": self.array(apart * self.threads), "scratch_numbers": apart}
@@ -189,8 +362,12 @@ class Table:
     @functools.cached_property
     def steps(self):
         rows = self.tasks.ctypes.data + self.tasks.itemsize * np.arange(len(self._added))
-        return np.array([(self.labels.index(label), waits, tasks.address(function, self.dtype), row)
-                         for (label, waits, function, _), row in zip(self._added, rows, strict=True)])
+        return np.array(
+            [
+                (self.labels.index(label), waits, tasks.address(function, self.dtype), row)
+                for (label, waits, function, _), row in zip(self._added, rows, strict=True)
+            ]
+        )
 
     @functools.cached_property
     def labels(self):
@@ -220,25 +397,58 @@ def _turn(table, label, x, y, batch, rows, columns):
 def _images(x, weight, y, stride, relu, index):
     """The fields of a convolution in both directions."""
     batch, height, width, channels = x.shape
-    return {"x": x, "y": y, "index": index, "batch": batch, "height": height, "width": width, "channels": channels,
-            "filters": len(weight), "kernel": weight.shape[1], "stride": stride, "rows": y.shape[1], "columns": y.shape[2],
-            "relu": relu, "pool": index is not None}
+    return {
+        "x": x,
+        "y": y,
+        "index": index,
+        "batch": batch,
+        "height": height,
+        "width": width,
+        "channels": channels,
+        "filters": len(weight),
+        "kernel": weight.shape[1],
+        "stride": stride,
+        "rows": y.shape[1],
+        "columns": y.shape[2],
+        "relu": relu,
+        "pool": index is not None,
+    }
 
 
 def _geometry(windows, shape):
     """The fields of windows over images of this shape."""
     batch, height, width, channels = shape
-    return {"batch": batch, "height": height, "width": width, "channels": channels, "rows": windows.out[0],
-            "columns": windows.out[1], "kernel": windows.size[0], "taps": windows.size[1], "top": windows.begin[0],
-            "left": windows.begin[1], "stride": windows.stride}
+    return {
+        "batch": batch,
+        "height": height,
+        "width": width,
+        "channels": channels,
+        "rows": windows.out[0],
+        "columns": windows.out[1],
+        "kernel": windows.size[0],
+        "taps": windows.size[1],
+        "top": windows.begin[0],
+        "left": windows.begin[1],
+        "stride": windows.stride,
+    }
 
 
 def _taken(windows, weight):
     """As _geometry, of the taps that windows.taken leaves: a window over each filter."""
     filters, kernel, _, channels = weight.shape
-    return {"batch": filters, "height": kernel, "width": kernel, "channels": channels, "rows": 1, "columns": 1,
-            "kernel": windows.size[0], "taps": windows.size[1], "top": windows.taps[0].start, "left": windows.taps[1].start,
-            "stride": 1}
+    return {
+        "batch": filters,
+        "height": kernel,
+        "width": kernel,
+        "channels": channels,
+        "rows": 1,
+        "columns": 1,
+        "kernel": windows.size[0],
+        "taps": windows.size[1],
+        "top": windows.taps[0].start,
+        "left": windows.taps[1].start,
+        "stride": 1,
+    }
 
 
 def _gathered(table, label, windows, x, weight):
@@ -254,14 +464,31 @@ def _gathered(table, label, windows, x, weight):
 
 
 def _forward_by_matrix(table, windows, x, weight, y, relu, bias):
-    """y = the matrix of windows times that of weights, transposed: the right factor is then that with fewer rows."""
+    """y = the matrix of windows times that of weights, transposed: the right factor is then that
+    with fewer rows.
+    """
     count, width, filters = windows.count, windows.width, len(weight)
     steps, seen, matrix = _gathered(table, FORWARD, windows, x, weight)
     turned, product = table.array(count * width), table.array(y.size)
-    return [*steps, _turn(table, FORWARD, seen, turned, 1, count, width),
-            table.task(tasks.multiply, FORWARD, x=matrix, row=width, term=1, weight=turned, terms=width, y=product,
-                       rows=filters, columns=count),
-            table.task(tasks.finish, FORWARD, x=product, bias=bias, y=y, rows=count, columns=filters, relu=relu)]
+    return [
+        *steps,
+        _turn(table, FORWARD, seen, turned, 1, count, width),
+        table.task(
+            tasks.multiply,
+            FORWARD,
+            x=matrix,
+            row=width,
+            term=1,
+            weight=turned,
+            terms=width,
+            y=product,
+            rows=filters,
+            columns=count,
+        ),
+        table.task(
+            tasks.finish, FORWARD, x=product, bias=bias, y=y, rows=count, columns=filters, relu=relu
+        ),
+    ]
 
 
 def _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, dx):
@@ -271,15 +498,54 @@ def _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, 
     sums = dweight if windows.complete else table.array(filters * width)
     pixels = dx if windows.are_pixels or dx is None else table.array(count * width)
     if relu or dbias is not None:
-        steps.append(table.task(tasks.pass_gradient, BACKWARD, y=y, dy=dy, dx=passed, dbiases=dbias, rows=count,
-                                columns=filters, relu=relu))
-    steps.append(table.task(tasks.multiply, BACKWARD, x=passed, row=1, term=filters, weight=seen, terms=count, y=sums,
-                            rows=filters, columns=width))
+        steps.append(
+            table.task(
+                tasks.pass_gradient,
+                BACKWARD,
+                y=y,
+                dy=dy,
+                dx=passed,
+                dbiases=dbias,
+                rows=count,
+                columns=filters,
+                relu=relu,
+            )
+        )
+    steps.append(
+        table.task(
+            tasks.multiply,
+            BACKWARD,
+            x=passed,
+            row=1,
+            term=filters,
+            weight=seen,
+            terms=count,
+            y=sums,
+            rows=filters,
+            columns=width,
+        )
+    )
     if sums is not dweight:
-        steps.append(table.task(tasks.scatter, BACKWARD, x=sums, dx=dweight, **_taken(windows, weight)))
+        steps.append(
+            table.task(tasks.scatter, BACKWARD, x=sums, dx=dweight, **_taken(windows, weight))
+        )
     if dx is not None:
-        steps.append(table.task(tasks.multiply, BACKWARD, x=passed, row=filters, term=1, weight=matrix, terms=filters, y=pixels,
-                                rows=count, columns=width))
+        steps.append(
+            table.task(
+                tasks.multiply,
+                BACKWARD,
+                x=passed,
+                row=filters,
+                term=1,
+                weight=matrix,
+                terms=filters,
+                y=pixels,
+                rows=count,
+                columns=width,
+            )
+        )
     if pixels is not dx:
-        steps.append(table.task(tasks.scatter, BACKWARD, x=pixels, dx=dx, **_geometry(windows, x.shape)))
+        steps.append(
+            table.task(tasks.scatter, BACKWARD, x=pixels, dx=dx, **_geometry(windows, x.shape))
+        )
     return steps

@@ -1,8 +1,9 @@
-"""The cpu rung's winner-take-all layers: by themselves, and as the code of an autoencoder whose zeros are never stored.
+"""The cpu rung's winner-take-all layers: by themselves, and as the code of an autoencoder whose
+zeros are never stored.
 
-An image's code is the values and the places of the winners of each channel. The convolution before it is computed image by
-image and only the winners are kept; of the convolution after it and of all gradients only the terms of winners are formed,
-which are exact: the others are products with zero.
+An image's code is the values and the places of the winners of each channel. The convolution before
+it is computed image by image and only the winners are kept; of the convolution after it and of all
+gradients only the terms of winners are formed, which are exact: the others are products with zero.
 """
 
 import numpy as np
@@ -11,8 +12,8 @@ from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.convolution import windows_of
 from ladder.executors.cpu.loops import Unsigned
 
-FILTERS = 256    # columns of a product: its result stays in the cache until its winners are found
-PIECE = 16       # filters of a share of the weight gradient
+FILTERS = 256  # columns of a product: its result stays in the cache until its winners are found
+PIECE = 16  # filters of a share of the weight gradient
 LABEL = "sparsity"
 
 
@@ -33,7 +34,9 @@ def winner_take_all_forward(executor, x, y, mask, winners, images):
 
 
 def winner_take_all_backward(executor, dy, mask, dx):
-    executor.share(LABEL, 2 * dx.size, lambda dy, mask, dx: np.multiply(dy, mask, out=dx), dy, mask, dx)
+    executor.share(
+        LABEL, 2 * dx.size, lambda dy, mask, dx: np.multiply(dy, mask, out=dx), dy, mask, dx
+    )
 
 
 def l1_penalty_backward(executor, x, dx, factor):
@@ -45,8 +48,8 @@ def l1_penalty_backward(executor, x, dx, factor):
 
 
 def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, images):
-    """value, place (N, winners, 1, filters): the largest values of each map of relu(convolution + bias), and their pixels'
-    numbers, in order.
+    """value, place (N, winners, 1, filters): the largest values of each map of relu(convolution +
+    bias), and their pixels' numbers, in order.
 
     A value is 0 where the image is not one of the `images` with the largest values of this map.
     """
@@ -58,7 +61,7 @@ def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, imag
 
     def work(worker, start, stop):
         for n in range(start, stop):
-            seen = windows.of(worker, x[n:n + 1])
+            seen = windows.of(worker, x[n : n + 1])
             for part, matrix in zip(parts, turned, strict=True):
                 out = worker.workspace("convolved", (len(seen), matrix.shape[1]), x.dtype)
                 np.matmul(seen, matrix, out=out)
@@ -71,7 +74,9 @@ def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, imag
     value *= lasting[:, None]
 
 
-def winner_conv2d_backward(executor, x, place, dvalue, dweight, dbias, padding, weight=None, dx=None):
+def winner_conv2d_backward(
+    executor, x, place, dvalue, dweight, dbias, padding, weight=None, dx=None
+):
     """Gradients of winner_conv2d_forward; dx only where it is asked for, with the weight.
 
     dvalue: as of winner_decode_backward, 0 where the ReLU or the choice of images made the value 0.
@@ -90,7 +95,9 @@ def winner_decode_forward(executor, value, place, weight, bias, y, padding, widt
     _scatter(executor, value.reshape(len(y), -1), corner, _patches(weight), y, bias)
 
 
-def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, dbias, padding, width) -> None:
+def winner_decode_backward(
+    executor, value, place, weight, dy, dvalue, dweight, dbias, padding, width
+) -> None:
     """Gradients of winner_decode_forward; dvalue is 0 where the value is."""
     patches = _patches(weight)
     corner = _corner(place, width, padding - weight.shape[1] + 1)
@@ -99,20 +106,36 @@ def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, 
     def gather(value, rows, columns, dy, dvalue):
         loops.winner_dots(value, rows, columns, patches, dy, dvalue)
 
-    executor.each("convolution backward", 4 * value.size * patches[0].size, gather, flat, *corner, dy,
-                  dvalue.reshape(flat.shape))
+    executor.each(
+        "convolution backward",
+        4 * value.size * patches[0].size,
+        gather,
+        flat,
+        *corner,
+        dy,
+        dvalue.reshape(flat.shape),
+    )
     dpatches = executor.workspace("patch gradient", patches.shape, patches.dtype)
     _filter_gradient(executor, flat, corner, dy, dpatches)
     dweight[...] = dpatches[:, ::-1, ::-1].transpose(3, 1, 2, 0)
     loops.column_sums(dy.reshape(-1, dy.shape[3]), Unsigned(0), Unsigned(dy.shape[3]), dbias)
 
 
-OPERATIONS = (winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, winner_conv2d_forward,
-              winner_conv2d_backward, winner_decode_forward, winner_decode_backward)
+OPERATIONS = (
+    winner_take_all_forward,
+    winner_take_all_backward,
+    l1_penalty_backward,
+    winner_conv2d_forward,
+    winner_conv2d_backward,
+    winner_decode_forward,
+    winner_decode_backward,
+)
 
 
 def _take_winners(maps, bias, value, place):
-    """value, place (winners, C): of each column of `maps` (pixels, C), which is overwritten, the largest, see first_maximum."""
+    """value, place (winners, C): of each column of `maps` (pixels, C), which is overwritten, the
+    largest, see first_maximum.
+    """
     columns = np.arange(maps.shape[1])
     for number in range(len(value)):
         if number:
@@ -121,27 +144,36 @@ def _take_winners(maps, bias, value, place):
 
 
 def _patches(weight):
-    """(channels, kernel, kernel, filters): what a 1 in each input channel of a convolution adds to its output."""
+    """(channels, kernel, kernel, filters): what a 1 in each input channel of a convolution adds to
+    its output.
+    """
     return np.ascontiguousarray(weight[:, ::-1, ::-1].transpose(3, 1, 2, 0))
 
 
 def _corner(place, width, offset) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, columns) int64 (N, winners filters) of the first pixel of a winner's window, which may lie outside the image."""
+    """(rows, columns) int64 (N, winners filters) of the first pixel of a winner's window, which may
+    lie outside the image.
+    """
     rows, columns = np.divmod(place.reshape(len(place), -1).astype(np.int64), width)
     return rows + offset, columns + offset
 
 
 def _scatter(executor, value, corner, patches, y, bias):
     """y = bias + the sum of each image's patches, each times its value, in order."""
+
     def add_up(value, rows, columns, y):
         y[...] = bias
         loops.add_patches(value, rows, columns, patches, y)
 
-    executor.each("convolution forward", 4 * value.size * patches[0].size, add_up, value, *corner, y)
+    executor.each(
+        "convolution forward", 4 * value.size * patches[0].size, add_up, value, *corner, y
+    )
 
 
 def _filter_gradient(executor, value, corner, x, gradient):
-    """gradient of each filter = the sum over images of its values times the windows of x at its winners; zeros outside."""
+    """gradient of each filter = the sum over images of its values times the windows of x at its
+    winners; zeros outside.
+    """
     rows, columns = corner
 
     def work(worker, start, stop):

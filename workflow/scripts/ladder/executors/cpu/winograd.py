@@ -1,12 +1,15 @@
-"""3x3 convolutions with stride 1 on the cpu rung: 36 instead of 144 products per 16 output pixels (Winograd, F(4x4, 3x3)).
+"""3x3 convolutions with stride 1 on the cpu rung: 36 instead of 144 products per 16 output pixels
+(Winograd, F(4x4, 3x3)).
 
-For a tile d of 6x6 input pixels and a filter g, the 4x4 outputs are A^T [(G g G^T) * (B^T d B)] A (Lavin and Gray, 2016):
-only the elementwise product in the middle mixes channels and filters, so over all tiles it is 36 matrix products. A, B and G
-are small constant matrices, of a Toom-Cook scheme with the points 0, +-5/8, +-3/2 and infinity, whose rounding error is less
-than half of that with +-1 and +-2. With D = A dy A^T, the gradients are G^T [D * (B^T d B)] G and B [(G g G^T) * D] B^T.
+For a tile d of 6x6 input pixels and a filter g, the 4x4 outputs are A^T [(G g G^T) * (B^T d B)] A
+(Lavin and Gray, 2016): only the elementwise product in the middle mixes channels and filters, so
+over all tiles it is 36 matrix products. A, B and G are small constant matrices, of a Toom-Cook
+scheme with the points 0, +-5/8, +-3/2 and infinity, whose rounding error is less than half of that
+with +-1 and +-2. With D = A dy A^T, the gradients are G^T [D * (B^T d B)] G and B [(G g G^T) * D]
+B^T.
 
-The 36 planes of transformed arrays are (36, tiles, channels), tiles in NHW order, and (36, filters, channels). The loops are
-compiled as described in loops.py.
+The 36 planes of transformed arrays are (36, tiles, channels), tiles in NHW order, and (36, filters,
+channels). The loops are compiled as described in loops.py.
 """
 
 import numpy as np
@@ -14,16 +17,21 @@ import numpy as np
 from ladder.executors.cpu import blocks
 from ladder.executors.cpu.loops import loop
 
-# Tiles per block: with fewer, a matrix product spends most of its time loading weights; the blocks of a sum fit the cache.
+# Tiles per block: with fewer, a matrix product spends most of its time loading weights; the blocks
+# of a sum fit the cache.
 BLOCK_TILES, SUM_TILES = 256, 128
-LEAST_TILES = 64          # per block, of a convolution with so few tiles that a thread would get none
-CHUNK_NUMBERS = 2 ** 22   # size of the transformed images and gradients of all threads
-FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which groups of images have sums of their own of their gradient
-FEW_TILES = 512           # with fewer, threads share the planes instead of the images, each of which needs all weights
+# per block, of a convolution with so few tiles that a thread would get none
+LEAST_TILES = 64
+CHUNK_NUMBERS = 2**22  # size of the transformed images and gradients of all threads
+# weights per plane, up to which groups of images have sums of their own of their gradient
+FEW_WEIGHTS = 2**13
+# with fewer, threads share the planes instead of the images, each of which needs all weights
+FEW_TILES = 512
 
 
 def winograd_conv2d_weight(executor, weight, transformed):
     """transformed (36, filters, channels) = G g G^T for each filter and channel."""
+
     def work(worker, start, stop):
         rows = worker.workspace("rows", (6, 3, weight.shape[3]), weight.dtype)
         transform_filters(weight, start, stop, transformed, rows)
@@ -38,7 +46,9 @@ def winograd_conv2d_forward(executor, x, transformed, y, padding, relu, bias=Non
     call.by_plane() if call.has_few_tiles() else call.by_image()
 
 
-def winograd_conv2d_backward(executor, x, transformed, y, dy, dweight, padding, relu, dbias=None, index=None, dx=None):
+def winograd_conv2d_backward(
+    executor, x, transformed, y, dy, dweight, padding, relu, dbias=None, index=None, dx=None
+):
     """As conv2d_backward."""
     tiles = _Tiles(x.shape, padding)
     gradient = blocks.Gradient(y, dy, relu, index, (*tiles.out, transformed.shape[1]))
@@ -57,29 +67,45 @@ OPERATIONS = (winograd_conv2d_weight, winograd_conv2d_forward, winograd_conv2d_b
 
 
 class _Tiles:
-    """The 4x4 tiles of a convolution's output; the last row and column of tiles may extend beyond its edge."""
+    """The 4x4 tiles of a convolution's output; the last row and column of tiles may extend beyond
+    its edge.
+    """
 
     def __init__(self, shape, padding):
         self.padding = padding
         self.out = tuple(size + 2 * padding - 2 for size in shape[1:3])
         self.rows, self.columns = (-(-size // 4) for size in self.out)
-        self.each = self.rows * self.columns   # tiles per image
+        self.each = self.rows * self.columns  # tiles per image
 
     def cut(self, images, most, planes):
-        """The blocks.Cut of the images into blocks of at most `most` tiles, or one image, for products with these planes."""
+        """The blocks.Cut of the images into blocks of at most `most` tiles, or one image, for
+        products with these planes.
+        """
         tiles, work = images * self.each, images * self.each * planes.size
-        return blocks.cut(images, self.each, min(most, max(LEAST_TILES, tiles // blocks.pieces(work))), work)
+        return blocks.cut(
+            images, self.each, min(most, max(LEAST_TILES, tiles // blocks.pieces(work))), work
+        )
 
 
 class _Forward:
     """The operands of one forward pass, and the two ways to distribute it over threads."""
 
     def __init__(self, executor, tiles, x, transformed, y, bias, relu, index):
-        self.executor, self.tiles, self.x, self.y, self.bias, self.relu, self.index = executor, tiles, x, y, bias, relu, index
+        self.executor, self.tiles, self.x, self.y, self.bias, self.relu, self.index = (
+            executor,
+            tiles,
+            x,
+            y,
+            bias,
+            relu,
+            index,
+        )
         self.planes = transformed.transpose(0, 2, 1)
 
     def has_few_tiles(self):
-        """True if there are so few tiles that a product with some of them would mostly wait for the weights."""
+        """True if there are so few tiles that a product with some of them would mostly wait for the
+        weights.
+        """
         return len(self.x) * self.tiles.each < FEW_TILES and self.planes[0].size > FEW_WEIGHTS
 
     def by_image(self):
@@ -89,7 +115,9 @@ class _Forward:
         def work(worker, start, stop):
             for block in cut.blocks(start, stop):
                 seen = _transform_images(worker, self.x[block], self.tiles)
-                products = worker.workspace("products", (36, seen.shape[1], self.y.shape[3]), self.y.dtype)
+                products = worker.workspace(
+                    "products", (36, seen.shape[1], self.y.shape[3]), self.y.dtype
+                )
                 self._finish(worker, np.matmul(seen, self.planes, out=products), block, 0)
 
         self.executor.parallel(len(self.x), work, cut.cost, piece=cut.size)
@@ -97,8 +125,10 @@ class _Forward:
     def by_plane(self):
         """The threads first transform all images, then each multiplies some of the planes."""
         count, each = len(self.x), self.tiles.each
-        seen, products = (self.executor.workspace(name, (36, count * each, width), self.x.dtype) for name, width in
-                          (("images", self.x.shape[3]), ("products", self.y.shape[3])))
+        seen, products = (
+            self.executor.workspace(name, (36, count * each, width), self.x.dtype)
+            for name, width in (("images", self.x.shape[3]), ("products", self.y.shape[3]))
+        )
 
         def transform(worker, start, stop):
             _transform_images(worker, self.x[start:stop], self.tiles, seen, start * each)
@@ -116,14 +146,20 @@ class _Forward:
 
     def _finish(self, worker, products, block, first):
         y, index = self.y[block], None if self.index is None else self.index[block]
-        out = y if index is None else worker.workspace("convolved", (len(y), *self.tiles.out, y.shape[3]), y.dtype)
+        out = (
+            y
+            if index is None
+            else worker.workspace("convolved", (len(y), *self.tiles.out, y.shape[3]), y.dtype)
+        )
         back_to_pixels(products, first, out, worker.workspace("rows", (4, 6, y.shape[3]), y.dtype))
         worker.lap("convolution forward")
         blocks.finish(worker, out, y, self.bias, self.relu, index)
 
 
 class _Backward:
-    """The operands of one backward pass, and the two ways to distribute it over threads. gradient: a blocks.Gradient."""
+    """The operands of one backward pass, and the two ways to distribute it over threads. gradient:
+    a blocks.Gradient.
+    """
 
     def __init__(self, executor, tiles, x, transformed, gradient, dx, dbias):
         self.executor, self.tiles, self.x, self.transformed = executor, tiles, x, transformed
@@ -149,22 +185,35 @@ class _Backward:
         return sums.total()
 
     def by_plane(self):
-        """The threads first transform a chunk of images, then each multiplies some of the planes: no sums over threads."""
+        """The threads first transform a chunk of images, then each multiplies some of the planes:
+        no sums over threads.
+        """
         sums = self.executor.workspace("plane sums", self.transformed.shape, self.x.dtype)
         tiles = max(SUM_TILES, CHUNK_NUMBERS // (36 * sum(self.transformed.shape[1:])))
         piece = -(-min(len(self.x), tiles // self.tiles.each) // blocks.MOST_PIECES) or 1
-        biases = self.executor.workspace("bias sums", (-(-len(self.x) // piece), sums.shape[1]), self.x.dtype)
-        for chunk in blocks.slices(0, len(self.x), max(1, tiles // self.tiles.each // piece) * piece):
+        biases = self.executor.workspace(
+            "bias sums", (-(-len(self.x) // piece), sums.shape[1]), self.x.dtype
+        )
+        for chunk in blocks.slices(
+            0, len(self.x), max(1, tiles // self.tiles.each // piece) * piece
+        ):
             self._chunk(chunk, piece, sums, biases)
         if self.dbias is not None:
             self.dbias[...] = blocks.add_up(self.executor, biases)
         return sums
 
     def _chunk(self, chunk, piece, sums, biases):
-        """Add the planes' gradient of a chunk of images to `sums`; biases: the bias gradient of every `piece` images."""
+        """Add the planes' gradient of a chunk of images to `sums`; biases: the bias gradient of
+        every `piece` images.
+        """
         count, each, first = chunk.stop - chunk.start, self.tiles.each, chunk.start == 0
-        seen, turned = (self.executor.workspace(name, (36, count * each, width), self.x.dtype) for name, width in
-                        (("images", self.x.shape[3]), ("products", self.transformed.shape[1])))
+        seen, turned = (
+            self.executor.workspace(name, (36, count * each, width), self.x.dtype)
+            for name, width in (
+                ("images", self.x.shape[3]),
+                ("products", self.transformed.shape[1]),
+            )
+        )
 
         def transform(worker, start, stop):
             for block in blocks.slices(chunk.start + start, chunk.start + stop, piece):
@@ -177,7 +226,11 @@ class _Backward:
 
         def multiply(worker, start, stop):
             for plane in range(start, stop):
-                out = sums[plane] if first else worker.workspace("product", sums.shape[1:], sums.dtype)
+                out = (
+                    sums[plane]
+                    if first
+                    else worker.workspace("product", sums.shape[1:], sums.dtype)
+                )
                 np.matmul(turned[plane].T, seen[plane], out=out)
                 if not first:
                     sums[plane] += out
@@ -186,7 +239,9 @@ class _Backward:
             worker.lap("convolution backward")
 
         def scatter(worker, start, stop):
-            self._to_pixels(worker, seen, slice(chunk.start + start, chunk.start + stop), start * each)
+            self._to_pixels(
+                worker, seen, slice(chunk.start + start, chunk.start + stop), start * each
+            )
             worker.lap("convolution backward")
 
         cost = seen.size + turned.size
@@ -197,7 +252,9 @@ class _Backward:
 
     def _to_pixels(self, worker, planes, block, first):
         tiles, channels = self.tiles, planes.shape[2]
-        frame = worker.workspace("frame", (4 * tiles.rows + 2, 4 * tiles.columns + 2, channels), planes.dtype)
+        frame = worker.workspace(
+            "frame", (4 * tiles.rows + 2, 4 * tiles.columns + 2, channels), planes.dtype
+        )
         rows = worker.workspace("rows", (6, 6 * tiles.columns, channels), planes.dtype)
         images_gradient(planes, first, self.dx[block], tiles.rows, tiles.padding, frame, rows)
 
@@ -221,9 +278,10 @@ def _planes(worker, name, x, tiles):
     return worker.workspace(name, (36, len(x) * tiles.each, x.shape[3]), x.dtype)
 
 
-# The matrices times a vector. These numbers are exact in both precisions; G's, which are not, are quotients of them.
+# The matrices times a vector. These numbers are exact in both precisions; G's, which are not, are
+# quotients of them.
 NEAR, FAR = np.float32(5 / 8), np.float32(3 / 2)
-NEAR_2, FAR_2, NEAR_3, FAR_3 = NEAR ** 2, FAR ** 2, NEAR ** 3, FAR ** 3
+NEAR_2, FAR_2, NEAR_3, FAR_3 = NEAR**2, FAR**2, NEAR**3, FAR**3
 BOTH, EITHER = NEAR_2 * FAR_2, NEAR_2 + FAR_2
 NEAR_DIVISOR, FAR_DIVISOR = 2 * NEAR_2 * (NEAR_2 - FAR_2), 2 * FAR_2 * (FAR_2 - NEAR_2)
 
@@ -249,24 +307,45 @@ def _image(first, second, third, fourth, fifth, sixth):
     """B^T d"""
     near, odd_near = fifth - FAR_2 * third, NEAR * (fourth - FAR_2 * second)
     far, odd_far = fifth - NEAR_2 * third, FAR * (fourth - NEAR_2 * second)
-    return (BOTH * first - EITHER * third + fifth, near + odd_near, near - odd_near, far + odd_far, far - odd_far,
-            BOTH * second - EITHER * fourth + sixth)
+    return (
+        BOTH * first - EITHER * third + fifth,
+        near + odd_near,
+        near - odd_near,
+        far + odd_far,
+        far - odd_far,
+        BOTH * second - EITHER * fourth + sixth,
+    )
 
 
 @loop
 def _image_gradient(first, second, third, fourth, fifth, sixth):
     """B v"""
-    near, odd_near, far, odd_far = second + third, NEAR * (second - third), fourth + fifth, FAR * (fourth - fifth)
-    return (BOTH * first, BOTH * sixth - FAR_2 * odd_near - NEAR_2 * odd_far, -EITHER * first - FAR_2 * near - NEAR_2 * far,
-            odd_near + odd_far - EITHER * sixth, first + near + far, sixth)
+    near, odd_near, far, odd_far = (
+        second + third,
+        NEAR * (second - third),
+        fourth + fifth,
+        FAR * (fourth - fifth),
+    )
+    return (
+        BOTH * first,
+        BOTH * sixth - FAR_2 * odd_near - NEAR_2 * odd_far,
+        -EITHER * first - FAR_2 * near - NEAR_2 * far,
+        odd_near + odd_far - EITHER * sixth,
+        first + near + far,
+        sixth,
+    )
 
 
 @loop
 def _output(first, second, third, fourth, fifth, sixth):
     """A^T m"""
     near, odd_near, far, odd_far = second + third, second - third, fourth + fifth, fourth - fifth
-    return (first + near + far, NEAR * odd_near + FAR * odd_far, NEAR_2 * near + FAR_2 * far,
-            NEAR_3 * odd_near + FAR_3 * odd_far + sixth)
+    return (
+        first + near + far,
+        NEAR * odd_near + FAR * odd_far,
+        NEAR_2 * near + FAR_2 * far,
+        NEAR_3 * odd_near + FAR_3 * odd_far + sixth,
+    )
 
 
 @loop
@@ -279,18 +358,32 @@ def _output_gradient(first, second, third, fourth):
 
 @loop
 def transform_filters(weight, start, stop, out, rows):
-    """out (36, filters, channels) = G g G^T of the filters start to stop. rows: workspace (6, 3, channels)."""
+    """out (36, filters, channels) = G g G^T of the filters start to stop. rows: workspace (6, 3,
+    channels).
+    """
     channels = weight.shape[3]
     for o in range(start, stop):
         for j in range(3):
             for c in range(channels):
-                (rows[0, j, c], rows[1, j, c], rows[2, j, c], rows[3, j, c], rows[4, j, c], rows[5, j, c]) = _filter(
-                    weight[o, 0, j, c], weight[o, 1, j, c], weight[o, 2, j, c])
+                (
+                    rows[0, j, c],
+                    rows[1, j, c],
+                    rows[2, j, c],
+                    rows[3, j, c],
+                    rows[4, j, c],
+                    rows[5, j, c],
+                ) = _filter(weight[o, 0, j, c], weight[o, 1, j, c], weight[o, 2, j, c])
         for k in range(6):
             at = 6 * k
             for c in range(channels):
-                (out[at, o, c], out[at + 1, o, c], out[at + 2, o, c], out[at + 3, o, c], out[at + 4, o, c],
-                 out[at + 5, o, c]) = _filter(rows[k, 0, c], rows[k, 1, c], rows[k, 2, c])
+                (
+                    out[at, o, c],
+                    out[at + 1, o, c],
+                    out[at + 2, o, c],
+                    out[at + 3, o, c],
+                    out[at + 4, o, c],
+                    out[at + 5, o, c],
+                ) = _filter(rows[k, 0, c], rows[k, 1, c], rows[k, 2, c])
 
 
 @loop
@@ -301,17 +394,29 @@ def filters_gradient(planes, start, stop, dweight, rows):
         for k in range(6):
             for c in range(channels):
                 rows[0, k, c], rows[1, k, c], rows[2, k, c] = _filter_gradient(
-                    planes[k, o, c], planes[6 + k, o, c], planes[12 + k, o, c], planes[18 + k, o, c], planes[24 + k, o, c],
-                    planes[30 + k, o, c])
+                    planes[k, o, c],
+                    planes[6 + k, o, c],
+                    planes[12 + k, o, c],
+                    planes[18 + k, o, c],
+                    planes[24 + k, o, c],
+                    planes[30 + k, o, c],
+                )
         for i in range(3):
             for c in range(channels):
                 dweight[o, i, 0, c], dweight[o, i, 1, c], dweight[o, i, 2, c] = _filter_gradient(
-                    rows[i, 0, c], rows[i, 1, c], rows[i, 2, c], rows[i, 3, c], rows[i, 4, c], rows[i, 5, c])
+                    rows[i, 0, c],
+                    rows[i, 1, c],
+                    rows[i, 2, c],
+                    rows[i, 3, c],
+                    rows[i, 4, c],
+                    rows[i, 5, c],
+                )
 
 
 @loop
 def transform_images(x, out, tile, rows):
-    """out (36, tiles, channels) = B^T d B of the 6x6 tiles of x (N, H, W, C), four pixels apart, from `tile` on.
+    """out (36, tiles, channels) = B^T d B of the 6x6 tiles of x (N, H, W, C), four pixels apart,
+    from `tile` on.
 
     rows: workspace (6, W, C).
     """
@@ -321,27 +426,52 @@ def transform_images(x, out, tile, rows):
         for r in range(0, height - 2, 4):
             for q in range(width):
                 for c in range(channels):
-                    (rows[0, q, c], rows[1, q, c], rows[2, q, c], rows[3, q, c], rows[4, q, c], rows[5, q, c]) = _image(
-                        x[n, r, q, c], x[n, r + 1, q, c], x[n, r + 2, q, c], x[n, r + 3, q, c], x[n, r + 4, q, c],
-                        x[n, r + 5, q, c])
+                    (
+                        rows[0, q, c],
+                        rows[1, q, c],
+                        rows[2, q, c],
+                        rows[3, q, c],
+                        rows[4, q, c],
+                        rows[5, q, c],
+                    ) = _image(
+                        x[n, r, q, c],
+                        x[n, r + 1, q, c],
+                        x[n, r + 2, q, c],
+                        x[n, r + 3, q, c],
+                        x[n, r + 4, q, c],
+                        x[n, r + 5, q, c],
+                    )
             for k in range(6):
                 at = 6 * k
                 for q in range(across):
                     here, left = tile + q, 4 * q
                     for c in range(channels):
-                        (out[at, here, c], out[at + 1, here, c], out[at + 2, here, c], out[at + 3, here, c],
-                         out[at + 4, here, c], out[at + 5, here, c]) = _image(
-                            rows[k, left, c], rows[k, left + 1, c], rows[k, left + 2, c], rows[k, left + 3, c],
-                            rows[k, left + 4, c], rows[k, left + 5, c])
+                        (
+                            out[at, here, c],
+                            out[at + 1, here, c],
+                            out[at + 2, here, c],
+                            out[at + 3, here, c],
+                            out[at + 4, here, c],
+                            out[at + 5, here, c],
+                        ) = _image(
+                            rows[k, left, c],
+                            rows[k, left + 1, c],
+                            rows[k, left + 2, c],
+                            rows[k, left + 3, c],
+                            rows[k, left + 4, c],
+                            rows[k, left + 5, c],
+                        )
             tile += across
 
 
 @loop
 def images_gradient(planes, tile, dx, down, padding, frame, rows):
-    """dx (N, H, W, C) = B v B^T of the tiles from `tile` on, `down` rows of tiles per image, added up where they overlap.
+    """dx (N, H, W, C) = B v B^T of the tiles from `tile` on, `down` rows of tiles per image, added
+    up where they overlap.
 
-    Workspaces: frame (4 rows of tiles + 2, 4 columns of tiles + 2, C), rows (6, 6 columns of tiles, C). Loops that add to what
-    they overlap are kept apart from those that transform: together they would not be vectorized.
+    Workspaces: frame (4 rows of tiles + 2, 4 columns of tiles + 2, C), rows (6, 6 columns of tiles,
+    C). Loops that add to what they overlap are kept apart from those that transform: together they
+    would not be vectorized.
     """
     images, height, width, channels = dx.shape
     across = frame.shape[1] // 4
@@ -357,10 +487,21 @@ def images_gradient(planes, tile, dx, down, padding, frame, rows):
                 for q in range(across):
                     left, here = 6 * q, tile + q
                     for c in range(channels):
-                        (rows[k, left, c], rows[k, left + 1, c], rows[k, left + 2, c], rows[k, left + 3, c],
-                         rows[k, left + 4, c], rows[k, left + 5, c]) = _image_gradient(
-                            planes[at, here, c], planes[at + 1, here, c], planes[at + 2, here, c], planes[at + 3, here, c],
-                            planes[at + 4, here, c], planes[at + 5, here, c])
+                        (
+                            rows[k, left, c],
+                            rows[k, left + 1, c],
+                            rows[k, left + 2, c],
+                            rows[k, left + 3, c],
+                            rows[k, left + 4, c],
+                            rows[k, left + 5, c],
+                        ) = _image_gradient(
+                            planes[at, here, c],
+                            planes[at + 1, here, c],
+                            planes[at + 2, here, c],
+                            planes[at + 3, here, c],
+                            planes[at + 4, here, c],
+                            planes[at + 5, here, c],
+                        )
                 for q in range(1, across):
                     left = 6 * q
                     for c in range(channels):
@@ -372,7 +513,13 @@ def images_gradient(planes, tile, dx, down, padding, frame, rows):
                 at = q + 2 * min(q // 4, across - 1)
                 for c in range(channels):
                     first, second, third, fourth, fifth, sixth = _image_gradient(
-                        rows[0, at, c], rows[1, at, c], rows[2, at, c], rows[3, at, c], rows[4, at, c], rows[5, at, c])
+                        rows[0, at, c],
+                        rows[1, at, c],
+                        rows[2, at, c],
+                        rows[3, at, c],
+                        rows[4, at, c],
+                        rows[5, at, c],
+                    )
                     frame[top, q, c] += first
                     frame[top + 1, q, c] += second
                     frame[top + 2, q, c] = third
@@ -397,23 +544,42 @@ def transform_gradient(dy, out, tile, rows):
         for r in range(0, height, 4):
             for q in range(width):
                 for c in range(filters):
-                    (rows[0, q, c], rows[1, q, c], rows[2, q, c], rows[3, q, c], rows[4, q, c],
-                     rows[5, q, c]) = _output_gradient(dy[n, r, q, c], dy[n, r + 1, q, c], dy[n, r + 2, q, c],
-                                                       dy[n, r + 3, q, c])
+                    (
+                        rows[0, q, c],
+                        rows[1, q, c],
+                        rows[2, q, c],
+                        rows[3, q, c],
+                        rows[4, q, c],
+                        rows[5, q, c],
+                    ) = _output_gradient(
+                        dy[n, r, q, c], dy[n, r + 1, q, c], dy[n, r + 2, q, c], dy[n, r + 3, q, c]
+                    )
             for k in range(6):
                 at = 6 * k
                 for q in range(across):
                     here, left = tile + q, 4 * q
                     for c in range(filters):
-                        (out[at, here, c], out[at + 1, here, c], out[at + 2, here, c], out[at + 3, here, c],
-                         out[at + 4, here, c], out[at + 5, here, c]) = _output_gradient(
-                            rows[k, left, c], rows[k, left + 1, c], rows[k, left + 2, c], rows[k, left + 3, c])
+                        (
+                            out[at, here, c],
+                            out[at + 1, here, c],
+                            out[at + 2, here, c],
+                            out[at + 3, here, c],
+                            out[at + 4, here, c],
+                            out[at + 5, here, c],
+                        ) = _output_gradient(
+                            rows[k, left, c],
+                            rows[k, left + 1, c],
+                            rows[k, left + 2, c],
+                            rows[k, left + 3, c],
+                        )
             tile += across
 
 
 @loop
 def back_to_pixels(planes, tile, y, rows):
-    """y (N, H, W, filters) = A^T m A of the tiles from `tile` on. rows: workspace (4, 6, filters)."""
+    """y (N, H, W, filters) = A^T m A of the tiles from `tile` on. rows: workspace (4, 6,
+    filters).
+    """
     images, height, width, filters = y.shape
     for n in range(images):
         for r in range(0, height, 4):
@@ -421,13 +587,24 @@ def back_to_pixels(planes, tile, y, rows):
                 for k in range(6):
                     for c in range(filters):
                         rows[0, k, c], rows[1, k, c], rows[2, k, c], rows[3, k, c] = _output(
-                            planes[k, tile, c], planes[6 + k, tile, c], planes[12 + k, tile, c], planes[18 + k, tile, c],
-                            planes[24 + k, tile, c], planes[30 + k, tile, c])
+                            planes[k, tile, c],
+                            planes[6 + k, tile, c],
+                            planes[12 + k, tile, c],
+                            planes[18 + k, tile, c],
+                            planes[24 + k, tile, c],
+                            planes[30 + k, tile, c],
+                        )
                 for i in range(min(4, height - r)):
                     row = r + i
                     for c in range(filters):
                         first, second, third, fourth = _output(
-                            rows[i, 0, c], rows[i, 1, c], rows[i, 2, c], rows[i, 3, c], rows[i, 4, c], rows[i, 5, c])
+                            rows[i, 0, c],
+                            rows[i, 1, c],
+                            rows[i, 2, c],
+                            rows[i, 3, c],
+                            rows[i, 4, c],
+                            rows[i, 5, c],
+                        )
                         y[n, row, q, c] = first
                         if q + 1 < width:
                             y[n, row, q + 1, c] = second

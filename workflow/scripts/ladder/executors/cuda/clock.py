@@ -1,6 +1,6 @@
 """Where a training's time goes, from the steps that are measured."""
 
-WARM_UP, SAMPLE_EVERY = 3, 50   # steps
+WARM_UP, SAMPLE_EVERY = 3, 50  # steps
 
 
 class Clock:
@@ -40,7 +40,10 @@ class Clock:
     def _extrapolated(self, before, kind):
         """{name: seconds} by the category (kind 0) or the pass (kind 1)."""
         self._collect()
-        scale, total = self._images / self._sampled_images if self._sampled_images else 0, dict(before)
+        scale, total = (
+            self._images / self._sampled_images if self._sampled_images else 0,
+            dict(before),
+        )
         for names, seconds in self._sampled.items():
             total[names[kind]] = total.get(names[kind], 0.0) + scale * seconds
         return total

@@ -1,16 +1,18 @@
 """Runs plans on an NVIDIA GPU through CuPy.
 
-Kernels are compiled by nvrtc.py to machine code for this GPU and cached in the user's cache folder under a hash of sources and
-options; CuPy loads them and compiles nothing. What another machine has compiled is taken from a cache folder that says with
-which NVRTC (CARRIED): such kernels need none here.
+Kernels are compiled by nvrtc.py to machine code for this GPU and cached in the user's cache folder
+under a hash of sources and options; CuPy loads them and compiles nothing. What another machine has
+compiled is taken from a cache folder that says with which NVRTC (CARRIED): such kernels need none
+here.
 
-A plan's buffers lie in one block of GPU memory, allocated once. Launches keep the plan's order on their streams; a launch that
-conflicts with an earlier one on another stream (one of them writes a buffer that both use) waits for it. launching.py has how
-they get there.
+A plan's buffers lie in one block of GPU memory, allocated once. Launches keep the plan's order on
+their streams; a launch that conflicts with an earlier one on another stream (one of them writes a
+buffer that both use) waits for it. launching.py has how they get there.
 
-The images are either on the GPU, or streamed: gathered on the host batch by batch into pinned memory and copied on a separate
-stream during the computation of the previous batch, double-buffered. The kernels, and so the results' bytes, are the same. Of a
-copy only the time that a step waits for it is lost; `seconds` has both, as COPIES and WAITING.
+The images are either on the GPU, or streamed: gathered on the host batch by batch into pinned
+memory and copied on a separate stream during the computation of the previous batch,
+double-buffered. The kernels, and so the results' bytes, are the same. Of a copy only the time that
+a step waits for it is lost; `seconds` has both, as COPIES and WAITING.
 """
 
 import functools
@@ -24,7 +26,13 @@ import numpy as np
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 from ladder.executors.cuda.clock import Clock
-from ladder.executors.cuda.launching import Bound, BoundLaunch, BoundStep, Launcher, waits_between_streams
+from ladder.executors.cuda.launching import (
+    Bound,
+    BoundLaunch,
+    BoundStep,
+    Launcher,
+    waits_between_streams,
+)
 from ladder.executors.cuda.streaming import HostBatchStream
 from ladder.machine import compiling, driver
 from ladder.progress import size
@@ -32,18 +40,21 @@ from ladder.rungs import catalog
 from ladder.rungs.patterns import Table
 from ladder.store import cache
 
-ALIGNMENT = 256        # bytes, of every buffer
-PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without raising the kernel's limit
-CARRIED = "nvrtc.txt"     # in the cache folder: the CUDA version of the NVRTC that compiled what was carried here
-SHARE_FOR_IMAGES = 0.5    # fraction of the free memory: data_residency auto streams images that take more
+ALIGNMENT = 256  # bytes, of every buffer
+# bytes of dynamic shared memory that a launch may use without raising the kernel's limit
+PLAIN_SHARED = 48 << 10
+# in the cache folder: the CUDA version of the NVRTC that compiled what was carried here
+CARRIED = "nvrtc.txt"
+# fraction of the free memory: data_residency auto streams images that take more
+SHARE_FOR_IMAGES = 0.5
 
 
 class Executor:
     """Runs plans on the first GPU of this process (interface: see create.py).
 
-    data_residency: 'device', 'host' (streamed) or 'auto': on the device if the images take at most half of its free memory.
-    Raises UserError if this machine cannot run a GPU rung, and from `allocate` if the memory does not suffice or a kernel does
-    not compile.
+    data_residency: 'device', 'host' (streamed) or 'auto': on the device if the images take at most
+    half of its free memory. Raises UserError if this machine cannot run a GPU rung, and from
+    `allocate` if the memory does not suffice or a kernel does not compile.
     """
 
     together = 50
@@ -61,7 +72,9 @@ class Executor:
     def upload(self, arrays):
         uploaded, resident = {}, dict(arrays)
         if "images" in resident and self._streams_images(resident["images"]):
-            uploaded["images"] = self._batches = HostBatchStream(self._cupy, resident.pop("images"), resident)
+            uploaded["images"] = self._batches = HostBatchStream(
+                self._cupy, resident.pop("images"), resident
+            )
         else:
             self._batches = None
         resident = {name: np.asarray(array) for name, array in resident.items()}
@@ -75,14 +88,20 @@ class Executor:
         new = {name: buffer for name, buffer in plan.own.items() if name not in uploaded}
         needed, free = sum(aligned(buffer.bytes) for buffer in new.values()), self._free()
         if needed > free:
-            raise UserError(f"batch_size {plan.batch} needs {size(needed)} of GPU memory and {size(free)} are free; "
-                            f"{_what_fits(plan, new.values(), free)}")
+            raise UserError(
+                f"batch_size {plan.batch} needs {size(needed)} of GPU memory and {size(free)} are free; "
+                f"{_what_fits(plan, new.values(), free)}"
+            )
         for name in uploaded.keys() & plan.buffers.keys():
             if plan.buffers[name].shape != uploaded[name].shape:
-                raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {uploaded[name].shape}")
+                raise ValueError(
+                    f"buffer {name} is {plan.buffers[name].shape}, not {uploaded[name].shape}"
+                )
         batches = uploaded.get("images")
         arrays = Bound(uploaded, batches if isinstance(batches, HostBatchStream) else None)
-        arrays |= self._arrays({name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan")
+        arrays |= self._arrays(
+            {name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan"
+        )
         arrays |= plan.views(arrays, self._view)
         arrays.prologue, arrays.steps = self._bind(plan, arrays)
         return arrays
@@ -96,7 +115,9 @@ class Executor:
         self.synchronize()
 
     def recorded(self, arrays, runs):
-        """A CUDA graph of so many runs, apart from those that run_many replays; RuntimeError where that is refused."""
+        """A CUDA graph of so many runs, apart from those that run_many replays; RuntimeError where
+        that is refused.
+        """
         return self._launcher.recorded(arrays, 0, runs)
 
     def run_many(self, plan, arrays, count):
@@ -119,7 +140,9 @@ class Executor:
 
     @property
     def seconds(self):
-        """Measured with events on one step in SAMPLE_EVERY, its launches one after another, extrapolated to all images."""
+        """Measured with events on one step in SAMPLE_EVERY, its launches one after another,
+        extrapolated to all images.
+        """
         return self._clock.seconds()
 
     @seconds.setter
@@ -136,9 +159,11 @@ class Executor:
 
     def device(self):
         toolkit = self._cupy.cuda.runtime.runtimeGetVersion()
-        return (f"{driver.gpu().name}, driver {driver.version() or 'unknown'} (CUDA {_dotted(driver.cuda_version())}), "
-                f"CuPy {self._cupy.__version__} for CUDA {toolkit // 1000}.{toolkit % 1000 // 10}, "
-                f"NVRTC {', '.join(compilers())}")
+        return (
+            f"{driver.gpu().name}, driver {driver.version() or 'unknown'} (CUDA {_dotted(driver.cuda_version())}), "
+            f"CuPy {self._cupy.__version__} for CUDA {toolkit // 1000}.{toolkit % 1000 // 10}, "
+            f"NVRTC {', '.join(compilers())}"
+        )
 
     def launching(self):
         return self._launcher.described()
@@ -148,7 +173,9 @@ class Executor:
         return self._batches.bytes if self._batches else 0
 
     def device_bytes(self):
-        """GPU memory that all processes have taken since this executor was made, according to the driver."""
+        """GPU memory that all processes have taken since this executor was made, according to the
+        driver.
+        """
         return self._free_at_start - self._free()
 
     @property
@@ -170,7 +197,9 @@ class Executor:
         return self._cupy.cuda.runtime.memGetInfo()[0]
 
     def _streams_images(self, images):
-        return self._residency == "host" or (self._residency == "auto" and images.nbytes > SHARE_FOR_IMAGES * self._free())
+        return self._residency == "host" or (
+            self._residency == "auto" and images.nbytes > SHARE_FOR_IMAGES * self._free()
+        )
 
     def _arrays(self, wanted, what):
         """Zeroed arrays in one new block of GPU memory; wanted: name -> (shape, dtype)."""
@@ -181,10 +210,19 @@ class Executor:
         try:
             memory = cupy.cuda.MemoryPointer(cupy.cuda.Memory(max(end, ALIGNMENT)), 0)
         except cupy.cuda.runtime.CUDARuntimeError as error:
-            hint = "set data_residency to host" if "images" in wanted else "choose a smaller batch_size"
-            raise UserError(f"{what} need {size(end)} of GPU memory and {size(self._free())} are free; {hint}") from error
+            hint = (
+                "set data_residency to host"
+                if "images" in wanted
+                else "choose a smaller batch_size"
+            )
+            raise UserError(
+                f"{what} need {size(end)} of GPU memory and {size(self._free())} are free; {hint}"
+            ) from error
         memory.memset_async(0, end, self.stream)
-        return {name: cupy.ndarray(shape, dtype, memptr=memory + offsets[name]) for name, (shape, dtype) in wanted.items()}
+        return {
+            name: cupy.ndarray(shape, dtype, memptr=memory + offsets[name])
+            for name, (shape, dtype) in wanted.items()
+        }
 
     def _view(self, memory, offset, buffer):
         return self._cupy.ndarray(buffer.shape, buffer.dtype, memptr=memory.data + offset)
@@ -198,22 +236,50 @@ class Executor:
         events = {number: self._cupy.cuda.Event(disable_timing=True) for number in awaited}
         if arrays.batches:
             arrays.batches.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
-        bound = (self._bound(launch, arrays, tuple(events[other] for other in waits[number]), events.get(number))
-                 for number, launch in enumerate(plan.launches))
-        prologue = tuple(_bound_step(step, [self._bound(launch, arrays) for launch in step.launches]) for step in plan.prologue)
-        return prologue, tuple(_bound_step(step, itertools.islice(bound, len(step.launches))) for step in plan.steps)
+        bound = (
+            self._bound(
+                launch, arrays, tuple(events[other] for other in waits[number]), events.get(number)
+            )
+            for number, launch in enumerate(plan.launches)
+        )
+        prologue = tuple(
+            _bound_step(step, [self._bound(launch, arrays) for launch in step.launches])
+            for step in plan.prologue
+        )
+        return prologue, tuple(
+            _bound_step(step, itertools.islice(bound, len(step.launches))) for step in plan.steps
+        )
 
     def _bound(self, launch, arrays, waits=(), event=None):
-        return BoundLaunch(kernel=self._kernel(launch), grid=launch.grid, block=launch.block,
-                           arguments=self._arguments(launch, arrays), shared_bytes=launch.shared_bytes, stream=launch.stream,
-                           waits=waits, event=event)
+        return BoundLaunch(
+            kernel=self._kernel(launch),
+            grid=launch.grid,
+            block=launch.block,
+            arguments=self._arguments(launch, arrays),
+            shared_bytes=launch.shared_bytes,
+            stream=launch.stream,
+            waits=waits,
+            event=event,
+        )
 
     def _arguments(self, launch, arrays):
         """A launch's arguments for each of the two slots of streamed images."""
-        arguments = [self._table(each, arrays) if isinstance(each, Table) else each for each in launch.arguments]
-        slots = arrays.batches.substitutes if arrays.batches and "images" in launch.buffers else ({}, {})
-        return tuple(tuple(slot.get(each, arrays[each]) if isinstance(each, str) else each for each in arguments)
-                     for slot in slots)
+        arguments = [
+            self._table(each, arrays) if isinstance(each, Table) else each
+            for each in launch.arguments
+        ]
+        slots = (
+            arrays.batches.substitutes
+            if arrays.batches and "images" in launch.buffers
+            else ({}, {})
+        )
+        return tuple(
+            tuple(
+                slot.get(each, arrays[each]) if isinstance(each, str) else each
+                for each in arguments
+            )
+            for slot in slots
+        )
 
     def _table(self, table, arrays):
         values = table.array(lambda name: arrays[name].data.ptr)
@@ -222,7 +288,9 @@ class Executor:
         return array
 
     def _run_some(self, plan, arrays, most):
-        """Run the plan at least once and at most `most` times; how often. One step in SAMPLE_EVERY is measured."""
+        """Run the plan at least once and at most `most` times; how often. One step in SAMPLE_EVERY
+        is measured.
+        """
         batches, main = arrays.batches, self.stream
         unmeasured = 0 if self.measures_every_step else self._clock.until_sample()
         slot, copied = batches.take(plan.batch, main, not unmeasured) if batches else (0, [])
@@ -242,16 +310,23 @@ class Executor:
         if name not in self._kernels:
             path = cubin(source, driver.gpu().architecture, launch.defines)
             try:
-                self._kernels[name] = [self._cupy.RawModule(path=str(path)).get_function(launch.entry), PLAIN_SHARED]
+                self._kernels[name] = [
+                    self._cupy.RawModule(path=str(path)).get_function(launch.entry),
+                    PLAIN_SHARED,
+                ]
             except self._cupy.cuda.driver.CUDADriverError as error:
-                raise UserError(f"the driver does not take {source} as NVRTC {compilers()[0]} compiles it: {error}; "
-                                "update the driver") from error
+                raise UserError(
+                    f"the driver does not take {source} as NVRTC {compilers()[0]} compiles it: {error}; "
+                    "update the driver"
+                ) from error
         loaded = self._kernels[name]
         if launch.shared_bytes > loaded[1]:
             limit = driver.gpu().block_shared_bytes
             if launch.shared_bytes > limit:
-                raise UserError(f"{launch.entry} of {launch.source} needs {launch.shared_bytes} bytes of shared memory and "
-                                f"this {driver.gpu().name} gives a block {limit}; set variant to gpu_basic")
+                raise UserError(
+                    f"{launch.entry} of {launch.source} needs {launch.shared_bytes} bytes of shared memory and "
+                    f"this {driver.gpu().name} gives a block {limit}; set variant to gpu_basic"
+                )
             loaded[0].max_dynamic_shared_size_bytes = loaded[1] = launch.shared_bytes
         return loaded[0].kernel
 
@@ -265,8 +340,10 @@ def cubin(source, architecture, defines):
     if cached := find_cubin(source, architecture, defines):
         return cached
     with compiling.counted():
-        return cache.keep(_path(source, architecture, defines, compilers()[-1]),
-                          nvrtc.compile_file(source, architecture, defines).cubin)
+        return cache.keep(
+            _path(source, architecture, defines, compilers()[-1]),
+            nvrtc.compile_file(source, architecture, defines).cubin,
+        )
 
 
 def find_cubin(source, architecture, defines):
@@ -276,12 +353,18 @@ def find_cubin(source, architecture, defines):
 
 
 def compilers():
-    """The CUDA versions of the NVRTCs whose code runs here: of that which compiled carried kernels, and of this machine's.
+    """The CUDA versions of the NVRTCs whose code runs here: of that which compiled carried kernels,
+    and of this machine's.
 
-    Carried kernels that the driver is too old for do not count. Raises UserError where there is neither.
+    Carried kernels that the driver is too old for do not count. Raises UserError where there is
+    neither.
     """
     (newest, _), path = driver.cuda_version() or (0, 0), _cache() / CARRIED
-    carried = re.fullmatch(r"(\d{1,2})\.\d{1,2}", path.read_text("utf-8").strip()) if path.exists() else None
+    carried = (
+        re.fullmatch(r"(\d{1,2})\.\d{1,2}", path.read_text("utf-8").strip())
+        if path.exists()
+        else None
+    )
     versions = [carried[0]] if carried and int(carried[1]) <= newest else []
     if not versions or nvrtc.installed():
         versions.append(_dotted(nvrtc.version()))
@@ -289,9 +372,15 @@ def compilers():
 
 
 def _path(source, architecture, defines, compiler):
-    read = [text for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source) for text in (path.name, path.read_text("utf-8"))]
+    read = [
+        text
+        for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source)
+        for text in (path.name, path.read_text("utf-8"))
+    ]
     options = nvrtc.SPECIFIC.get(architecture, ""), *nvrtc.OPTIONS
-    digest = hashlib.sha256("\0".join([architecture, *options, *defines, compiler, *read]).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(
+        "\0".join([architecture, *options, *defines, compiler, *read]).encode()
+    ).hexdigest()[:16]
     return _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
 
 
@@ -303,19 +392,25 @@ def _cupy():
         raise UserError(f"a GPU rung {reason}, or set variant to cpu")
     compiler, newest = compilers()[0], driver.cuda_version()
     if int(compiler.partition(".")[0]) > newest[0]:
-        raise UserError(f"the NVIDIA driver is too old: NVRTC here is of CUDA {compiler}, the driver runs CUDA "
-                        f"{_dotted(newest)} at most; update the driver")
+        raise UserError(
+            f"the NVIDIA driver is too old: NVRTC here is of CUDA {compiler}, the driver runs CUDA "
+            f"{_dotted(newest)} at most; update the driver"
+        )
     import cupy
 
     try:
-        cupy.cuda.runtime.memGetInfo()   # the first call that needs the GPU
+        cupy.cuda.runtime.memGetInfo()  # the first call that needs the GPU
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise UserError(f"the GPU cannot be used: {error}; nvidia-smi tells more, or set variant to cpu") from error
+        raise UserError(
+            f"the GPU cannot be used: {error}; nvidia-smi tells more, or set variant to cpu"
+        ) from error
     return cupy
 
 
 def _what_fits(plan, new, free):
-    """Message naming the batch size that fits: buffers with one entry per image grow with the batch, all others are fixed."""
+    """Message naming the batch size that fits: buffers with one entry per image grow with the
+    batch, all others are fixed.
+    """
     growing = sum(_growing_bytes(plan, buffer) for buffer in new)
     fixed = sum(aligned(buffer.bytes) for buffer in new) - growing
     batch = int((free - fixed) / (growing / plan.batch)) if growing else 0
@@ -323,17 +418,29 @@ def _what_fits(plan, new, free):
 
 
 def _growing_bytes(plan, buffer):
-    """Bytes that grow with the batch; of the shared buffer those that remain beside all that do not."""
+    """Bytes that grow with the batch; of the shared buffer those that remain beside all that do
+    not.
+    """
     if buffer.kind == "shared":
         inside = [plan.buffers[name] for name in plan.places]
-        return max(0, aligned(buffer.bytes) - sum(aligned(part.bytes) for part in inside if not _grows(plan, part)))
+        return max(
+            0,
+            aligned(buffer.bytes)
+            - sum(aligned(part.bytes) for part in inside if not _grows(plan, part)),
+        )
     return aligned(buffer.bytes) if _grows(plan, buffer) else 0
 
 
 def _grows(plan, buffer):
-    """True if the buffer has one entry per image; a weight may by chance have as many filters as the batch has images."""
-    return (buffer.kind in ("activation", "gradient", "mask", "workspace") and len(buffer.shape) >= 4
-            and buffer.shape[0] == plan.batch and buffer.name.removesuffix(".gradient") not in plan.network.parameters)
+    """True if the buffer has one entry per image; a weight may by chance have as many filters as
+    the batch has images.
+    """
+    return (
+        buffer.kind in ("activation", "gradient", "mask", "workspace")
+        and len(buffer.shape) >= 4
+        and buffer.shape[0] == plan.batch
+        and buffer.name.removesuffix(".gradient") not in plan.network.parameters
+    )
 
 
 def aligned(count):

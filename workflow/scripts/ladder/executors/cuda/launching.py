@@ -1,10 +1,12 @@
 """How the launches of a plan reach the GPU: replayed as a CUDA graph, or queued one by one.
 
-A graph is recorded by queueing a plan's launches on streams that capture instead of running; waits between streams become its
-branches. Kernels keep the arguments that they had: numbers, and addresses of arrays whose content may change, so a recorded
-step is every step. One call launches a graph of many steps where queueing them would take the CPU longer than the GPU computes.
+A graph is recorded by queueing a plan's launches on streams that capture instead of running; waits
+between streams become its branches. Kernels keep the arguments that they had: numbers, and
+addresses of arrays whose content may change, so a recorded step is every step. One call launches a
+graph of many steps where queueing them would take the CPU longer than the GPU computes.
 
-Where NVTX is there, ranges name what a profiler sees: "step" and in it "layer: operation", or "10 steps as a graph".
+Where NVTX is there, ranges name what a profiler sees: "step" and in it "layer: operation", or "10
+steps as a graph".
 """
 
 import dataclasses
@@ -12,15 +14,15 @@ import dataclasses
 from ladder.machine import compiling
 from ladder.progress import log
 
-RECORDED = 10   # steps of a graph; what is left of a call is made by graphs of one step
+RECORDED = 10  # steps of a graph; what is left of a call is made by graphs of one step
 
 
 class Bound(dict):
     """{name: array} of a plan.
 
-    prologue, steps: its BoundSteps, those before a sequence of runs and those of each run; batches: the
-    streaming.HostBatchStream of its images, or None; ran: False until the first run, which loads the kernels; graphs:
-    {(steps, slot of streamed images): cupy.cuda.Graph}.
+    prologue, steps: its BoundSteps, those before a sequence of runs and those of each run; batches:
+    the streaming.HostBatchStream of its images, or None; ran: False until the first run, which
+    loads the kernels; graphs: {(steps, slot of streamed images): cupy.cuda.Graph}.
     """
 
     def __init__(self, arrays, batches):
@@ -41,7 +43,8 @@ class BoundStep:
 class BoundLaunch:
     """arguments: one tuple per slot of streamed images, twice the same without streaming.
 
-    waits: events of launches on other streams; event: the one that later launches wait for, or None.
+    waits: events of launches on other streams; event: the one that later launches wait for, or
+    None.
     """
 
     kernel: object
@@ -57,7 +60,8 @@ class BoundLaunch:
 class Launcher:
     """Runs bound plans on the streams of one executor.
 
-    streams: by Launch.stream; every run starts and ends on the first. refused: why there are no graphs, or None.
+    streams: by Launch.stream; every run starts and ends on the first. refused: why there are no
+    graphs, or None.
     """
 
     def __init__(self, cupy):
@@ -76,7 +80,13 @@ class Launcher:
         for step in bound.prologue:
             self._open(step.label)
             for launch in step.launches:
-                launch.kernel(launch.grid, launch.block, launch.arguments[0], launch.shared_bytes, self.streams[0])
+                launch.kernel(
+                    launch.grid,
+                    launch.block,
+                    launch.arguments[0],
+                    launch.shared_bytes,
+                    self.streams[0],
+                )
             self._close()
 
     def run(self, bound, slot, most):
@@ -106,7 +116,9 @@ class Launcher:
         for step in bound.steps:
             self._open(step.label)
             for launch in step.launches:
-                launch.kernel(launch.grid, launch.block, launch.arguments[slot], launch.shared_bytes, main)
+                launch.kernel(
+                    launch.grid, launch.block, launch.arguments[slot], launch.shared_bytes, main
+                )
             marks.append(main.record(self._cupy.cuda.Event()))
             self._close()
         self._close()
@@ -117,12 +129,15 @@ class Launcher:
         return f"one by one ({self.refused})" if self.refused else "as CUDA graphs"
 
     def _graph(self, bound, slot, steps):
-        """The plan's graph of so many steps, recorded now if need be; None, also from now on, where that is refused."""
+        """The plan's graph of so many steps, recorded now if need be; None, also from now on, where
+        that is refused.
+        """
         if (steps, slot) not in bound.graphs:
             try:
                 with compiling.counted():
                     bound.graphs[steps, slot] = self.recorded(bound, slot, steps)
-            except RuntimeError as error:   # of the runtime or the driver: all of CuPy's errors are such
+            # of the runtime or the driver: all of CuPy's errors are such
+            except RuntimeError as error:
                 self.refused = " ".join(str(error.__context__ or error).split())
                 log.info("no CUDA graphs: %s; the launches are queued one by one", self.refused)
         return bound.graphs.get((steps, slot))
@@ -134,7 +149,7 @@ class Launcher:
         try:
             for _ in range(steps):
                 self._queue(bound, slot)
-        finally:   # also leaves the capture after a failure, which makes this call fail too
+        finally:  # also leaves the capture after a failure, which makes this call fail too
             graph = main.end_capture()
         return graph
 
@@ -152,7 +167,9 @@ class Launcher:
                 stream = self.stream(launch.stream)
                 for event in launch.waits:
                     stream.wait_event(event)
-                launch.kernel(launch.grid, launch.block, launch.arguments[slot], launch.shared_bytes, stream)
+                launch.kernel(
+                    launch.grid, launch.block, launch.arguments[slot], launch.shared_bytes, stream
+                )
                 if launch.event:
                     stream.record(launch.event)
             self._close()
@@ -162,7 +179,9 @@ class Launcher:
 
 
 def ranges(cuda):
-    """Functions that open and close an NVTX range; they do nothing where CuPy was built without NVTX."""
+    """Functions that open and close an NVTX range; they do nothing where CuPy was built without
+    NVTX.
+    """
     try:
         return cuda.nvtx.RangePush, cuda.nvtx.RangePop
     except (AttributeError, ImportError, RuntimeError):
@@ -170,21 +189,32 @@ def ranges(cuda):
 
 
 def waits_between_streams(plan):
-    """For each launch of the plan, the numbers of earlier launches on other streams that it must wait for.
+    """For each launch of the plan, the numbers of earlier launches on other streams that it must
+    wait for.
 
-    On each other stream, that is the last launch with a conflict: both use a buffer and one of them writes it. Arguments that
-    the step does not list among its reads count as written, and buffers with places in the shared one as that one.
+    On each other stream, that is the last launch with a conflict: both use a buffer and one of them
+    writes it. Arguments that the step does not list among its reads count as written, and buffers
+    with places in the shared one as that one.
     """
-    waits, done, waited = [], [], {}   # done: (stream, reads, writes); waited: (stream, other stream) -> launch
+    # done: (stream, reads, writes); waited: (stream, other stream) -> launch
+    waits, done, waited = [], [], {}
     for step in plan.steps:
         only_read = set(step.reads.values()) - set(step.writes.values())
         for launch in step.launches:
-            reads, writes, wanted = plan.memory(launch.buffers & only_read), plan.memory(launch.buffers - only_read), {}
+            reads, writes, wanted = (
+                plan.memory(launch.buffers & only_read),
+                plan.memory(launch.buffers - only_read),
+                {},
+            )
             touched = reads | writes
             for number, (stream, other_reads, other_writes) in enumerate(done):
                 if stream != launch.stream and (other_writes & touched or other_reads & writes):
                     wanted[stream] = number
-            wanted = {stream: number for stream, number in wanted.items() if number > waited.get((launch.stream, stream), -1)}
+            wanted = {
+                stream: number
+                for stream, number in wanted.items()
+                if number > waited.get((launch.stream, stream), -1)
+            }
             waited |= {(launch.stream, stream): number for stream, number in wanted.items()}
             waits.append(tuple(sorted(wanted.values())))
             done.append((launch.stream, reads, writes))

@@ -1,4 +1,6 @@
-"""The report's section on the images: how many there are, the first of each class, and the files that were skipped."""
+"""The report's section on the images: how many there are, the first of each class, and the files
+that were skipped.
+"""
 
 import numpy as np
 
@@ -6,16 +8,24 @@ from ladder.data import copies
 from ladder.pages import facts, figures, templates
 from ladder.pages.sections.classes import FEW
 
-SAMPLES = 8    # training images shown per class
-SKIPPED = 50   # pictures that could not be read, listed
+SAMPLES = 8  # training images shown per class
+SKIPPED = 50  # pictures that could not be read, listed
 
 
 def section(inputs, numbers):
-    """The metrics of stage `data`, with its images as pictures and names; few: classes that are not folded."""
+    """The metrics of stage `data`, with its images as pictures and names; few: classes that are not
+    folded.
+    """
     data = inputs["data"]
-    return {**data.metrics, "image": templates.shape(data.array("train_images.npy").shape[1:3]), "few": FEW,
-            "longest_name": max(map(len, data.metrics["classes"])), "samples": samples(data), "skipped": skipped(data),
-            "remarks": [*data.metrics.get("remarks", ()), *copied(inputs)]}
+    return {
+        **data.metrics,
+        "image": templates.shape(data.array("train_images.npy").shape[1:3]),
+        "few": FEW,
+        "longest_name": max(map(len, data.metrics["classes"])),
+        "samples": samples(data),
+        "skipped": skipped(data),
+        "remarks": [*data.metrics.get("remarks", ()), *copied(inputs)],
+    }
 
 
 def samples(data):
@@ -31,13 +41,19 @@ def samples(data):
 
 
 def copied(inputs):
-    """A list with the sentence on pictures of one's own that are there more than once, or without."""
+    """A list with the sentence on pictures of one's own that are there more than once, or
+    without.
+    """
     counts = inputs["data"].metrics.get("copies")
-    return [copies.sentence(counts, facts.scored_on(inputs))] if counts and counts["pictures"] else []
+    return (
+        [copies.sentence(counts, facts.scored_on(inputs))] if counts and counts["pictures"] else []
+    )
 
 
 def skipped(data):
-    """{"count", "files": the first SKIPPED as {"file", "reason"}} of pictures that were skipped; None without any."""
+    """{"count", "files": the first SKIPPED as {"file", "reason"}} of pictures that were skipped;
+    None without any.
+    """
     if not data.metrics.get("skipped"):
         return None
     return {"count": data.metrics["skipped"], "files": data.json("skipped.json")[:SKIPPED]}

@@ -1,7 +1,8 @@
-"""The report's section about few labels: accuracy against their number, for the run's features and those of its controls.
+"""The report's section about few labels: accuracy against their number, for the run's features and
+those of its controls.
 
-inputs are artifacts by role, as in report.py; the stage `labels` has measured each point in several draws
-(classifiers/few_labels.py).
+inputs are artifacts by role, as in report.py; the stage `labels` has measured each point in several
+draws (classifiers/few_labels.py).
 """
 
 import math
@@ -13,15 +14,20 @@ from ladder.store import lineage
 from ladder.store.roles import PIXELS, RANDOM, Role
 
 # Kind of features -> (name in the summary, in the chart, in a sentence).
-FEATURES = {"": ("run", "this run", ""), RANDOM: ("untrained", "untrained", "those of the untrained encoder"),
-            PIXELS: ("pixels", "raw pixels", "raw pixels")}
+FEATURES = {
+    "": ("run", "this run", ""),
+    RANDOM: ("untrained", "untrained", "those of the untrained encoder"),
+    PIXELS: ("pixels", "raw pixels", "raw pixels"),
+}
 
 
 def numbers(inputs):
-    """{"counts", "draws", "curves": name -> {"mean", "interval", "each"}, "all": {"labels", "accuracy": name -> number}}.
+    """{"counts", "draws", "curves": name -> {"mean", "interval", "each"}, "all": {"labels",
+    "accuracy": name -> number}}.
 
-    JSON-able. mean, interval (95 %, Student's t over the draws; None where all are equal) and each (of the draws) are lists
-    along counts; all: what the run's primary classifier reaches with all labels. None where nothing was measured.
+    JSON-able. mean, interval (95 %, Student's t over the draws; None where all are equal) and each
+    (of the draws) are lists along counts; all: what the run's primary classifier reaches with all
+    labels. None where nothing was measured.
     """
     if "labels" not in inputs:
         return None
@@ -31,21 +37,30 @@ def numbers(inputs):
             curves[name] = _curve(inputs[str(Role("labels", kind))].metrics["scores"])
             whole[name] = inputs[str(Role(classifier, kind))].metrics["accuracy"]
     metrics = inputs["labels"].metrics
-    return {"counts": metrics["counts"], "draws": len(metrics["scores"][0]), "curves": curves,
-            "all": {"labels": inputs["data"].metrics["train"], "accuracy": whole}}
+    return {
+        "counts": metrics["counts"],
+        "draws": len(metrics["scores"][0]),
+        "curves": curves,
+        "all": {"labels": inputs["data"].metrics["train"], "accuracy": whole},
+    }
 
 
 def _curve(scores):
     each = [[score["accuracy"] for score in draws] for draws in scores]
     over_draws = [spread.spread(accuracies, spread.SHARES) for accuracies in each]
-    return {"mean": [point.mean for point in over_draws], "each": each,
-            "interval": [point.interval and list(point.interval) for point in over_draws]}
+    return {
+        "mean": [point.mean for point in over_draws],
+        "each": each,
+        "interval": [point.interval and list(point.interval) for point in over_draws],
+    }
 
 
 def equivalent(accuracy, counts, means):
-    """The number of labels with which a curve reaches an accuracy, interpolated in its logarithm; None if it does not.
+    """The number of labels with which a curve reaches an accuracy, interpolated in its logarithm;
+    None if it does not.
 
-    counts: ascending; means: the curve's accuracies; where more labels are worse, the smaller number counts.
+    counts: ascending; means: the curve's accuracies; where more labels are worse, the smaller
+    number counts.
     """
     best = np.maximum.accumulate(means)
     first = np.flatnonzero(np.diff(best, prepend=-1) > 0)
@@ -55,28 +70,49 @@ def equivalent(accuracy, counts, means):
 
 
 def section(inputs, summary):
-    """{"sentences", "chart", "heads", "rows", "whole", "draws"} from `numbers`, which are in the summary; None without them."""
+    """{"sentences", "chart", "heads", "rows", "whole", "draws"} from `numbers`, which are in the
+    summary; None without them.
+    """
     measured = summary["few_labels"]
     if measured is None:
         return None
     titles = {name: title for name, title, _ in FEATURES.values() if name in measured["curves"]}
     curves, whole = measured["curves"], measured["all"]
     return {
-        "sentences": [sentence(measured, name) for name in ("pixels", "untrained") if name in curves],
-        "chart": _chart(measured, titles), "heads": list(titles.values()), "draws": measured["draws"],
-        "rows": [{"labels": count, "cells": [_cell(curves[name], at) for name in titles]}
-                 for at, count in enumerate(measured["counts"])],
-        "whole": {"labels": whole["labels"], "cells": [templates.percent(whole["accuracy"][name]) for name in titles]}}
+        "sentences": [
+            sentence(measured, name) for name in ("pixels", "untrained") if name in curves
+        ],
+        "chart": _chart(measured, titles),
+        "heads": list(titles.values()),
+        "draws": measured["draws"],
+        "rows": [
+            {"labels": count, "cells": [_cell(curves[name], at) for name in titles]}
+            for at, count in enumerate(measured["counts"])
+        ],
+        "whole": {
+            "labels": whole["labels"],
+            "cells": [templates.percent(whole["accuracy"][name]) for name in titles],
+        },
+    }
 
 
 def sentence(measured, name):
-    """How many labels the run's features save against those of a control, at the count where they save the most.
+    """How many labels the run's features save against those of a control, at the count where they
+    save the most.
 
     In brackets is the difference over the draws, which have the same labels for both.
     """
     control = next(words for key, _, words in FEATURES.values() if key == name)
-    counts, own, others = measured["counts"], measured["curves"]["run"]["mean"], measured["curves"][name]["mean"]
-    each, every, whole = measured["curves"]["run"]["each"], measured["all"]["labels"], measured["all"]["accuracy"][name]
+    counts, own, others = (
+        measured["counts"],
+        measured["curves"]["run"]["mean"],
+        measured["curves"][name]["mean"],
+    )
+    each, every, whole = (
+        measured["curves"]["run"]["each"],
+        measured["all"]["labels"],
+        measured["all"]["accuracy"][name],
+    )
     better = [at for at in range(len(counts)) if own[at] > others[at]]
     if not better:
         return f"With none of these numbers of labels are the features better than {control}."
@@ -92,7 +128,9 @@ def sentence(measured, name):
 
 
 def _over_draws(differences, when):
-    """' (+1.2 points, −0.3 to +2.7 over the draws, could be luck)'; '' where the difference is the same in each draw."""
+    """' (+1.2 points, −0.3 to +2.7 over the draws, could be luck)'; '' where the difference is the
+    same in each draw.
+    """
     over = spread.spread([round(value, 12) for value in differences], spread.DIFFERENCES)
     if over.interval is None:
         return ""
@@ -116,10 +154,20 @@ def _cell(curve, at):
 
 def _chart(measured, titles):
     counts, whole = measured["counts"], measured["all"]
-    series = [{"name": title, "key": title, "series": number,
-               "points": [*zip(counts, measured["curves"][name]["mean"], strict=True),
-                          (whole["labels"], whole["accuracy"][name])]}
-              for number, (name, title) in enumerate(titles.items(), 1)]
-    y = charts.share_axis([accuracy for curve in series for _, accuracy in curve["points"]], "accuracy")
+    series = [
+        {
+            "name": title,
+            "key": title,
+            "series": number,
+            "points": [
+                *zip(counts, measured["curves"][name]["mean"], strict=True),
+                (whole["labels"], whole["accuracy"][name]),
+            ],
+        }
+        for number, (name, title) in enumerate(titles.items(), 1)
+    ]
+    y = charts.share_axis(
+        [accuracy for curve in series for _, accuracy in curve["points"]], "accuracy"
+    )
     x = charts.number_axis(counts[0], whole["labels"], "labels", "log")
     return charts.lines("Accuracy by number of labels", series, y, ("labels",), x)

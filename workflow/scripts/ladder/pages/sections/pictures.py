@@ -1,4 +1,6 @@
-"""The report's sections of pictures: reconstructions, samples of the prior, and the filters of the first layer."""
+"""The report's sections of pictures: reconstructions, samples of the prior, and the filters of the
+first layer.
+"""
 
 import numpy as np
 
@@ -8,38 +10,55 @@ from ladder.training import snapshots
 
 RECONSTRUCTIONS = 16
 SAMPLE_COLUMNS = 8
-FILTER_LIMIT, UNIT_LIMIT = 256, 64   # filters of a first layer shown, or units if it is dense
+FILTER_LIMIT, UNIT_LIMIT = 256, 64  # filters of a first layer shown, or units if it is dense
 
 
 def reconstructions(inputs, numbers):
-    """Originals, reconstructions and differences as separate pictures; None if the network does not reconstruct."""
+    """Originals, reconstructions and differences as separate pictures; None if the network does not
+    reconstruct.
+    """
     if not facts.reconstructs(inputs):
         return None
     rebuilt = np.asarray(inputs["train"].array("reconstructions.npy"))[:RECONSTRUCTIONS]
-    originals = np.asarray(inputs["data"].array("test_images.npy")[:len(rebuilt)])
+    originals = np.asarray(inputs["data"].array("test_images.npy")[: len(rebuilt)])
     classes, labels = inputs["data"].metrics["classes"], inputs["data"].array("test_labels.npy")
     differences, amplified = figures.differences(originals, rebuilt)
     off = np.abs(rebuilt.astype(np.int16) - originals)
     return {
-        "epochs": _reconstructions_by_epoch(inputs), "gain": amplified,
+        "epochs": _reconstructions_by_epoch(inputs),
+        "gain": amplified,
         "off": float(off.mean()),
-        "columns": [{"name": classes[labels[index]], "off": float(off[index].mean()),
-                     "original": figures.png_uri(originals[index]), "rebuilt": figures.png_uri(rebuilt[index]),
-                     "difference": figures.png_uri(differences[index])} for index in range(len(rebuilt))],
+        "columns": [
+            {
+                "name": classes[labels[index]],
+                "off": float(off[index].mean()),
+                "original": figures.png_uri(originals[index]),
+                "rebuilt": figures.png_uri(rebuilt[index]),
+                "difference": figures.png_uri(differences[index]),
+            }
+            for index in range(len(rebuilt))
+        ],
     }
 
 
 def samples(inputs, numbers):
-    """The pictures decoded from samples of the prior, in one picture: {"count", "columns", "image"}; None without any."""
+    """The pictures decoded from samples of the prior, in one picture: {"count", "columns",
+    "image"}; None without any.
+    """
     if "train" not in inputs or "samples.npy" not in inputs["train"].manifest["files"]:
         return None
     pictures = np.asarray(inputs["train"].array("samples.npy"))
-    return {"count": len(pictures), "columns": SAMPLE_COLUMNS,
-            "image": figures.png_uri(figures.tiles(pictures, SAMPLE_COLUMNS, gap=2))}
+    return {
+        "count": len(pictures),
+        "columns": SAMPLE_COLUMNS,
+        "image": figures.png_uri(figures.tiles(pictures, SAMPLE_COLUMNS, gap=2)),
+    }
 
 
 def filters(inputs, numbers):
-    """The filters of the first layer with weights in one picture; None if its input does not have the images' channels."""
+    """The filters of the first layer with weights in one picture; None if its input does not have
+    the images' channels.
+    """
     drawn = filters_of(facts.final(inputs), facts.network(inputs), atoms(inputs))
     return drawn and {**drawn, "epochs": _filters_by_epoch(inputs)}
 
@@ -53,13 +72,22 @@ def by_epoch(inputs, kind):
 
 
 def _reconstructions_by_epoch(inputs):
-    """Frames [{"name", "image"}] of the first images above their reconstructions; [] without snapshots."""
+    """Frames [{"name", "image"}] of the first images above their reconstructions; [] without
+    snapshots.
+    """
     if not (taken := by_epoch(inputs, "reconstructions")):
         return []
-    originals = np.asarray(inputs["data"].array("test_images.npy")[:snapshots.IMAGES])
-    taken["the end"] = np.asarray(inputs["train"].array("reconstructions.npy"))[:snapshots.IMAGES]
-    return [{"name": name, "image": figures.png_uri(figures.tiles(np.concatenate([originals, rebuilt]), len(originals), gap=2))}
-            for name, rebuilt in taken.items()]
+    originals = np.asarray(inputs["data"].array("test_images.npy")[: snapshots.IMAGES])
+    taken["the end"] = np.asarray(inputs["train"].array("reconstructions.npy"))[: snapshots.IMAGES]
+    return [
+        {
+            "name": name,
+            "image": figures.png_uri(
+                figures.tiles(np.concatenate([originals, rebuilt]), len(originals), gap=2)
+            ),
+        }
+        for name, rebuilt in taken.items()
+    ]
 
 
 def _filters_by_epoch(inputs):
@@ -70,12 +98,15 @@ def _filters_by_epoch(inputs):
     layer = next(layer.name for layer in network.layers if layer.parameters)
     taken["the end"] = last = weights.of_artifact(inputs["train"], network)[f"{layer}.weight"]
     order = np.argsort(-np.square(last).sum(axis=(1, 2, 3)), kind="stable")[:FILTER_LIMIT]
-    return [{"name": name, "image": _drawn(figures.scaled(filters[order].transpose(0, 3, 1, 2)))[0]}
-            for name, filters in taken.items()]
+    return [
+        {"name": name, "image": _drawn(figures.scaled(filters[order].transpose(0, 3, 1, 2)))[0]}
+        for name, filters in taken.items()
+    ]
 
 
 def filters_of(artifact, network, atoms=None):
-    """As `filters`; artifact: with the weights; network: a networks.Network; atoms: the result of `atoms`.
+    """As `filters`; artifact: with the weights; network: a networks.Network; atoms: the result of
+    `atoms`.
 
     The units of a dense layer have a weight for every pixel and are shown as images.
     """
@@ -84,22 +115,33 @@ def filters_of(artifact, network, atoms=None):
     height, width, channels = network.input_shape
     first = atoms
     if atoms is None:
-        first = weights.read(artifact.path(weights.file_name(network)), network)[f"{layer.name}.weight"]
+        first = weights.read(artifact.path(weights.file_name(network)), network)[
+            f"{layer.name}.weight"
+        ]
     if dense and first.shape[1] == height * width * channels:
         first = first.reshape(-1, channels, height, width)
     if first.ndim != 4 or first.shape[1] not in (1, 3):
         return None
-    shown = figures.filters(first)[:UNIT_LIMIT if dense else FILTER_LIMIT]
+    shown = figures.filters(first)[: UNIT_LIMIT if dense else FILTER_LIMIT]
     image, columns = _drawn(shown)
-    return {"layer": layer.name, "dense": dense, "fitted": atoms is not None, "colour": first.shape[1] == 3,
-            "count": len(first), "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
-            "image": image}
+    return {
+        "layer": layer.name,
+        "dense": dense,
+        "fitted": atoms is not None,
+        "colour": first.shape[1] == 3,
+        "count": len(first),
+        "shown": len(shown),
+        "columns": columns,
+        "size": " × ".join(map(str, shown.shape[1:3])),
+        "image": image,
+    }
 
 
 def _drawn(shown):
     """(data URI, columns) of pictures of filters in rows.
 
-    Enlarged by an integer factor here: a browser would draw some pixels of a scaled image wider than others.
+    Enlarged by an integer factor here: a browser would draw some pixels of a scaled image wider
+    than others.
     """
     size, columns = shown.shape[1], min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
     enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
@@ -107,10 +149,13 @@ def _drawn(shown):
 
 
 def atoms(inputs):
-    """The patches (filters, channels, kernel, kernel) to which the filters of a fitted first layer respond most.
+    """The patches (filters, channels, kernel, kernel) to which the filters of a fitted first layer
+    respond most.
 
     None if the layer was not fitted, or was trained afterwards.
     """
-    if "patches" not in inputs or ("train" in inputs and not inputs["train"].metrics["parts"][-1]["frozen"]):
+    if "patches" not in inputs or (
+        "train" in inputs and not inputs["train"].metrics["parts"][-1]["frozen"]
+    ):
         return None
     return np.asarray(inputs["patches"].array("atoms.npy")).transpose(0, 3, 1, 2)

@@ -1,37 +1,54 @@
-"""The report's sections on how a run was made: its machines, its artifacts, and how to make it again."""
+"""The report's sections on how a run was made: its machines, its artifacts, and how to make it
+again.
+"""
 
 from ladder.pages import facts, reproduce, roles, rule_graph
 from ladder.store import first_use
 
 
 def setup(inputs, numbers):
-    return {"launching": facts.final(inputs).metrics.get("launching"), "gpus": _gpus(inputs),
-            **{key: numbers[key] for key in ("checks", "machines", "went_on")}}
+    return {
+        "launching": facts.final(inputs).metrics.get("launching"),
+        "gpus": _gpus(inputs),
+        **{key: numbers[key] for key in ("checks", "machines", "went_on")},
+    }
 
 
 def first_uses(inputs):
-    """What was checked before its first use on a GPU, each once: the notes of store/first_use.py."""
-    notes = [artifact.manifest["notes"].get(first_use.NOTE) for _, artifact in facts.in_order(inputs)]
+    """What was checked before its first use on a GPU, each once: the notes of
+    store/first_use.py.
+    """
+    notes = [
+        artifact.manifest["notes"].get(first_use.NOTE) for _, artifact in facts.in_order(inputs)
+    ]
     return list({(note["name"], note["made"]): note for note in notes if note}.values())
 
 
 def machines(inputs):
-    """The distinct machines (with thread counts) of the artifacts, each with the roles made there."""
+    """The distinct machines (with thread counts) of the artifacts, each with the roles made
+    there.
+    """
     alike = {}
     for role, artifact in facts.in_order(inputs):
         machine = {**artifact.manifest["machine"], "threads": artifact.manifest["threads"]}
         del machine["host"]
-        blas = machine.pop("blas")   # like the libraries, it depends on the imports of a stage
+        blas = machine.pop("blas")  # like the libraries, it depends on the imports of a stage
         _, made_here, libraries = alike.setdefault(tuple(machine.items()), (machine, [], set()))
         made_here.append(roles.title(role))
-        libraries.update(f"{name} {version}" for name, version in artifact.manifest["libraries"].items())
+        libraries.update(
+            f"{name} {version}" for name, version in artifact.manifest["libraries"].items()
+        )
         libraries.update(blas.split(", ") if blas else [])
-    return [{**machine, "roles": made_here, "libraries": sorted(libraries)}
-            for machine, made_here, libraries in alike.values()]
+    return [
+        {**machine, "roles": made_here, "libraries": sorted(libraries)}
+        for machine, made_here, libraries in alike.values()
+    ]
 
 
 def _gpus(inputs):
-    """GPU, with its driver and array library -> the titles of the roles whose classifiers or components it computed."""
+    """GPU, with its driver and array library -> the titles of the roles whose classifiers or
+    components it computed.
+    """
     gpus = {}
     for role, artifact in facts.in_order(inputs):
         if gpu := artifact.metrics.get("gpu"):
@@ -40,9 +57,17 @@ def _gpus(inputs):
 
 
 def reproduction(inputs, numbers):
-    folders = {artifact.version: f"{artifact.folder.parent.name}/{artifact.version}" for artifact in inputs.values()}
-    stages = [{**stage, "folder": folders[stage["version"]]} for stage in numbers["reproduce"]["stages"]]
-    return {"yaml": reproduce.text(numbers["reproduce"]["settings"]), "graph": rule_graph.graph(stages)}
+    folders = {
+        artifact.version: f"{artifact.folder.parent.name}/{artifact.version}"
+        for artifact in inputs.values()
+    }
+    stages = [
+        {**stage, "folder": folders[stage["version"]]} for stage in numbers["reproduce"]["stages"]
+    ]
+    return {
+        "yaml": reproduce.text(numbers["reproduce"]["settings"]),
+        "graph": rule_graph.graph(stages),
+    }
 
 
 def size(artifact):

@@ -15,26 +15,47 @@ from ladder.rungs.patterns import Launch
 
 Shape = tuple[int, ...]
 
-# (pattern of an operation's name, category that its time is reported under), in the order of reports; the first match counts.
+# (pattern of an operation's name, category that its time is reported under), in the order of
+# reports; the first match counts.
 WORK = (
-    (r"(conv2d|decompose)(?!.*(grad|backward))", "convolution forward"), (r"conv2d", "convolution backward"),
-    *((f"^{name}_", kind.work) for name, kind in KINDS.items() if name != "conv2d"), (r"^winner_decode", "sparsity"),
-    (r"mse|cross_entropy", "loss"), (r"quantise|rescale", "quantisation"), (r"update|advance|scale", "update"),
-    (r"load|augmentation|jitter", "input"), (r"", "other"))
+    (r"(conv2d|decompose)(?!.*(grad|backward))", "convolution forward"),
+    (r"conv2d", "convolution backward"),
+    *((f"^{name}_", kind.work) for name, kind in KINDS.items() if name != "conv2d"),
+    (r"^winner_decode", "sparsity"),
+    (r"mse|cross_entropy", "loss"),
+    (r"quantise|rescale", "quantisation"),
+    (r"update|advance|scale", "update"),
+    (r"load|augmentation|jitter", "input"),
+    (r"", "other"),
+)
 
-# Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
-PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
-            "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
-            "copy": "weights", "shared": "activations and gradients in turn"}
-SHARED = "shared memory"   # the buffer in which others have places (recompute.py); no layer can have this name
-EXECUTOR = "workspace of the executor"   # what the plan does not know: memory that the executor takes for itself
+# Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set
+# is none of them.
+PURPOSES = {
+    "parameter": "weights",
+    "state": "running statistics",
+    "gradient": "gradients",
+    "optimizer": "optimizer",
+    "activation": "activations",
+    "mask": "masks",
+    "derived": "workspace",
+    "workspace": "workspace",
+    "copy": "weights",
+    "shared": "activations and gradients in turn",
+}
+# the buffer in which others have places (recompute.py); no layer can have this name
+SHARED = "shared memory"
+# what the plan does not know: memory that the executor takes for itself
+EXECUTOR = "workspace of the executor"
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask, derived, workspace or shared.
+    """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask,
+    derived, workspace or shared.
 
-    Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to step.
+    Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to
+    step.
     """
 
     name: str
@@ -49,10 +70,12 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the whole batch.
+    """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the
+    whole batch.
 
-    launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load', 'forward', 'backward' (from the loss
-    on), 'recompute' (of the forward pass, made again) or 'update', which its time is reported under too.
+    launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load',
+    'forward', 'backward' (from the loss on), 'recompute' (of the forward pass, made again) or
+    'update', which its time is reported under too.
     """
 
     operation: str
@@ -72,17 +95,18 @@ class Step:
 
 def numpy_view(memory: NDArray[np.uint8], offset: int, buffer: Buffer) -> NDArray[Any]:
     """The array of a Buffer at this offset in uint8 `memory`."""
-    return memory[offset:offset + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
+    return memory[offset : offset + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
 
-    prologue: steps that an executor runs once before a sequence of runs (`run`, `run_many`): they make the copies of
-    parameters, which each update keeps up to date. Whatever else changes a parameter does so between two sequences.
-    kernels: (layers of a group, operation of their forward pass), in order; places: buffer -> its offset in the buffer SHARED,
-    for those that have no memory of their own because they are not in use at the same time.
+    prologue: steps that an executor runs once before a sequence of runs (`run`, `run_many`): they
+    make the copies of parameters, which each update keeps up to date. Whatever else changes a
+    parameter does so between two sequences. kernels: (layers of a group, operation of their forward
+    pass), in order; places: buffer -> its offset in the buffer SHARED, for those that have no
+    memory of their own because they are not in use at the same time.
     """
 
     network: Network
@@ -108,7 +132,9 @@ class Plan:
     @property
     def kernel_table(self) -> list[dict[str, str]]:
         """A JSON-able row for each of `kernels`: layer (e.g. 'conv1 + conv1_relu'), kernel."""
-        return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]
+        return [
+            {"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels
+        ]
 
     def sharing(self, places: Mapping[str, int], size: int) -> "Plan":
         """This plan with the buffer SHARED of `size` bytes, in which these buffers have places."""
@@ -120,12 +146,17 @@ class Plan:
         """Name -> Buffer of those with memory of their own."""
         return {name: buffer for name, buffer in self.buffers.items() if name not in self.places}
 
-    def views(self, arrays: Mapping[str, Any], view: Callable[[Any, int, Buffer], Any] = numpy_view) -> dict[str, Any]:
+    def views(
+        self, arrays: Mapping[str, Any], view: Callable[[Any, int, Buffer], Any] = numpy_view
+    ) -> dict[str, Any]:
         """Name -> array of each buffer with a place in SHARED, whose array is one of `arrays`.
 
         view: function of that array, an offset and a Buffer; by default of NumPy arrays.
         """
-        return {name: view(arrays[SHARED], offset, self.buffers[name]) for name, offset in self.places.items()}
+        return {
+            name: view(arrays[SHARED], offset, self.buffers[name])
+            for name, offset in self.places.items()
+        }
 
     def memory(self, names: Iterable[str]) -> set[str]:
         """The names of the buffers whose memory these have."""
@@ -144,10 +175,15 @@ class Plan:
         return total
 
     def bytes_by_purpose(self) -> dict[str, int]:
-        """Purpose -> total bytes of the buffers of a step, without the data set and the counters of a run."""
+        """Purpose -> total bytes of the buffers of a step, without the data set and the counters of
+        a run.
+        """
         total: dict[str, int] = {}
         for kind, count in self.bytes_by_kind().items():
             if kind in PURPOSES:
                 total[PURPOSES[kind]] = total.get(PURPOSES[kind], 0) + count
-        return {purpose: total[purpose] for purpose in dict.fromkeys(PURPOSES.values()) if purpose in total}
-
+        return {
+            purpose: total[purpose]
+            for purpose in dict.fromkeys(PURPOSES.values())
+            if purpose in total
+        }

@@ -8,7 +8,7 @@ from ladder.arithmetic.multipliers import EXACT, PRECISIONS, ByDirection
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
 
-LOSS_SCALE = 1024   # also the default of the key loss_scale
+LOSS_SCALE = 1024  # also the default of the key loss_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,18 +27,22 @@ class Length:
     steps_per_epoch: int
 
     @classmethod
-    def of(cls, images: int, batch_size: int, epochs: int | Any, steps: int | None) -> "Length":   # Any: None beside steps
-        """Of `steps` or, if that is None, of so many passes over the images, each with a smaller last batch if need be."""
+    # Any: None beside steps
+    def of(cls, images: int, batch_size: int, epochs: int | Any, steps: int | None) -> "Length":
+        """Of `steps` or, if that is None, of so many passes over the images, each with a smaller
+        last batch if need be.
+        """
         per_epoch = -(-images // batch_size)
         return cls(epochs * per_epoch if steps is None else steps, per_epoch)
 
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training images: horizontal flips, then shifts, rotations, and a factor for each colour channel.
+    """Random changes of training images: horizontal flips, then shifts, rotations, and a factor for
+    each colour channel.
 
-    Shifts are by up to `crop` pixels in each axis, rotations by up to `rotate` degrees about the centre, both padded with
-    zeros; factors are between 1 - colour and 1 + colour.
+    Shifts are by up to `crop` pixels in each axis, rotations by up to `rotate` degrees about the
+    centre, both padded with zeros; factors are between 1 - colour and 1 + colour.
     """
 
     flip: bool = False
@@ -51,7 +55,9 @@ class Augmentation:
 
     @property
     def jitters(self) -> bool:
-        """Whether images are rotated or coloured, and so computed from several pixels in place of moved."""
+        """Whether images are rotated or coloured, and so computed from several pixels in place of
+        moved.
+        """
         return self.rotate > 0 or self.colour > 0
 
 
@@ -59,13 +65,15 @@ class Augmentation:
 class Settings:
     """One training run of `steps` steps or, if that is None, of `epochs` epochs.
 
-    schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the gradient of the summed squared
-    error by all elements of the batch, 'batch' by its images only (always the case for the cross-entropy). seed: of the random
-    numbers of a step and of the shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
-    divided out before the updates; exact if it is a power of two and nothing overflows (None: LOSS_SCALE in precision float16,
-    else 1). frozen: names of layers whose parameters are not trained; no gradient is computed for them. recompute: see
-    recompute.py; it changes no byte, nor does multiprocessors, the number of the GPU's for which tiles are chosen (None: of
-    this machine's GPU).
+    schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the
+    gradient of the summed squared error by all elements of the batch, 'batch' by its images only
+    (always the case for the cross-entropy). seed: of the random numbers of a step and of the
+    shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
+    divided out before the updates; exact if it is a power of two and nothing overflows (None:
+    LOSS_SCALE in precision float16, else 1). frozen: names of layers whose parameters are not
+    trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte, nor
+    does multiprocessors, the number of the GPU's for which tiles are chosen (None: of this
+    machine's GPU).
     """
 
     network: Network

@@ -1,4 +1,6 @@
-"""The steps of a plan under construction, and on a GPU the launches of kernels that compute them."""
+"""The steps of a plan under construction, and on a GPU the launches of kernels that compute
+them.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -13,9 +15,13 @@ from ladder.training.planning.data import Step
 from ladder.training.planning.settings import Settings
 from ladder.training.planning.values import Values
 
-# Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes an attribute of the step.
-DIRECTION_OF = {f"{kind}_{direction}": direction
-                for kind in ("conv2d", "dense", "approximate_conv2d", "phase_conv2d") for direction in DIRECTIONS}
+# Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes
+# an attribute of the step.
+DIRECTION_OF = {
+    f"{kind}_{direction}": direction
+    for kind in ("conv2d", "dense", "approximate_conv2d", "phase_conv2d")
+    for direction in DIRECTIONS
+}
 
 
 class Steps(Values):
@@ -24,52 +30,109 @@ class Steps(Values):
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
         self.seed, self.multipliers = settings.seed, settings.multipliers
-        self.multiprocessors: int | Any = settings.multiprocessors or (self.launches and tiles.multiprocessors())
+        self.multiprocessors: int | Any = settings.multiprocessors or (
+            self.launches and tiles.multiprocessors()
+        )
         self.steps: list[Step] = []
-        self._quantised: dict[str, tuple[str, str]] = {}   # operand -> the buffers of its integers and of their scale
+        # operand -> the buffers of its integers and of their scale
+        self._quantised: dict[str, tuple[str, str]] = {}
         self.pass_ = "load"
 
-    def step(self, operation: str, group: tuple[Layer, ...], reads: Mapping[str, str], writes: Mapping[str, str], flop: int = 0,
-             **attributes: Any) -> None:
+    def step(
+        self,
+        operation: str,
+        group: tuple[Layer, ...],
+        reads: Mapping[str, str],
+        writes: Mapping[str, str],
+        flop: int = 0,
+        **attributes: Any,
+    ) -> None:
         """Append a step of a group of layers; flop: per image."""
-        multiplier = getattr(self.multipliers, DIRECTION_OF[operation]) if operation in DIRECTION_OF else MULTIPLIERS["exact"]
+        multiplier = (
+            getattr(self.multipliers, DIRECTION_OF[operation])
+            if operation in DIRECTION_OF
+            else MULTIPLIERS["exact"]
+        )
         if multiplier is not MULTIPLIERS["exact"]:
             attributes["multiplier"] = multiplier
             if isinstance(multiplier, Integers):
-                self._of_integers(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+                self._of_integers(
+                    operation, group[0].name, reads, writes, flop * self.batch, **attributes
+                )
                 return
         self.append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
 
-    def _of_integers(self, operation: str, layer: str, reads: Mapping[str, str], writes: Mapping[str, str], flop: int,
-                     multiplier: Integers, **attributes: Any) -> None:
-        """A product of integers without bias and bias gradient, which are added and formed in floating point."""
+    def _of_integers(
+        self,
+        operation: str,
+        layer: str,
+        reads: Mapping[str, str],
+        writes: Mapping[str, str],
+        flop: int,
+        multiplier: Integers,
+        **attributes: Any,
+    ) -> None:
+        """A product of integers without bias and bias gradient, which are added and formed in
+        floating point.
+        """
         operands, scales = {}, {}
         for role in (role for role in reads if role != "bias"):
-            operands[role], scales[f"{role}_scale"] = self._integers(reads[role], layer, multiplier.most)
+            operands[role], scales[f"{role}_scale"] = self._integers(
+                reads[role], layer, multiplier.most
+            )
         (role, result), *others = writes.items()
         sums = self.workspace(f"{result}.sums", self.shape(result), self.dtype)
         nothing = self.zeros(f"{result}.nothing", self.shape(result)[-1:])
         bias = reads.get("bias", nothing)
-        unused = {name: self.workspace(f"{buffer}.unused", self.shape(buffer), self.dtype) for name, buffer in others}
-        self.append(operation, layer, operands | ({"bias": nothing} if "bias" in reads else {}), {role: sums} | unused, flop,
-                    multiplier=multiplier, **attributes)
+        unused = {
+            name: self.workspace(f"{buffer}.unused", self.shape(buffer), self.dtype)
+            for name, buffer in others
+        }
+        self.append(
+            operation,
+            layer,
+            operands | ({"bias": nothing} if "bias" in reads else {}),
+            {role: sums} | unused,
+            flop,
+            multiplier=multiplier,
+            **attributes,
+        )
         first, second = scales.values()
-        self.append("rescale", layer, {"x": sums, "first": first, "second": second, "bias": bias}, {"y": result})
-        for name, buffer in others:   # the bias gradient, where it is not a step of its own
+        self.append(
+            "rescale",
+            layer,
+            {"x": sums, "first": first, "second": second, "bias": bias},
+            {"y": result},
+        )
+        for name, buffer in others:  # the bias gradient, where it is not a step of its own
             self.append("conv2d_bias_grad", layer, {"dy": reads["dy"]}, {name: buffer})
 
     def _integers(self, operand: str, layer: str, most: int) -> tuple[str, str]:
-        """The buffers of an operand's integers and of their scale, which a step fills where the operand is used first."""
+        """The buffers of an operand's integers and of their scale, which a step fills where the
+        operand is used first.
+        """
         if operand not in self._quantised:
             self._quantised[operand] = integers, scale = (
                 self.buffer(f"{operand}.integers", self.shape(operand), self.dtype, "activation"),
-                self.buffer(f"{operand}.scale", (1,), self.dtype, "activation"))
-            self.append("quantise", layer, {"x": operand}, {"y": integers, "scale": scale}, most=most)
+                self.buffer(f"{operand}.scale", (1,), self.dtype, "activation"),
+            )
+            self.append(
+                "quantise", layer, {"x": operand}, {"y": integers, "scale": scale}, most=most
+            )
         return self._quantised[operand]
 
-    def append(self, operation: str, layer: str, reads: Mapping[str, str], writes: Mapping[str, str], flop: int = 0,
-               **attributes: Any) -> None:
-        """Append a step of any products; layer: '' if it belongs to none; flop: for the whole batch."""
+    def append(
+        self,
+        operation: str,
+        layer: str,
+        reads: Mapping[str, str],
+        writes: Mapping[str, str],
+        flop: int = 0,
+        **attributes: Any,
+    ) -> None:
+        """Append a step of any products; layer: '' if it belongs to none; flop: for the whole
+        batch.
+        """
         self.steps.append(Step(operation, layer, reads, writes, attributes, flop, pass_=self.pass_))
 
     def extend_step(self, writes: Mapping[str, str], **attributes: Any) -> None:
@@ -90,4 +153,6 @@ class Steps(Values):
         if "multiplier" not in step.attributes:
             return launches
         defines = kernel_defines(step.attributes["multiplier"])
-        return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches)
+        return tuple(
+            dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches
+        )

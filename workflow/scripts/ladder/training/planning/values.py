@@ -16,22 +16,30 @@ from ladder.training.planning.settings import Settings
 class Values:
     """Makes the buffers by their kinds, and knows the buffer of each layer's output.
 
-    layers: those that are computed, in execution order; output: the value of the last one so far; buffers: name -> Buffer;
-    copied: parameter -> {role: buffer} of its copies. launches: the LAUNCHES of a rung of a GPU, else None; kernels index with
-    32 bits, which limits the size of their buffers.
+    layers: those that are computed, in execution order; output: the value of the last one so far;
+    buffers: name -> Buffer; copied: parameter -> {role: buffer} of its copies. launches: the
+    LAUNCHES of a rung of a GPU, else None; kernels index with 32 bits, which limits the size of
+    their buffers.
     """
 
     def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
-        self.network, self.batch, self.layers, self.dtype = settings.network, settings.batch_size, layers, dtype
+        self.network, self.batch, self.layers, self.dtype = (
+            settings.network,
+            settings.batch_size,
+            layers,
+            dtype,
+        )
         self.rung, self.module = settings.variant, catalog.module(settings.variant)
         # Any stands for the None of a rung of the CPU, which reads no launches.
-        self.launches: Mapping[str, Callable[[Step, Any], tuple[Launch, ...]]] | Any = getattr(self.module, "LAUNCHES", None)
-        for layer in layers:   # also one that a fused group never writes: kernels count its pixels
+        self.launches: Mapping[str, Callable[[Step, Any], tuple[Launch, ...]]] | Any = getattr(
+            self.module, "LAUNCHES", None
+        )
+        for layer in layers:  # also one that a fused group never writes: kernels count its pixels
             self._check_indices(layer.name, (self.batch, *layer.output_shape))
         self.buffers: dict[str, Buffer] = {}
         self.output = INPUT
-        self._buffer_of = {INPUT: INPUT}   # layer -> buffer of its output
-        self._unstored: dict[str, Shape] = {}   # value that no buffer holds as it is -> its shape
+        self._buffer_of = {INPUT: INPUT}  # layer -> buffer of its output
+        self._unstored: dict[str, Shape] = {}  # value that no buffer holds as it is -> its shape
         self.copied: dict[str, dict[str, str]] = {}
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
 
@@ -56,9 +64,11 @@ class Values:
         return self.buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
     def unstored(self, layer: Layer) -> None:
-        """The layer's output gets no buffer: the kernel that computes it writes it in the form that its only reader needs.
+        """The layer's output gets no buffer: the kernel that computes it writes it in the form that
+        its only reader needs.
 
-        Such a form is a copy in bfloat16 with a border of zeros, for which the rung makes a buffer of its own.
+        Such a form is a copy in bfloat16 with a border of zeros, for which the rung makes a buffer
+        of its own.
         """
         self.output = self._buffer_of[layer.name] = layer.name
         self._unstored[layer.name] = (self.batch, *layer.output_shape)
@@ -70,8 +80,12 @@ class Values:
     def sole_reader(self, name: str) -> Layer | None:
         """The layer that follows layer `name`, if it alone reads it; else None."""
         names = [layer.name for layer in self.layers]
-        following = self.layers[names.index(name) + 1:][:1]
-        return following[0] if following and self._readers[name] == 1 and following[0].inputs == (name,) else None
+        following = self.layers[names.index(name) + 1 :][:1]
+        return (
+            following[0]
+            if following and self._readers[name] == 1 and following[0].inputs == (name,)
+            else None
+        )
 
     # Buffers by kind.
 
@@ -79,25 +93,40 @@ class Values:
         return self.buffer(name, self.network.parameters[name], self.dtype, "parameter")
 
     def parameter_gradient(self, name: str) -> str:
-        return self.buffer(f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient")
+        return self.buffer(
+            f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient"
+        )
 
     def copies(self, name: str, shapes: Mapping[str, Shape], dtype: str) -> dict[str, str]:
-        """{role: buffer} of copies of a parameter, rounded, which the rung's update keeps up to date (Plan.prologue)."""
-        self.copied[name] = {role: self.buffer(f"{name}.{role}", shape, dtype, "copy") for role, shape in shapes.items()}
+        """{role: buffer} of copies of a parameter, rounded, which the rung's update keeps up to
+        date (Plan.prologue).
+        """
+        self.copied[name] = {
+            role: self.buffer(f"{name}.{role}", shape, dtype, "copy")
+            for role, shape in shapes.items()
+        }
         return self.copied[name]
 
     def copies_of(self, names: Iterable[str]) -> dict[str, str]:
         """{role of an operand: buffer} of the copies of these parameters."""
-        return {f"{name}.{role}": buffer for name in names for role, buffer in self.copied.get(name, {}).items()}
+        return {
+            f"{name}.{role}": buffer
+            for name in names
+            for role, buffer in self.copied.get(name, {}).items()
+        }
 
     def state(self, name: str) -> str:
         return self.buffer(name, self.network.state[name], self.dtype, "state")
 
     def mask(self, layer: Layer, name: str = "index") -> str:
-        return self.buffer(f"{layer.name}.{name}", (self.batch, *layer.output_shape), "uint8", "mask")
+        return self.buffer(
+            f"{layer.name}.{name}", (self.batch, *layer.output_shape), "uint8", "mask"
+        )
 
     def kept(self, name: str, shape: Shape, dtype: str | None = None) -> str:
-        """A buffer for values that the forward pass saves for the backward pass, by default of the plan's type."""
+        """A buffer for values that the forward pass saves for the backward pass, by default of the
+        plan's type.
+        """
         return self.buffer(name, shape, dtype or self.dtype, "activation")
 
     def derived(self, name: str, shape: Shape) -> str:
@@ -116,7 +145,9 @@ class Values:
         return self.buffer(name, self.shape("losses"), "float64", "control")
 
     def counters(self) -> str:
-        """[step, offset into the permutation, step of this epoch]; set by the host, advanced by the last step."""
+        """[step, offset into the permutation, step of this epoch]; set by the host, advanced by the
+        last step.
+        """
         return self.buffer("counters", (3,), "int64", "control")
 
     def shape(self, name: str) -> Shape:
@@ -124,7 +155,9 @@ class Values:
         return self.buffers[name].shape if name in self.buffers else self._unstored[name]
 
     def buffer(self, name: str, shape: Shape, dtype: str, kind: str) -> str:
-        """The name of the Buffer, which is made where it is not there; ValueError if there is another one of this name."""
+        """The name of the Buffer, which is made where it is not there; ValueError if there is
+        another one of this name.
+        """
         buffer = Buffer(name, tuple(shape), dtype, kind)
         if self.buffers.setdefault(name, buffer) != buffer:
             raise ValueError(f"two buffers are called {name}: {self.buffers[name]} and {buffer}")

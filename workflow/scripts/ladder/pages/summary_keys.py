@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-SCHEMA = 2  # raised with every change of a key
+SCHEMA = 3  # raised with every change of a key
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -34,7 +34,11 @@ DIFFERENCE = {
 }
 FILE = group("File", file=str, sha256=str)
 ORIGIN = group("Origin", network=str, layer=str, weight=float | None, learned=str, file=FILE | None)
-CONTROL = group("Control", control=str, accuracy=Share, interval=Interval, **DIFFERENCE)
+CONTROL = group(
+    "Control", control=str, accuracy=Share, interval=Interval, fault=str | None, **DIFFERENCE
+)
+CHOICE = group("Choice", keys=Words, reason=str)
+NEXT = group("Next", reason=str, command=str)
 COPIES = group("Copies", pictures=Count, in_both_parts=Count, with_different_labels=Count)
 CURVE = group(
     "FewLabelsCurve", mean=list[Share], interval=list[Interval | None], each=list[list[Share]]
@@ -176,11 +180,13 @@ KEYS: dict[str, tuple[Any, str]] = {
         "of the network if it classifies, else of the primary classifier of its features",
     ),
     "accuracy_interval": (Interval | None, "Wilson's 95 % interval of `test_accuracy`"),
+    "balanced_accuracy": (Share | None, "the mean of the accuracies by class"),
     "wrong": (Count | None, "the number of images that were misclassified"),
     "controls": (
         list[CONTROL] | None,
         "this run minus each control on the same images, with Bonett and Price's 95 % interval; "
-        "won, lost: images that only this run, or only the control, classifies correctly",
+        "won, lost: images that only this run, or only the control, classifies correctly; "
+        "fault: why an untrained network is no control, chance or pixels",
     ),
     "gains": (
         dict[str, group("Gain", **DIFFERENCE)],
@@ -261,6 +267,8 @@ KEYS: dict[str, tuple[Any, str]] = {
         dict[str, Any] | None,
         "settings of the untrained network that are not the run's",
     ),
+    "choices": (list[CHOICE], "settings that rules have chosen, each with the reason"),
+    "warnings": (list[str], "what makes the numbers of pictures of one's own uncertain"),
     "test_scores": (
         group("TestScores", rows=str, run=Count, all=Count),
         "how often test images were scored: of this training, "
@@ -278,6 +286,7 @@ KEYS: dict[str, tuple[Any, str]] = {
         list[Words],
         "`targets` of the configuration, each with what was `reached` and whether it is `met`",
     ),
+    "next": (NEXT | None, "what most likely helps a run that is not better than its controls"),
 }
 
 

@@ -12,7 +12,7 @@ import yaml
 from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.training import first_use, schedules
-from ladder.workflow import config, lists, reasons, runs, search, stages
+from ladder.workflow import config, lists, parameters, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
 from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.runs import Run
@@ -98,7 +98,8 @@ def of(raw: dict[str, Any]) -> Plan:
 
 def said(plan: Plan) -> list[str]:
     """What `auto` stands for, and what a person should know before the work begins, a line each."""
-    given, own, lines = plan.run.given, plan.run.settings, []
+    given, own = plan.run.given, plan.run.settings
+    lines = [choice.line for choice in plan.run.choices] + parameters.warnings(plan.run)
     if given.variant == "auto":
         lines.append(f"variant auto: {own.variant} ({plan.run.why_variant})")
     if given.svm_backend == "auto":

@@ -64,7 +64,7 @@ def main():
     for name, files in sorted(by_file().items()):
         print(f"{sum(files.values()):7} {name}")
         if name in sys.argv[1:]:
-            for path, tokens in sorted(files.items(), key=lambda one: -one[1]):
+            for path, tokens in sorted(files.items(), key=lambda item: -item[1]):
                 print(f"{tokens:15} {path}")
 
 

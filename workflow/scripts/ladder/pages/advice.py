@@ -1,7 +1,7 @@
 """The command that most likely helps a run that is not better than its controls, by rule."""
 
 from ladder.data.facts import FOLDER
-from ladder.pages import intervals
+from ladder.pages import intervals, templates
 
 FEW_STEPS, STEPS = 1_000, 2_000
 RECIPE = "training"  # a key that the rules choose with a network, and for nothing else
@@ -41,7 +41,11 @@ def _few_steps(summary, declined):
     steps = summary["steps"]
     if summary["training"] != "gradient" or steps is None or steps >= FEW_STEPS:
         return None
-    return _next(summary, f"the network was trained for {steps} steps only", f"steps={STEPS}")
+    return _next(
+        summary,
+        f"the network was trained for only {templates.counted(steps, 'step')}",
+        f"steps={STEPS}",
+    )
 
 
 RULES = (_own_network, _set_otherwise, _few_steps)

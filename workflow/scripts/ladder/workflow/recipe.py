@@ -123,12 +123,12 @@ def mirror_images(seen: Looks) -> Choice:
     """Whether features are averaged with those of mirror images."""
     if not seen.count:
         return Choice({"features_flip": False}, "too few pictures to compare with mirror images")
-    told = seen.right / seen.count
-    alike = told < MIRRORED and intervals.wilson(told, seen.count)[0] <= MIRRORED_DOWN_TO
+    share = seen.right / seen.count
+    alike = share < MIRRORED and intervals.wilson(share, seen.count)[0] <= MIRRORED_DOWN_TO
     words = "look" if alike else "do not look"
     return Choice(
         {"features_flip": alike},
-        f"pictures {words} like their mirror images: kernel ridge tells {100 * told:.0f} % of "
+        f"pictures {words} like their mirror images: kernel ridge tells {100 * share:.0f} % of "
         f"{seen.count} from them",
     )
 

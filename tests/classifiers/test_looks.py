@@ -6,7 +6,7 @@ from PIL import Image
 
 import picture_folders
 from ladder.classifiers import looks
-from ladder.data import folder, listing
+from ladder.data import listing
 from ladder.store import cache
 
 

@@ -40,7 +40,7 @@ def of(settings: Any) -> Facts:
     """
     if settings.dataset != FOLDER:
         return FACTS[settings.dataset]
-    source = listing.of(settings.folder)
+    source = pictures(settings)
     train = source.counts("train")
     if not source.has_test and 1 in train:
         raise UserError(
@@ -54,6 +54,11 @@ def of(settings: Any) -> Facts:
         train_count,
         test_count,
     )
+
+
+def pictures(settings: Any) -> Any:
+    """The listing of the pictures of one's own that `settings` name."""
+    return listing.of(settings.folder)
 
 
 @functools.lru_cache(maxsize=8)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ladder.data import facts as dataset_facts
 from ladder.data import listing
 from ladder.data.facts import FOLDER
 from ladder.network import networks
@@ -258,7 +259,7 @@ def warnings(run: Run) -> list[str]:
         per_epoch = -(-run.training_images // run.settings.batch_size)
         whole = run.settings.epochs * per_epoch
         steps = whole if run.settings.steps == "none" else run.settings.steps
-    counts = listing.training_counts(listing.of(run.settings.folder), run.settings.test_share)
+    counts = listing.training_counts(dataset_facts.pictures(run.settings), run.settings.test_share)
     return recipe.warnings(counts, steps)
 
 

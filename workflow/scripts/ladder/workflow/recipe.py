@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from ladder.classifiers import looks, ridge
 from ladder.classifiers.looks import Looks
 from ladder.data import facts as dataset_facts
-from ladder.data import listing
 from ladder.data.facts import FOLDER, Facts
 from ladder.network import networks
 from ladder.pages import intervals
@@ -52,7 +51,7 @@ LARGE_FROM = 48  # pixels on the median shorter side
 GRIDS = (4, 3, 2, 5, 7)  # of average-pooling, the first that divides a map
 VALUES, WEIGHT = 7_200, 2  # of a patch network, and the weight of what is appended to so many
 MOST_WITHOUT_PCA, COMPONENTS = 5_000, 256
-MOST_FOR_SVM = 1_000  # training pictures
+MOST_FOR_SVM = 2_000  # training pictures
 MIRRORED, MIRRORED_DOWN_TO = 0.60, 0.55  # shares told from mirror images, and the interval's end
 FEW, FEW_OF_A_CLASS, FEW_STEPS = 64, 10, 1_000
 
@@ -181,7 +180,7 @@ def warnings(counts: list[int], steps: int | None) -> list[str]:
     """What makes the numbers of a run with one's own pictures uncertain, a sentence each; counts:
     training pictures of each class, steps: of its gradient training, None without one.
     """
-    images, least = sum(counts), min(counts)
+    images, least = sum(counts), min(counts, default=FEW_OF_A_CLASS)
     return [
         words
         for is_so, words in (
@@ -226,14 +225,15 @@ def fill(given: Settings) -> Filled:
             chosen.append(dataclasses.replace(choice, keys=free))
 
     if given.dataset == FOLDER and given.network == "auto":
-        seen = looks.of(listing.of(given.folder))
+        seen = looks.of(dataset_facts.pictures(given))
         for choice in (image_size(seen.side), mirror_images(seen)):
             take(choice)
             declined += [choice] if _differs(given, choice) else []
         facts = dataset_facts.of(filled)
         images = training_images(filled, facts)
-        for rule in (*features(facts.shape), components(images), classifiers(images), controls()):
+        for rule in (*features(facts.shape), components(images), classifiers(images)):
             take(rule)
+        take(controls() if facts.classes else None)
     if given.dataset == FOLDER and filled.controls and PIXELS not in filled.controls:
         take(
             Choice({"controls": [*filled.controls, PIXELS]}, "raw pixels always stand beside"), True

@@ -39,6 +39,8 @@ def test_balanced_accuracy_is_the_mean_over_the_classes_that_have_rows():
 def test_classes_are_unbalanced_where_one_has_half_as_many_rows_more_than_its_share():
     assert metrics.unbalanced([[149, 0], [0, 51]]) is False
     assert metrics.unbalanced([[150, 0], [50, 0]]) is True
+    assert metrics.unbalanced([[3, 0, 0], [0, 3, 0], [0, 0, 0]]) is False
+    assert metrics.unbalanced([[3, 0], [0, 0]]) is True
 
 
 def test_a_class_without_rows_is_null_in_json():

@@ -48,11 +48,11 @@ def balanced_accuracy(counts):
 
 
 def unbalanced(counts):
-    """Whether the largest class has UNBALANCED times the rows that it would have if all had the
-    same number.
+    """Whether the largest class has UNBALANCED times the rows that it would have if all that have
+    some had the same number; one that has all rows is taken for one of two.
     """
     rows = np.asarray(counts).sum(axis=1)
-    return bool(rows.max() * len(rows) >= UNBALANCED * rows.sum())
+    return bool(rows.max() * max(2, np.count_nonzero(rows)) >= UNBALANCED * rows.sum())
 
 
 def per_class(counts, names):

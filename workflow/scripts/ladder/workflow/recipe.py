@@ -187,7 +187,8 @@ def warnings(counts: list[int], steps: int | None) -> list[str]:
             (images < FEW, f"{images} training pictures are few: {FEW} and more are better"),
             (
                 least < FEW_OF_A_CLASS,
-                f"a class has {least} training pictures: {FEW_OF_A_CLASS} and more are better",
+                f"a class has {least} training picture{'s' if least != 1 else ''}: {FEW_OF_A_CLASS} and more are "
+                "better",
             ),
             (
                 steps is not None and steps < FEW_STEPS,

@@ -89,13 +89,13 @@ class Source:
                     yield category.name, np.asarray(paper.convert("RGB"))
 
     def glyphs(self, by_font=False):
-        """Letters in every font of FONTS, in three sizes, also turned; by letter or by font."""
-        for font_name, file in self._fonts():
-            for letter in LETTERS if not by_font else LETTERS + LETTERS.lower():
-                for size in (18, 22, 26):
-                    for angle in (-12, 0, 12):
-                        image = glyph(ImageFont.truetype(str(file), size), letter, angle)
-                        yield font_name if by_font else letter, image
+        """Letters in every font of FONTS: ten of them turned twice, by letter; or 20, by font."""
+        letters, angles = (LETTERS + LETTERS.lower(), (0,)) if by_font else (LETTERS, (-12, 0, 12))
+        for font, file in self._fonts():
+            for letter in letters:
+                for angle in angles:
+                    image = glyph(ImageFont.truetype(str(file), 22), letter, angle)
+                    yield font if by_font else letter, image
 
     def textures(self):
         """Tiles of photographs that come with scikit-image and scikit-learn; a class for each."""

@@ -103,9 +103,10 @@ def _accuracies(summary):
         name = control["control"]
         words = CONTROLS.get(name) or CONTROLS[name.partition("_")[2]]
         measured.append((words, control["accuracy"], control["interval"]))
-    balanced = summary["balanced_accuracy"]
-    mean = [f"| mean of its accuracies by class | {balanced:.2%} | |"]
-    return mean * metrics.unbalanced(summary["confusion"]) + [
+    rows = [
         f"| {words} | {accuracy:.2%} | {low:.2%} to {high:.2%} |"
         for words, accuracy, (low, high) in measured
     ]
+    if metrics.unbalanced(summary["confusion"]):
+        rows.insert(1, f"| its mean over the classes | {summary['balanced_accuracy']:.2%} | |")
+    return rows

@@ -270,6 +270,8 @@ def table(record):
             f"| {name}{aside} | {row['images']['train']:,} | {' | '.join(cells)} | "
             f"{row['seconds']['processors']} |"
         )
+    missing = [name for name in FOLDERS if name not in record]
+    lines += ["", f"Not measured yet: {', '.join(missing)}."] if missing else []
     return "\n".join(lines) + "\n"
 
 

@@ -187,7 +187,11 @@ def test_a_data_set_may_have_more_values_than_32_bits_count(dtype):
             **case.writes,
         }
         for launch in made(
-            gpu_basic.LAUNCHES[case.operation], arrays, case.reads, case.writes, **case.attributes
+            gpu_basic.RUNG.launches[case.operation],
+            arrays,
+            case.reads,
+            case.writes,
+            **case.attributes,
         ):
             arguments = [
                 arrays[argument] if isinstance(argument, str) else argument

@@ -26,7 +26,6 @@ from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed_launches as launches
 from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.packing import PIXELS_OF_PARTIAL
-from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import plan
 from rounded_copies import (
@@ -43,6 +42,7 @@ from tensor_checks import sums  # noqa: F401 (a fixture)
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import disassembly  # noqa: E402
+from ladder.rungs.interface import Gradient
 
 RUNG = "gpu_bf16_sm90"
 ONE_ARITHMETIC = True
@@ -402,7 +402,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(
     index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
     with in_one_order():
         run_step(
-            gpu_opt_v1.LAUNCHES["maxpool2d_forward"],
+            gpu_opt_v1.RUNG.launches["maxpool2d_forward"],
             {"x": forward(conv, True, tile)},
             {"y": pooled, "index": index},
             operation="maxpool2d_forward",
@@ -721,7 +721,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     assert copy.tobytes() == channel_blocks_of(y, 1).tobytes()
     pooled, index = poisoned((3, 3, 5, 72)), poisoned((3, 3, 5, 72), np.uint8)
     run_step(
-        gpu_opt_v1.LAUNCHES["maxpool2d_forward"],
+        gpu_opt_v1.RUNG.launches["maxpool2d_forward"],
         {"x": y},
         {"y": pooled, "index": index},
         ("forward",),

@@ -4,7 +4,6 @@ covered by its row in catalog.RUNGS.
 """
 
 import functools
-import importlib
 import itertools
 import os
 import re
@@ -24,6 +23,7 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import catalog
+from ladder.rungs.interface import implementation
 from ladder.training import parity, plan
 from rung_checks import SMALL, kernel_folder
 from rung_plans import AUGMENTED, EPOCH, FORWARD, NETWORK, NETWORKS, inferred_in, plans, trained_in
@@ -377,7 +377,7 @@ def folder_of(rung, step):
     return next(
         folder
         for folder in ("gpu_opt_v1", "gpu_tf32", own)
-        if step.operation in importlib.import_module(f"ladder.rungs.{folder}").LAUNCHES
+        if step.operation in implementation(folder).launches
     )
 
 

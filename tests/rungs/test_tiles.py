@@ -143,7 +143,7 @@ def computed(rung, operation):
     output = poisoned(y)
     role = "dx" if operation.endswith("grad") else "y"
     index = {"index": poisoned(y, np.uint8)} if operation == "pool" else {}
-    step = rung.LAUNCHES["conv2d_forward" if operation == "pool" else operation]
+    step = rung.RUNG.launches["conv2d_forward" if operation == "pool" else operation]
     (launch,) = run_step(
         step, reads, {role: output, **index}, ("random",), padding=1, stride=1, **attributes
     )

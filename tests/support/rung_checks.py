@@ -11,7 +11,7 @@ from emulated import KERNELS, load
 from kernel_checks import integers, poisoned
 from ladder.arithmetic.multipliers import kernel_defines
 from ladder.rungs import catalog, tiles
-from ladder.rungs.patterns import Table
+from ladder.rungs.interface import Table
 from ladder.training import plan
 from ladder.training.planning.data import Step
 
@@ -140,7 +140,9 @@ def convolution_launches(rung, shape, stride=1):
     return {
         (launch.source, launch.defines)
         for operation in ("conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad")
-        for launch in made(rung.LAUNCHES[operation], dict(arrays), arrays, arrays, **attributes)
+        for launch in made(
+            rung.RUNG.launches[operation], dict(arrays), arrays, arrays, **attributes
+        )
     }
 
 

@@ -114,13 +114,13 @@ class RoundedOperands:
         return self.rung.__name__.rpartition(".")[2]
 
     def _compiled(self):
-        return compiled_launches(self._name(), self.rung.LAUNCHES, self.name, self.network)
+        return compiled_launches(self._name(), self.rung.RUNG.launches, self.name, self.network)
 
 
 def same_launches(one, other, shape, name):
     """Whether two rungs compile a forward convolution in the same way with a multiplier."""
     found = [
-        [launch.defines for launch in _launches(rung.LAUNCHES, "conv2d_forward", name, shape)]
+        [launch.defines for launch in _launches(rung.RUNG.launches, "conv2d_forward", name, shape)]
         for rung in (one, other)
     ]
     return found[0] == found[1]

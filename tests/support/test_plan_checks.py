@@ -10,7 +10,7 @@ import plan_checks
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs.patterns import Launch
+from ladder.rungs.interface import Launch
 from ladder.training import plan
 from ladder.training.planning.data import Buffer
 

@@ -16,7 +16,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
 from ladder.rungs import catalog
-from ladder.rungs.patterns import Launch, Table
+from ladder.rungs.interface import Launch, Table
 from ladder.training import inference as inference_module
 from ladder.training import parity, plan, recompute, training
 from ladder.training.planning.data import Plan, Step

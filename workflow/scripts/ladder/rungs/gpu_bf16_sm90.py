@@ -10,14 +10,13 @@ tiles would be mostly empty, or that need more shared memory than a block has, a
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
+from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep, PlanBuilder, Shape
 from ladder.rungs.packed_launches import (
     Epilogue,
     add_parts,
@@ -27,11 +26,8 @@ from ladder.rungs.packed_launches import (
     on_stream,
 )
 from ladder.rungs.packed_lowering import Lowering
-from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, quickest_split, sums_bytes
+from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, quickest_split, sums_bytes
 from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
-from ladder.rungs.patterns import Launch
-
-__all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 # channels of a block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
 CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8
@@ -357,7 +353,7 @@ def _upsampled(image: Sequence[int]) -> tuple[int, int, int]:
     return batch, 2 * height + 2, 2 * width + 2
 
 
-def packing_of(build: Any, conv: Layer) -> Packing | None:
+def packing_of(build: PlanBuilder, conv: Layer) -> Packing | None:
     """CHANNEL_BLOCKS or PHASE_BLOCKS where a convolution is this rung's, else as gpu_bf16 has
     it.
     """
@@ -371,7 +367,7 @@ def packing_of(build: Any, conv: Layer) -> Packing | None:
     )
 
 
-def phases_fit(build: Any, conv: Layer) -> bool:
+def phases_fit(build: PlanBuilder, conv: Layer) -> bool:
     """As fills_and_fits, of one behind an upsampling; the parts of its gradient have whole chunks
     of filters too.
     """
@@ -392,7 +388,7 @@ def phases_fit(build: Any, conv: Layer) -> bool:
     return max(needed) <= SHARED
 
 
-def fills_and_fits(build: Any, conv: Layer) -> bool:
+def fills_and_fits(build: PlanBuilder, conv: Layer) -> bool:
     """Whether a packed convolution fills rows, and its tiles fit shared memory."""
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
@@ -417,7 +413,7 @@ def fills_and_fits(build: Any, conv: Layer) -> bool:
 # ---- launches
 
 
-def forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def forward(step: LoweredStep, build: LaunchPlan, tile: Tile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
     filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
     return _convolution(
@@ -425,18 +421,24 @@ def forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ..
     )
 
 
-def phase_forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def phase_forward(
+    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
+) -> tuple[Launch, ...]:
     filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
     return _convolution(build, forward_epilogue(step, build), filters, image, 1, tile, spread=2)
 
 
-def phase_input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def phase_input_grad(
+    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
+) -> tuple[Launch, ...]:
     channels = build.shape(step.writes.get("dx") or step.writes["bias_partials"])[-1]
     image = build.shape(step.reads["dy"])[1:4]
     return _convolution(build, gradient_epilogue(step, build), channels, image, PHASE_TAPS[1], tile)
 
 
-def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def input_grad(
+    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
+) -> tuple[Launch, ...]:
     reads, writes, kernel = step.reads, step.writes, build.shape(step.reads["flipped"])[1]
     if "dx" in writes:
         *image, channels = build.shape(writes["dx"])
@@ -452,7 +454,7 @@ def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch,
 
 
 def _convolution(
-    build: Any,
+    build: LaunchPlan,
     epilogue: Epilogue,
     filters: int,
     image: Sequence[int],
@@ -504,7 +506,7 @@ def _convolution(
     )
 
 
-def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
+def arrange_image(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, channel_blocks = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
@@ -529,7 +531,7 @@ def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
+def arrange_gradient(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
     channel_blocks, steps = both_gradients(step.writes)
     batch, height, width, channels = build.shape(dy)
@@ -549,7 +551,7 @@ def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     product, parts, channels = _parts_of_weight(
         step, build, step.attributes["kernel"], step.attributes["stride"]
@@ -561,7 +563,7 @@ def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def phase_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     """The same for phase weights, and from these for the 3x3 taps."""
     product, parts, _ = _parts_of_weight(step, build, PHASE_KERNEL, 1, spread=2)
     if "parts" in step.writes:
@@ -572,7 +574,7 @@ def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
 
 
 def _parts_of_weight(
-    step: Any, build: Any, kernel: int, stride: int, spread: int = 1
+    step: LoweredStep, build: LaunchPlan, kernel: int, stride: int, spread: int = 1
 ) -> tuple[Launch, str, int]:
     """(the launch that leaves a weight gradient in parts, their buffer, channels of x)."""
     x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
@@ -626,15 +628,18 @@ def _parts_of_weight(
     )
 
 
-PATTERNS = Lowering(packing_of).patterns
-LAUNCHES = {
-    **gpu_bf16.LAUNCHES,
-    "conv2d_arrange_input": arrange_image,
-    "conv2d_arrange_gradient": arrange_gradient,
-    "arranged_conv2d_forward": forward,
-    "arranged_conv2d_input_grad": input_grad,
-    "arranged_conv2d_weight_grad": on_stream(1, weight_grad),
-    "arranged_phase_conv2d_forward": phase_forward,
-    "arranged_phase_conv2d_input_grad": phase_input_grad,
-    "arranged_phase_conv2d_weight_grad": on_stream(1, phase_weight_grad),
-}
+RUNG = dataclasses.replace(
+    gpu_bf16.RUNG.with_launches(
+        {
+            "conv2d_arrange_input": arrange_image,
+            "conv2d_arrange_gradient": arrange_gradient,
+            "arranged_conv2d_forward": forward,
+            "arranged_conv2d_input_grad": input_grad,
+            "arranged_conv2d_weight_grad": on_stream(1, weight_grad),
+            "arranged_phase_conv2d_forward": phase_forward,
+            "arranged_phase_conv2d_input_grad": phase_input_grad,
+            "arranged_phase_conv2d_weight_grad": on_stream(1, phase_weight_grad),
+        }
+    ),
+    patterns=Lowering(packing_of).patterns,
+)

@@ -8,16 +8,23 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, gpu_opt_v1
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape
+from ladder.rungs.interface import (
+    Gradient,
+    Launch,
+    LaunchFunction,
+    LaunchPlan,
+    LoweredStep,
+    Shape,
+    Word,
+)
+from ladder.rungs.packed_tiles import BFLOAT16, Format
 from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
-from ladder.rungs.patterns import Gradient, Launch, LaunchFunction, Word
 
 # filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
 SIDE = 16
@@ -31,7 +38,9 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 # ---- packing
 
 
-def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def round_input(
+    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, rounded) // number.chunk
@@ -48,13 +57,17 @@ def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launc
     )
 
 
-def gather_columns(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def gather_columns(
+    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     return _gather(
         "gather_columns", step, build, (step.reads["x"],), build.shape(step.reads["x"]), number
     )
 
 
-def load_batch(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def load_batch(
+    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     """The batch, and where a first layer reads columns these too."""
     reads, batch = step.reads, step.writes["batch"]
     if "columns" not in step.writes:
@@ -69,8 +82,8 @@ def load_batch(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch
 
 def _gather(
     entry: str,
-    step: Any,
-    build: Any,
+    step: LoweredStep,
+    build: LaunchPlan,
     arrays: tuple[str, ...],
     image: Shape,
     number: Format,
@@ -92,7 +105,9 @@ def _gather(
     )
 
 
-def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def round_gradient(
+    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     dy, rounded, bias_partials = (
         step.reads["dy"],
         step.writes["rounded"],
@@ -137,7 +152,7 @@ class Epilogue:
     defines: Mapping[str, int]
 
 
-def forward_epilogue(step: Any, build: Any) -> Epilogue:
+def forward_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
     """y in float32, or the packed input of the next convolution, pooled or not."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
@@ -157,7 +172,7 @@ def forward_epilogue(step: Any, build: Any) -> Epilogue:
     return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
 
 
-def gradient_epilogue(step: Any, build: Any) -> Epilogue:
+def gradient_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
     """dx in float32, or the packed gradient of what made x, behind its pooling and ReLU."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     if "dx" in writes:
@@ -183,7 +198,7 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
 
 
 def forward(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
 ) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
     return _convolution(
@@ -192,14 +207,14 @@ def forward(
 
 
 def phase_forward(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
 ) -> tuple[Launch, ...]:
     phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
     return _convolution(build, forward_epilogue(step, build), 1, tile, number, phases)
 
 
 def input_grad(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
 ) -> tuple[Launch, ...]:
     return _convolution(
         build, gradient_epilogue(step, build), step.attributes["stride"], tile, number
@@ -207,7 +222,7 @@ def input_grad(
 
 
 def _convolution(
-    build: Any,
+    build: LaunchPlan,
     epilogue: Epilogue,
     stride: int,
     tile: TensorTile | None,
@@ -254,7 +269,7 @@ def _convolution(
 
 
 def weight_grad(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
 ) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, filters, attributes = (
@@ -276,7 +291,7 @@ def weight_grad(
 
 
 def phase_weight_grad(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
 ) -> tuple[Launch, ...]:
     """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3
     taps.
@@ -291,7 +306,9 @@ def phase_weight_grad(
     )
 
 
-def add_phase_parts(step: Any, build: Any, parts: str, stored: int) -> tuple[Launch, ...]:
+def add_phase_parts(
+    step: LoweredStep, build: LaunchPlan, parts: str, stored: int
+) -> tuple[Launch, ...]:
     """The launches that add parts of phase weights, with so many filters, to dweight, and bias
     partials to dbias.
     """
@@ -313,8 +330,8 @@ def add_phase_parts(step: Any, build: Any, parts: str, stored: int) -> tuple[Lau
 
 
 def _parts_of_weight(
-    step: Any,
-    build: Any,
+    step: LoweredStep,
+    build: LaunchPlan,
     operands: tuple[str, str],
     split: tuple[TensorTile, tiles.Sums, tuple[int, int], int],
     padding: int,
@@ -380,7 +397,12 @@ def _parts_of_weight(
 
 
 def add_parts(
-    step: Any, build: Any, parts: str, channels: int, there: int, dweight: str | None = None
+    step: LoweredStep,
+    build: LaunchPlan,
+    parts: str,
+    channels: int,
+    there: int,
+    dweight: str | None = None,
 ) -> Launch:
     """The launch that adds parts, with so many channels, to dweight, which has `there` of them, and
     bias partials to dbias.
@@ -405,10 +427,12 @@ def add_parts(
 # ---- the update
 
 
-def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def copy_weights(
+    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+) -> tuple[Launch, ...]:
     """All packed weights in one launch."""
     rows = [
-        ((name, 0, 0, 0), *_row_of(build, name, packed))
+        gpu_opt_v1.Row((name, 0, 0, 0), *_row_of(build, name, packed))
         for name, packed in step.attributes["copies"].items()
     ]
     table, grid = gpu_opt_v1.update_table(step, build, rows)
@@ -424,7 +448,7 @@ def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Laun
     )
 
 
-def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def update(step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take
     longest, come first.
     """
@@ -436,38 +460,54 @@ def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ..
         build,
         "gpu_tf32/weight_update.cu",
         lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
-        later=lambda row: row[2][-1] == NO_PHASES,
+        later=lambda row: row.more[-1] == NO_PHASES,
     )
     return (dataclasses.replace(launch, defines=(*launch.defines, *number.defines)),)
 
 
-def _row_of(
-    build: Any, name: str, packed: Mapping[str, str] | None, gradient: Gradient | None = None
-) -> tuple[int, tuple[Word, ...]]:
-    """(blocks, further words) of a parameter's row of the table, see
-    kernels/gpu_tf32/weight_update.cu.
+@dataclasses.dataclass(frozen=True)
+class PackedRow:
+    """The further words of a parameter's row, in the order of kernels/gpu_tf32/weight_update.cu.
 
-    packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks
-    (blocks, kernel, kernel, rows, 64), or of one of its four phases.
+    packed, flipped     copies of a packed weight, 0 where there is none
+    filters, channels   of a tap
+    taps                of a filter
+    rows, flipped_rows  of a tap in each copy, or of one of its four phases, where the copies are in
+                        channel blocks (blocks, kernel, kernel, rows, 64); else 0
+    parts, apart        number of the gradient's parts, and of numbers from one to the next; 0, 0
+                        where it is whole
+    phases              NO_PHASES, PHASES_APART or PHASES_IN_COLUMNS
     """
-    parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
+
+    packed: Word = 0
+    flipped: Word = 0
+    filters: int = 0
+    taps: int = 0
+    channels: int = 0
+    rows: int = 0
+    flipped_rows: int = 0
+    parts: int = 0
+    apart: int = 0
+    phases: int = NO_PHASES
+
+
+def _row_of(
+    build: LaunchPlan,
+    name: str,
+    packed: Mapping[str, str] | None,
+    gradient: Gradient | None = None,
+) -> tuple[int, tuple[Word, ...]]:
+    """(blocks, words of a PackedRow) of a parameter; packed: {role: buffer} of its copies."""
+    in_parts = gradient is not None and gradient.in_parts
+    parts, apart = build.shape(gradient.buffer) if gradient and in_parts else (0, 0)
     if not packed:
-        return blocks(elements(build, name), SIDE if any(parts) else 256), (
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            *parts,
-            NO_PHASES,
-        )
+        row = PackedRow(parts=parts, apart=apart)
+        return blocks(elements(build, name), SIDE if in_parts else 256), dataclasses.astuple(row)
     filters, kernel, _, channels = build.shape(name)
-    shape, flipped = build.shape(packed["packed"]), packed.get("flipped", 0)
+    shape, flipped = build.shape(packed["packed"]), packed.get("flipped")
     if shape[1] == 1:  # of columns
         kernel, channels = 1, kernel**2 * channels
-    phases = rows = flipped_rows = 0
+    phases, rows, flipped_rows = NO_PHASES, 0, 0
     if len(shape) == 5:
         rows, flipped_rows = shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
         if shape[1] != kernel:
@@ -475,17 +515,19 @@ def _row_of(
     elif shape[0] != filters:
         phases = PHASES_APART if shape[1] == 2 else PHASES_IN_COLUMNS
     tap_blocks = blocks(max(filters, rows), SIDE) * blocks(max(channels, flipped_rows), SIDE)
-    return tap_blocks * (1 if phases else kernel * kernel), (
+    row = PackedRow(
         packed["packed"],
-        flipped,
+        flipped or 0,
         filters,
         kernel * kernel,
         channels,
         rows,
         flipped_rows,
-        *parts,
+        parts,
+        apart,
         phases,
     )
+    return tap_blocks * (1 if phases else kernel * kernel), dataclasses.astuple(row)
 
 
 # ---- all of them
@@ -500,7 +542,7 @@ def on_stream(number: int, function: LaunchFunction) -> LaunchFunction:
     )
 
 
-def loss(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def loss(step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16) -> tuple[Launch, ...]:
     """The gradient of the output, packed where it is read so, and beside the backward pass the loss
     of the batch.
     """

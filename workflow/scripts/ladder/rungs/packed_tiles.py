@@ -7,14 +7,13 @@ gradient.
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
-
-Shape = tuple[int, ...]
+from ladder.rungs.interface import Shape
+from ladder.rungs.tiles import Sides
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +162,7 @@ def pixel_bytes(tile: TensorTile, shape: Sums, stored: bool) -> int:
     return steps if stored else max(steps, sums_bytes(tile))
 
 
-def sums_bytes(tile: Any) -> int:
+def sums_bytes(tile: Sides) -> int:
     """Shared memory that a block's sums take on the way to packed results:
     kernels/gpu_tf32/copies.cuh.
     """

@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from ladder.arithmetic.multipliers import DIRECTIONS
 from ladder.network.layers import Layer
@@ -17,7 +16,8 @@ from ladder.network.networks import INPUT
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape, Sums
+from ladder.rungs.interface import PlanBuilder, Shape
+from ladder.rungs.packed_tiles import BFLOAT16, Format, Sums
 
 FEWEST = 33  # channels from which on half of a tile's columns have work
 # of a gradient with its border: a block packs them and sums them to a row of bias partials
@@ -158,7 +158,7 @@ def both_gradients(packed: Mapping[str, str]) -> tuple[str, str]:
 PACKING, PHASE_WEIGHTS = Packing(), PhaseWeights()
 
 
-def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | None:
+def packing_of(build: PlanBuilder, conv: Layer, number: Format = BFLOAT16) -> Packing | None:
     """The Packing of a layer's operands on gpu_tf32 and the rungs with its kernels.
 
     It is of a convolution of such numbers whose channels fill tiles and 16 bytes.
@@ -183,7 +183,7 @@ def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | 
     return (PhaseWeights if has_phases(build, conv) else Packing)(number) if fills else None
 
 
-def has_phases(build: Any, conv: Layer) -> bool:
+def has_phases(build: PlanBuilder, conv: Layer) -> bool:
     """Whether a convolution multiplies phase weights, those of the upsampling that is the layer
     before it.
     """

@@ -14,10 +14,11 @@ from ladder.network.layers import KINDS, Layer
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.catalog import RUNGS
+from ladder.rungs.interface import Shape
 from ladder.training import limits, recompute
 from ladder.training.planning import frame
 from ladder.training.planning.builder import Builder
-from ladder.training.planning.data import Plan, Shape
+from ladder.training.planning.data import Plan
 from ladder.training.planning.settings import Augmentation, Dataset, Length, Settings
 
 __all__ = [
@@ -52,7 +53,7 @@ def training_plan(
 
     Layers that the output does not depend on, which only features read, are left out.
 
-    fuse_update: let a rung with GRADIENTS_IN_PARTS leave gradients in parts, which its update adds;
+    fuse_update: let a rung with `gradients_in_parts` leave its gradients so, for the update to add;
     otherwise every gradient has a buffer of its own. Raises ValueError if the rung has no operation
     for a layer or a frozen layer reads a trained one, UserError if the network cannot be trained or
     the batch is too large for the rung.
@@ -72,7 +73,7 @@ def training_plan(
         build.in_parts = (
             fuse_update
             and not settings.multipliers.quantises
-            and getattr(build.module, "GRADIENTS_IN_PARTS", False)
+            and build.implementation.gradients_in_parts
         )
         build.with_loss = True
         frame.load_batch(build, dataset, augmentation=settings.augmentation)

@@ -55,7 +55,7 @@ class Training:
             )
         self.settings, self.images, self.validation = settings, images, validation
         self.executor = executors.create(settings.variant, threads, data_residency)
-        self.length = plan.Length.of(
+        self.length = plan.Length.from_epochs(
             len(images), settings.batch_size, settings.epochs, settings.steps
         )
         steps_per_epoch = self.length.steps_per_epoch

@@ -11,7 +11,7 @@ import yaml
 
 from ladder.errors import UserError
 from ladder.sources import ROOT
-from ladder.training import first_use, schedules
+from ladder.training import first_use, parameters, schedules
 from ladder.workflow import config, lists, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
 from ladder.workflow.planning import PlannedArtifact
@@ -108,7 +108,10 @@ def said(plan: Plan) -> list[str]:
     ):
         lines.append(f"array_library auto: {own.array_library}")
     if "train" in plan.chain and not pathlib.Path(plan.chain["train"].manifest).exists():
-        lines += schedules.misfits(plan.chain["train"].spec["params"], plan.run.training_images)
+        training = parameters.read(
+            parameters.TrainingParameters, plan.chain["train"].spec["params"]
+        )
+        lines += schedules.misfits(training, plan.run.training_images)
     return lines
 
 

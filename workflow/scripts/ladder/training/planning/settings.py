@@ -27,13 +27,14 @@ class Length:
     steps_per_epoch: int
 
     @classmethod
-    # Any: None beside steps
-    def of(cls, images: int, batch_size: int, epochs: int | Any, steps: int | None) -> "Length":
+    def from_epochs(
+        cls, images: int, batch_size: int, epochs: int | None, steps: int | None = None
+    ) -> "Length":
         """Of `steps` or, if that is None, of so many passes over the images, each with a smaller
         last batch if need be.
         """
         per_epoch = -(-images // batch_size)
-        return cls(epochs * per_epoch if steps is None else steps, per_epoch)
+        return cls((epochs or 0) * per_epoch if steps is None else steps, per_epoch)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -891,7 +891,7 @@ def test_rows_of_shared_memory_suffice_for_the_windows_of_every_block(image, ker
         places[first : first + 64].max() + (kernel - 1) * (width + 1) + 1 - places[first] // 8 * 8
         for first in range(0, len(places), 64)
     )
-    assert rung.span(64, image, kernel, stride) == -(-needed // 8) * 8
+    assert rung.span(64, rung.Windows(image, kernel, stride)) == -(-needed // 8) * 8
     needed = max(
         places[first : first + 64].max()
         + row * width
@@ -900,7 +900,7 @@ def test_rows_of_shared_memory_suffice_for_the_windows_of_every_block(image, ker
         for first in range(0, len(places), 64)
         for row in range(kernel)
     )
-    assert rung.span_of_taps(image, kernel, stride) == -(-needed // 8) * 8
+    assert rung.span_of_taps(rung.Windows(image, kernel, stride)) == -(-needed // 8) * 8
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def scores(kind, losses, accuracies):
 
 
 def reconstruct(settings, values, images, statistics, threads):
-    return pictures(settings, settings.network, values, images, statistics, statistics, threads)
+    return pictures(settings, values, images, statistics, statistics, threads)
 
 
 def sample(settings, decoder, values, statistics, threads):
@@ -274,16 +274,17 @@ def sample(settings, decoder, values, statistics, threads):
         settings.seed, randomness.PRIOR, 0, 0, SAMPLES * math.prod(shape)
     ).reshape(SAMPLES, *shape)
     unchanged = Statistics(np.ones(shape[2], np.float32), np.zeros(shape[2], np.float32))
-    return pictures(settings, decoder, values, latent, unchanged, statistics, threads)
+    decoding = dataclasses.replace(settings, network=decoder)
+    return pictures(decoding, values, latent, unchanged, statistics, threads)
 
 
-def pictures(settings, network, values, inputs, of_inputs, of_outputs, threads):
+def pictures(settings, values, inputs, of_inputs, of_outputs, threads):
     """The network's outputs as pictures uint8 (N, H, W, C); of_inputs, of_outputs: the Statistics
     of both.
     """
     forward = multipliers.ByDirection(forward=settings.multipliers.forward)
     inference = Inference(
-        network, settings.variant, values, of_inputs, threads, multipliers=forward
+        settings.network, settings.variant, values, of_inputs, threads, multipliers=forward
     )
     return np.concatenate(
         [of_outputs.to_pixels(outputs) for _, outputs in inference.batches(inputs)]

@@ -418,9 +418,8 @@ def _fit_onedal(rows, classes, kernel, C):
             "scikit-learn-intelex handed the work back to scikit-learn; set svm_backend to sklearn"
         )
     sign = -1.0 if len(classes) == 2 else 1.0
-    return _model(
-        rows, classes, kernel, C, svc.support_, sign * svc.dual_coef_, sign * svc.intercept_
-    )
+    solution = svc.support_, sign * svc.dual_coef_, sign * svc.intercept_
+    return _model(rows, classes, kernel, C, solution)
 
 
 def _assemble(rows, classes, kernel, C, solutions):
@@ -436,11 +435,15 @@ def _assemble(rows, classes, kernel, C, solutions):
         ]
         intercepts.append(-intercept)
     support = np.flatnonzero(dual.any(axis=0))
-    return _model(rows, classes, kernel, C, support, dual[:, support], np.array(intercepts))
+    solution = support, dual[:, support], np.array(intercepts)
+    return _model(rows, classes, kernel, C, solution)
 
 
-def _model(rows, classes, kernel, C, support, dual_coef, intercept):
-    """The Model with support vectors rows.rows[support], `support` ascending."""
+def _model(rows, classes, kernel, C, solution):
+    """The Model of a solution: (support, dual_coef, intercept), with support vectors
+    rows.rows[support], `support` ascending.
+    """
+    support, dual_coef, intercept = solution
     n_support = [
         np.count_nonzero((support >= part.start) & (support < part.stop)) for part in rows.slices
     ]

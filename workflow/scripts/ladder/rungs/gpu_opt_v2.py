@@ -57,7 +57,7 @@ def conv_block(build: PlanBuilder, group: Group) -> Backward:
     )
     saved = index or ({"y": y} if "relu" in kinds else {})
     return lambda: gradients(
-        build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, flop, padding=padding
+        build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, padding=padding
     )
 
 
@@ -80,7 +80,7 @@ def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     phase_weights = build.derived(
         f"{conv.name}.phase_weights", (conv.attributes["filters"], 4, 4, upsample.output_shape[2])
     )
-    flop = 2 * conv.macs * 16 // 36
+    flop = patterns.flop_of_phases(conv)
     build.step("decompose_weight", group, {"weight": weight}, {"phase_weights": phase_weights})
     build.step(
         "upsample_conv2d_forward",
@@ -92,7 +92,7 @@ def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     )
     saved = {"y": y} if relu else {}
     return lambda: gradients(
-        build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}, flop
+        build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}
     )
 
 
@@ -102,7 +102,6 @@ def gradients(
     group: Group,
     weight: str,
     received: Mapping[str, str],
-    flop: int,
     **attributes: object,
 ) -> None:
     """Append the backward steps of a group.
@@ -111,6 +110,8 @@ def gradients(
     layers' outputs or indices.
     """
     x, conv = build.source(group[0]), next(layer for layer in group if layer.parameters)
+    phases = operation.startswith("upsample")
+    flop = patterns.flop_of_phases(conv) if phases else 2 * conv.macs
     if build.wants_gradient(x):
         build.step(
             f"{operation}_input_grad",
@@ -121,11 +122,7 @@ def gradients(
             **attributes,
         )
     if build.in_parts:
-        writes = {
-            "parts": gradient_in_parts(
-                build, conv, x, received, phases=operation.startswith("upsample")
-            )
-        }
+        writes = {"parts": gradient_in_parts(build, conv, x, received, phases)}
     else:
         writes = patterns.weight_gradients(build, conv)
     build.step(
@@ -229,8 +226,7 @@ def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
             "conv2d.cu",
             "conv2d_pool_forward",
             pixel_tile(build, pixels, filters),
-            pixels,
-            filters,
+            (pixels, filters),
             (*operands, index, *shape),
             _wide(build, step),
         )
@@ -238,8 +234,7 @@ def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
         "conv2d.cu",
         "conv2d_forward",
         pixel_tile(build, pixels, filters),
-        pixels,
-        filters,
+        (pixels, filters),
         (*operands, *shape, *integers(step.attributes["relu"])),
         _wide(build, step),
     )
@@ -255,8 +250,7 @@ def conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
         "conv2d.cu",
         entry,
         pixel_tile(build, pixels, channels),
-        pixels,
-        channels,
+        (pixels, channels),
         (*received, weight, dx, *shape),
         _wide(build, step),
     )
@@ -303,8 +297,7 @@ def upsample_conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launc
             "upsample_conv2d_taps.cu",
             "upsample_conv2d_taps",
             ALL_TAPS,
-            pixels,
-            16 * filters,
+            (pixels, 16 * filters),
             (x, phase_weights, taps, *integers(batch, height, width, channels, filters)),
             _wide(build, step),
         )
@@ -338,8 +331,7 @@ def upsample_conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[La
         "upsample_conv2d.cu",
         entry,
         pixel_tile(build, pixels, channels),
-        pixels,
-        channels,
+        (pixels, channels),
         (
             *received,
             phase_weights,
@@ -465,16 +457,16 @@ def _product(
     file: str,
     entry: str,
     tile: Tile,
-    rows: int,
-    columns: int,
+    shape: tuple[int, int],
     arguments: tuple[Argument, ...],
     wide: tuple[str, ...],
 ) -> tuple[Launch, ...]:
+    """shape: rows and columns of the product."""
     return (
         Launch(
             f"gpu_opt_v2/{file}",
             entry,
-            (blocks(rows, tile.m), blocks(columns, tile.n)),
+            (blocks(shape[0], tile.m), blocks(shape[1], tile.n)),
             (tile.threads,),
             arguments,
             defines=(*_tile(tile), *wide),

@@ -20,7 +20,6 @@ from ladder.rungs.interface import (
     LaunchFunction,
     LaunchPlan,
     LoweredStep,
-    Shape,
     Word,
 )
 from ladder.rungs.packed_tiles import BFLOAT16, Format
@@ -60,9 +59,7 @@ def round_input(
 def gather_columns(
     step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
 ) -> tuple[Launch, ...]:
-    return _gather(
-        "gather_columns", step, build, (step.reads["x"],), build.shape(step.reads["x"]), number
-    )
+    return _gather("gather_columns", step, build, (step.reads["x"],), number)
 
 
 def load_batch(
@@ -77,7 +74,7 @@ def load_batch(
         *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
         batch,
     )
-    return _gather(entry, step, build, arrays, build.shape(batch), number, step.attributes["flip"])
+    return _gather(entry, step, build, arrays, number, step.attributes["flip"])
 
 
 def _gather(
@@ -85,11 +82,11 @@ def _gather(
     step: LoweredStep,
     build: LaunchPlan,
     arrays: tuple[str, ...],
-    image: Shape,
     number: Format,
     *more: int,
 ) -> tuple[Launch, ...]:
-    """image: shape of the batch; more: numbers behind the others."""
+    """arrays: the last one is the batch; more: numbers behind the others."""
+    image = build.shape(arrays[-1])
     columns, (kernel, stride) = step.writes["columns"], step.attributes["window"]
     threads = max(math.prod(build.shape(columns)[:3]), math.prod(image[:3]))
     defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number.defines

@@ -145,7 +145,7 @@ def test_the_installed_command_plans_the_versions_of_the_repository_in_any_folde
         "batch_size=32",
     )
     waiting, versions = (
-        [plans.of(plans.base({"batch_size": 32}, here=False)).chain["report"]],
+        [plans.load(plans.base({"batch_size": 32}, here=False)).chain["report"]],
         set(),
     )
     while waiting:

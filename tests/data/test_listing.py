@@ -24,12 +24,12 @@ from permissions import unprivileged
 def fresh(tmp_path, monkeypatch):
     """No listing or digest of an earlier test."""
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
 
 
 def again(path):
-    listing.of.cache_clear()
-    return listing.of(str(path))
+    listing.source.cache_clear()
+    return listing.source(str(path))
 
 
 def fault(path):
@@ -287,7 +287,7 @@ def test_links_that_multiply_folders_end_at_once(tmp_path):
 def test_a_folder_without_permission_is_one_line(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, "dog/secret": 2})
     (folder / "dog/secret").chmod(0)
-    program = "import sys; from ladder.data import listing; listing.of(sys.argv[1])"
+    program = "import sys; from ladder.data import listing; listing.source(sys.argv[1])"
     run = subprocess.run(
         [*unprivileged(), sys.executable, "-c", program, str(folder)],
         capture_output=True,
@@ -305,7 +305,7 @@ def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
     secret = next((folder / "cat").iterdir())
     secret.chmod(0)
-    program = "import sys; from ladder.data import listing; found = listing.of(sys.argv[1]); print(found.skipped, found.digest)"
+    program = "import sys; from ladder.data import listing; found = listing.source(sys.argv[1]); print(found.skipped, found.digest)"
     command = [*unprivileged(), sys.executable, "-c", program, str(folder)]
     environment = os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)}
     hidden = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -522,10 +522,10 @@ def test_a_class_keeps_a_picture_for_each_part(count, share, tests):
 
 
 def test_the_facts_of_a_folder_are_its_own(tmp_path):
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     folder = picture_folders.write(tmp_path / "p", {"a": 10, "b": 5})
     keys = {"dataset": "folder", "test_share": 0.2, "image_size": [24, 40], "image_channels": 1}
-    assert facts.of(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts(
+    assert facts.find(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts(
         (24, 40, 1), 2, 12, 3
     )
     single = picture_folders.write(tmp_path / "q", {"a": 10, "b": 1})
@@ -533,7 +533,7 @@ def test_the_facts_of_a_folder_are_its_own(tmp_path):
         UserError,
         match="class 'b' has a single picture; it needs one to train on and one to test on",
     ):
-        facts.of(types.SimpleNamespace(**keys, folder=str(single)))
+        facts.find(types.SimpleNamespace(**keys, folder=str(single)))
 
 
 # .npz files.

@@ -211,9 +211,9 @@ class OneStep:
             network,
             2 * batch,
         )
-        settings = plan.Settings(
+        settings = plan.TrainingSettings(
             network=network,
-            variant="cpu_sequential",
+            rung="cpu_sequential",
             batch_size=batch,
             augmentation=plan.Augmentation(flip=True, crop=1),
             seed=5,

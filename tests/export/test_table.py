@@ -60,7 +60,7 @@ def test_every_row_has_its_features_to_the_bit_its_name_label_and_prediction(
         assert rows["label"].to_pylist() == [
             classes[label] for label in data.array(f"{part}_labels.npy")
         ]
-        assert rows["file"].to_pylist() == names.of(data, part)
+        assert rows["file"].to_pylist() == names.read(data, part)
     assert rows["file"][0].as_py() == "a/\\xe9\n.png"
     assert rows["prediction"].to_pylist() == [
         classes[label] for label in run["svm"].array("predictions.npy")

@@ -70,15 +70,15 @@ def test_other_products_are_launched_as_gpu_gemm_does(name):
 
 
 def test_weight_gradients_too_narrow_for_a_warp_are_launched_as_gpu_gemm_does():
-    def made(rung, filters):
+    def launched(rung, filters):
         return {
             launch
             for launch in convolution_launches(rung, (2, 6, 6, 8, filters, 3, 1))
             if "weight_grad" in launch[0]
         }
 
-    assert made(gpu_3xtf32, 8) == made(gpu_gemm, 8)
-    assert made(gpu_3xtf32, 9) != made(gpu_gemm, 9)
+    assert launched(gpu_3xtf32, 8) == launched(gpu_gemm, 8)
+    assert launched(gpu_3xtf32, 9) != launched(gpu_gemm, 9)
 
 
 def test_the_largest_layers_use_the_large_tile():

@@ -224,7 +224,9 @@ def test_no_weight_gradient_of_columns_has_the_tile_of_few_filters():
         (BFLOAT16, TF32), range(FEWEST, 1025), (9, 27, 49, 64)
     ):
         image = 64, 32, 32, number.chunk * -(-min(length, number.step) // number.chunk)
-        assert packed_tiles.weight_tile(packed_tiles.Sums.of(image, filters, 1, 1, number)) in (
+        assert packed_tiles.weight_tile(
+            packed_tiles.Sums.from_input(image, filters, 1, 1, number)
+        ) in (
             SQUARE,
             LARGE,
         )

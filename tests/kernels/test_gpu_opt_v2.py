@@ -355,8 +355,8 @@ def parameter_steps(made, name):
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
-    settings = plan.Settings(
-        network=NETWORK, variant=RUNG, batch_size=64, optimizer=Optimizer("adam")
+    settings = plan.TrainingSettings(
+        network=NETWORK, rung=RUNG, batch_size=64, optimizer=Optimizer("adam")
     )
     made = plan.training_plan(
         settings, plan.Dataset(64, "uint8"), plan.Length(1, 1), fuse_update=fused

@@ -24,7 +24,7 @@ from ladder.executors.cuda.launching import Bound
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from operation_cases import Near
-from rung_checks import ORDERS, kernel_folder, made, run_launches
+from rung_checks import ORDERS, completed_launches, kernel_folder, run_launches
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -175,18 +175,22 @@ class Rung:
             np.isinf(array).any() for array in case.reads.values()
         ):
             return False  # the small part of an infinite operand is no number
-        found = self.made(case)
+        found = self.launched_by(case)
         without = {**case.attributes, "relu": False}
-        if case.attributes.get("relu") and found == self.made(case, attributes=without):
+        if case.attributes.get("relu") and found == self.launched_by(case, attributes=without):
             return False
-        return not below or case.operation not in below.launches or found != self.made(case, below)
+        return (
+            not below
+            or case.operation not in below.launches
+            or found != self.launched_by(case, below)
+        )
 
-    def made(self, case, below=None, attributes=None):
+    def launched_by(self, case, below=None, attributes=None):
         """What it launches, or what the rung below does."""
         together = below.updates_together if below else self.together
         reads, writes, given = self._operands(case, together)
         launches = below.launches if below else self.launches
-        return made(
+        return completed_launches(
             launches[case.operation],
             {**reads, **writes},
             reads,
@@ -198,7 +202,7 @@ class Rung:
     def perform(self, case, orders=ORDERS):
         reads, writes, attributes = self._operands(case, self.together)
         arrays = {**reads, **writes}
-        launches = made(
+        launches = completed_launches(
             self.launches[case.operation], arrays, reads, writes, case.operation, **attributes
         )
         self.run(launches, arrays, orders)

@@ -439,7 +439,7 @@ def test_what_the_page_says_of_runs_plans_their_very_versions_whatever_the_confi
     monkeypatch, here
 ):
     base = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
-    planned = [chains.chain(runs.of(config.load(base | run)))["report"] for run in COMPARED]
+    planned = [chains.chain(runs.resolve(config.load(base | run)))["report"] for run in COMPARED]
     inputs = [
         {
             role: types.SimpleNamespace(manifest={"spec": parent.spec})
@@ -454,7 +454,7 @@ def test_what_the_page_says_of_runs_plans_their_very_versions_whatever_the_confi
         for roles, report in zip(inputs, planned, strict=True)
     ]
     make_history.configured.cache_clear()
-    plan = plans.of(base | here | {"compare": json.loads(json.dumps(entries))})
+    plan = plans.load(base | here | {"compare": json.loads(json.dumps(entries))})
     page = stages.page(
         stages.STAGES["compare"],
         stages.Configuration(plan.run, {"compare": runs.entries(plan.run.given)}, {}),

@@ -30,8 +30,8 @@ def step(name):
     network, dataset = built(name), plan.Dataset(8, "uint8")
     if name == "patch_net":
         return plan.inference_plan(network, "cpu", 8, dataset)
-    settings = plan.Settings(
-        network=network, variant="cpu", batch_size=8, optimizer=optimizers.Optimizer("adam")
+    settings = plan.TrainingSettings(
+        network=network, rung="cpu", batch_size=8, optimizer=optimizers.Optimizer("adam")
     )
     return plan.training_plan(settings, dataset, plan.Length(1, 1))
 

@@ -148,7 +148,7 @@ def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_ma
             if role != "report"
         }
 
-    again = runs.of(config.load(edited | written | {"validation": 180}))
+    again = runs.resolve(config.load(edited | written | {"validation": 180}))
     assert again.settings.autoencoder_filters == [256, 128] and versions(again) == versions(
         best.run
     )

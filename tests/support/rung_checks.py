@@ -54,12 +54,12 @@ def in_one_order():
 def run_step(launches, reads, writes, orders=None, operation="step", **attributes):
     """Run a step with arrays given by role; launches: the launch function. Returns its launches."""
     arrays = {**reads, **writes}
-    found = made(launches, arrays, reads, writes, operation, **attributes)
+    found = completed_launches(launches, arrays, reads, writes, operation, **attributes)
     run_launches(found, arrays, orders)
     return found
 
 
-def made(launches, arrays, reads, writes, operation="step", **attributes):
+def completed_launches(launches, arrays, reads, writes, operation="step", **attributes):
     """The launches of a step, as a plan completes them; its workspace joins the arrays."""
     step = Step(
         operation,
@@ -96,9 +96,9 @@ def passed(argument, arrays):
 
 
 def training_plan(rung, network, batch=64, multiprocessors=tiles.H200):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         multipliers=plan.made_for(rung),
         multiprocessors=multiprocessors,
@@ -140,7 +140,7 @@ def convolution_launches(rung, shape, stride=1):
     return {
         (launch.source, launch.defines)
         for operation in ("conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad")
-        for launch in made(
+        for launch in completed_launches(
             rung.RUNG.launches[operation], dict(arrays), arrays, arrays, **attributes
         )
     }

@@ -63,7 +63,7 @@ def plans(rung):
 
 
 def trained_in(network, rung, batch, dtype="uint8", fuse_update=True, **settings):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         **{
             "network": network,
             "variant": rung,

@@ -17,7 +17,7 @@ from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1, tiles
-from rung_checks import made, run_step, training_plan
+from rung_checks import completed_launches, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
 NAMED = {**MULTIPLIERS, **FORMATS}
@@ -134,7 +134,7 @@ def _launches(launches, operation, name, shape, stride=1):
         if case.operation == operation
     ]
     arrays = case.reads, case.writes
-    return made(
+    return completed_launches(
         launches[operation], arrays[0] | arrays[1], *arrays, **case.attributes, **multiplier(name)
     )
 

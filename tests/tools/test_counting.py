@@ -78,26 +78,26 @@ def test_without_products_the_longest_loop_and_without_a_loop_all_instructions_c
     )
 
 
-def together(*instructions):
+def loads(*instructions):
     """How many loads are under way at once with each of a loop of these instructions."""
     numbered = "\n".join(
         f"/*{16 * place:04x}*/ {text} ;"
         for place, text in enumerate((*instructions, "@P0 BRA `(.L_x_1)"))
     )
-    return disassembly.together(f".L_x_1:\n{numbered}")
+    return disassembly.kernel_loads(f".L_x_1:\n{numbered}")
 
 
 def test_a_load_is_under_way_until_an_instruction_reads_it():
     one, other = "LDG.E R2, desc[UR4][R8.64]", "@!P1 LDG.E R3, desc[UR4][R10.64]"
     wide = "LDG.E.128.CONSTANT R4, desc[UR4][R2.64]"
-    assert together(one, "FADD R1, R1, R2", other, "FADD R1, R1, R3") == [1, 1]
-    assert together(one, other, "FADD R1, R1, R2", "FADD R1, R1, R3") == [2, 2]
+    assert loads(one, "FADD R1, R1, R2", other, "FADD R1, R1, R3") == [1, 1]
+    assert loads(one, other, "FADD R1, R1, R2", "FADD R1, R1, R3") == [2, 2]
     # what the round before asked for
-    assert together("FADD R1, R1, R2", one, "FADD R1, R1, R3", other) == [2, 2]
+    assert loads("FADD R1, R1, R2", one, "FADD R1, R1, R3", other) == [2, 2]
     # the second's address is what the first brings
-    assert together(one, wide, "FADD R1, R1, R7") == [1, 1]
-    assert together(wide, "STG.E desc[UR4][R8.64], R7", one) == [1, 1]
-    assert together("FADD R1, R2, R3") == []
+    assert loads(one, wide, "FADD R1, R1, R7") == [1, 1]
+    assert loads(wide, "STG.E desc[UR4][R8.64], R7", one) == [1, 1]
+    assert loads("FADD R1, R2, R3") == []
 
 
 @pytest.mark.skipif(

@@ -92,9 +92,9 @@ def test_each_part_of_a_training_has_the_schedule_for_itself(training, keys):
 def test_a_short_training_learns_although_its_warm_up_does_not_fit():
     data = datasets.limited(datasets.digits(), 434, "all")
     network = networks.from_params({"network": "lenet_5", "image": [32, 32, 3], "classes": 10})
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant="cpu",
+        rung="cpu",
         batch_size=64,
         steps=30,
         optimizer=Optimizer("adam"),

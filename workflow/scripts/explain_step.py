@@ -26,7 +26,7 @@ def main():
         "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
     )
     raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
-    print("\n\n".join(map(explain.text, plans_of(runs.of(configuration.load(raw))))))
+    print("\n\n".join(map(explain.text, plans_of(runs.resolve(configuration.load(raw))))))
 
 
 def plans_of(run):

@@ -26,7 +26,7 @@ def make(work, inputs, params, options):
     statistics = Statistics.load(inputs["normalized"])
     images = inputs["normalized"].array("train.npy")
     initial = weights.of_artifact(inputs["initial"], network)
-    settings = patches.Settings(
+    settings = patches.PatchSettings(
         params["patches_atoms"],
         tuple(params["patches_samples"]),
         params.get("patches_iterations", 0),

@@ -249,7 +249,7 @@ def recomputed(run):
     if saves["taken"] == saves["shared"]:
         how = (
             "shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
-            f"{run.settings.network.name} leave none whose memory that would save with {run.settings.variant}"
+            f"{run.settings.network.name} leave none whose memory that would save with {run.settings.rung}"
         )
     return (
         f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
@@ -284,7 +284,7 @@ def pictures(settings, values, inputs, of_inputs, of_outputs, threads):
     """
     forward = multipliers.ByDirection(forward=settings.multipliers.forward)
     inference = Inference(
-        settings.network, settings.variant, values, of_inputs, threads, multipliers=forward
+        settings.network, settings.rung, values, of_inputs, threads, multipliers=forward
     )
     return np.concatenate(
         [of_outputs.to_pixels(outputs) for _, outputs in inference.batches(inputs)]

@@ -61,12 +61,12 @@ def pretend(monkeypatch, tmp_path):
     cuda_executor._cupy.cache_clear()
 
 
-def bound(executor, network=SMALL, variant="gpu_basic", changed=lambda made: made, **settings):
+def bound(executor, network=SMALL, rung="gpu_basic", changed=lambda made: made, **settings):
     """(uploaded arrays, plan, its arrays) of two epochs."""
     length = plan.Length(2 * STEPS, STEPS)
     made = changed(
         plan.training_plan(
-            plan.Settings(network=network, variant=variant, batch_size=BATCH, **settings),
+            plan.TrainingSettings(network=network, rung=rung, batch_size=BATCH, **settings),
             plan.Dataset(ROWS, "uint8"),
             length,
         )
@@ -136,8 +136,8 @@ def test_replayed_steps_give_the_bytes_of_launches_one_by_one(pretend, residency
 def test_every_rung_replays_its_steps(pretend, rung):
     pretend()
     for settings in ({}, {"optimizer": optimizers.Optimizer("adam")}):
-        wanted = trained(one_by_one(), variant=rung, **settings)
-        assert trained(cuda_executor.Executor(1), variant=rung, **settings) == wanted
+        wanted = trained(one_by_one(), rung=rung, **settings)
+        assert trained(cuda_executor.Executor(1), rung=rung, **settings) == wanted
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -178,9 +178,9 @@ def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one
     monkeypatch.setattr(training, "LOOK_EVERY", looks)
 
     def start():
-        settings = plan.Settings(
+        settings = plan.TrainingSettings(
             network=SMALL,
-            variant="gpu_basic",
+            rung="gpu_basic",
             batch_size=BATCH,
             epochs=3,
             seed=7,
@@ -219,9 +219,9 @@ def test_a_prepared_training_compiles_and_records_nothing_more_and_ends_in_the_s
     pretend, residency
 ):
     pretend()
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=LABELLED,
-        variant="gpu_basic",
+        rung="gpu_basic",
         batch_size=BATCH,
         epochs=2,
         seed=7,
@@ -313,7 +313,7 @@ def test_every_step_is_measured_if_asked_for(pretend):
 def test_a_training_asks_for_the_steps_between_two_looks_at_once(pretend, monkeypatch):
     pretend()
     monkeypatch.setattr(training, "LOOK_EVERY", 7)
-    settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=BATCH, epochs=2)
+    settings = plan.TrainingSettings(network=SMALL, rung="gpu_basic", batch_size=BATCH, epochs=2)
     run = training.Training(
         settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(SMALL, 0), 1
     )
@@ -346,7 +346,7 @@ COPIED = networks.resolve(
     "a_relu",
     "mse",
 )
-ROUNDED = {"network": COPIED, "variant": "gpu_bf16", "multipliers": PRECISIONS["bfloat16"]}
+ROUNDED = {"network": COPIED, "rung": "gpu_bf16", "multipliers": PRECISIONS["bfloat16"]}
 
 
 def rounded(array):
@@ -392,7 +392,7 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
     inference.
     """
     pretend()
-    settings = plan.Settings(batch_size=BATCH, epochs=2, **ROUNDED)
+    settings = plan.TrainingSettings(batch_size=BATCH, epochs=2, **ROUNDED)
     made = [
         training.Training(
             settings,
@@ -454,9 +454,9 @@ def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the
     images = np.random.default_rng(2).integers(
         0, 256, (11, *zoo.RISING.input_shape), dtype=np.uint8
     )
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=zoo.RISING,
-        variant="gpu_bf16",
+        rung="gpu_bf16",
         batch_size=2,
         epochs=2,
         seed=7,

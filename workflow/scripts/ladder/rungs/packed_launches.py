@@ -228,7 +228,7 @@ def _convolution(
 ) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
     (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    shape = tiles.Sums.of(build.shape(x), filters, kernel, stride, number)
+    shape = tiles.Sums.from_input(build.shape(x), filters, kernel, stride, number)
     if phases == PHASES_APART:  # each has the filters, and its windows begin in two pixels
         shape = dataclasses.replace(
             shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4

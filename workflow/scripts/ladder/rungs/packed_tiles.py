@@ -116,7 +116,7 @@ class Sums:
     phases: int = 1
 
     @classmethod
-    def of(cls, x: Shape, filters: int, kernel: int, stride: int, number: Format) -> "Sums":
+    def from_input(cls, x: Shape, filters: int, kernel: int, stride: int, number: Format) -> "Sums":
         """x: shape of the packed input, its border included."""
         batch, height, width, channels = x
         down, across = ((size - kernel) // stride + 1 for size in (height, width))
@@ -336,11 +336,11 @@ def weight_split(
     x: Shape, filters: int, kernel: int, stride: int, number: Format, tile: TensorTile | None = None
 ) -> tuple[TensorTile, Sums, tuple[int, int], int]:
     """(tile, Sums, (splits, numbers of one), steps of one) of a weight gradient in parts; x: as in
-    Sums.of.
+    Sums.from_input.
 
     tile: replaces the one that the shape asks for.
     """
-    shape = Sums.of(x, filters, kernel, stride, number)
+    shape = Sums.from_input(x, filters, kernel, stride, number)
     tile = tile or weight_tile(shape)
     splits, steps = split(tile, shape)
     return tile, shape, (splits, filters * kernel**2 * shape.channels), steps

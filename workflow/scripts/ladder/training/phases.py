@@ -3,12 +3,12 @@
 import dataclasses
 
 from ladder.network.optimizers import Optimizer
-from ladder.training.planning.settings import Augmentation, Settings
+from ladder.training.planning.settings import Augmentation, TrainingSettings
 
 
 def parts(network, given, multipliers):
-    """(name, Settings) of each part of the training: only the decoder of a fitted encoder, then all
-    layers.
+    """(name, TrainingSettings) of each part of the training: only the decoder of a fitted encoder,
+    then all layers.
 
     given: TrainingParameters; multipliers: ByDirection.
     """
@@ -18,9 +18,9 @@ def parts(network, given, multipliers):
             "step_epochs": given.schedule_step_epochs,
             "step_factor": given.schedule_step_factor,
         }
-    whole = Settings(
+    whole = TrainingSettings(
         network=network,
-        variant=given.variant,
+        rung=given.variant,
         batch_size=given.batch_size,
         optimizer=Optimizer(
             given.optimizer, given.momentum, given.weight_decay, given.gradient_clip

@@ -19,13 +19,13 @@ from ladder.training import limits, recompute
 from ladder.training.planning import frame
 from ladder.training.planning.builder import Builder
 from ladder.training.planning.data import Plan
-from ladder.training.planning.settings import Augmentation, Dataset, Length, Settings
+from ladder.training.planning.settings import Augmentation, Dataset, Length, TrainingSettings
 
 __all__ = [
     "Augmentation",
     "Dataset",
     "Length",
-    "Settings",
+    "TrainingSettings",
     "inference_plan",
     "learning",
     "made_for",
@@ -43,7 +43,7 @@ def made_for(rung: str) -> ByDirection:
 
 
 def training_plan(
-    settings: Settings,
+    settings: TrainingSettings,
     dataset: Dataset,
     length: Length,
     dtype: str = "float32",
@@ -86,7 +86,7 @@ def training_plan(
         frame.advance(build)
         return build.plan()
 
-    plan = limits.within_indices(plan_of, settings.batch_size, settings.variant)
+    plan = limits.within_indices(plan_of, settings.batch_size, settings.rung)
     return recompute.recomputed(plan) if settings.recompute else plan
 
 
@@ -94,9 +94,9 @@ def one_step(
     network: Network, rung: str, batch: int, optimizer: str, recompute: bool = False
 ) -> Plan:
     """The plan of a training step of `batch` images, which are all; optimizer: its name."""
-    settings = Settings(
+    settings = TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         optimizer=Optimizer(optimizer),
         recompute=recompute,
@@ -135,8 +135,8 @@ def inference_plan(
     """
 
     def plan_of(batch: int) -> Plan:
-        settings = Settings(
-            network=network, variant=rung, batch_size=batch, multipliers=multipliers
+        settings = TrainingSettings(
+            network=network, rung=rung, batch_size=batch, multipliers=multipliers
         )
         build = Builder(
             settings,

@@ -8,7 +8,7 @@ from ladder.network.layers import Layer
 from ladder.rungs.interface import Pattern
 from ladder.training.planning.data import Plan, Step
 from ladder.training.planning.gradients import Gradients
-from ladder.training.planning.settings import Settings
+from ladder.training.planning.settings import TrainingSettings
 
 
 class Builder(Gradients):
@@ -20,7 +20,7 @@ class Builder(Gradients):
     """
 
     def __init__(
-        self, settings: Settings, layers: tuple[Layer, ...], dtype: str, training: bool
+        self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str, training: bool
     ) -> None:
         super().__init__(settings, layers, dtype)
         self.training = training

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from ladder.network.layers import Layer
 from ladder.rungs.interface import Gradient, PackedGradient
-from ladder.training.planning.settings import Settings
+from ladder.training.planning.settings import TrainingSettings
 from ladder.training.planning.steps import Steps
 
 
@@ -25,7 +25,7 @@ class Gradients(Steps):
     packed_gradients  value -> where its gradient belongs, for a value that is read packed
     """
 
-    def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
+    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
         self.in_parts, self.with_loss, self.loss_scale, self.divisor = False, False, 1.0, 1
         self.packed_inputs: dict[str, str] = {}

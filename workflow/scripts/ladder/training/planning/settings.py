@@ -63,7 +63,7 @@ class Augmentation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class TrainingSettings:
     """One training run of `steps` steps or, if that is None, of `epochs` epochs.
 
     schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the
@@ -78,7 +78,7 @@ class Settings:
     """
 
     network: Network
-    variant: str
+    rung: str
     batch_size: int
     optimizer: Optimizer = Optimizer("sgd")
     learning_rate: float = 1e-3

@@ -11,7 +11,7 @@ from ladder.rungs import tiles
 from ladder.rungs.interface import Launch
 from ladder.training import limits
 from ladder.training.planning.data import Step
-from ladder.training.planning.settings import Settings
+from ladder.training.planning.settings import TrainingSettings
 from ladder.training.planning.values import Values
 
 # Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes
@@ -26,7 +26,7 @@ DIRECTION_OF = {
 class Steps(Values):
     """Appends steps. pass_: see Step, of those that are appended next."""
 
-    def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
+    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
         self.seed, self.multipliers = settings.seed, settings.multipliers
         self.multiprocessors = settings.multiprocessors or (

@@ -8,7 +8,7 @@ from ladder.network.networks import INPUT
 from ladder.rungs.interface import Shape, implementation
 from ladder.training import limits
 from ladder.training.planning.data import Buffer
-from ladder.training.planning.settings import Settings
+from ladder.training.planning.settings import TrainingSettings
 
 
 class Values:
@@ -22,14 +22,14 @@ class Values:
               launches a buffer has at most limits.MOST_INDEXED numbers
     """
 
-    def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
+    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
         self.network, self.batch, self.layers, self.dtype = (
             settings.network,
             settings.batch_size,
             layers,
             dtype,
         )
-        self.rung, self.implementation = settings.variant, implementation(settings.variant)
+        self.rung, self.implementation = settings.rung, implementation(settings.rung)
         self.launches = self.implementation.launches
         for layer in layers:  # also one that a fused group never writes: kernels count its pixels
             self._check_indices(layer.name, (self.batch, *layer.output_shape))

@@ -25,7 +25,7 @@ def _hopper_tiles(_pixels, filters):
 def _weight_tiles(shape):
     return [
         tile
-        for tile in packed_tiles.weight_tiles(shape.number)
+        for tile in packed_tiles.weight_tiles(shape.number_format)
         if not isinstance(tile, packed_tiles.Window) or packed_tiles.slides(tile, shape)
     ]
 

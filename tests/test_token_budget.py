@@ -40,7 +40,7 @@ def test_no_part_has_more_tokens_than_its_budget():
     assert not over
 
 
-def test_names_numbers_operators_and_strings_are_counted_and_no_docstrings_or_comments():
+def test_names_numbers_operators_and_strings_are_counted_no_docstrings_or_comments():
     text = '"""Module."""\nclass A:\n    """Of A."""\n    x = 1  # one\n    """Of x."""\n'
     assert count_tokens.count(text) == 3 + 3
     assert count_tokens.count("y = f'{x} b'\n") == 3

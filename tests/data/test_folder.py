@@ -198,7 +198,7 @@ def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("limits", [ALL, {"train": 4, "test": 2}])
-def test_a_class_whose_only_test_or_training_pictures_are_damaged_is_split_of_those_that_can_be_read(
+def test_a_class_whose_pictures_of_a_part_are_damaged_is_split_of_the_readable_ones(
     tmp_path, limits
 ):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4, "c": 8})

@@ -170,7 +170,7 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
     }
 
 
-def test_the_line_about_skipped_files_has_their_number_their_kinds_and_an_example_of_each():
+def test_the_line_about_skipped_files_has_their_number_kinds_and_examples():
     heic = [(f"cat/{number}.HEIC", "no picture by its name") for number in range(1200)]
     empty = [("dog/e.png", "the file is empty"), ("dog/f.png", "not a plain file")]
     assert listing.skipping([*empty, *heic], 5000) == (
@@ -421,7 +421,7 @@ def test_the_digest_is_computed_once_per_change_of_the_folder(tmp_path, monkeypa
 # The split.
 
 
-def test_the_split_is_a_share_of_each_class_by_name_and_the_first_pictures_are_balanced(tmp_path):
+def test_the_split_is_a_share_of_each_class_by_name_and_begins_balanced(tmp_path):
     parts = listing.split(again(picture_folders.write(tmp_path, {"a": 20, "b": 10, "c": 2})), 0.25)
     test, train = ([label for label, _ in parts[part]] for part in ("test", "train"))
     assert [test.count(label) for label in range(3)] == [5, 2, 1] and [
@@ -487,7 +487,7 @@ def test_copies_are_in_the_same_part_and_the_share_is_kept(classes, groups, test
         assert parts == listing.split(copied(classes, {}), 0.25)
 
 
-def test_copies_with_two_labels_are_in_the_same_part_unless_a_class_had_nothing_to_train_on():
+def test_copies_with_two_labels_are_in_one_part_unless_a_class_has_no_others():
     classes = {"a": [f"a{n}" for n in range(12)], "b": [f"b{n}" for n in range(12)]}
     twins = {f"{label}{n}": f"a{n}" for label in "ab" for n in range(6)}
     parts = {

@@ -98,7 +98,7 @@ def test_the_odd_half_and_joined_features_are_there_and_the_lead_of_kernel_ridge
     assert min(rows["decision"].to_pylist()) > 0
 
 
-def test_a_network_that_classifies_without_features_has_its_probabilities_on_a_validation_set(
+def test_a_classifier_without_features_has_its_probabilities_on_a_validation_set(
     tmp_path, monkeypatch
 ):
     run = answering_run.make(tmp_path / "results", network="lenet_5")

@@ -773,9 +773,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (zoo.RISING, ()), (NORMALIZED, ())],
     ids=["wide", "deep", "deep, not a", "rising", "normalized"],
 )
-def test_a_network_of_channel_blocks_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(
-    network, frozen
-):
+def test_channel_blocks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     check_training(RUNG, network, "bfloat16", frozen)
 
 
@@ -856,7 +854,7 @@ def test_the_autoencoders_launches_are_products_and_the_update():
     assert len(PLAN.launches) == 19
 
 
-def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_channel_blocks():
+def test_the_autoencoders_wide_convolutions_have_channel_blocks():
     operations = {
         (step.layer, step.operation)
         for step in PLAN.steps

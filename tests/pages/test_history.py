@@ -113,7 +113,7 @@ def test_runs_can_be_sorted_by_the_divergence_of_latent_values_that_were_drawn(r
     }
 
 
-def test_a_run_departs_from_the_configuration_also_where_most_runs_do_and_never_from_what_that_leaves_to_the_machine(
+def test_a_run_departs_from_the_configuration_but_for_what_is_the_machines(
     whole,
 ):
     results, _ = whole
@@ -152,7 +152,7 @@ def test_what_two_runs_have_differently_comes_before_what_only_one_of_them_has()
     assert history.apart(a, b)["patches"] == ("–", "9")
 
 
-def test_the_best_run_of_each_data_set_has_its_interval_and_what_sets_it_apart_from_the_configuration_and_the_next(
+def test_the_best_run_of_each_data_set_has_its_interval_and_what_sets_it_apart(
     tmp_path,
 ):
     first = synthetic_results.add(
@@ -301,7 +301,7 @@ def count_opened(monkeypatch, below):
     return opened
 
 
-def test_five_hundred_reports_are_half_a_megabyte_with_fifty_rows_each_file_read_at_most_twice(
+def test_five_hundred_reports_are_half_a_megabyte_with_each_file_read_at_most_twice(
     results, whole, monkeypatch
 ):
     many(results, results / "report" / whole[1][0].version, 500)
@@ -435,7 +435,7 @@ COMPARED = [
         },
     ],
 )
-def test_what_the_page_says_of_runs_plans_their_very_versions_whatever_the_configuration_has_by_now(
+def test_what_the_page_says_of_runs_plans_their_versions_whatever_is_configured_now(
     monkeypatch, here
 ):
     base = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())

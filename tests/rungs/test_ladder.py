@@ -343,7 +343,7 @@ def test_every_convolution_of_the_autoencoder_runs_in_the_rungs_own_kernels(rung
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_rung_that_has_them(
+def test_every_convolution_and_dense_layer_runs_in_kernels_of_the_rung_that_has_them(
     rung,
 ):
     for step in (
@@ -392,7 +392,7 @@ def test_above_the_first_rung_no_layer_runs_in_a_kernel_of_the_first(rung):
 
 @needs_nvrtc
 @pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "gpu_basic"])
-def test_above_the_first_rung_convolutions_read_16_bytes_at_a_time_and_use_shared_memory(rung):
+def test_above_the_first_rung_convolutions_read_16_bytes_and_use_shared_memory(rung):
     """Where 4 divides the channels: in all layers but the first and the last."""
     steps = [
         step

@@ -301,7 +301,7 @@ READ_TWICE = networks.resolve(
 )
 
 
-def test_features_multiply_the_taps_that_training_did_where_another_layer_reads_the_larger_image():
+def test_features_multiply_the_taps_of_training_where_another_layer_reads_the_image():
     """The plan of the features of b leaves out c, the other reader."""
     settings = plan.TrainingSettings(
         network=READ_TWICE,

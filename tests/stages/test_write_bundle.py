@@ -46,9 +46,7 @@ def verified(folder):
     return done.returncode, done.stdout.splitlines()
 
 
-def test_the_archive_has_the_report_all_manifests_predictions_and_the_final_weights_alone(
-    report, unpacked
-):
+def test_the_archive_has_the_report_manifests_predictions_and_final_weights_alone(report, unpacked):
     names = {
         path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()
     }

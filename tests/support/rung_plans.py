@@ -66,7 +66,7 @@ def trained_in(network, rung, batch, dtype="uint8", fuse_update=True, **settings
     settings = plan.TrainingSettings(
         **{
             "network": network,
-            "variant": rung,
+            "rung": rung,
             "batch_size": batch,
             "optimizer": MOMENTUM,
             "multipliers": plan.made_for(rung),

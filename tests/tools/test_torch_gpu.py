@@ -75,7 +75,7 @@ def test_float16_scales_the_loss_and_lets_no_infinite_gradient_into_a_weight(tor
     ]
 
 
-def test_a_graph_is_captured_after_steps_on_a_stream_of_its_own_and_replayed_with_new_images(torch):
+def test_a_graph_is_captured_after_steps_on_an_own_stream_and_replayed_on_new_images(torch):
     torch_gpu, fake = torch
     torch_gpu.prepare(CASE, GRAPH)
     steps = [entry for entry in fake.log if entry.startswith(("step", "replay"))]

@@ -98,7 +98,7 @@ def test_a_deviation_is_the_median_over_the_updates_relative_to_their_size():
         assert found == {tensor: pytest.approx(median, nan_ok=True)}
 
 
-def test_only_networks_that_classify_have_labels_and_running_statistics_begin_as_in_training():
+def test_only_classifiers_have_labels_and_running_statistics_begin_as_in_training():
     assert "labels" not in parity.random_images(NARROW, 6)
     labels = parity.random_images(zoo.ZOO, 600)["labels"]
     assert labels.dtype == np.uint8 and set(labels) == set(range(5))

@@ -96,7 +96,7 @@ def test_gradients_through_the_whole_network_are_finite_differences():
             ), name
 
 
-def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch_included():
+def test_the_loss_of_an_epoch_is_the_mean_over_all_images_with_the_last_batch():
     run = start(learning_rate=0.0, epochs=1)
     run.run_epoch()
     one_batch = start(learning_rate=0.0, epochs=1, batch_size=11)
@@ -228,7 +228,7 @@ def test_a_loss_scale_preserves_gradients_that_are_too_small_for_halves():
     assert np.array_equal(moved[1], weights.initialize(SMALL, 1)["a.weight"])
 
 
-def test_precision_float16_trains_as_float32_where_gradients_would_be_zeros_without_a_loss_scale():
+def test_float16_trains_as_float32_where_gradients_vanish_without_a_loss_scale():
     """One batch, with a scale that makes its gradients too small for halves, and with the one that
     is the default.
     """

@@ -79,7 +79,7 @@ def test_what_is_there_follows_parents_that_are_made_again_but_not_newer_file_ti
     assert inputs(jobs_of(plan), plan, "features") == {"normalized": True, "train": False}
 
 
-def test_a_target_asks_for_what_is_damaged_or_missing_above_what_is_whole_and_nothing_else(plan):
+def test_a_target_asks_only_for_what_is_damaged_or_missing_above_what_is_whole(plan):
     make_all(plan, "initial")
     pathlib.Path(plan.chain["train"].manifest).write_text("{")
     wanted = {plan.chain[role].manifest for role in ("features", "train", "initial")}
@@ -110,9 +110,7 @@ def test_a_forced_target_is_made_again_and_so_are_its_children(plan, text):
     assert "now" not in inputs(made, plan, "data")
 
 
-def test_a_run_that_has_failed_in_a_list_repeats_its_reason_when_it_is_asked_for_alone(
-    plan, monkeypatch
-):
+def test_a_run_that_failed_in_a_list_repeats_its_reason_when_asked_for_alone(plan, monkeypatch):
     make_all(plan)
     make(plan.chain["train"], 2000, failed="it diverged")
     assert "now" in inputs(jobs_of(plan), plan, "train")
@@ -147,7 +145,7 @@ def test_copies_that_are_not_those_of_the_artifact_are_made_anew(plan):
     assert jobs_of(plan).copied("report") == [(report.manifest, False), ("now", False)]
 
 
-def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_place_on_the_disk(
+def test_an_archive_in_results_is_the_file_of_its_artifact_and_no_second_one(
     plan,
 ):
     artifact, archive = plan.chain["model"], pathlib.Path("results/model.zip")

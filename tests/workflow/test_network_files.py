@@ -373,7 +373,7 @@ class Planned:
         self.manifest = {"spec": spec}
 
 
-def test_weights_with_running_statistics_are_safetensors_although_the_network_rebuilds_images(here):
+def test_weights_with_running_statistics_are_safetensors_also_of_an_autoencoder(here):
     first, norm, last = (
         {"layer": "conv", "kind": "conv2d", "filters": 4},
         {"layer": "norm", "kind": "batchnorm"},

@@ -151,7 +151,7 @@ def test_labels_and_draws_are_those_of_the_real_order_and_step(pretend, drawn, r
 
 
 @pytest.mark.parametrize("entry", ["cross_entropy_rows", "draw_augmentation", "dropout_forward"])
-def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(
+def test_a_kernel_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(
     pretend, drawn, monkeypatch, entry
 ):
     pretend()

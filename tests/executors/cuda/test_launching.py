@@ -169,7 +169,7 @@ def test_the_branches_of_a_graph_are_the_streams_and_its_edges_their_waits(
 
 @pytest.mark.parametrize("residency", RESIDENCIES)
 @pytest.mark.parametrize("looks", [1, 4, 50])
-def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one_by_one(
+def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_single_launches(
     pretend, monkeypatch, tmp_path, residency, looks
 ):
     """Twelve steps an epoch, the last of them a smaller batch; a checkpoint after every look."""
@@ -215,9 +215,7 @@ def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one
 
 
 @pytest.mark.parametrize("residency", RESIDENCIES)
-def test_a_prepared_training_compiles_and_records_nothing_more_and_ends_in_the_same_bytes(
-    pretend, residency
-):
+def test_a_prepared_training_compiles_nothing_more_and_ends_in_the_same_bytes(pretend, residency):
     pretend()
     settings = plan.TrainingSettings(
         network=LABELLED,
@@ -444,7 +442,7 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
         )
 
 
-def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(
+def test_a_training_with_phases_stopped_within_an_epoch_resumes_in_the_same_bytes(
     pretend, monkeypatch, tmp_path
 ):
     """Weights, averages, losses, and the copies of phase weights that the resumed run has made
@@ -557,7 +555,7 @@ def fail(text):
 
 @pytest.mark.parametrize("refuse", [refuse_begin, refuse_graph, refuse_launch])
 @pytest.mark.parametrize("residency", RESIDENCIES)
-def test_where_a_capture_is_refused_launches_go_one_by_one_and_the_reason_is_said_once(
+def test_where_a_capture_is_refused_launches_are_single_and_the_reason_is_said_once(
     pretend, monkeypatch, caplog, residency, refuse
 ):
     gpu = pretend()
@@ -648,7 +646,7 @@ def test_a_capture_with_what_cuda_refuses_fails(work):
     work(gpu, streams[0])  # outside it is allowed
 
 
-def test_a_graph_keeps_the_numbers_that_it_was_recorded_with_and_reads_arrays_as_they_are():
+def test_a_graph_keeps_the_recorded_numbers_and_reads_arrays_as_they_are():
     gpu, given = fake_cupy.Gpu(), []
 
     class Function:

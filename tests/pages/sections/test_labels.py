@@ -118,7 +118,7 @@ def test_the_section_has_a_row_for_each_count_and_one_for_all_labels():
     assert shown["rows"][1]["cells"][0].startswith("70\u202f% ± 13")
 
 
-def test_the_chart_has_each_curve_at_its_values_with_all_labels_last_on_a_logarithmic_axis():
+def test_the_chart_has_each_curve_at_its_values_on_a_logarithmic_axis():
     chart = section(labels.numbers(run((0.5, 0.7, 0.8), (0.4, 0.6, 0.75))))["chart"]
     own, pixels = chart["data"]["series"]
     assert own["x"] == [10, 100, 1000, 10_000] and own["y"] == [0.5, 0.7, 0.8, 0.95]

@@ -1,7 +1,7 @@
 """The launches of gpu_tf32's kernels: packing, convolutions of packed operands, their weight
 gradients, and the update.
 
-number, an argument of all: what is packed.
+number_format, an argument of all: of what is packed.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from ladder.rungs.interface import (
     LoweredStep,
     Word,
 )
-from ladder.rungs.packed_tiles import BFLOAT16, Format
+from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat
 from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
 
 # filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
@@ -38,12 +38,12 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 
 
 def round_input(
-    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
-    chunks = elements(build, rounded) // number.chunk
-    pixels = chunks // blocks(channels, number.chunk)
+    chunks = elements(build, rounded) // number_format.chunk
+    pixels = chunks // blocks(channels, number_format.chunk)
     return (
         Launch(
             "gpu_tf32/round.cu",
@@ -51,19 +51,19 @@ def round_input(
             (blocks(chunks, 256),),
             (256,),
             (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"])),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
     )
 
 
 def gather_columns(
-    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
-    return _gather("gather_columns", step, build, (step.reads["x"],), number)
+    return _gather("gather_columns", step, build, (step.reads["x"],), number_format)
 
 
 def load_batch(
-    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     """The batch, and where a first layer reads columns these too."""
     reads, batch = step.reads, step.writes["batch"]
@@ -74,7 +74,7 @@ def load_batch(
         *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
         batch,
     )
-    return _gather(entry, step, build, arrays, number, step.attributes["flip"])
+    return _gather(entry, step, build, arrays, number_format, step.attributes["flip"])
 
 
 def _gather(
@@ -82,14 +82,14 @@ def _gather(
     step: LoweredStep,
     build: LaunchPlan,
     arrays: tuple[str, ...],
-    number: Format,
+    number_format: NumberFormat,
     *more: int,
 ) -> tuple[Launch, ...]:
     """arrays: the last one is the batch; more: numbers behind the others."""
     image = build.shape(arrays[-1])
     columns, (kernel, stride) = step.writes["columns"], step.attributes["window"]
     threads = max(math.prod(build.shape(columns)[:3]), math.prod(image[:3]))
-    defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number.defines
+    defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number_format.defines
     return (
         Launch(
             "gpu_tf32/gather.cu",
@@ -103,7 +103,7 @@ def _gather(
 
 
 def round_gradient(
-    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     dy, rounded, bias_partials = (
         step.reads["dy"],
@@ -112,7 +112,7 @@ def round_gradient(
     )
     _, height, width, channels = build.shape(dy)
     pixels = elements(build, rounded) // build.shape(rounded)[3]
-    grid = build.shape(bias_partials)[0], blocks(channels, number.step)
+    grid = build.shape(bias_partials)[0], blocks(channels, number_format.step)
     return (
         Launch(
             "gpu_tf32/round.cu",
@@ -127,7 +127,7 @@ def round_gradient(
                     pixels, height, width, channels, step.attributes["padding"], PIXELS_OF_PARTIAL
                 ),
             ),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
     )
 
@@ -195,26 +195,35 @@ def gradient_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
 
 
 def forward(
-    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
     return _convolution(
-        build, forward_epilogue(step, build), step.attributes["stride"], tile, number
+        build, forward_epilogue(step, build), step.attributes["stride"], tile, number_format
     )
 
 
 def phase_forward(
-    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
-    return _convolution(build, forward_epilogue(step, build), 1, tile, number, phases)
+    return _convolution(build, forward_epilogue(step, build), 1, tile, number_format, phases)
 
 
 def input_grad(
-    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     return _convolution(
-        build, gradient_epilogue(step, build), step.attributes["stride"], tile, number
+        build, gradient_epilogue(step, build), step.attributes["stride"], tile, number_format
     )
 
 
@@ -223,12 +232,12 @@ def _convolution(
     epilogue: Epilogue,
     stride: int,
     tile: TensorTile | None,
-    number: Format,
+    number_format: NumberFormat,
     phases: int = NO_PHASES,
 ) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
     (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    shape = tiles.Sums.from_input(build.shape(x), filters, kernel, stride, number)
+    shape = tiles.Sums.from_input(build.shape(x), filters, kernel, stride, number_format)
     if phases == PHASES_APART:  # each has the filters, and its windows begin in two pixels
         shape = dataclasses.replace(
             shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4
@@ -241,9 +250,12 @@ def _convolution(
         defines |= {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns}
     else:
         entry = epilogue.entry
-        defines |= {"WHOLE": channels % number.step == 0}
-        depths, by_k = blocks(kernel**2 * channels, 2 * number.chunk), (tile.m, tile.n) == (64, 64)
-        if depths < number.step // (2 * number.chunk) and not by_k:
+        defines |= {"WHOLE": channels % number_format.step == 0}
+        depths, by_k = (
+            blocks(kernel**2 * channels, 2 * number_format.chunk),
+            (tile.m, tile.n) == (64, 64),
+        )
+        if depths < number_format.step // (2 * number_format.chunk) and not by_k:
             defines["DEPTHS"] = depths
     pixels = shape.batch * shape.height * shape.width * shape.phases
     sizes = integers(
@@ -257,7 +269,7 @@ def _convolution(
             (tile.threads,),
             (*epilogue.arrays, *sizes),
             tiles.pixel_bytes(tile, shape, stored),
-            (*tile.defines(**defines), *number.defines),
+            (*tile.defines(**defines), *number_format.defines),
         ),
     )
 
@@ -266,7 +278,10 @@ def _convolution(
 
 
 def weight_grad(
-    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, filters, attributes = (
@@ -275,7 +290,7 @@ def weight_grad(
         step.attributes,
     )
     split = tiles.weight_split(
-        build.shape(x), filters, attributes["kernel"], attributes["stride"], number, tile
+        build.shape(x), filters, attributes["kernel"], attributes["stride"], number_format, tile
     )
     product, parts = _parts_of_weight(
         step, build, (x, step.reads["dy"]), split, attributes["padding"]
@@ -288,13 +303,16 @@ def weight_grad(
 
 
 def phase_weight_grad(
-    step: LoweredStep, build: LaunchPlan, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3
     taps.
     """
     x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
-    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number, tile)
+    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number_format, tile)
     product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
     return (
         (product,)
@@ -341,8 +359,8 @@ def _parts_of_weight(
     (x, dy), (tile, shape, sizes, steps) = operands, split
     (batch, height, width, channels), dy_channels = build.shape(x), build.shape(dy)[3]
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", sizes)
-    shared = tiles.shared_bytes(tile, shape.number, rows_of_k=True)
-    whole = batch * shape.height * shape.width % shape.number.step == 0
+    shared = tiles.shared_bytes(tile, shape.number_format, rows_of_k=True)
+    whole = batch * shape.height * shape.width % shape.number_format.step == 0
     if "index" in step.reads:  # dy is pooled
         entry, arrays = "weight_grad_pooled", (x, dy, step.reads["index"])
         numbers: tuple[int, ...] = (
@@ -351,11 +369,13 @@ def _parts_of_weight(
             width,
             channels,
             shape.filters,
-            shape.number.step * steps,
+            shape.number_format.step * steps,
         )
-        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step // 4 % (width // 2) == 0)
+        defines = tile.defines(
+            WHOLE=whole, WHOLE_ROWS=shape.number_format.step // 4 % (width // 2) == 0
+        )
     elif isinstance(tile, tiles.Window):
-        entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number)
+        entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number_format)
         numbers = (
             height,
             width,
@@ -364,7 +384,7 @@ def _parts_of_weight(
             dy_channels,
             padding,
             tiles.squares(shape),
-            shape.number.squares * steps,
+            shape.number_format.squares * steps,
         )
         defines = tile.defines(KERNEL=shape.kernel, WHOLE=tiles.are_whole(shape))
     else:
@@ -379,9 +399,9 @@ def _parts_of_weight(
             shape.kernel,
             shape.stride,
             padding,
-            shape.number.step * steps,
+            shape.number_format.step * steps,
         )
-        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step % shape.width == 0)
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number_format.step % shape.width == 0)
     return Launch(
         f"gpu_tf32/{entry}.cu",
         f"conv2d_{entry}",
@@ -389,7 +409,7 @@ def _parts_of_weight(
         (tile.threads,),
         (*arrays, parts, *integers(*numbers)),
         shared,
-        (*defines, *shape.number.defines),
+        (*defines, *shape.number_format.defines),
     ), parts
 
 
@@ -425,7 +445,7 @@ def add_parts(
 
 
 def copy_weights(
-    step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     """All packed weights in one launch."""
     rows = [
@@ -440,12 +460,14 @@ def copy_weights(
             grid,
             (256,),
             (table,),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
     )
 
 
-def update(step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def update(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take
     longest, come first.
     """
@@ -459,7 +481,7 @@ def update(step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16) -> t
         lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
         later=lambda row: row.more[-1] == NO_PHASES,
     )
-    return (dataclasses.replace(launch, defines=(*launch.defines, *number.defines)),)
+    return (dataclasses.replace(launch, defines=(*launch.defines, *number_format.defines)),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -530,16 +552,18 @@ def _row_of(
 # ---- all of them
 
 
-def on_stream(number: int, function: LaunchFunction) -> LaunchFunction:
+def on_stream(stream: int, function: LaunchFunction) -> LaunchFunction:
     """The launches of an operation on this stream; 1: beside stream 0, for what only the update
     waits for.
     """
     return lambda step, build: tuple(
-        dataclasses.replace(launch, stream=number) for launch in function(step, build)
+        dataclasses.replace(launch, stream=stream) for launch in function(step, build)
     )
 
 
-def loss(step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def loss(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     """The gradient of the output, packed where it is read so, and beside the backward pass the loss
     of the batch.
     """
@@ -568,13 +592,13 @@ def loss(step: LoweredStep, build: LaunchPlan, number: Format = BFLOAT16) -> tup
                 *integers(pixels, height, width, channels, padding),
                 *floats(2 / attributes["divisor"], attributes.get("factor", 1)),
             ),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
         dataclasses.replace(gpu_opt_v1.mse_total(step, build, sums), stream=1),
     )
 
 
-def of_format(number: Format) -> dict[str, LaunchFunction]:
+def of_format(number_format: NumberFormat) -> dict[str, LaunchFunction]:
     """Operation -> its launches with such operands."""
     functions: dict[str, Callable[..., tuple[Launch, ...]]] = {
         "load_batch": load_batch,
@@ -592,7 +616,7 @@ def of_format(number: Format) -> dict[str, LaunchFunction]:
         "rounded_phase_conv2d_weight_grad": phase_weight_grad,
     }
     launches = {
-        operation: functools.partial(function, number=number)
+        operation: functools.partial(function, number_format=number_format)
         for operation, function in functions.items()
     }
     return {

@@ -22,7 +22,7 @@ from ladder.rungs.interface import (
     PlanBuilder,
     Shape,
 )
-from ladder.rungs.packed_tiles import Format
+from ladder.rungs.packed_tiles import NumberFormat
 from ladder.rungs.packing import (
     PIXELS_OF_LOSS,
     Columns,
@@ -112,7 +112,7 @@ class Lowering:
             if not reader or not has_phases(build, reader):
                 return None
         packing = self.packing_of(build, reader) if reader else None
-        if not reader or not packing or conv.attributes["filters"] % packing.number.chunk:
+        if not reader or not packing or conv.attributes["filters"] % packing.number_format.chunk:
             return None
         if build.training and build.wants_gradient(output):
             strided = conv.attributes["stride"] != 1 and build.wants_gradient(build.source(conv))
@@ -121,11 +121,13 @@ class Lowering:
         return reader
 
 
-def rung(below: Implementation, number: Format, rounds: bool = True) -> Implementation:
+def rung(below: Implementation, number_format: NumberFormat, rounds: bool = True) -> Implementation:
     """The rung `below` with packed operands of these numbers; rounds: of Lowering."""
     return dataclasses.replace(
-        below.with_launches(packed_launches.of_format(number)),
-        patterns=Lowering(functools.partial(packing_of, number=number), rounds).patterns,
+        below.with_launches(packed_launches.of_format(number_format)),
+        patterns=Lowering(
+            functools.partial(packing_of, number_format=number_format), rounds
+        ).patterns,
         gradients_in_parts=True,
     )
 
@@ -167,7 +169,7 @@ class Block:
         weights = build.copies(
             self.weight,
             {role: shape for role, shape in shapes if self.flips or role != "flipped"},
-            self.packing.number.dtype,
+            self.packing.number_format.dtype,
         )
         x = self._packed_input()
         y, writes, padding = self._output(reader, reader_packing)
@@ -293,7 +295,7 @@ class Block:
         """Buffers for the gradient of the layer's output, with so many rows of bias partials."""
         build, conv = self.build, self.conv
         shapes = self.packing.gradient((build.batch, *layer.output_shape), self.padding)
-        dtype = self.packing.number.dtype
+        dtype = self.packing.number_format.dtype
         writes = {
             role: build.kept(f"{conv.name}.dy.{role}", shape, dtype)
             for role, shape in shapes.items()
@@ -372,6 +374,6 @@ def packed_input(build: PlanBuilder, conv: Layer, packing: Packing, image: Shape
         build.kept(
             f"{conv.name}.x.packed",
             packing.image(image, conv.attributes["padding"]),
-            packing.number.dtype,
+            packing.number_format.dtype,
         )
     )

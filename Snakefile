@@ -41,7 +41,7 @@ for target in commands.TARGETS:
         name:
             target
         input:
-            inputs(JOBS.made, target),
+            inputs(JOBS.inputs_of, target),
         localrule: True
         message:
             f"{target}: {{input}}"
@@ -74,11 +74,11 @@ for stage, rule_name in (
             gpu=gpus,
         params:
             script=script,
-            role=of("role"),
+            role=planned("role"),
             why=for_version(JOBS.why),
             job=for_version(JOBS.spec_file),
             options="",
-            folder=of("folder"),
+            folder=planned("folder"),
             threads=stage_threads,
         message:
             "{params.role} {wildcards.version}: {params.why}"

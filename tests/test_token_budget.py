@@ -16,9 +16,9 @@ BUDGET = {
     "export": 7938,
     "features": 6668,
     "machine": 4423,
-    "network": 8111,
+    "network": 8114,
     "pages": 55492,
-    "rungs": 38292,
+    "rungs": 39074,
     "store": 11278,
     "training": 21094,
     "workflow": 33315,
@@ -44,7 +44,7 @@ def over_budget(*folders):
     return {part: tokens for part, tokens in parts.items() if tokens > BUDGET.get(part, 0)}
 
 
-def test_names_numbers_operators_and_strings_are_counted_and_no_docstrings_or_comments():
+def test_names_numbers_operators_and_strings_are_counted_no_docstrings_or_comments():
     text = '"""Module."""\nclass A:\n    """Of A."""\n    x = 1  # one\n    """Of x."""\n'
     assert count_tokens.count(text) == 3 + 3
     assert count_tokens.count("y = f'{x} b'\n") == 3

@@ -140,9 +140,7 @@ def test_arrow_keys_go_along_a_curve_and_to_the_next(chromium, shown):
     assert chromium.value(SHOWN)["text"] is None
 
 
-def test_a_finger_on_the_last_point_shows_its_value_and_the_page_stays_as_wide_as_the_screen(
-    chromium, shown
-):
+def test_a_finger_on_the_last_point_shows_its_value_and_widens_no_page(chromium, shown):
     shown(curves(), width=390)
     left, top, width, height = chromium.value(OVER)
     chromium.value(f"""document.querySelector('.stage').dispatchEvent(new TouchEvent('touchstart', {{touches: [new Touch(
@@ -270,9 +268,7 @@ def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, s
     }
 
 
-def test_the_menu_that_saves_opens_and_closes_by_keys_and_saves_nothing_before_a_format_is_pressed(
-    chromium, shown
-):
+def test_the_menu_that_saves_works_by_keys_and_saves_when_a_format_is_pressed(chromium, shown):
     shown(curves())
     chromium.value(
         "globalThis.saved = 0; URL.createObjectURL = () => { saved += 1; return '#'; }; undefined"
@@ -607,9 +603,7 @@ def test_the_live_page_keeps_what_the_reader_zoomed_to_and_switched(chromium):
     ) == ["false"]
 
 
-def test_a_curve_is_smoothed_over_its_neighbours_with_the_raw_one_faint_below_also_in_what_is_saved(
-    chromium, shown
-):
+def test_a_smoothed_curve_has_the_raw_one_faint_below_also_in_what_is_saved(chromium, shown):
     of = curves(1, 41)
     shown(of)
     assert (

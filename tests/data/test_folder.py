@@ -23,13 +23,13 @@ ALL = {"train": "all", "test": "all"}
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
 
 
 def params(path, size=(16, 16), channels=3, **changed):
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     return {
-        "folder_sha256": listing.of(str(path)).digest,
+        "folder_sha256": listing.source(str(path)).digest,
         "image_size": list(size),
         "image_channels": channels,
         "test_share": 0.25,
@@ -71,7 +71,7 @@ def test_images_have_the_colours_of_the_pictures_of_their_classes(tmp_path):
 def test_a_picture_becomes_what_a_prediction_makes_of_it(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 2, "b": 2})
     data, _ = load(path, tmp_path, size=(12, 20))
-    (label, name), *_ = listing.split(listing.of(str(path)), 0.25)["train"]
+    (label, name), *_ = listing.split(listing.source(str(path)), 0.25)["train"]
     expected = pictures.take(path / name, "folder", (12, 20, 3), name).pixels
     np.testing.assert_array_equal(data.train_images[0], expected)
     assert data.train_labels[0] == label
@@ -198,11 +198,11 @@ def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("limits", [ALL, {"train": 4, "test": 2}])
-def test_a_class_whose_only_test_or_training_pictures_are_damaged_is_split_of_those_that_can_be_read(
+def test_a_class_whose_pictures_of_a_part_are_damaged_is_split_of_the_readable_ones(
     tmp_path, limits
 ):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4, "c": 8})
-    whole = listing.split(listing.of(str(path)), 0.25)
+    whole = listing.split(listing.source(str(path)), 0.25)
     damaged = [name for label, name in whole["test"] if label == 0] + [
         name for label, name in whole["train"] if label == 2
     ]
@@ -269,7 +269,7 @@ def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
                 pictures.take(path / name, "folder", (16, 16, 3), name).pixels, image
             )
             assert name.startswith(f"{made.metrics['classes'][label]}/")
-        assert names.of(made, part) == [name.replace("\udce9", "\\xe9") for name in rows[part]]
+        assert names.read(made, part) == [name.replace("\udce9", "\\xe9") for name in rows[part]]
     read = [*rows["train"], *rows["test"]]
     assert len(read) == len(set(read)) and (limits == {"test_limit": "all"}) == (
         {f"a/{name}" for name in HOSTILE} <= set(read)
@@ -278,7 +278,7 @@ def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
 
 def test_limits_count_pictures_that_can_be_read_and_stay_balanced(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 40, "b": 40})
-    order = [name for _, name in listing.split(listing.of(str(path)), 0.25)["train"]]
+    order = [name for _, name in listing.split(listing.source(str(path)), 0.25)["train"]]
     for name in order[:3]:
         (path / name).write_text("no picture")
     data, skipped = load(path, tmp_path, limits={"train": 10, "test": 6})
@@ -300,7 +300,7 @@ def test_pictures_that_changed_after_planning_are_one_line(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
     planned = params(path)
     picture_folders.picture(99).save(path / "a/more.png")
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     with pytest.raises(UserError, match="changed after this run was planned; run it again"):
         folder.load(str(path), planned, ALL, tmp_path, 1)
 
@@ -369,7 +369,7 @@ def test_the_name_of_a_row_of_a_npz_file_is_its_row_there(tmp_path):
     )
     for part in ("train", "test"):
         np.testing.assert_array_equal(
-            made.array(f"{part}_images.npy"), images[[int(row) for row in names.of(made, part)]]
+            made.array(f"{part}_images.npy"), images[[int(row) for row in names.read(made, part)]]
         )
 
 
@@ -524,7 +524,7 @@ sys.path[:0] = [{scripts!r}]
 from ladder.data import folder, listing, names
 from ladder.data.reading import pictures
 path, scratch = sys.argv[1:]
-found = listing.of(path)
+found = listing.source(path)
 shape = (8, 8, 3)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for part, files in listing.split(found, 0.1).items():

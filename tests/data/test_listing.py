@@ -24,12 +24,12 @@ from permissions import unprivileged
 def fresh(tmp_path, monkeypatch):
     """No listing or digest of an earlier test."""
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
 
 
 def again(path):
-    listing.of.cache_clear()
-    return listing.of(str(path))
+    listing.source.cache_clear()
+    return listing.source(str(path))
 
 
 def fault(path):
@@ -170,7 +170,7 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
     }
 
 
-def test_the_line_about_skipped_files_has_their_number_their_kinds_and_an_example_of_each():
+def test_the_line_about_skipped_files_has_their_number_kinds_and_examples():
     heic = [(f"cat/{number}.HEIC", "no picture by its name") for number in range(1200)]
     empty = [("dog/e.png", "the file is empty"), ("dog/f.png", "not a plain file")]
     assert listing.skipping([*empty, *heic], 5000) == (
@@ -287,7 +287,7 @@ def test_links_that_multiply_folders_end_at_once(tmp_path):
 def test_a_folder_without_permission_is_one_line(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, "dog/secret": 2})
     (folder / "dog/secret").chmod(0)
-    program = "import sys; from ladder.data import listing; listing.of(sys.argv[1])"
+    program = "import sys; from ladder.data import listing; listing.source(sys.argv[1])"
     run = subprocess.run(
         [*unprivileged(), sys.executable, "-c", program, str(folder)],
         capture_output=True,
@@ -305,7 +305,7 @@ def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
     secret = next((folder / "cat").iterdir())
     secret.chmod(0)
-    program = "import sys; from ladder.data import listing; found = listing.of(sys.argv[1]); print(found.skipped, found.digest)"
+    program = "import sys; from ladder.data import listing; found = listing.source(sys.argv[1]); print(found.skipped, found.digest)"
     command = [*unprivileged(), sys.executable, "-c", program, str(folder)]
     environment = os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)}
     hidden = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -421,7 +421,7 @@ def test_the_digest_is_computed_once_per_change_of_the_folder(tmp_path, monkeypa
 # The split.
 
 
-def test_the_split_is_a_share_of_each_class_by_name_and_the_first_pictures_are_balanced(tmp_path):
+def test_the_split_is_a_share_of_each_class_by_name_and_begins_balanced(tmp_path):
     parts = listing.split(again(picture_folders.write(tmp_path, {"a": 20, "b": 10, "c": 2})), 0.25)
     test, train = ([label for label, _ in parts[part]] for part in ("test", "train"))
     assert [test.count(label) for label in range(3)] == [5, 2, 1] and [
@@ -487,7 +487,7 @@ def test_copies_are_in_the_same_part_and_the_share_is_kept(classes, groups, test
         assert parts == listing.split(copied(classes, {}), 0.25)
 
 
-def test_copies_with_two_labels_are_in_the_same_part_unless_a_class_had_nothing_to_train_on():
+def test_copies_with_two_labels_are_in_one_part_unless_a_class_has_no_others():
     classes = {"a": [f"a{n}" for n in range(12)], "b": [f"b{n}" for n in range(12)]}
     twins = {f"{label}{n}": f"a{n}" for label in "ab" for n in range(6)}
     parts = {
@@ -522,10 +522,10 @@ def test_a_class_keeps_a_picture_for_each_part(count, share, tests):
 
 
 def test_the_facts_of_a_folder_are_its_own(tmp_path):
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     folder = picture_folders.write(tmp_path / "p", {"a": 10, "b": 5})
     keys = {"dataset": "folder", "test_share": 0.2, "image_size": [24, 40], "image_channels": 1}
-    assert facts.of(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts(
+    assert facts.find(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts(
         (24, 40, 1), 2, 12, 3
     )
     single = picture_folders.write(tmp_path / "q", {"a": 10, "b": 1})
@@ -533,7 +533,7 @@ def test_the_facts_of_a_folder_are_its_own(tmp_path):
         UserError,
         match="class 'b' has a single picture; it needs one to train on and one to test on",
     ):
-        facts.of(types.SimpleNamespace(**keys, folder=str(single)))
+        facts.find(types.SimpleNamespace(**keys, folder=str(single)))
 
 
 # .npz files.

@@ -99,9 +99,7 @@ def test_answers_carry_the_headers_of_the_demo(site, path):
     assert local.HEADERS["Content-Security-Policy"] == "frame-ancestors 'none'"
 
 
-def test_connections_that_never_finish_their_requests_keep_nobody_waiting_and_are_closed(
-    connect, site, monkeypatch
-):
+def test_connections_that_never_finish_their_requests_are_closed(connect, site, monkeypatch):
     monkeypatch.setattr(local, "SECONDS", 1)
     threads = threading.active_count()
     slow = [connect() for _ in range(100)]

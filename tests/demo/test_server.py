@@ -226,7 +226,7 @@ def test_a_client_that_asks_before_it_sends_too_much_is_refused_before(connect):
     assert b" 413 " in connection.recv(100)
 
 
-def test_connections_that_never_finish_their_requests_keep_no_picture_waiting_and_are_closed(
+def test_connections_that_never_finish_keep_no_picture_waiting_and_are_closed(
     app, picture, monkeypatch
 ):
     monkeypatch.setattr(local, "SECONDS", 2)

@@ -36,7 +36,6 @@ from ladder.rungs.packed_tiles import (
     WINDOWS,
 )
 from ladder.rungs.packing import FEWEST, PIXELS_OF_LOSS, Columns, Packing, rows_of_packing
-from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, recompute
 from rounded_copies import (
@@ -66,6 +65,7 @@ from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (sums is 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import disassembly  # noqa: E402
+from ladder.rungs.interface import Gradient
 
 RUNG = "gpu_bf16"
 ONE_ARITHMETIC = True  # in the tests of gpu_opt_v1 the kernels run in both
@@ -224,7 +224,9 @@ def test_no_weight_gradient_of_columns_has_the_tile_of_few_filters():
         (BFLOAT16, TF32), range(FEWEST, 1025), (9, 27, 49, 64)
     ):
         image = 64, 32, 32, number.chunk * -(-min(length, number.step) // number.chunk)
-        assert packed_tiles.weight_tile(packed_tiles.Sums.of(image, filters, 1, 1, number)) in (
+        assert packed_tiles.weight_tile(
+            packed_tiles.Sums.from_input(image, filters, 1, 1, number)
+        ) in (
             SQUARE,
             LARGE,
         )
@@ -531,7 +533,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(case, tile, val
         )
         with in_one_order():
             run_step(
-                gpu_opt_v1.LAUNCHES["maxpool2d_forward"],
+                gpu_opt_v1.RUNG.launches["maxpool2d_forward"],
                 {"x": forward(conv, relu, tile)},
                 {"y": pooled, "index": index},
                 operation="maxpool2d_forward",

@@ -30,8 +30,8 @@ def step(name):
     network, dataset = built(name), plan.Dataset(8, "uint8")
     if name == "patch_net":
         return plan.inference_plan(network, "cpu", 8, dataset)
-    settings = plan.Settings(
-        network=network, variant="cpu", batch_size=8, optimizer=optimizers.Optimizer("adam")
+    settings = plan.TrainingSettings(
+        network=network, rung="cpu", batch_size=8, optimizer=optimizers.Optimizer("adam")
     )
     return plan.training_plan(settings, dataset, plan.Length(1, 1))
 
@@ -137,7 +137,7 @@ def test_a_shortcut_with_layers_of_its_own_has_them_in_its_lane():
     )
 
 
-def test_shortcuts_that_overlap_have_lanes_of_their_own_and_those_that_follow_each_other_share_one():
+def test_shortcuts_that_overlap_have_own_lanes_and_consecutive_ones_share_one():
     nested = {"a": (), "b": ("a",), "c": ("b",), "d": ("c", "b"), "e": ("d", "a")}
     _, edges = network_page.arrange(nested)
     assert sorted(edge.along for edge in edges if edge.along) == [1, 2]

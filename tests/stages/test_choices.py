@@ -255,7 +255,7 @@ def resolved(run):
     raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     if backends.unavailable(run.get("svm_backend", "sklearn")):
         run = {**run, "svm_backend": "sklearn"}
-    return runs.of(config.load({**raw, **SMALL, **run}))
+    return runs.resolve(config.load({**raw, **SMALL, **run}))
 
 
 def test_every_documented_choice_is_in_a_run():

@@ -224,7 +224,7 @@ def test_the_files_that_people_copy_are_short(exported):
     assert len((folder / "predict.py").read_text().splitlines()) <= 55
 
 
-def test_the_card_says_how_good_the_model_is_beside_its_controls_and_what_it_must_not_be_used_for(
+def test_the_card_says_how_good_the_model_is_and_what_it_must_not_be_used_for(
     exported,
 ):
     inputs, _, folder = exported("svm")

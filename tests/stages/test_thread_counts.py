@@ -287,7 +287,7 @@ def parents(folder, stage, params):
     }
     images = {f"{part}_images.npy": values.astype(np.uint8) for part, values in pixels.items()}
     found = {
-        "data": made(
+        "data": artifact_of(
             folder / "data", {**labels, **images}, {"classes": [str(n) for n in range(classes)]}
         )
     }
@@ -302,7 +302,9 @@ def parents(folder, stage, params):
             ).astype(np.float32)
             for part, count in (("train", train), ("test", test))
         }
-        found[f"part{number}"] = made(folder / f"f{number}", vectors, {"dimensions": DIMENSIONS})
+        found[f"part{number}"] = artifact_of(
+            folder / f"f{number}", vectors, {"dimensions": DIMENSIONS}
+        )
     found["features"] = found["part1"]
     if "network" in params:
         network = networks.from_params(params)
@@ -321,11 +323,11 @@ def parents(folder, stage, params):
         found["features"] = artifacts.Artifact(folder / "features")
     if "shifted copies" in stage:
         copies = random.standard_normal((4, test, DIMENSIONS)).astype(np.float32)
-        found["shifted1"] = made(folder / "shifted1", {"shifted.npy": copies}, {})
+        found["shifted1"] = artifact_of(folder / "shifted1", {"shifted.npy": copies}, {})
     return found
 
 
-def made(folder, arrays, metrics):
+def artifact_of(folder, arrays, metrics):
     with artifacts.making(folder, spec(folder.name)) as work:
         for name, values in arrays.items():
             work.write_array(name, values)

@@ -181,9 +181,7 @@ def test_the_cases_stop_early_and_within_an_epoch_where_they_say_so(train):
     )
 
 
-def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that_are_kept(
-    train, inputs
-):
+def test_the_reconstruction_error_of_all_test_images_is_that_of_the_kept_weights(train, inputs):
     made = train("trained", {**SMALL, "epochs": 2})
     network, statistics = networks.from_params(SMALL), Statistics.load(inputs["normalized"])
     model = Inference(network, "cpu", weights.of_artifact(made, network), statistics, 1)
@@ -212,9 +210,7 @@ def test_each_epoch_of_a_training_in_two_parts_has_its_accuracy(train):
 
 
 @pytest.mark.parametrize("params", [SMALL, LABELLED, {**FITTED}])
-def test_snapshots_are_those_of_trainings_that_end_there_and_none_of_a_training_in_parts(
-    train, params
-):
+def test_snapshots_are_those_of_trainings_that_end_there_and_none_of_parts(train, params):
     long = train("long", {**params, "epochs": 3})
     if params == FITTED:
         assert "epochs.safetensors" not in long.manifest["files"]
@@ -313,7 +309,7 @@ def test_only_what_a_longer_training_can_go_on_from_is_kept(train, changes, kept
     assert (shorter.STATE in made.manifest["files"]) == kept
 
 
-def test_the_first_steps_of_a_training_that_the_warm_up_fits_into_are_others_where_it_does_not_fit(
+def test_the_first_steps_are_others_where_the_warm_up_does_not_fit(
     train,
 ):
     short, long = (
@@ -377,7 +373,7 @@ def interrupted(train, monkeypatch):
     return made
 
 
-def test_an_interrupted_training_with_a_shorter_warm_up_than_asked_for_ends_in_the_same_bytes(
+def test_an_interrupted_training_with_a_shortened_warm_up_ends_in_the_same_bytes(
     train, interrupted, caplog
 ):
     params = {**SMALL, "warmup_steps": 30, "epochs": 7}

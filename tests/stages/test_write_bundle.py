@@ -46,9 +46,7 @@ def verified(folder):
     return done.returncode, done.stdout.splitlines()
 
 
-def test_the_archive_has_the_report_all_manifests_predictions_and_the_final_weights_alone(
-    report, unpacked
-):
+def test_the_archive_has_the_report_manifests_predictions_and_final_weights_alone(report, unpacked):
     names = {
         path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()
     }
@@ -99,7 +97,7 @@ def test_the_archive_has_the_same_bytes_each_time(report, tmp_path):
 
 def test_the_settings_in_the_archive_make_the_same_versions(report, unpacked):
     settings = yaml.safe_load((unpacked / "config.yaml").read_text())
-    again = chains.chain(runs.of(config.load(settings)))
+    again = chains.chain(runs.resolve(config.load(settings)))
     assert {role: artifact.version for role, artifact in again.items()} == planned.versions()
 
 

@@ -170,7 +170,7 @@ def test_a_file_that_changes_while_it_is_copied_is_not_taken(there, here, monkey
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "history.bin"])
-def test_a_pull_that_is_killed_leaves_nothing_that_looks_finished_and_the_next_one_ends_it(
+def test_a_killed_pull_leaves_nothing_that_looks_finished_and_the_next_one_ends_it(
     there, here, monkeypatch, name
 ):
     real = pulling._copy
@@ -523,7 +523,7 @@ def test_a_stream_without_end_is_cut_off(hostile):
     assert found.fault == "from: server: more came than was asked for" and len(found.taken) == 3
 
 
-def test_what_a_connection_brought_before_it_ended_is_taken_and_the_next_pull_takes_the_rest(
+def test_what_a_broken_connection_brought_is_taken_and_the_next_pull_takes_the_rest(
     hostile, there, here, tmp_path
 ):
     program = tmp_path / "bin/ssh"

@@ -88,7 +88,7 @@ def test_a_sample_is_the_same_for_a_seed_and_another_for_another():
     assert mutations.sample(work, None) == mutations.sample(work, 100) == work
 
 
-def test_a_module_is_judged_by_its_tests_then_by_those_that_import_it_then_by_those_of_its_package():
+def test_a_module_is_judged_by_its_tests_then_its_importers_then_its_package():
     own, importers, package = mutate_python.judges(
         ROOT, "workflow/scripts/ladder/training/training.py"
     )

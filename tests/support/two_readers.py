@@ -72,9 +72,9 @@ def by_stage(contents, place, threads=2):
         Image.new("RGB", (30, 30)).save(place / part / "whole.png")
     for number, content in enumerate(contents):
         (place / f"train/a/{number:05d}.png").write_bytes(content)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     params = {
-        "folder_sha256": listing.of(str(place)).digest,
+        "folder_sha256": listing.source(str(place)).digest,
         "image_size": SHAPE[:2],
         "image_channels": SHAPE[2],
     }

@@ -67,7 +67,7 @@ def test_a_step_of_gpu_opt_v2_names_what_it_reads_and_writes():
     }
 
 
-def test_a_rung_of_the_cpu_computes_by_functions_and_its_update_names_no_more_buffers_than_fit():
+def test_a_cpu_rung_computes_by_functions_and_its_update_names_as_many_as_fit():
     made = training_plan(optimizer=Optimizer("adam"))
     _, steps, _ = tables(made)
     assert [row["computed by"] for row in steps] == [f"cpu {step.operation}" for step in made.steps]

@@ -285,7 +285,7 @@ def test_the_images_of_pictures_depend_on_their_content_and_not_on_their_place(
         == planned.chain()["data"].version
     )
     picture_folders.picture(5).save(tmp_path / "two/a/0000.png")
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     assert planned.chain(**keys | {"folder": second})["data"].version != version
 
 

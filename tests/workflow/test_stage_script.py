@@ -201,7 +201,7 @@ def test_a_source_edited_after_the_run_was_planned_is_named(call):
     )
 
 
-def test_an_artifact_is_made_again_if_it_was_whole_before_the_command_began_and_else_used(call):
+def test_an_artifact_is_made_again_only_if_it_was_whole_before_the_command_began(call):
     def threads_of(number, **told):
         call.told |= told
         return artifacts.Artifact(call({}, "--threads", number).folder).metrics["threads"]

@@ -29,9 +29,7 @@ def test_a_stage_has_a_script_and_its_pages_have_names_of_their_own():
         ({"training": "patches", "network": "patch_net"}, "patches"),
     ],
 )
-def test_a_page_of_several_runs_is_made_from_the_report_and_the_weights_of_each_that_can_run(
-    keys, weights
-):
+def test_a_page_of_several_runs_is_made_from_report_and_weights_of_each_that_can_run(keys, weights):
     run = planned.run(**keys)
     parents = planned.page(
         "compare", compare=[runs.Entry({}, run, "no such GPU"), runs.Entry(keys, run, "")]

@@ -83,7 +83,7 @@ def test_a_line_has_the_number_of_the_stage_its_seconds_and_its_key_number(
 def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("results").mkdir()
-    assert terminal.said({"report"}) == []
+    assert terminal.page_lines({"report"}) == []
     for name in ("report.html", "network.html"):
         pathlib.Path("results", name).touch()
     pathlib.Path("results/summary.json").write_text(
@@ -92,8 +92,8 @@ def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_pa
     report, network = (
         (tmp_path / f"results/{name}.html").as_uri() for name in ("report", "network")
     )
-    assert terminal.said({"report"}) == ["", "An SVM classifies well.", report]
-    assert terminal.said({"results/network.html", "svm"}) == ["", network]
+    assert terminal.page_lines({"report"}) == ["", "An SVM classifies well.", report]
+    assert terminal.page_lines({"results/network.html", "svm"}) == ["", network]
 
 
 def command(folder, *words):

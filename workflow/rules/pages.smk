@@ -126,7 +126,7 @@ rule explain:
 rule bundle:
     input:
         inputs(JOBS.always),
-        inputs(JOBS.made, "report"),
+        inputs(JOBS.inputs_of, "report"),
     output:
         update(local("results/bundle.zip")),
     log:

@@ -11,12 +11,12 @@ from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
 from ladder.pages import paper, parity
-from ladder.training import measure_rungs
+from ladder.training import measure_rungs, parameters
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    batch = params["batch_size"]
+    batch = parameters.read(parameters.StepParameters, params).batch_size
     with measure_rungs.apart(params, batch, work.threads) as run:
         summary = measure_rungs.compare(networks.from_params(params), params["rungs"], batch, run)
     if summary["machine"] != params["machine"]:

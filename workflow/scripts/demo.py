@@ -73,7 +73,7 @@ def read_run(paths, overrides):
         raw[key] = config.read_yaml(
             value, f"--config {key}", f"--config {key}: the value is not YAML"
         )
-    return runs.of(config.load(raw))
+    return runs.resolve(config.load(raw))
 
 
 def open_run(chain, given):

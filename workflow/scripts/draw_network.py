@@ -7,16 +7,18 @@ Writes network.html.
 
 from ladder.network import networks
 from ladder.pages import network as network_page
+from ladder.training import parameters
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
     network = networks.from_params(params)
+    given = parameters.read(parameters.StepParameters, params)
     page = network_page.page(
         network,
-        params["variant"],
-        params["batch_size"],
-        params["optimizer"],
+        given.variant,
+        given.batch_size,
+        given.optimizer,
         params.get("recompute"),
     )
     work.write_bytes("network.html", page.encode())

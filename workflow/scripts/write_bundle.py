@@ -37,7 +37,7 @@ def main():
     parser.add_argument(
         "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
     )
-    plan = plans.of(json.loads(parser.parse_args().config_file.read_text("utf-8")))
+    plan = plans.load(json.loads(parser.parse_args().config_file.read_text("utf-8")))
     files = bundle(plan)
     try:
         with disk.replacing(OUTPUT) as temporary:

@@ -16,7 +16,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
 from ladder.rungs import catalog
-from ladder.rungs.patterns import Launch, Table
+from ladder.rungs.interface import Launch, Table
 from ladder.training import inference as inference_module
 from ladder.training import parity, plan, recompute, training
 from ladder.training.planning.data import Plan, Step
@@ -86,7 +86,7 @@ def train(executor, epochs=2, images=IMAGES, rung="gpu_basic", network=SMALL, **
     )
     plans = {
         batch: plan.training_plan(
-            plan.Settings(network=network, variant=rung, batch_size=batch, **settings),
+            plan.TrainingSettings(network=network, rung=rung, batch_size=batch, **settings),
             plan.Dataset(len(images), images.dtype.name),
             length,
         )
@@ -151,7 +151,7 @@ def test_labels_and_draws_are_those_of_the_real_order_and_step(pretend, drawn, r
 
 
 @pytest.mark.parametrize("entry", ["cross_entropy_rows", "draw_augmentation", "dropout_forward"])
-def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(
+def test_a_kernel_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(
     pretend, drawn, monkeypatch, entry
 ):
     pretend()
@@ -459,7 +459,9 @@ def step_of(batch):
         "a_pool",
         "mse",
     )
-    settings = plan.Settings(network=wide, variant="gpu_basic", batch_size=batch, recompute=True)
+    settings = plan.TrainingSettings(
+        network=wide, rung="gpu_basic", batch_size=batch, recompute=True
+    )
     return plan.training_plan(settings, plan.Dataset(len(IMAGES), "uint8"), plan.Length(1, 1))
 
 
@@ -636,7 +638,7 @@ def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkey
     executor = cuda_executor.Executor(1, "device")
     train(executor)  # batches 4, 4, 4, 1 twice: steps 2 and 6 are sampled, 8 of 26 images
     launches = {}
-    settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=4)
+    settings = plan.TrainingSettings(network=SMALL, rung="gpu_basic", batch_size=4)
     for one in plan.training_plan(settings, plan.Dataset(13, "uint8"), plan.Length(8, 4)).steps:
         launches[one.work] = launches.get(one.work, 0) + len(one.launches)
     assert executor.seconds == pytest.approx(
@@ -849,9 +851,9 @@ def test_the_device_is_named_with_driver_and_cuda(pretend, monkeypatch):
 
 
 def trainer(residency, network=SMALL):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant="gpu_basic",
+        rung="gpu_basic",
         batch_size=4,
         epochs=2,
         optimizer=optimizers.Optimizer("adam"),

@@ -17,7 +17,7 @@ from typing import Any
 VARIABLE = "LADDER_COMMAND"
 
 
-def told(name: str) -> Any:
+def fact(name: str) -> Any:
     """What the command has told under this name; None if it has told nothing, or no command runs
     this.
     """

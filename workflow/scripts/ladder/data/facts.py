@@ -32,7 +32,7 @@ FACTS = {
 FOLDER = "folder"  # the dataset of pictures of one's own
 
 
-def of(settings: Any) -> Facts:
+def find(settings: Any) -> Facts:
     """The Facts of the data set of `settings` (workflow.settings.Settings).
 
     Of pictures of one's own train and test count files that may turn out unreadable.
@@ -40,7 +40,7 @@ def of(settings: Any) -> Facts:
     """
     if settings.dataset != FOLDER:
         return FACTS[settings.dataset]
-    source = listing.of(settings.folder)
+    source = listing.source(settings.folder)
     train = source.counts("train")
     if not source.has_test and 1 in train:
         raise UserError(

@@ -77,7 +77,7 @@ def load(path, params, limits, scratch, threads):
         )
     refused = functools.reduce(operator.or_, (read.skipped for read in parts.values()), damaged)
     _check_classes(source, lacking, refused)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     _checked(path, params)
     skipped = [*source.skipped, *((name, reason) for name, (_, reason) in refused.items())]
     _log(source, skipped, [name for part in parts.values() for name in part.more])
@@ -109,7 +109,7 @@ def _log(source, skipped, more):
 
 def _checked(path, params):
     """The listing of `path`; raises UserError unless its content is the planned one."""
-    source = listing.of(path)
+    source = listing.source(path)
     if source.digest != params["folder_sha256"]:
         raise UserError(
             f"the pictures of {shown(path)} changed after this run was planned; run it again"

@@ -188,7 +188,7 @@ def _kind(name):
 
 
 @functools.cache
-def of(path):
+def source(path):
     """The Folder or Npz at a path (str); raises UserError where it is neither, or none that can be
     a data set.
     """

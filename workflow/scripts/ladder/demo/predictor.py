@@ -179,7 +179,7 @@ class Predictor:
         encoder = self._model(
             params, artifacts[spec["parents"]["weights"]], statistics, params["features_layer"]
         )
-        transform = features.FeatureTransform.of(params, artifact.tensors(features.FILE))
+        transform = features.FeatureTransform.from_params(params, artifact.tensors(features.FILE))
 
         def encode(images, offset=(0, 0)):
             rows = shifts.Shifted(stored(images, statistics), offset)

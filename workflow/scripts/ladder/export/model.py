@@ -106,7 +106,7 @@ class Answering:
 
     def _evaluate(self, graph, halves):
         by_version = {entry.version: entry for entry in self._inputs.values() if entry}
-        whole = encoder.Part.of(self.artifact, by_version, layer=-1)
+        whole = encoder.Part.from_artifact(self.artifact, by_version, layer=-1)
         scores = layers.output(
             graph,
             whole.layers,

@@ -56,7 +56,7 @@ def _known(inputs, split):
     nothing = [None] * len(labels)
     return {
         "row": np.arange(len(labels)),
-        "file": names.of(data, split) or nothing,
+        "file": names.read(data, split) or nothing,
         "split": [kind] * len(labels),
         "label": classes[labels],
         "prediction": classes[score.array("predictions.npy")] if score else nothing,

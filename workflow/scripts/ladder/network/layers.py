@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+Attributes = Mapping[str, Any]  # name -> number, truth value or text
+
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
@@ -21,7 +23,7 @@ class Layer:
 
     name: str
     kind: str
-    attributes: Mapping[str, Any]
+    attributes: Attributes
     inputs: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
     output_shape: tuple[int, ...] = ()

@@ -471,7 +471,7 @@ def _multipliers(groups):
     """
     identities = {}
     for settings in (run.settings for group in groups for run in group.ran):
-        arm = Arm.of(settings)
+        arm = Arm.from_settings(settings)
         identities |= {
             arm.trained: settings["multiplier_identity"],
             arm.tested: settings["test_multiplier_identity"],

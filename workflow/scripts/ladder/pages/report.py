@@ -226,7 +226,7 @@ def csv_text(inputs):
     )
     if score is None:
         return output.csv_text(heads, [])
-    classes, files = data.metrics["classes"], picture_names.of(data, "test")
+    classes, files = data.metrics["classes"], picture_names.read(data, "test")
     columns = (
         data.array("test_labels.npy"),
         score.array("predictions.npy"),

@@ -11,7 +11,6 @@ rung has to be named.
 """
 
 import dataclasses
-import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -19,7 +18,6 @@ import math
 import pathlib
 import platform
 import tomllib
-import types
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -240,13 +238,6 @@ def uses_gpu(rung: str | None) -> TypeGuard[str]:
 def is_for_auto(rung: str) -> bool:
     """Whether `auto` may take this rung."""
     return RUNGS[rung].role == "rung"
-
-
-def module(rung: str) -> types.ModuleType:
-    """The module rungs/<rung>.py, imported by name so that a version depends on the module of its
-    own rung only.
-    """
-    return importlib.import_module(f"ladder.rungs.{rung}")
 
 
 def candidates(precision: str, results: str | pathlib.Path = "results") -> dict[str, str]:

@@ -295,9 +295,9 @@ def _uploaded(executor, network, rung, values, dtype):
 
 
 def _settings(network, rung):
-    return plan.Settings(
+    return plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=parity.batch_size(network),
         seed=parity.SEED,
         multipliers=plan.made_for(rung),

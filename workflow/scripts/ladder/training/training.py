@@ -30,9 +30,9 @@ SNAPSHOT = "snapshot."  # before the name of a snapshot in a checkpoint
 class Training:
     """The state of a training run between two steps.
 
-    settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores
-    them, with its normalization.Statistics; labels: uint8 (N,), for a network that classifies;
-    values: name -> float32 array, the initial values of all weights.shapes(network);
+    settings: plan.TrainingSettings; images: uint8 or float32 (N, H, W, C) as a normalized artifact
+    stores them, with its normalization.Statistics; labels: uint8 (N,), for a network that
+    classifies; values: name -> float32 array, the initial values of all weights.shapes(network);
     data_residency: see executors/create.py; validation: validation.Validation to measure after each
     epoch, which may end the training early. Raises UserError if the batch is larger than the
     dataset.
@@ -54,8 +54,8 @@ class Training:
                 f"batch_size {settings.batch_size} is larger than the {len(images)} training images"
             )
         self.settings, self.images, self.validation = settings, images, validation
-        self.executor = executors.create(settings.variant, threads, data_residency)
-        self.length = plan.Length.of(
+        self.executor = executors.create(settings.rung, threads, data_residency)
+        self.length = plan.Length.from_epochs(
             len(images), settings.batch_size, settings.epochs, settings.steps
         )
         steps_per_epoch = self.length.steps_per_epoch

@@ -22,8 +22,8 @@ STEPS, LOSSES, HITS, BEST = "validation.steps", "validation.losses", "validation
 class Validation:
     """What one training is measured on.
 
-    settings: its plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact
-    stores them, with its normalization.Statistics; labels: uint8 (N,), for a network that
+    settings: its plan.TrainingSettings; images: uint8 or float32 (N, H, W, C) as a normalized
+    artifact stores them, with its normalization.Statistics; labels: uint8 (N,), for a network that
     classifies; patience: number of epochs in a row without a smaller loss after which the training
     stops, 0 for never.
 
@@ -39,7 +39,7 @@ class Validation:
         forward = multipliers.ByDirection(forward=settings.multipliers.forward)
         self._inference = Inference(
             settings.network,
-            settings.variant,
+            settings.rung,
             {},
             statistics,
             threads,

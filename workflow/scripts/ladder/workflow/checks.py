@@ -44,7 +44,7 @@ def check(settings: Settings) -> Basis:
     """The Basis of loaded settings; raises UserError with one line where keys do not go
     together.
     """
-    facts = dataset_facts.of(settings)
+    facts = dataset_facts.find(settings)
     _check_data(settings, facts)
     if settings.figures and (missing := paper.missing()):
         raise UserError(f"config: {missing}")

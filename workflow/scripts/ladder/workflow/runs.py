@@ -139,7 +139,7 @@ class Entry:
     reason: str
 
 
-def of(given: Settings) -> Run:
+def resolve(given: Settings) -> Run:
     """The Run of loaded settings; raises UserError with one line where keys do not go together, or
     with this machine.
     """
@@ -177,7 +177,7 @@ def of(given: Settings) -> Run:
         *basis,
         layer,
         _sha256(given.initial_weights) if given.initial_weights != "none" else None,
-        listing.of(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
+        listing.source(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
         _identity("multiplier", resolved),
         _identity("test_multiplier", resolved),
     )
@@ -205,7 +205,7 @@ def entry(
     """The Entry of loaded settings with these overrides, and those of the list `within`; raises
     UserError if it is no run.
     """
-    run = of(config.changed(given, {**(within or {}), **overrides}))
+    run = resolve(config.changed(given, {**(within or {}), **overrides}))
     chosen = run.settings
     reason = (
         ""
@@ -261,12 +261,14 @@ def _reference(run: Run) -> Run | None:
             f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
             "itself; name another rung, or none"
         )
-    return of(config.changed(run.given, {**lists.ALONE, "variant": other}))
+    return resolve(config.changed(run.given, {**lists.ALONE, "variant": other}))
 
 
 def _repeats(run: Run) -> tuple[Run, ...]:
     others = [seed for seed in dict.fromkeys(run.settings.seeds) if seed != run.settings.seed]
-    return tuple(of(config.changed(run.given, {**lists.ALONE, "seed": seed})) for seed in others)
+    return tuple(
+        resolve(config.changed(run.given, {**lists.ALONE, "seed": seed})) for seed in others
+    )
 
 
 def _ablated(run: Run) -> tuple[Entry, ...]:
@@ -336,7 +338,7 @@ def data_params(run: Run) -> dict[str, Any]:
         # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if chosen.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
     if chosen.dataset == dataset_facts.FOLDER:
-        own_test = listing.of(chosen.folder).has_test
+        own_test = listing.source(chosen.folder).has_test
         keys += [
             "folder_sha256",
             "image_size",

@@ -366,7 +366,7 @@ class Network(Section):
     dropout, patches, and samples of images."""
 
 
-class Training(Section):
+class TrainingKeys(Section):
     heading = "The experiment", "Training"
 
     training: Literal["gradient", "patches", "patches_then_gradient"] = "gradient"
@@ -833,7 +833,7 @@ class Addresses(Section):
 SECTIONS: tuple[type[Section], ...] = (
     Data,
     Network,
-    Training,
+    TrainingKeys,
     Arithmetic,
     Patches,
     Features,
@@ -855,7 +855,7 @@ KEYS = {
 class Settings(
     Data,
     Network,
-    Training,
+    TrainingKeys,
     Arithmetic,
     Patches,
     Features,

@@ -47,12 +47,12 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-            sys.stdout.writelines(f"{line}\n" for line in said(given.targets or {DEFAULT}))
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(given.targets or {DEFAULT}))
         return end.code or 0
     return 0
 
 
-def said(targets: set[str]) -> list[str]:
+def page_lines(targets: set[str]) -> list[str]:
     """The verdict of the run whose report was asked for, and the address of each page."""
     lines = []
     for role, (page, *_) in COPIES.items():

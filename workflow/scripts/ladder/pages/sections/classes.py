@@ -149,7 +149,7 @@ def gallery(inputs):
             np.arange(len(named)), named
         ]
     files, classes, pairs = (
-        names.of(data, "test"),
+        names.read(data, "test"),
         data.metrics["classes"],
         _by_pair(labels, named, sure),
     )

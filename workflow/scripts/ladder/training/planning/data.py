@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from ladder.network.layers import KINDS
 from ladder.network.networks import Network
-from ladder.rungs.patterns import Launch
-
-Shape = tuple[int, ...]
+from ladder.rungs.interface import Launch, LoweredStep, Shape
 
 # (pattern of an operation's name, category that its time is reported under), in the order of
 # reports; the first match counts.
@@ -69,20 +67,14 @@ class Buffer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
-    """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the
-    whole batch.
+class Step(LoweredStep):
+    """One operation; flop: for the whole batch.
 
     launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load',
     'forward', 'backward' (from the loss on), 'recompute' (of the forward pass, made again) or
     'update', which its time is reported under too.
     """
 
-    operation: str
-    layer: str
-    reads: Mapping[str, str]
-    writes: Mapping[str, str]
-    attributes: Mapping[str, Any]
     flop: int = 0
     launches: tuple[Launch, ...] = ()
     pass_: str = ""

@@ -27,13 +27,14 @@ class Length:
     steps_per_epoch: int
 
     @classmethod
-    # Any: None beside steps
-    def of(cls, images: int, batch_size: int, epochs: int | Any, steps: int | None) -> "Length":
+    def from_epochs(
+        cls, images: int, batch_size: int, epochs: int | None, steps: int | None = None
+    ) -> "Length":
         """Of `steps` or, if that is None, of so many passes over the images, each with a smaller
         last batch if need be.
         """
         per_epoch = -(-images // batch_size)
-        return cls(epochs * per_epoch if steps is None else steps, per_epoch)
+        return cls((epochs or 0) * per_epoch if steps is None else steps, per_epoch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Augmentation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class TrainingSettings:
     """One training run of `steps` steps or, if that is None, of `epochs` epochs.
 
     schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the
@@ -77,7 +78,7 @@ class Settings:
     """
 
     network: Network
-    variant: str
+    rung: str
     batch_size: int
     optimizer: Optimizer = Optimizer("sgd")
     learning_rate: float = 1e-3

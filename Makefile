@@ -164,9 +164,9 @@ dist: pins-environment
 
 # A mistyped target.
 .DEFAULT:
-	@$(PYTHON) -c 'import difflib, sys; name, *names = sys.argv[1:]; \
+	@PYTHONPATH=workflow/scripts/ladder/workflow $(PYTHON) -Bc 'import difflib, removed, sys; name, *names = sys.argv[1:]; \
 	    near = difflib.get_close_matches(name, names, 1); \
-	    sys.exit(f"make: there is no target {name}; " + (f"did you mean {near[0]}?" if near else "there are " + ", ".join(names)))' \
+	    sys.exit(removed.instead(name) or f"make: there is no target {name}; " + (f"did you mean {near[0]}?" if near else "there are " + ", ".join(names)))' \
 	    "$@" $(TARGETS)
 
 clean:

@@ -127,7 +127,7 @@ def _imported_with_stages(root, path):
 @functools.cache
 def _imported(path):
     """The names of the modules that a file imports, and of what it takes from them:
-    {"ladder.store", "ladder.store.pull"}.
+    {"ladder.store", "ladder.store.cache"}.
     """
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):

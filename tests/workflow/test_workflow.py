@@ -895,9 +895,6 @@ def test_the_next_command_removes_what_killed_ones_left_and_nothing_of_others(pr
     kept += [project.folder / form.format(f"{platform.node()}.{os.getpid()}") for form in forms]
     for path in (*gone, *kept):
         path.touch()
-    for pulled, machine in ((gone, platform.node()), (kept, "elsewhere")):  # folders
-        pulled.append(project.folder / f"results/.pull.{machine}.{ended.pid}.tmp")
-        (pulled[-1] / "train").mkdir(parents=True)
     assert project.snakemake("-n") and project.status == 0
     assert [path.exists() for path in gone] == [False] * len(gone)
     assert [path.exists() for path in kept] == [True] * len(kept)

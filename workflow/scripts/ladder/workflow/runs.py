@@ -105,7 +105,7 @@ class Run:
     def pick(self, *keys: str) -> dict[str, Any]:
         """The values of settings, or of fields of the run, by their keys."""
         return {
-            key: getattr(self, key) if key in FIELDS else getattr(self.settings, settings.KEYS[key])
+            key: getattr(self, key) if key in FIELDS else getattr(self.settings, key)
             for key in keys
         }
 

@@ -761,16 +761,6 @@ class Commands(Section):
     """A hyperparameter search for `snakemake results/search.html`."""
     diff: Several[Version] = []
     """Two versions for `snakemake results/diff.html` to compare."""
-    from_: Annotated[
-        str,
-        Field(max_length=4096, alias="from"),
-        expected("a results folder, or HOST:FOLDER"),
-        TEXT,
-    ] = ""
-    """Where `snakemake pull` takes finished artifacts from, a results folder or that of a project,
-    of this machine or of another one by ssh, as `me@server:kernel-ladder`. Only whole artifacts
-    that are not here are taken.
-    """
     keep: Several[Version] = []
     """Versions that `snakemake gc` does not remove, beside those of this configuration, its lists
     and presets/: as `t0123456789a` or `train/t0123456789a`, with `*` for any characters. One that
@@ -844,12 +834,7 @@ SECTIONS: tuple[type[Section], ...] = (
     Commands,
     Addresses,
 )
-# -> attribute
-KEYS = {
-    field.alias or name: name
-    for section in SECTIONS
-    for name, field in section.model_fields.items()
-}
+KEYS = tuple(name for section in SECTIONS for name in section.model_fields)
 
 
 class Settings(
@@ -872,7 +857,7 @@ class Settings(
 
     def by_key(self) -> dict[str, Any]:
         """Key, as it is written in config.yaml, -> value."""
-        return {key: getattr(self, name) for key, name in KEYS.items()}
+        return {key: getattr(self, key) for key in KEYS}
 
 
 @functools.cache
@@ -884,10 +869,10 @@ def rules() -> dict[str, dict[str, Any]]:
 
 def is_list(key: str) -> bool:
     """Whether a key takes a list; False for one that does not exist."""
-    return key in KEYS and get_origin(Settings.model_fields[KEYS[key]].annotation) is list
+    return key in KEYS and get_origin(Settings.model_fields[key].annotation) is list
 
 
 @functools.cache
 def adapter(key: str) -> TypeAdapter[Any]:
     """What reads a value of this key alone."""
-    return TypeAdapter(get_type_hints(Settings, include_extras=True)[KEYS[key]])
+    return TypeAdapter(get_type_hints(Settings, include_extras=True)[key])

@@ -1,0 +1,21 @@
+"""Words of earlier releases that are no more, and what to do instead of each: keys of the
+configuration, targets of Snakemake and of make, and sets of packages.
+
+It imports nothing, so that make can read it before there is an environment.
+"""
+
+_COPY = (
+    "copy the folders: rsync -a HOST:kernel-ladder/results/ results/ (docs/cluster.md); artifacts "
+    "are checked whenever they are used"
+)
+
+INSTEAD = {
+    "pull": _COPY,
+    "from": _COPY,
+}
+
+
+def instead(word: str) -> str:
+    """'WORD is no more: what to do instead', for a word of an earlier release; '' for any other."""
+    name = word.removeprefix("results/")
+    return f"{word} is no more: {INSTEAD[name]}" if name in INSTEAD else ""

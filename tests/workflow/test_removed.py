@@ -14,7 +14,7 @@ from ladder.workflow import commands, config, removed, settings
 RELEASE = ROOT / "tests/support/release_0.1.0"
 KEYS = yaml.safe_load((RELEASE / "all_settings.yaml").read_text("utf-8"))
 MAKE_TARGETS = (
-    "report demo watch test test-all lint check benchmark gpu-check gpu-prepare profile records "
+    "report model table demo watch test test-all lint check benchmark gpu-check gpu-prepare profile records "
     "container container-gpu docs pictures pins dist clean"
 ).split()
 
@@ -34,15 +34,16 @@ def test_a_key_of_the_release_opens_or_names_what_to_do_instead(key):
             config.load({key: KEYS[key]})
 
 
-def test_a_target_of_snakemake_that_is_no_more_names_what_to_do_instead():
-    with pytest.raises(UserError, match=r"^pull is no more: .*rsync -a .* \(docs/cluster.md\)"):
-        commands.check_targets(["pull"], ["gc"])
+@pytest.mark.parametrize("target, words", [("pull", "rsync -a"), ("bundle", "snakemake --report")])
+def test_a_target_of_snakemake_that_is_no_more_names_what_to_do_instead(target, words):
+    with pytest.raises(UserError, match=f"^{target} is no more: .*{words} .* \\(docs/"):
+        commands.check_targets([target], ["gc"])
 
 
 def test_a_target_of_make_is_there_or_names_what_to_do_instead():
     now = re.search(r"^TARGETS = (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[1].split()
     gone = [name for name in MAKE_TARGETS if name not in now]
-    for name in (*gone, "pull"):
+    for name in (*gone, "pull", "bundle"):
         done = subprocess.run(
             ["make", "--no-print-directory", name], cwd=ROOT, text=True, capture_output=True
         )

@@ -123,25 +123,6 @@ rule explain:
         "{params.command} | tee {log:q}"
 
 
-rule bundle:
-    input:
-        inputs(JOBS.always),
-        inputs(JOBS.made, "report"),
-    output:
-        update(local("results/bundle.zip")),
-    log:
-        "logs/bundle.log",
-    localrule: True
-    conda:
-        ENVIRONMENT
-    params:
-        command=lambda wildcards: with_configuration("write_bundle", "logs/bundle.json"),
-    message:
-        "{output}: the report with what it takes to check it and to make it again"
-    shell:
-        "{params.command} | tee {log:q}"
-
-
 rule gc:
     log:
         "logs/gc.log",

@@ -8,10 +8,16 @@ _COPY = (
     "copy the folders: rsync -a HOST:kernel-ladder/results/ results/ (docs/cluster.md); artifacts "
     "are checked whenever they are used"
 )
+_BUNDLE = (
+    "the report has what makes it again, and snakemake --report results.zip packs the pages "
+    "(docs/folders.md)"
+)
 
 INSTEAD = {
     "pull": _COPY,
     "from": _COPY,
+    "bundle": _BUNDLE,
+    "bundle.zip": _BUNDLE,
 }
 
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -48,6 +49,13 @@ def test_a_target_of_make_is_there_or_names_what_to_do_instead():
             ["make", "--no-print-directory", name], cwd=ROOT, text=True, capture_output=True
         )
         assert done.returncode == 2 and done.stderr.startswith(removed.instead(name) + "\n")
+
+
+@pytest.mark.parametrize("script", ["to_mlflow.py"])
+def test_a_script_that_people_called_says_what_to_do_instead(script):
+    command = [sys.executable, ROOT / "workflow/scripts" / script, "--runs", "results"]
+    done = subprocess.run(command, text=True, capture_output=True)
+    assert done.returncode == 1 and done.stderr == removed.instead(script) + "\n"
 
 
 def test_no_word_is_both_there_and_no_more():

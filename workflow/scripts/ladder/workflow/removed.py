@@ -1,5 +1,5 @@
 """Words of earlier releases that are no more, and what to do instead of each: keys of the
-configuration, targets of Snakemake and of make, and sets of packages.
+configuration, targets of Snakemake and of make, and scripts.
 
 It imports nothing, so that make can read it before there is an environment.
 """
@@ -18,6 +18,7 @@ INSTEAD = {
     "from": _COPY,
     "bundle": _BUNDLE,
     "bundle.zip": _BUNDLE,
+    "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",
 }
 
 

@@ -95,7 +95,7 @@ check: test-environment
 	    tests/operations tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py "tests/kernels/test_$(RUNG).py"; fi
 
 test-environment:
-	@envs/install cpu test demo figures export $(if $(filter Linux,$(shell uname)),kernels)
+	@envs/install cpu test demo export $(if $(filter Linux,$(shell uname)),kernels)
 	@command -v g++ >/dev/null || echo "g++ is not here (Debian package: g++); tests that need it are skipped"
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
@@ -151,7 +151,7 @@ pictures: environment
 
 pins: pins-environment
 	.venv-pins/bin/python envs/pins.py cpu pins pip
-	.venv-pins/bin/python envs/pins.py test gpu demo figures export docs cluster kernels benchmark nvrtc13
+	.venv-pins/bin/python envs/pins.py test gpu demo export docs cluster kernels benchmark nvrtc13
 	.venv-pins/bin/python envs/pins.py slurm
 
 pins-environment:

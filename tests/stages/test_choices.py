@@ -14,7 +14,6 @@ from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
 from ladder.machine import runtime
-from ladder.pages import paper
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import artifacts
@@ -70,7 +69,6 @@ RUNS = [
         "multiplier_in": ["forward"],
         "multiplier_as_it_is": True,
         "strict_versions": True,
-        "figures": paper.missing() is None,
         "features_variant": "cpu_sequential",
     },
     {
@@ -190,7 +188,6 @@ UNNAMED = {
     "steps": "none",
     "multiplier": "exact",
     "feature_map": False,
-    "figures": False,
     "data_residency": None,
     "recompute": None,
     "strict_versions": None,
@@ -227,7 +224,6 @@ def documented():
         ("data_residency", "auto"),
         ("confirm", True),
         ("confirm", False),
-        *([("figures", True)] if paper.missing() else []),
         ("features_variant", "same"),
         ("features_max_pool", "auto"),
         ("normalization", "zca"),

@@ -220,7 +220,6 @@ def test_a_wrong_part_is_one_line(entry, words):
         ("knn_distance", "cosine"),
         ("classify_shifts", 1),
         ("feature_map", False),
-        ("figures", True),
         ("controls", ["pixels"]),
         ("seeds", [2]),
         ("ablation", [{"epochs": 3}]),

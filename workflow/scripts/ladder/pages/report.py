@@ -208,11 +208,9 @@ def _svm(inputs):
 # The page.
 
 
-def page(inputs, numbers, figures=()):
-    """The report as one HTML text; `numbers` is its summary; figures: of paper.write, {address:
-    title}.
-    """
-    return templates.render("report.html", {**context(inputs, numbers), "figures": figures})
+def page(inputs, numbers):
+    """The report as one HTML text; `numbers` is its summary."""
+    return templates.render("report.html", context(inputs, numbers))
 
 
 def csv_text(inputs):

@@ -12,12 +12,15 @@ _BUNDLE = (
     "the report has what makes it again, and snakemake --report results.zip packs the pages "
     "(docs/folders.md)"
 )
+_FIGURES = "every chart of a page is saved as SVG by its button, its numbers as CSV (docs/pages.md)"
 
 INSTEAD = {
     "pull": _COPY,
     "from": _COPY,
     "bundle": _BUNDLE,
     "bundle.zip": _BUNDLE,
+    "figures": _FIGURES,
+    "compare.tex": _FIGURES,
     "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",
 }
 

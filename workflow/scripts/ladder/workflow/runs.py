@@ -35,7 +35,6 @@ OF_THE_PAGE = (
     "label_counts",
     "classify_shifts",
     "feature_map",
-    "figures",
     "controls",
     "control_settings",
     "seeds",

@@ -615,14 +615,6 @@ class Classifiers(Section):
     feature_map: Flag = True
     """Show up to 1,000 test images in the report, laid out in the plane by t-SNE of their features.
     It takes seconds."""
-    figures: Flag = False
-    """Also write figures for papers, as PDF with embedded fonts. Of a report: the training loss,
-    the accuracy beside its controls, the accuracy with few labels, and the confusion matrix; of a
-    comparison and of multipliers: the accuracies with their intervals, and the curves; of the
-    comparison of rungs: the time of a training step, measured and predicted. They lie beside the
-    page in `results/<stage>/<version>/`, which links to them. This needs Matplotlib, which
-    `envs/install figures` installs.
-    """
 
 
 class Controls(Section):

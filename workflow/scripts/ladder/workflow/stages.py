@@ -67,7 +67,7 @@ def _runs(key: str) -> Callable[[Configuration], Parents]:
 
 
 def _compare(config: Configuration) -> dict[str, Any]:
-    return {"entries": parameters.listed(config.entries["compare"]), **_figures(config)}
+    return {"entries": parameters.listed(config.entries["compare"])}
 
 
 def _multipliers(config: Configuration) -> dict[str, Any]:
@@ -87,7 +87,6 @@ def _multipliers(config: Configuration) -> dict[str, Any]:
             if entry.run
         ],
         **({"costs": costs} if costs else {}),
-        **_figures(config),
     }
 
 
@@ -122,13 +121,7 @@ def _parity(config: Configuration) -> dict[str, Any]:
         "rungs": catalog.available(),
         "machine": catalog.machine(),
         "predictions": counted.predictions(),
-        **_figures(config),
     }
-
-
-def _figures(config: Configuration) -> dict[str, Any]:
-    """The parameter of a page that figures for papers lie beside."""
-    return {"figures": True} if config.run.settings.figures else {}
 
 
 # What a person takes elsewhere.
@@ -170,7 +163,7 @@ OF_RUNS = (
         "compare_runs",
         _compare,
         _runs("compare"),
-        ("compare.html", "compare.json", "compare.csv", "compare.tex"),
+        ("compare.html", "compare.json", "compare.csv"),
         anywhere=True,
     ),
     Stage(

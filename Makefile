@@ -2,7 +2,6 @@
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make model               the run's model as files for other programs: results/model.zip (docs/use.md)
 # make table               the run's features as a table for other programs: results/features.parquet (docs/use.md)
-# make watch                a page on this machine with the curves of the training that runs
 # make test                 linters and the short run of the tests, which tests/README.md describes
 # make test-all             linters and all tests
 # make rung NAME=mine FROM=gpu_basic   a rung of your own: a folder, a module and a row to start from, all new files
@@ -40,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # pip would compile all modules, which takes half of an installation; Python compiles those that it imports.
 export PIP_COMPILE = 0
 
-TARGETS = report model table demo watch test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean
+TARGETS = report model table demo test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean
 .PHONY: $(TARGETS) environment gpu-environment test-environment pins-environment pytorch
 
 # Snakemake with a line for each stage; VERBOSE=1: with its own words.
@@ -58,9 +57,6 @@ model table: environment
 	@envs/install export
 	$(SNAKEMAKE) $@ $(RUN)
 	@echo "docs/use.md says what is in it and how to use it"
-
-watch: environment
-	@.venv/bin/python workflow/scripts/watch.py $(if $(filter command line environment,$(origin PORT)),--port $(PORT))
 
 environment:
 	@envs/install cpu

@@ -87,7 +87,13 @@ PATCH_NET = {
     "image": [20, 21, 3],
 }
 SVM = {"backend": "sklearn", "kernel": "rbf", "C": 1.0, "gamma": "scale"}
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
+OPTIONS = {
+    "data_residency": "auto",
+    "multiplier": "exact",
+    "monitor": "0",
+    "recompute": "False",
+    "page": "",
+}
 
 STAGES = {  # stage and what is special about it: (make, params, options if make takes them)
     "normalized, zca": (normalize_images.make, {"normalization": "zca"}),

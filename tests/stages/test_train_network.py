@@ -52,7 +52,13 @@ HEAD = {
     "network": "autoencoder_classifier",
     "freeze_encoder": False,
 }
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
+OPTIONS = {
+    "data_residency": "auto",
+    "multiplier": "exact",
+    "monitor": "0",
+    "recompute": "False",
+    "page": "",
+}
 STEPS = {
     "schedule": "step",
     "schedule_step_epochs": 2,

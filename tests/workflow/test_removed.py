@@ -51,7 +51,7 @@ def test_a_target_of_make_is_there_or_names_what_to_do_instead():
         assert done.returncode == 2 and done.stderr.startswith(removed.instead(name) + "\n")
 
 
-@pytest.mark.parametrize("script", ["to_mlflow.py"])
+@pytest.mark.parametrize("script", ["to_mlflow.py", "watch.py"])
 def test_a_script_that_people_called_says_what_to_do_instead(script):
     command = [sys.executable, ROOT / "workflow/scripts" / script, "--runs", "results"]
     done = subprocess.run(command, text=True, capture_output=True)

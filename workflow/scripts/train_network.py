@@ -10,9 +10,9 @@ measured after every epoch: without a smaller loss for so many epochs (0: never)
 with patience the weights are those of the best epoch. inputs: normalized, initial or patches, data
 if the network classifies.
 options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute
-(True or False, see training/recompute.py), multiplier: the name or the file of the table of the
-parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this
-one, or ''.
+(True or False, see training/recompute.py), page: the file of training/live.py; multiplier: the name
+or the file of the table of the parameter `multiplier`; goes_on_from: folder of a shorter training
+whose steps are the first of this one, or ''.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of
 each step and, if the network classifies, `hits`: correct predictions in the batch, if it draws
 latent values, `divergences`: nats per image, and with a validation set of each epoch int64
@@ -40,7 +40,7 @@ from ladder.network import networks, weights
 from ladder.network.optimizers import warmup
 from ladder.progress import duration, log, size
 from ladder.store import shorter
-from ladder.training import phases, schedules, snapshots, training
+from ladder.training import live, phases, schedules, snapshots, training
 from ladder.training.earlier import Earlier, state
 from ladder.training.inference import Inference
 from ladder.training.validation import Validation
@@ -69,27 +69,28 @@ def make(work, inputs, params, options):
 
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []  # parts: [(history, metrics)]
-    for name, part in phases.of(network, params, options["multiplier"])[len(parts) :]:
-        part = dataclasses.replace(part, recompute=options["recompute"] == "True")
-        validation = validation_in(part, inputs, params, *common) if "patience" in params else None
-        checkpoint = work.folder / f"checkpoint{name}.safetensors"
-        with compiling.shown():
-            run = training.Training(
-                part, images, statistics, values, *common[1:], labels, validation
+    with live.Page(options["page"], f"{network.name}, {work.folder.name}") as page:
+        for name, part in phases.of(network, params, options["multiplier"])[len(parts) :]:
+            part = dataclasses.replace(part, recompute=options["recompute"] == "True")
+            validation = (
+                validation_in(part, inputs, params, *common) if "patience" in params else None
             )
-            begin(run, work, checkpoint, earlier)
-            if not run.done:
-                run.prepare()
-        if part.recompute:
-            log.info("%s", recomputed(run))
-        train(
-            run,
-            checkpoint,
-            int(options["monitor"]),
-            looking(part, inputs, params, statistics, work.threads),
-        )
-        values = run.kept
-        parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
+            checkpoint = work.folder / f"checkpoint{name}.safetensors"
+            with compiling.shown():
+                run = training.Training(
+                    part, images, statistics, values, *common[1:], labels, validation
+                )
+                begin(run, work, checkpoint, earlier)
+                if not run.done:
+                    run.prepare()
+            if part.recompute:
+                log.info("%s", recomputed(run))
+            look = looking(part, inputs, params, statistics, work.threads)
+            train(run, checkpoint, int(options["monitor"]), (look, page))
+            values = run.kept
+            parts.append(
+                (history(run, sum(measured["steps"] for _, measured in parts)), metrics(run))
+            )
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_tensors(
@@ -174,12 +175,17 @@ def looking(settings, inputs, params, statistics, threads):
     return lambda run: snapshots.take(run, rebuild)
 
 
-def train(run, checkpoint, monitor, look):
-    look(run)
+def train(run, checkpoint, monitor, callbacks):
+    """Train to the end; callbacks: functions of the run, called before the first epoch and after
+    each.
+    """
+    for callback in callbacks:
+        callback(run)
     while not run.done:
         seconds, images = run.seconds, run.images_seen
         run.run_epoch(checkpoint, monitor)
-        look(run)
+        for callback in callbacks:
+            callback(run)
         run.save(checkpoint)
         seconds, images = run.seconds - seconds, run.images_seen - images
         log.info(

@@ -13,6 +13,7 @@ _BUNDLE = (
     "(docs/folders.md)"
 )
 _FIGURES = "every chart of a page is saved as SVG by its button, its numbers as CSV (docs/pages.md)"
+_WATCH = "a training writes its page itself: open logs/train/VERSION.html (docs/pages.md)"
 
 INSTEAD = {
     "pull": _COPY,
@@ -21,6 +22,8 @@ INSTEAD = {
     "bundle.zip": _BUNDLE,
     "figures": _FIGURES,
     "compare.tex": _FIGURES,
+    "watch": _WATCH,
+    "watch.py": _WATCH,
     "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",
 }
 

@@ -1272,7 +1272,7 @@ def test_the_network_is_drawn_on_request(project):
     )
 
 
-def test_the_backward_pass_of_a_network_of_a_persons_own_is_checked_on_request(project):
+def test_a_network_of_a_persons_own_is_drawn_and_its_wrong_line_is_named(project):
     rows = "\n".join(
         f"  - {{{row}}}"
         for row in ("layer: flat, kind: flatten", "layer: scores, kind: dense, units: classes")
@@ -1280,12 +1280,12 @@ def test_the_backward_pass_of_a_network_of_a_persons_own_is_checked_on_request(p
     (project.folder / "mine.yaml").write_text(
         f"loss: cross_entropy\nfeatures: flat\nlayers:\n{rows}\n"
     )
-    project.snakemake("results/gradients.html", "--config", "network=mine.yaml")
-    assert project.status == 0 and project.ran() == ["gradients"]
-    given = json.loads((project.folder / "results/gradients.json").read_text())
+    project.snakemake("results/network.html", "--config", "network=mine.yaml")
+    assert project.status == 0 and project.ran() == ["network"]
+    given = json.loads((project.folder / "results/network.html").read_text())
     assert given["network"] == "mine.yaml" and given["table"]["layers"][1]["units"] == 10
     (project.folder / "mine.yaml").write_text("loss: mse\n")
-    output = project.snakemake("results/gradients.html", "--config", "network=mine.yaml")
+    output = project.snakemake("results/network.html", "--config", "network=mine.yaml")
     assert (
         project.status == 1
         and "mine.yaml line 1: the key features is missing" in output

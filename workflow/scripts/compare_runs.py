@@ -3,8 +3,8 @@
 params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}].
 inputs: report<n> and train<n> (the artifact with the weights) of each entry that ran; n is the
 entry's index. Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the
-overrides, "versions", "summary"}], "ensemble": ensemble.numbers}; versions and summary come from the report
-and are None, with a "reason", for an entry without a result.
+overrides, "versions", "summary"}], "ensemble": ensemble.numbers}; versions and summary come from
+the report and are None, with a "reason", for an entry without a result.
 """
 
 from ladder.pages import compare, ensemble, run_table

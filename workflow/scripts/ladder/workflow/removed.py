@@ -14,12 +14,19 @@ _BUNDLE = (
 )
 _FIGURES = "every chart of a page is saved as SVG by its button, its numbers as CSV (docs/pages.md)"
 _WATCH = "a training writes its page itself: open logs/train/VERSION.html (docs/pages.md)"
+_GRADIENTS = (
+    "results/parity.html compares the training of all rungs, and pytest "
+    "tests/support/test_gradient_check.py compares gradients with finite differences (docs/math.md)"
+)
 
 INSTEAD = {
     "pull": _COPY,
     "from": _COPY,
     "bundle": _BUNDLE,
     "bundle.zip": _BUNDLE,
+    "gradients": _GRADIENTS,
+    "gradients.html": _GRADIENTS,
+    "gradients.json": _GRADIENTS,
     "figures": _FIGURES,
     "compare.tex": _FIGURES,
     "watch": _WATCH,

@@ -270,8 +270,7 @@ class Network(Section):
     `patch_net` has two layers that are fitted to image patches and is never trained by gradient
     descent; it needs `training: patches`. The path of a `.yaml` file is a network of your own, a
     table of layers as docs/networks.md describes it; its content is part of the versions.
-    `snakemake results/network.html` draws the network, `snakemake results/gradients.html` checks
-    its backward pass.
+    `snakemake results/network.html` draws the network.
     """
     autoencoder_filters: Annotated[list[Width], Field(max_length=8, min_length=1), LISTED] = [
         256,

@@ -109,11 +109,6 @@ def _network(config: Configuration) -> dict[str, Any]:
     }
 
 
-def _gradients(config: Configuration) -> dict[str, Any]:
-    # of the reference
-    return {**config.run.network_params, **config.run.pick("variant"), "rungs": ["cpu_sequential"]}
-
-
 def _parity(config: Configuration) -> dict[str, Any]:
     return {
         **config.run.network_params,
@@ -188,9 +183,6 @@ PAGES = (
     Stage("model", "export_model", _products, _answering, ("model.zip",)),
     Stage("table", "export_table", lambda config: {}, _columns, ("features.parquet",)),
     Stage("network", "draw_network", _network, _nothing, ("network.html",), anywhere=True),
-    Stage(
-        "gradients", "check_gradients", _gradients, _nothing, ("gradients.html", "gradients.json")
-    ),
     Stage("parity", "check_parity", _parity, _nothing, ("parity.html", "parity.json")),
 )
 STAGES = {**chains.STAGES, **{stage.name: stage for stage in PAGES}}

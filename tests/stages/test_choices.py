@@ -160,7 +160,7 @@ RUNS = [
     {"network": "resnet50", "steps": 1},
     {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1},
-    {"network": "vgg11", "steps": 1, "recompute": True},
+    {"network": "vgg11", "steps": 1},
     {"network": "vgg16", "steps": 1},
     {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
     {
@@ -189,7 +189,6 @@ UNNAMED = {
     "multiplier": "exact",
     "feature_map": False,
     "data_residency": None,
-    "recompute": None,
     "strict_versions": None,
     "multiplier_as_it_is": None,
 }
@@ -343,7 +342,7 @@ def make(artifact, settings):
         "data_residency": settings.data_residency,
         "monitor": "1",
         "multiplier": multiplier,
-        "recompute": str(settings.recompute),
+        "page": "",
     }
     for parent in artifact.parents.values():
         make(parent, settings)  # of another chain: the training by another rung

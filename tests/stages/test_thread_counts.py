@@ -91,7 +91,6 @@ OPTIONS = {
     "data_residency": "auto",
     "multiplier": "exact",
     "monitor": "0",
-    "recompute": "False",
     "page": "",
 }
 

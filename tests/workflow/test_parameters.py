@@ -42,7 +42,6 @@ def test_a_validation_set_takes_the_place_of_the_test_images_in_the_version():
         {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]},
         {"resnet_width": 8},
         {"monitor": 100},
-        {"recompute": True},
     ],
 )
 def test_a_key_without_effect_changes_nothing(keys):

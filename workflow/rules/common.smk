@@ -140,7 +140,7 @@ def tool(name):
 
 def training_options(wildcards, output):
     """The options of a training: also the finished shorter one that it goes on from, and its page."""
-    keys = "data_residency", "plan", "multiplier", "monitor", "recompute"
+    keys = "data_residency", "plan", "multiplier", "monitor"
     folder = JOBS.goes_on_from(wildcards.version)
     page = f"logs/train/{wildcards.version}.html"
     return f"{options(*keys)(wildcards, output)} --option goes_on_from={folder} --option page={page}"

@@ -1,7 +1,7 @@
 """Stage `network`: a drawing of the network with the costs of each layer.
 
 params: network with its options, image, classes if it classifies, batch_size, optimizer, variant
-(the rung whose kernels and memory are shown), recompute (absent if not).
+(the rung whose kernels and memory are shown).
 Writes network.html.
 """
 
@@ -12,13 +12,7 @@ from ladder.workflow import stage_script
 
 def make(work, inputs, params):
     network = networks.from_params(params)
-    page = network_page.page(
-        network,
-        params["variant"],
-        params["batch_size"],
-        params["optimizer"],
-        params.get("recompute"),
-    )
+    page = network_page.page(network, params["variant"], params["batch_size"], params["optimizer"])
     work.write_bytes("network.html", page.encode())
 
 

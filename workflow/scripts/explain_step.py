@@ -7,7 +7,6 @@ those of a GPU's rung.
 """
 
 import argparse
-import dataclasses
 import json
 import pathlib
 
@@ -38,10 +37,7 @@ def plans_of(run):
     )
     if not train:
         return [plan.inference_plan(run.network, own.variant, own.batch_size, dataset)]
-    parts = [
-        dataclasses.replace(part, recompute=own.recompute)
-        for _, part in phases.of(run.network, train.spec["params"], own.multiplier)
-    ]
+    parts = [part for _, part in phases.of(run.network, train.spec["params"], own.multiplier)]
     return [
         plan.training_plan(
             part, dataset, plan.Length.of(dataset.rows, part.batch_size, part.epochs, part.steps)

@@ -9,10 +9,9 @@ loss_scale (absent if they have no effect); patience where there is a validation
 measured after every epoch: without a smaller loss for so many epochs (0: never) the training stops;
 with patience the weights are those of the best epoch. inputs: normalized, initial or patches, data
 if the network classifies.
-options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute
-(True or False, see training/recompute.py), page: the file of training/live.py; multiplier: the name
-or the file of the table of the parameter `multiplier`; goes_on_from: folder of a shorter training
-whose steps are the first of this one, or ''.
+options: data_residency, monitor (steps between log lines with the loss, 0 for none), page: the file
+of training/live.py; multiplier: the name or the file of the table of the parameter `multiplier`;
+goes_on_from: folder of a shorter training whose steps are the first of this one, or ''.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of
 each step and, if the network classifies, `hits`: correct predictions in the batch, if it draws
 latent values, `divergences`: nats per image, and with a validation set of each epoch int64
@@ -27,7 +26,6 @@ weights after the last step if other ones are kept. After an interruption it res
 checkpoint, with bit-identical results.
 """
 
-import dataclasses
 import itertools
 import math
 
@@ -38,7 +36,7 @@ from ladder.data.normalization import Statistics
 from ladder.machine import compiling
 from ladder.network import networks, weights
 from ladder.network.optimizers import warmup
-from ladder.progress import duration, log, size
+from ladder.progress import duration, log
 from ladder.store import shorter
 from ladder.training import live, phases, schedules, snapshots, training
 from ladder.training.earlier import Earlier, state
@@ -52,7 +50,7 @@ RISEN = 1.05
 # metrics with a number for each epoch
 OF_EPOCHS = "loss", "accuracy", "divergence", "seconds_by_pass"
 # metrics of the last part alone
-OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"
+OF_THE_END = "seconds_from_samples", "memory", "kernels", "device", "launching"
 
 
 def make(work, inputs, params, options):
@@ -71,7 +69,6 @@ def make(work, inputs, params, options):
     values, parts = initial, earlier.whole_parts if earlier else []  # parts: [(history, metrics)]
     with live.Page(options["page"], f"{network.name}, {work.folder.name}") as page:
         for name, part in phases.of(network, params, options["multiplier"])[len(parts) :]:
-            part = dataclasses.replace(part, recompute=options["recompute"] == "True")
             validation = (
                 validation_in(part, inputs, params, *common) if "patience" in params else None
             )
@@ -83,8 +80,6 @@ def make(work, inputs, params, options):
                 begin(run, work, checkpoint, earlier)
                 if not run.done:
                     run.prepare()
-            if part.recompute:
-                log.info("%s", recomputed(run))
             look = looking(part, inputs, params, statistics, work.threads)
             train(run, checkpoint, int(options["monitor"]), (look, page))
             values = run.kept
@@ -230,22 +225,6 @@ def risen(losses):
     return next((epoch for epoch, is_rise in enumerate(rises, 1) if is_rise), None) == len(losses)
 
 
-def recomputed(run):
-    """The line of the log that says what recompute saves."""
-    saves, how = (
-        run.recomputing(),
-        "shared by buffers that are not in use at the same time; activations are made again",
-    )
-    if saves["taken"] == saves["shared"]:
-        how = (
-            "shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
-            f"{run.settings.network.name} leave none whose memory that would save with {run.settings.variant}"
-        )
-    return (
-        f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
-    )
-
-
 def scores(kind, losses, accuracies):
     """The last loss, and the last accuracy if there is one, in words of the log."""
     return f"  {kind}loss {losses[-1]:.5f}" + (
@@ -312,7 +291,6 @@ def metrics(run):
         "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
-        "recompute": run.recomputing(),
         "kernels": run.plan.kernel_table,
         "device": run.executor.device(),
         "launching": run.executor.launching(),

@@ -144,7 +144,6 @@ def summary(inputs, version, params=None):
         "seconds_by_pass": trained.get("seconds_by_pass"),
         "seconds_by_operation": trained.get("seconds_by_operation"),
         "memory_by_purpose": trained.get("memory"),
-        "recompute": trained.get("recompute"),
         "answered_by": lineage.answering(inputs),
         "images_per_decision": shifted["images"] if shifted else 1,
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,

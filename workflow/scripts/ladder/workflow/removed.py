@@ -20,6 +20,7 @@ _GRADIENTS = (
 )
 
 INSTEAD = {
+    "recompute": "a smaller batch_size takes less memory (docs/networks.md)",
     "pull": _COPY,
     "from": _COPY,
     "bundle": _BUNDLE,

@@ -363,8 +363,8 @@ def _check_memory(given: Settings, network: Network, rung: str) -> None:
         (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
     )
 
-    def needed(images: int, recompute: bool = given.recompute) -> int:
-        return plan.one_step(network, rung, images, given.optimizer, recompute).bytes
+    def needed(images: int) -> int:
+        return plan.one_step(network, rung, images, given.optimizer).bytes
 
     if needed(batch) <= most:
         return
@@ -374,7 +374,6 @@ def _check_memory(given: Settings, network: Network, rung: str) -> None:
         if fits
         else f"not even 1 fits, with {network.parameter_count:,} parameters"
     )
-    advice += ", and this one with recompute=true" if needed(batch, True) <= most else ""
     raise UserError(
         f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
         f"this {where} has {size(most)}; {advice}"

@@ -710,13 +710,6 @@ class Resources(Section):
     Results are the same bytes; not part of a version. The report of a streamed run says how much of
     the copying was hidden behind the computation.
     """
-    recompute: Flag = False
-    """Train in less memory: what lies between two poolings is computed again in the backward pass,
-    in place of kept from the forward pass (activation checkpointing), where that saves memory, and
-    buffers that are not in use at the same time share theirs. The results are the same bytes. The
-    report has the memory that it saves and the time that it costs, which is at most that of a
-    forward pass in each step. Not part of a version.
-    """
     monitor: Amount = 0
     """Print loss and accuracy of the last N steps after every N steps of training, and with
     `validation` those of the validation images at that step, which takes a forward pass of them. 0

@@ -102,10 +102,9 @@ def _nothing(config: Configuration) -> Parents:
 
 
 def _network(config: Configuration) -> dict[str, Any]:
-    recompute = ["recompute"] if config.run.settings.recompute else []
     return {
         **config.run.network_params,
-        **config.run.pick("batch_size", "optimizer", "variant", *recompute),
+        **config.run.pick("batch_size", "optimizer", "variant"),
     }
 
 

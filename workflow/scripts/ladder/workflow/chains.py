@@ -352,7 +352,7 @@ STAGES = {
         Stage(
             "knn",
             "classify_knn",
-            parameters.classifier("knn_k", "knn_distance", "array_library"),
+            parameters.classifier("knn_k", "array_library"),
             _classifier,
         ),
         Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),

@@ -20,6 +20,7 @@ _GRADIENTS = (
 )
 
 INSTEAD = {
+    "knn_distance": "knn compares by the cosine of the angle, the default until now; leave the key out",
     "recompute": "a smaller batch_size takes less memory (docs/networks.md)",
     "pull": _COPY,
     "from": _COPY,

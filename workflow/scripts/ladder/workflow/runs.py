@@ -29,7 +29,7 @@ from ladder.workflow.settings import Settings
 WEIGHT: TypeAdapter[float] = TypeAdapter(
     Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER]
 )
-OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k", "knn_distance")
+OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k")
 OF_THE_PAGE = (
     "evaluations",
     "label_counts",

@@ -599,9 +599,7 @@ class Classifiers(Section):
     are not below that of the training images; [] draws no curve.
     """
     knn_k: Count = 10
-    """Number of neighbours that vote in `knn`."""
-    knn_distance: Literal["cosine", "euclidean"] = "cosine"
-    """The distance of `knn`, `cosine` or `euclidean`."""
+    """Number of neighbours that vote in `knn`, the nearest by the cosine of the angle."""
     classify_shifts: Literal["none"] | Annotated[int, Field(ge=1, le=511), INTEGER] = "none"
     """Every classifier of features decides by the mean of its decision values for an image and for
     four copies of it, shifted by this number of pixels along both diagonals, with the values at the

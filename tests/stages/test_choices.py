@@ -67,7 +67,6 @@ RUNS = [
         "multiplier": "am32",
         "multiplier_in": ["forward"],
         "multiplier_as_it_is": True,
-        "strict_versions": True,
         "features_variant": "cpu_sequential",
     },
     {
@@ -187,7 +186,6 @@ UNNAMED = {
     "multiplier": "exact",
     "feature_map": False,
     "data_residency": None,
-    "strict_versions": None,
     "multiplier_as_it_is": None,
 }
 # of a key, in the parameters

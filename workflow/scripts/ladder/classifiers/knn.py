@@ -13,10 +13,10 @@ def predict(train, labels, rows, k, library=ON_CPU, shifted=()):
     """The predicted labels (M,), dtype of labels, of rows (M, D), from train (N, D) float32 and
     labels (N,), by the cosine of the angle between two rows.
 
-    library: see arrays.py. Ties go to the lowest class. Rows may be memory-mapped. Results are bit-identical for any number of threads. shifted: the features of
-    shifted copies of the same images, each as `rows`: the neighbours of `rows` and of these vote
-    together. Raises UserError for fewer than k training rows, RunFailed for features that are not
-    finite.
+    library: see arrays.py. Ties go to the lowest class. Rows may be memory-mapped. Results are
+    bit-identical for any number of threads. shifted: the features of shifted copies of the same
+    images, each as `rows`: the neighbours of `rows` and of these vote together. Raises UserError
+    for fewer than k training rows, RunFailed for features that are not finite.
     """
     if k > len(train):
         raise UserError(

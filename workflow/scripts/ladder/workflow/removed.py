@@ -20,6 +20,10 @@ _GRADIENTS = (
 )
 
 INSTEAD = {
+    "strict_versions": (
+        "a command names what other versions of libraries have made, and -F makes it again "
+        "(docs/architecture.md)"
+    ),
     "knn_distance": "knn compares by the cosine of the angle, the default until now; leave the key out",
     "recompute": "a smaller batch_size takes less memory (docs/networks.md)",
     "pull": _COPY,

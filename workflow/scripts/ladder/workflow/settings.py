@@ -688,11 +688,6 @@ class Machine(Section):
     as float32, never as TF32. The library itself is part of the versions of the stages that use it,
     because the two differ in the last digits.
     """
-    strict_versions: Flag = False
-    """Whether the versions of the libraries that compute (NumPy, SciPy, Numba, scikit-learn, CuPy,
-    cuML) are part of every version. If not, artifacts made with other versions of them are used,
-    and every command says so.
-    """
 
 
 class Resources(Section):

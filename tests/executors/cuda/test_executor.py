@@ -494,13 +494,6 @@ def test_an_argument_not_listed_as_read_counts_as_written():
     assert cuda_executor.waits_between_streams(planned(one, other)) == [(), (0,)]
 
 
-def test_a_launch_waits_for_those_that_use_the_memory_that_its_buffers_share():
-    one, other = step(0, "a", "b", 0), step(1, "c", "d", 1)
-    assert cuda_executor.waits_between_streams(planned(one, other)) == [(), ()]
-    sharing = dataclasses.replace(planned(one, other), places={"a": 0, "d": 0})
-    assert cuda_executor.waits_between_streams(sharing) == [(), (0,)]
-
-
 def test_the_buffers_of_a_table_are_waited_for():
     one, other = step(0, "a", "b", 0), step(1, "bd", "c", 1)
     table = Table((7, "b", 1, "d", "c"), frozenset("c"))

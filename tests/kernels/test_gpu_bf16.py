@@ -13,13 +13,12 @@ import sys
 import numpy as np
 import pytest
 
-import emulator_executor
 import zoo
 from compiled import bodies, compiled
 from cuda_emulator import KernelFault
 from emulated import KERNELS, load
 from kernel_checks import gamma, integers, normal, poisoned
-from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
+from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
@@ -37,7 +36,6 @@ from ladder.rungs.packed_tiles import (
 )
 from ladder.rungs.packing import FEWEST, PIXELS_OF_LOSS, Columns, Packing, rows_of_packing
 from ladder.sources import ROOT
-from ladder.training import parity, recompute
 from rounded_copies import (
     check_columns,
     check_features,
@@ -625,22 +623,6 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(case, tile
 )
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     check_training(RUNG, network, "bfloat16", frozen)
-
-
-def test_copies_of_weights_outlast_what_shares_memory(monkeypatch):
-    monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)
-    protocol, settings = (
-        parity.protocols(zoo.DEEP)["momentum"],
-        {"multipliers": PRECISIONS["bfloat16"]},
-    )
-    kept, again = (
-        parity.train(
-            zoo.DEEP, RUNG, emulator_executor.Executor(), protocol, recompute=one, **settings
-        )
-        for one in (False, True)
-    )
-    for name, value in kept.items():
-        assert np.asarray(again[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,6 @@ def test_costs_add_up_to_the_networks(name):
     )
 
 
-def test_the_memory_is_that_with_recompute_where_it_is_asked_for():
-    context = network_page.context(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
-    assert (context["memory"], context["unshared"]) == (232_036_984, 393_626_784)
-    page = network_page.page(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
-    assert "With <code>recompute</code> a step takes" in page
-    assert context_of("lenet_5")["unshared"] is None
-    for name in ("lenet_5", "wta_autoencoder"):
-        assert "recompute" not in network_page.page(built(name), "cpu", 8, "adam")
-
-
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_lines_join_each_layer_with_what_it_reads(name):
     network = built(name)

@@ -7,7 +7,6 @@ import json
 import math
 import re
 import tracemalloc
-import types
 
 import numpy as np
 import pytest
@@ -727,48 +726,6 @@ def test_divergence_and_pictures_from_the_prior_are_shown_where_values_are_drawn
     )
     assert report.summary(digits, "r0123456789e")["divergence"] is None
     assert 'id="samples"' not in digits_page and "divergence" not in digits_page
-
-
-def test_what_recompute_saved_and_cost_is_told(digits):
-    saved = {"kept": 400_000_000, "shared": 300_000_000, "taken": 250_000_000}
-    with_it = dict(digits["train"].metrics, recompute=saved)
-    epochs = [{**epoch, "recompute": 1.2} for epoch in with_it["seconds_by_pass"]]
-    assert timing.recomputing(digits["train"]) is None and "recompute" not in text_of(
-        page_of(digits)
-    )
-    shared, again = (
-        types.SimpleNamespace(metrics={**with_it, **more})
-        for more in ({}, {"seconds_by_pass": epochs})
-    )
-    assert timing.recomputing(shared) == {**saved, "seconds": None}
-    found = timing.recomputing(again)
-    assert found == {**saved, "seconds": "12\u202fs", "share": "13.3\u202f%"}
-
-
-@pytest.mark.parametrize(
-    "seconds, words",
-    [
-        (None, "share memory. Computing activations again would have saved no more."),
-        (
-            "12 s",
-            "leaves 300.0 MB, and computing activations again in the backward pass the rest. This took 12 s, 13 % of the "
-            "training.",
-        ),
-    ],
-)
-def test_the_page_tells_what_recompute_saved(digits, monkeypatch, seconds, words):
-    saved = {
-        "kept": 400_000_000,
-        "shared": 300_000_000,
-        "taken": 250_000_000,
-        "seconds": seconds,
-        "share": "13 %",
-    }
-    monkeypatch.setattr(timing, "recomputing", lambda train: saved)
-    text = text_of(page_of(digits)).replace("\u202f", " ").replace("\xa0", " ")
-    assert (
-        "With recompute the buffers take 250.0 MB in place of 400.0 MB: " in text and words in text
-    )
 
 
 def test_targets_may_name_what_the_summary_has():

@@ -14,7 +14,6 @@ from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
 from ladder.machine import runtime
-from ladder.pages import paper
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import artifacts
@@ -61,7 +60,6 @@ RUNS = [
         "features_pca": 5,
         "svm_kernel": "rbf",
         "svm_gamma": "scale",
-        "knn_distance": "cosine",
         "evaluations": ["linear", "ridge", "knn"],
         "controls": ["random", "pixels"],
         "feature_map": True,
@@ -69,8 +67,6 @@ RUNS = [
         "multiplier": "am32",
         "multiplier_in": ["forward"],
         "multiplier_as_it_is": True,
-        "strict_versions": True,
-        "figures": paper.missing() is None,
         "features_variant": "cpu_sequential",
     },
     {
@@ -89,7 +85,6 @@ RUNS = [
         "svm_kernel": "linear",
         "svm_backend": "sklearnex",
         "evaluations": ["knn"],
-        "knn_distance": "euclidean",
         "data_residency": "device",
         "validation": 10,
         "patience": 1,
@@ -162,7 +157,7 @@ RUNS = [
     {"network": "resnet50", "steps": 1},
     {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1},
-    {"network": "vgg11", "steps": 1, "recompute": True},
+    {"network": "vgg11", "steps": 1},
     {"network": "vgg16", "steps": 1},
     {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
     {
@@ -190,10 +185,7 @@ UNNAMED = {
     "steps": "none",
     "multiplier": "exact",
     "feature_map": False,
-    "figures": False,
     "data_residency": None,
-    "recompute": None,
-    "strict_versions": None,
     "multiplier_as_it_is": None,
 }
 # of a key, in the parameters
@@ -227,7 +219,6 @@ def documented():
         ("data_residency", "auto"),
         ("confirm", True),
         ("confirm", False),
-        *([("figures", True)] if paper.missing() else []),
         ("features_variant", "same"),
         ("features_max_pool", "auto"),
         ("normalization", "zca"),
@@ -347,7 +338,7 @@ def make(artifact, settings):
         "data_residency": settings.data_residency,
         "monitor": "1",
         "multiplier": multiplier,
-        "recompute": str(settings.recompute),
+        "page": "",
     }
     for parent in artifact.parents.values():
         make(parent, settings)  # of another chain: the training by another rung

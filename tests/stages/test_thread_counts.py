@@ -87,7 +87,12 @@ PATCH_NET = {
     "image": [20, 21, 3],
 }
 SVM = {"backend": "sklearn", "kernel": "rbf", "C": 1.0, "gamma": "scale"}
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
+OPTIONS = {
+    "data_residency": "auto",
+    "multiplier": "exact",
+    "monitor": "0",
+    "page": "",
+}
 
 STAGES = {  # stage and what is special about it: (make, params, options if make takes them)
     "normalized, zca": (normalize_images.make, {"normalization": "zca"}),
@@ -212,12 +217,11 @@ STAGES = {  # stage and what is special about it: (make, params, options if make
     "ridge, shifted copies": (fit_ridge.make, {"seed": 1, "array_library": "numpy"}),
     "knn, shifted copies": (
         classify_knn.make,
-        {"knn_k": 7, "knn_distance": "cosine", "array_library": "numpy"},
+        {"knn_k": 7, "array_library": "numpy"},
     ),
-    "knn": (classify_knn.make, {"knn_k": 7, "knn_distance": "euclidean", "array_library": "numpy"}),
-    "knn, cosine": (
+    "knn": (
         classify_knn.make,
-        {"knn_k": 7, "knn_distance": "cosine", "array_library": "numpy"},
+        {"knn_k": 7, "array_library": "numpy"},
     ),
     "map": (map_features.make, {"seed": 1}),
 }

@@ -12,7 +12,6 @@ from ladder.arithmetic import randomness
 from ladder.data.normalization import Statistics
 from ladder.machine import runtime
 from ladder.network import networks, weights
-from ladder.progress import size
 from ladder.store import artifacts, shorter
 from ladder.training.inference import Inference
 from manifest_files import spec
@@ -52,7 +51,12 @@ HEAD = {
     "network": "autoencoder_classifier",
     "freeze_encoder": False,
 }
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
+OPTIONS = {
+    "data_residency": "auto",
+    "multiplier": "exact",
+    "monitor": "0",
+    "page": "",
+}
 STEPS = {
     "schedule": "step",
     "schedule_step_epochs": 2,
@@ -259,38 +263,6 @@ def test_pictures_are_decoded_from_samples_of_the_prior_by_the_seed(train):
     assert made.metrics["divergence"][0] > 0 and "divergences" in made.tensors(
         "history.safetensors"
     )
-
-
-@pytest.mark.parametrize(
-    "params, how",
-    [
-        ({**SMALL, "variant": "cpu_sequential", "epochs": 2}, "; activations are made again"),
-        (
-            {**SMALL, "epochs": 2},
-            "; no activation is made again, because the poolings of autoencoder leave none whose memory that "
-            "would save with cpu",
-        ),
-    ],
-)
-def test_recompute_changes_no_byte_and_says_what_it_saves(train, caplog, params, how):
-    kept = train("kept", params)
-    with caplog.at_level(logging.INFO):
-        less = train("less", params, recompute="True")
-    assert bytes_of(less) == bytes_of(kept)
-    saved, again = less.metrics["recompute"], less.metrics["seconds_by_pass"][0].get("recompute", 0)
-    assert kept.metrics["recompute"] == {} and saved["taken"] <= saved["shared"] < saved["kept"]
-    assert (saved["taken"] < saved["shared"], again > 0) == (
-        how == "; activations are made again",
-    ) * 2
-    executor = "workspace of the executor"
-    assert [
-        sum(made.metrics["memory"].values()) - made.metrics["memory"][executor]
-        for made in (kept, less)
-    ] == [saved["kept"], saved["taken"]]
-    assert (
-        f"recompute: a step takes {size(saved['taken'])} in place of {size(saved['kept'])}, shared by buffers that are not "
-        f"in use at the same time{how}\n"
-    ) in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -527,7 +527,7 @@ def _score(results, stage, suffix, read, data, settings, random):
     params = {
         "linear": {"seed": 1},
         "ridge": {"seed": 1},
-        "knn": {"knn_k": 10, "knn_distance": "cosine"},
+        "knn": {"knn_k": 10},
     }.get(stage, {})
     params |= _shifts(settings) if stage != "evaluate" else {}
     work, finish = _artifact(

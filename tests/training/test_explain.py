@@ -8,7 +8,7 @@ import pytest
 
 from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.network.optimizers import Optimizer
-from ladder.training import explain, recompute
+from ladder.training import explain
 from small_plans import NETWORK, training_plan
 
 
@@ -87,15 +87,9 @@ def test_steps_before_a_sequence_of_runs_come_first():
     assert len(steps) == sum(len(step.launches) for step in (*made.prologue, *made.steps))
 
 
-def test_each_buffer_has_its_bytes_and_its_place_in_shared_memory():
+def test_each_buffer_has_its_bytes():
     plain = training_plan()
     _, _, buffers = tables(plain)
     assert {row["buffer"]: int(row["bytes"].replace(",", "")) for row in buffers} == {
         name: buffer.bytes for name, buffer in plain.buffers.items()
     }
-    shared = recompute.shared(plain)
-    memory = {row["buffer"]: row["memory"] for row in tables(shared)[2]}
-    assert {name for name, where in memory.items() if where.startswith("shared, at ")} == set(
-        shared.places
-    )
-    assert memory["enc1.weight"] == "its own"

@@ -217,10 +217,8 @@ def test_a_wrong_part_is_one_line(entry, words):
         ("svm_gamma", 0.1),
         ("evaluations", ["knn"]),
         ("knn_k", 3),
-        ("knn_distance", "cosine"),
         ("classify_shifts", 1),
         ("feature_map", False),
-        ("figures", True),
         ("controls", ["pixels"]),
         ("seeds", [2]),
         ("ablation", [{"epochs": 3}]),
@@ -243,7 +241,7 @@ def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls():
         assert read == {chain[f"{'features' if kind == '_pixels' else 'joined'}{kind}"].version}
     both = {"evaluations": ["linear", "knn"]}
     knn = {"knn", "knn_random", "knn_pixels", "report"}
-    assert planned.changed(both, knn_k=3) == planned.changed(both, knn_distance="euclidean") == knn
+    assert planned.changed(both, knn_k=3) == knn
     assert planned.changed({}, knn_k=3) == set() and planned.changed({}, feature_map=False) == {
         "map",
         "report",

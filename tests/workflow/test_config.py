@@ -12,7 +12,6 @@ from ladder.data import datasets, listing
 from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.network import networks
-from ladder.pages import paper
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import cache
@@ -771,15 +770,6 @@ def test_residual_blocks_and_attention_need_an_autoencoder_that_is_trained(raw, 
     with pytest.raises(UserError, match=f"^config: {key} is true, {words.format(key=key)}"):
         planned.loaded(raw | {key: True} | keys)
     planned.loaded(raw | {key: True, "network": "autoencoder_classifier"})
-
-
-def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkeypatch):
-    monkeypatch.setattr(paper.importlib.util, "find_spec", lambda name: None)
-    assert planned.loaded(raw | {"figures": False}).figures is False
-    with pytest.raises(
-        UserError, match="^config: figures need Matplotlib, .* here: `envs/install figures`"
-    ):
-        planned.loaded(raw | {"figures": True})
 
 
 def test_no_auto_is_left_after_resolving(raw):

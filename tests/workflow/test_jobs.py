@@ -50,7 +50,6 @@ def make_all(plan, *but):
         if role not in but and artifact.stage not in (
             "parity",
             "network",
-            "gradients",
             "compare",
             "multipliers",
             "search",

@@ -11,8 +11,7 @@ from ladder.machine import runtime
 from ladder.network import networks, weights
 from ladder.pages import network_file, reproduce
 from ladder.sources import ROOT
-from ladder.training import plan
-from ladder.workflow import chains, checks, config, network_files, runs
+from ladder.workflow import chains, config, network_files, runs
 
 MINE = """\
 # A small network
@@ -275,17 +274,16 @@ def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
         runs.resolve(config.load(raw | {"features_layer": "hiden"}))
 
 
-@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(
     "memory, words",
     [(10**6, "not even 1 fits, with 263,306 parameters"), (6 * 10**6, "or less fits")],
 )
 def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
-    here, raw, monkeypatch, memory, words, recompute
+    here, raw, monkeypatch, memory, words
 ):
     (here / "mine.yaml").write_text(MINE)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64, "recompute": recompute}
+    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
     with pytest.raises(
         UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has"
     ) as error:
@@ -296,27 +294,6 @@ def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
         runs.resolve(config.load(raw | {"batch_size": fits}))
         with pytest.raises(UserError, match="takes"):
             runs.resolve(config.load(raw | {"batch_size": fits + 1}))
-
-
-def test_recompute_is_named_where_a_step_fits_with_it(here, raw, monkeypatch):
-    (here / "mine.yaml").write_text(MINE)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
-    network = checks.check(config.load(raw)).network
-    kept, less = (
-        plan.one_step(network, "cpu", 64, "adam", recompute).bytes for recompute in (False, True)
-    )
-    monkeypatch.setattr(runtime, "memory_bytes", lambda: less)
-    with pytest.raises(
-        UserError,
-        match=r"takes .*, but this machine has .*; batch_size \d+ or less fits, and this one with "
-        "recompute=true$",
-    ):
-        runs.resolve(config.load(raw))
-    runs.resolve(config.load(raw | {"recompute": True}))
-    monkeypatch.setattr(runtime, "memory_bytes", lambda: less - 1)
-    with pytest.raises(UserError, match="or less fits$"):
-        runs.resolve(config.load(raw))
-    assert less < kept
 
 
 def test_the_examples_of_the_documentation_are_networks(here):

@@ -83,12 +83,8 @@ def call(tmp_path):
     return call
 
 
-def test_the_libraries_of_the_work_are_recorded_and_checked_where_they_count(call):
-    done = call({})
-    assert artifacts.Artifact(done.folder).manifest["libraries"] == {}
-    done = call({}, libraries={"numpy": "0.9"}, output="d2")
-    assert done.returncode == 1 and "planned with other versions of libraries" in done.stderr
-    assert "(numpy 0.9 -> none)" in done.stderr and not (done.folder / "manifest.json").exists()
+def test_the_libraries_of_the_work_are_recorded(call):
+    assert artifacts.Artifact(call({}).folder).manifest["libraries"] == {}
 
 
 def test_threads_inputs_and_options_reach_the_work(call, tmp_path):

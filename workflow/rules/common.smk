@@ -140,10 +140,11 @@ def tool(name):
 
 
 def training_options(wildcards, output):
-    """The options of a training: one more names the folder of the finished shorter one that it goes on from."""
-    keys = "data_residency", "plan", "multiplier", "monitor", "recompute"
+    """The options of a training: also the finished shorter one that it goes on from, and its page."""
+    keys = "data_residency", "plan", "multiplier", "monitor"
     folder = JOBS.goes_on_from(wildcards.version)
-    return f"{options(*keys)(wildcards, output)} --option goes_on_from={folder}"
+    page = f"logs/train/{wildcards.version}.html"
+    return f"{options(*keys)(wildcards, output)} --option goes_on_from={folder} --option page={page}"
 
 
 def threads_of(wildcards):

@@ -10,7 +10,7 @@ passed.
 from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
-from ladder.pages import paper, parity
+from ladder.pages import parity
 from ladder.training import measure_rungs, parameters
 from ladder.workflow import stage_script
 
@@ -25,11 +25,8 @@ def make(work, inputs, params):
         )
     timestamp = progress.utc()
     work.write_json("parity.json", {**summary, "made": timestamp})
-    variables = parity.context(summary, timestamp, params["predictions"])
-    figures = paper.write(work, variables) if params.get("figures") else {}
-    work.write_bytes(
-        "parity.html", parity.page(summary, timestamp, params["predictions"], figures).encode()
-    )
+    page = parity.page(summary, timestamp, params["predictions"])
+    work.write_bytes("parity.html", page.encode())
     work.metrics = {
         "fastest": summary["fastest"],
         "passed": {rung["name"]: rung.get("passed", False) for rung in summary["rungs"]},

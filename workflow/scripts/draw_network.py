@@ -1,7 +1,7 @@
 """Stage `network`: a drawing of the network with the costs of each layer.
 
 params: network with its options, image, classes if it classifies, batch_size, optimizer, variant
-(the rung whose kernels and memory are shown), recompute (absent if not).
+(the rung whose kernels and memory are shown).
 Writes network.html.
 """
 
@@ -14,13 +14,7 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     network = networks.from_params(params)
     given = parameters.read(parameters.StepParameters, params)
-    page = network_page.page(
-        network,
-        given.variant,
-        given.batch_size,
-        given.optimizer,
-        params.get("recompute"),
-    )
+    page = network_page.page(network, given.variant, given.batch_size, given.optimizer)
     work.write_bytes("network.html", page.encode())
 
 

@@ -7,7 +7,6 @@ those of a GPU's rung.
 """
 
 import argparse
-import dataclasses
 import json
 import pathlib
 
@@ -40,7 +39,7 @@ def plans_of(run):
     if not train:
         return [plan.inference_plan(run.network, own.variant, own.batch_size, dataset)]
     parts = [
-        dataclasses.replace(part, recompute=own.recompute)
+        part
         for _, part in phases.parts(
             run.network,
             parameters.read(parameters.TrainingParameters, train.spec["params"]),

@@ -9,7 +9,7 @@ options  do not change the results:
     goes_on_from    folder of a shorter training whose steps are the first of this one, or ''
     monitor         steps between log lines with the loss, 0 for none
     multiplier      name or file of the table of the parameter `multiplier`
-    recompute       True or False: training/recompute.py
+    page            the file of training/live.py
 
 It first trains only the decoder of a fitted encoder, for decoder_epochs, before all layers or
 instead of them. With a validation set (patience) the loss on it is measured after every epoch. A
@@ -47,9 +47,9 @@ from ladder.data.normalization import Statistics
 from ladder.machine import compiling
 from ladder.network import networks, weights
 from ladder.network.optimizers import warmup
-from ladder.progress import duration, log, size
+from ladder.progress import duration, log
 from ladder.store import shorter
-from ladder.training import parameters, phases, schedules, snapshots, training
+from ladder.training import live, parameters, phases, schedules, snapshots, training
 from ladder.training.earlier import Earlier, state
 from ladder.training.inference import Inference
 from ladder.training.validation import Validation
@@ -61,7 +61,7 @@ RISEN = 1.05
 # metrics with a number for each epoch
 OF_EPOCHS = "loss", "accuracy", "divergence", "seconds_by_pass"
 # metrics of the last part alone
-OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"
+OF_THE_END = "seconds_from_samples", "memory", "kernels", "device", "launching"
 
 
 def make(work, inputs, params, options):
@@ -80,27 +80,23 @@ def make(work, inputs, params, options):
 
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []  # parts: [(history, metrics)]
-    for name, part in phases.parts(network, given, multiplied)[len(parts) :]:
-        part = dataclasses.replace(part, recompute=options["recompute"] == "True")
-        validation = validation_in(part, inputs, given, *common)
-        checkpoint = work.folder / f"checkpoint{name}.safetensors"
-        with compiling.shown():
-            run = training.Training(
-                part, images, statistics, values, *common[1:], labels, validation
+    with live.Page(options["page"], f"{network.name}, {work.folder.name}") as page:
+        for name, part in phases.parts(network, given, multiplied)[len(parts) :]:
+            validation = validation_in(part, inputs, given, *common)
+            checkpoint = work.folder / f"checkpoint{name}.safetensors"
+            with compiling.shown():
+                run = training.Training(
+                    part, images, statistics, values, *common[1:], labels, validation
+                )
+                begin(run, work, checkpoint, earlier)
+                if not run.done:
+                    run.prepare()
+            take_snapshots = snapshots_of(part, inputs, given, statistics, work.threads)
+            train(run, checkpoint, int(options["monitor"]), (take_snapshots, page))
+            values = run.kept
+            parts.append(
+                (history(run, sum(measured["steps"] for _, measured in parts)), metrics(run))
             )
-            begin(run, work, checkpoint, earlier)
-            if not run.done:
-                run.prepare()
-        if part.recompute:
-            log.info("%s", recomputed(run))
-        train(
-            run,
-            checkpoint,
-            int(options["monitor"]),
-            snapshots_of(part, inputs, given, statistics, work.threads),
-        )
-        values = run.kept
-        parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_tensors(
@@ -190,12 +186,17 @@ def snapshots_of(settings, inputs, given, statistics, threads):
     return lambda run: snapshots.take(run, rebuild)
 
 
-def train(run, checkpoint, monitor, take_snapshots):
-    take_snapshots(run)
+def train(run, checkpoint, monitor, callbacks):
+    """Train to the end; callbacks: functions of the run, called before the first epoch and after
+    each.
+    """
+    for callback in callbacks:
+        callback(run)
     while not run.done:
         seconds, images = run.seconds, run.images_seen
         run.run_epoch(checkpoint, monitor)
-        take_snapshots(run)
+        for callback in callbacks:
+            callback(run)
         run.save(checkpoint)
         seconds, images = run.seconds - seconds, run.images_seen - images
         log.info(
@@ -238,22 +239,6 @@ def risen(losses):
         for loss, lowest in zip(losses, itertools.accumulate(losses, min), strict=True)
     )
     return next((epoch for epoch, is_rise in enumerate(rises, 1) if is_rise), None) == len(losses)
-
-
-def recomputed(run):
-    """The line of the log that says what recompute saves."""
-    saves, how = (
-        run.recomputing(),
-        "shared by buffers that are not in use at the same time; activations are made again",
-    )
-    if saves["taken"] == saves["shared"]:
-        how = (
-            "shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
-            f"{run.settings.network.name} leave none whose memory that would save with {run.settings.rung}"
-        )
-    return (
-        f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
-    )
 
 
 def scores(kind, losses, accuracies):
@@ -323,7 +308,6 @@ def metrics(run):
         "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
-        "recompute": run.recomputing(),
         "kernels": run.plan.kernel_table,
         "device": run.executor.device(),
         "launching": run.executor.launching(),

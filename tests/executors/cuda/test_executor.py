@@ -18,7 +18,7 @@ from ladder.network import layers, networks, optimizers, weights
 from ladder.rungs import catalog
 from ladder.rungs.interface import Launch, Table
 from ladder.training import inference as inference_module
-from ladder.training import parity, plan, recompute, training
+from ladder.training import parity, plan, training
 from ladder.training.planning.data import Plan, Step
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
@@ -124,14 +124,6 @@ EAGER = [(), (0,), (1,), (0, 1)]  # streams: 0 computes, 1 copies images
 def test_both_residencies_give_the_emulators_bytes(pretend, expected, residency, eager):
     pretend(eager=eager)
     assert_same(train(cuda_executor.Executor(1, residency)), expected)
-
-
-@pytest.mark.parametrize("residency", ["device", "host"])
-def test_recomputed_activations_give_the_emulators_bytes(pretend, expected, monkeypatch, residency):
-    pretend()
-    # also where that saves nothing
-    monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)
-    assert_same(train(cuda_executor.Executor(1, residency), recompute=True), expected)
 
 
 DRAWN = {"network": LABELLED, "augmentation": plan.Augmentation(flip=True, crop=1), "seed": 3}
@@ -431,40 +423,6 @@ def test_too_little_memory_says_how_much_and_which_batch_fits(pretend):
         cuda_executor.Executor(1).allocate(inference(fitting + 4), {})
 
 
-def test_the_batch_that_fits_is_named_where_buffers_share_memory(pretend):
-    gpu = pretend(memory=400_000)
-    with pytest.raises(UserError) as error:
-        cuda_executor.Executor(1).allocate(step_of(64), {})
-    fitting = int(str(error.value).rpartition("batch_size ")[2].split()[0])
-    arrays = cuda_executor.Executor(1).allocate(step_of(fitting), {})
-    assert fitting > 1 and set(arrays) == set(step_of(fitting).buffers)
-    assert gpu.used == sum(
-        cuda_executor.aligned(buffer.bytes) for buffer in step_of(fitting).own.values()
-    )
-
-
-def step_of(batch):
-    """With half as many weights as activations."""
-    wide = networks.resolve(
-        "wide",
-        (6, 6, 2),
-        (
-            layers.conv2d("a", 32),
-            layers.relu("a_relu"),
-            layers.maxpool2d("a_pool"),
-            layers.upsample2d("up"),
-            layers.conv2d("b", 32),
-            layers.conv2d("c", 2),
-        ),
-        "a_pool",
-        "mse",
-    )
-    settings = plan.TrainingSettings(
-        network=wide, rung="gpu_basic", batch_size=batch, recompute=True
-    )
-    return plan.training_plan(settings, plan.Dataset(len(IMAGES), "uint8"), plan.Length(1, 1))
-
-
 def test_memory_that_holds_not_even_one_image_says_so(pretend):
     pretend(memory=5_000)
     with pytest.raises(UserError, match="not even batch_size 1 fits"):
@@ -534,13 +492,6 @@ def test_an_argument_not_listed_as_read_counts_as_written():
         other, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),)
     )
     assert cuda_executor.waits_between_streams(planned(one, other)) == [(), (0,)]
-
-
-def test_a_launch_waits_for_those_that_use_the_memory_that_its_buffers_share():
-    one, other = step(0, "a", "b", 0), step(1, "c", "d", 1)
-    assert cuda_executor.waits_between_streams(planned(one, other)) == [(), ()]
-    sharing = dataclasses.replace(planned(one, other), places={"a": 0, "d": 0})
-    assert cuda_executor.waits_between_streams(sharing) == [(), (0,)]
 
 
 def test_the_buffers_of_a_table_are_waited_for():

@@ -144,7 +144,6 @@ def summary(inputs, version, params=None):
         "seconds_by_pass": trained.get("seconds_by_pass"),
         "seconds_by_operation": trained.get("seconds_by_operation"),
         "memory_by_purpose": trained.get("memory"),
-        "recompute": trained.get("recompute"),
         "answered_by": lineage.answering(inputs),
         "images_per_decision": shifted["images"] if shifted else 1,
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
@@ -208,11 +207,9 @@ def _svm(inputs):
 # The page.
 
 
-def page(inputs, numbers, figures=()):
-    """The report as one HTML text; `numbers` is its summary; figures: of paper.write, {address:
-    title}.
-    """
-    return templates.render("report.html", {**context(inputs, numbers), "figures": figures})
+def page(inputs, numbers):
+    """The report as one HTML text; `numbers` is its summary."""
+    return templates.render("report.html", context(inputs, numbers))
 
 
 def csv_text(inputs):

@@ -55,9 +55,7 @@ def settings(inputs, params):
         config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"][
             "variant"
         ]
-    of_page = {
-        key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)
-    }
+    of_page = {key: params[key] for key in ("name", "tags", "targets") if params.get(key)}
     return dict(sorted(config.items())) | of_page
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-SCHEMA = 2  # raised with every change of a key
+SCHEMA = 3  # raised with every change of a key
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -161,10 +161,6 @@ KEYS: dict[str, tuple[Any, str]] = {
     "seconds_by_pass": (list[dict[str, Seconds]] | None, "of the training, by epoch"),
     "seconds_by_operation": (dict[str, Seconds] | None, "of the training or the fit"),
     "memory_by_purpose": (dict[str, Count] | None, "bytes of a training step"),
-    "recompute": (
-        dict[str, Count] | None,
-        "bytes of the buffers without `recompute`, shared, and taken with it",
-    ),
     "answered_by": (str | None, "the role of the artifact whose accuracy is `test_accuracy`"),
     "images_per_decision": (
         Count,

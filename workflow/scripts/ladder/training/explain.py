@@ -25,7 +25,6 @@ def text(plan):
             _sizes(buffer.shape),
             buffer.dtype,
             f"{buffer.bytes:,}",
-            f"shared, at {plan.places[buffer.name]:,}" if buffer.name in plan.places else "its own",
         )
         for buffer in plan.buffers.values()
     ]

@@ -15,7 +15,7 @@ from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.catalog import RUNGS
 from ladder.rungs.interface import Shape
-from ladder.training import limits, recompute
+from ladder.training import limits
 from ladder.training.planning import frame
 from ladder.training.planning.builder import Builder
 from ladder.training.planning.data import Plan
@@ -86,20 +86,13 @@ def training_plan(
         frame.advance(build)
         return build.plan()
 
-    plan = limits.within_indices(plan_of, settings.batch_size, settings.rung)
-    return recompute.recomputed(plan) if settings.recompute else plan
+    return limits.within_indices(plan_of, settings.batch_size, settings.rung)
 
 
-def one_step(
-    network: Network, rung: str, batch: int, optimizer: str, recompute: bool = False
-) -> Plan:
+def one_step(network: Network, rung: str, batch: int, optimizer: str) -> Plan:
     """The plan of a training step of `batch` images, which are all; optimizer: its name."""
     settings = TrainingSettings(
-        network=network,
-        rung=rung,
-        batch_size=batch,
-        optimizer=Optimizer(optimizer),
-        recompute=recompute,
+        network=network, rung=rung, batch_size=batch, optimizer=Optimizer(optimizer)
     )
     return training_plan(settings, Dataset(batch, "uint8"), Length(1, 1))
 

@@ -18,7 +18,7 @@ from ladder.executors import create as executors
 from ladder.network import optimizers
 from ladder.progress import log
 from ladder.store import artifacts, disk
-from ladder.training import plan, recompute
+from ladder.training import plan
 from ladder.training.planning.data import EXECUTOR
 
 LOOK_EVERY = 50  # steps between reads of the losses, which synchronise with the GPU
@@ -320,19 +320,6 @@ class Training:
     def memory(self):
         """Purpose -> bytes of a step: those of the plan, and EXECUTOR."""
         return {**self.plan.bytes_by_purpose(), EXECUTOR: self.executor.workspace_bytes()}
-
-    def recomputing(self):
-        """Bytes of a step's buffers: `kept` without recompute, `shared` if only memory is shared,
-        `taken` now; else {}.
-        """
-        if not self.settings.recompute:
-            return {}
-        plain = self._planned(dataclasses.replace(self.settings, recompute=False))
-        return {
-            "kept": plain.bytes,
-            "shared": recompute.shared(plain).bytes,
-            "taken": self.plan.bytes,
-        }
 
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""

@@ -131,8 +131,8 @@ class Draft:
         )
 
     def _planned(self, role: Role) -> PlannedArtifact:
-        stage, strict = STAGES[role.stage], self.run.settings.strict_versions
-        return planned(stage, role, stage.params(self.run, role), stage.parents(self, role), strict)
+        stage = STAGES[role.stage]
+        return planned(stage, role, stage.params(self.run, role), stage.parents(self, role))
 
     def _add_appended(self, kind: str) -> None:
         """Add the features that are appended to this kind's and their ancestors, but for those that
@@ -352,7 +352,7 @@ STAGES = {
         Stage(
             "knn",
             "classify_knn",
-            parameters.classifier("knn_k", "knn_distance", "array_library"),
+            parameters.classifier("knn_k", "array_library"),
             _classifier,
         ),
         Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),

@@ -9,7 +9,6 @@ from ladder.data.facts import Facts
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.network.networks import Network
-from ladder.pages import paper
 from ladder.rungs import catalog
 from ladder.store import targets
 from ladder.workflow import network_files
@@ -46,8 +45,6 @@ def check(settings: Settings) -> Basis:
     """
     facts = dataset_facts.find(settings)
     _check_data(settings, facts)
-    if settings.figures and (missing := paper.missing()):
-        raise UserError(f"config: {missing}")
     _check_targets(settings)
     params, network = _network(settings, facts)
     _check_training(settings, network)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from ladder import caller
 from ladder.errors import UserError, excerpt
 from ladder.machine import processes
-from ladder.workflow import places
+from ladder.workflow import places, removed
 from ladder.workflow.stages import COPIES, LISTED
 from ladder.workflow.values import nearest
 
@@ -159,6 +159,8 @@ def check_targets(unknown: list[str], rules: list[str]) -> None:
     """
     for target in unknown:
         if not os.path.exists(target):
+            if gone := removed.instead(target):
+                raise UserError(gone)
             pages = [page for pages in COPIES.values() for page in pages]
             others = (
                 f"; there are {', '.join(sorted({*TARGETS, *COPIES}))}, and the pages in results/"

@@ -213,9 +213,7 @@ def products(run: Run) -> list[str]:
 
 
 def report(run: Run, role: Role) -> Params:
-    named = {
-        key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value
-    }
+    named = {key: value for key, value in run.pick("name", "tags", "targets").items() if value}
     return {
         **run.network_params,
         **run.pick("dataset", "variant", "batch_size", "seed"),

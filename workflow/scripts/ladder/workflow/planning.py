@@ -12,8 +12,6 @@ from typing import Any
 
 from ladder import sources
 from ladder.executors import create
-from ladder.machine import libraries
-from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import manifests, programs
 from ladder.store.roles import Role
@@ -59,7 +57,7 @@ class PlannedArtifact:
     """An artifact that a command may make.
 
     role: as text, of the run that needs it first. spec: {stage, params, sources: {path: digest},
-    parents: {name: version}}, and with strict_versions also libraries: {package: version}.
+    parents: {name: version}}.
     """
 
     role: str
@@ -83,10 +81,8 @@ class PlannedArtifact:
         return f"{self.folder}/{manifests.MANIFEST}"
 
 
-def planned(
-    stage: Stage, role: Role, params: dict[str, Any], parents: Parents, strict: bool = False
-) -> PlannedArtifact:
-    """The artifact that a stage makes from these; strict: the versions of libraries count."""
+def planned(stage: Stage, role: Role, params: dict[str, Any], parents: Parents) -> PlannedArtifact:
+    """The artifact that a stage makes from these."""
     files = stage_sources(stage, params)
     return PlannedArtifact(
         str(role),
@@ -94,11 +90,6 @@ def planned(
             "stage": stage.name,
             "params": params,
             "sources": {path: programs.digest(path) for path in files},
-            **(
-                {"libraries": libraries.installed(files, catalog.counts_gpu_libraries(params))}
-                if strict
-                else {}
-            ),
             "parents": {name: parent.version for name, parent in parents.items()},
         },
         parents,

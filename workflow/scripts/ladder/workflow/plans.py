@@ -125,7 +125,7 @@ def other_libraries(plan: RunPlan) -> list[str]:
             changes.setdefault(change, []).append(artifact.role)
     return [
         f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
-        "strict_versions=true would make this count"
+        "-F makes them again"
         for change, roles in changes.items()
     ]
 

@@ -29,13 +29,12 @@ from ladder.workflow.settings import Settings
 WEIGHT: TypeAdapter[float] = TypeAdapter(
     Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER]
 )
-OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k", "knn_distance")
+OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k")
 OF_THE_PAGE = (
     "evaluations",
     "label_counts",
     "classify_shifts",
     "feature_map",
-    "figures",
     "controls",
     "control_settings",
     "seeds",
@@ -105,7 +104,7 @@ class Run:
     def pick(self, *keys: str) -> dict[str, Any]:
         """The values of settings, or of fields of the run, by their keys."""
         return {
-            key: getattr(self, key) if key in FIELDS else getattr(self.settings, settings.KEYS[key])
+            key: getattr(self, key) if key in FIELDS else getattr(self.settings, key)
             for key in keys
         }
 
@@ -366,8 +365,8 @@ def _check_memory(given: Settings, network: Network, rung: str) -> None:
         (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
     )
 
-    def needed(images: int, recompute: bool = given.recompute) -> int:
-        return plan.one_step(network, rung, images, given.optimizer, recompute).bytes
+    def needed(images: int) -> int:
+        return plan.one_step(network, rung, images, given.optimizer).bytes
 
     if needed(batch) <= most:
         return
@@ -377,7 +376,6 @@ def _check_memory(given: Settings, network: Network, rung: str) -> None:
         if fits
         else f"not even 1 fits, with {network.parameter_count:,} parameters"
     )
-    advice += ", and this one with recompute=true" if needed(batch, True) <= most else ""
     raise UserError(
         f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
         f"this {where} has {size(most)}; {advice}"

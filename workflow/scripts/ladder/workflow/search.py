@@ -58,7 +58,6 @@ FIXED = {
     "predict",
     "diff",
     "keep",
-    "from",
     "confirm",
     "downloads",
 }
@@ -66,7 +65,6 @@ FIXED = {
 NOT_OF_A_RUN = {
     "threads",
     "data_residency",
-    "recompute",
     "monitor",
     "name",
     "tags",
@@ -77,7 +75,6 @@ NOT_OF_A_RUN = {
     "search",
     "diff",
     "keep",
-    "from",
     "confirm",
     "downloads",
     "multiplier_as_it_is",

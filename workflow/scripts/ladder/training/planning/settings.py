@@ -72,9 +72,8 @@ class TrainingSettings:
     shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
     divided out before the updates; exact if it is a power of two and nothing overflows (None:
     LOSS_SCALE in precision float16, else 1). frozen: names of layers whose parameters are not
-    trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte, nor
-    does multiprocessors, the number of the GPU's for which tiles are chosen (None: of this
-    machine's GPU).
+    trained; no gradient is computed for them. multiprocessors: the number of the GPU's for which
+    tiles are chosen (None: of this machine's GPU); it changes no byte.
     """
 
     network: Network
@@ -91,7 +90,6 @@ class TrainingSettings:
     multipliers: ByDirection = EXACT
     loss_scale: float | None = None
     frozen: tuple[str, ...] = ()
-    recompute: bool = False
     multiprocessors: int | None = None
 
     @property

@@ -1,18 +1,15 @@
 """The check of a backward pass: every network passes it on every kind of rung, and a wrong gradient
-is found and placed.
+is found.
 """
-
-import json
 
 import pytest
 
 import emulator_executor
+import gradient_check
 import zoo
-from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.network import networks
 from ladder.network.layers import conv2d, dense, flatten, l1_penalty, maxpool2d, relu
-from ladder.training import gradients
 
 NETWORK = networks.resolve(
     "small",
@@ -70,7 +67,7 @@ def broken(monkeypatch):
 )
 @pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
 def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, rung):
-    found = gradients.check(zoo.NETWORKS[name], rung, 2)
+    found = gradient_check.check(zoo.NETWORKS[name], rung, 2)
     assert found["passed"] and found["losses"][0] == pytest.approx(found["losses"][1], rel=1e-12)
     assert max(one["deviation"] for one in found["tensors"]) < 1e-6
     assert {one["tensor"] for one in found["tensors"]} == zoo.NETWORKS[name].parameters.keys()
@@ -85,49 +82,36 @@ def test_a_rung_of_a_gpu_agrees_in_single_precision(monkeypatch):
             emulator_executor.Executor("forward") if rung == "gpu_basic" else create(rung, threads)
         ),
     )
-    found = gradients.check(NETWORK, "gpu_basic", 1)
+    found = gradient_check.check(NETWORK, "gpu_basic", 1)
     assert found["passed"] and found["precision"] == "float32"
     assert 1e-9 < max(one["deviation"] for one in found["tensors"]) < 1e-3
 
 
 @pytest.mark.parametrize("factor", [0.99, 1.01, -1, 0, float("nan")])
-@pytest.mark.parametrize(
-    "tensor, suspects",
-    [
-        ("first.weight", ["first", "first_relu", "pool"]),
-        ("second.bias", ["second", "second_relu", "flat"]),
-        ("scores.weight", ["scores"]),
-    ],
-)
-def test_a_gradient_that_is_wrong_by_one_percent_deviates_and_names_its_layers(
-    broken, tensor, suspects, factor
-):
+@pytest.mark.parametrize("tensor", ["first.weight", "second.bias", "scores.weight"])
+def test_a_gradient_that_is_wrong_by_one_percent_deviates(broken, tensor, factor):
     broken(tensor, factor)
-    found = gradients.check(NETWORK, "cpu", 1)
-    assert not found["passed"] and [
-        one["tensor"] for one in found["tensors"] if not one["passed"]
-    ] == [tensor]
-    assert gradients.suspects(found) == suspects
-    assert [row["layer"] for row in found["layers"] if row["passed"] is False] == suspects
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    found = gradient_check.check(NETWORK, "cpu", 1)
+    wrong = [one["tensor"] for one in found["tensors"] if not one["passed"]]
+    assert not found["passed"] and wrong == [tensor]
 
 
 def test_a_step_over_a_bend_of_the_loss_is_shortened(monkeypatch):
     """A first step so long that ReLUs switch within it deviates; shorter ones show that the
     gradient is right.
     """
-    monkeypatch.setattr(gradients, "STEPS", (0.3,))
-    assert not gradients.check(NETWORK, "cpu", 1)["passed"]
-    monkeypatch.setattr(gradients, "STEPS", (0.3, 1e-6))
-    assert gradients.check(NETWORK, "cpu", 1)["passed"]
+    monkeypatch.setattr(gradient_check, "STEPS", (0.3,))
+    assert not gradient_check.check(NETWORK, "cpu", 1)["passed"]
+    monkeypatch.setattr(gradient_check, "STEPS", (0.3, 1e-6))
+    assert gradient_check.check(NETWORK, "cpu", 1)["passed"]
 
 
 def test_a_penalty_is_part_of_what_is_differentiated():
     layers = (conv2d("code", 4), relu("code_relu"), l1_penalty("penalty", 50.0), conv2d("last", 2))
     network = networks.resolve("penalised", (6, 6, 2), layers, "code_relu", "mse")
-    found = gradients.check(network, "cpu", 1)
+    found = gradient_check.check(network, "cpu", 1)
     assert found["passed"]
-    plain = gradients.check(
+    plain = gradient_check.check(
         networks.resolve("plain", (6, 6, 2), (*layers[:2], layers[3]), "code_relu", "mse"), "cpu", 1
     )
     norms = [
@@ -142,28 +126,10 @@ def test_the_divergence_is_part_of_what_is_differentiated():
         network = networks.build(
             "autoencoder", (8, 8, 2), filters=(4,), variational=True, beta=beta
         )
-        found = gradients.check(network, "cpu", 1)
+        found = gradient_check.check(network, "cpu", 1)
         assert found["passed"]
         return next(
             one["norm"] for one in found["tensors"] if one["tensor"] == "log_variance.weight"
         )
 
     assert norm(20.0) > 2 * norm(0.01)
-
-
-def test_a_layer_that_no_gradient_passes_through_has_no_verdict():
-    found = gradients.check(
-        networks.build("wta_autoencoder", (8, 8, 1), filters=4, kernels=(3, 3), noise=0.2), "cpu", 1
-    )
-    verdicts = {row["layer"]: row["passed"] for row in found["layers"]}
-    assert (
-        found["passed"]
-        and verdicts["noise"] is None
-        and verdicts["contrast"] is None
-        and verdicts["winners"]
-    )
-
-
-def test_a_network_without_gradients_is_refused_in_one_line():
-    with pytest.raises(UserError, match="patch_net is fitted to patches, without gradients"):
-        gradients.check(networks.build("patch_net"), "cpu", 1)

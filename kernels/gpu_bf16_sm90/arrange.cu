@@ -1,5 +1,5 @@
 // Rounds to bfloat16 the operands of convolutions that no convolution before has written so, and
-// arranges them as the kernels want them in shared memory, in the rows of common/tensor_cores.cuh,
+// arranges them as the kernels want them in shared memory, in the rows of common/packed.cuh,
 // so that the copy engine brings whole tiles.
 //
 // Rung: gpu_bf16_sm90, as gpu_tf32/round.cu, whose copies keep the order of the arrays.
@@ -17,7 +17,7 @@
 //
 // Bound: memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "common/tensor_cores.cuh"
+#include "common/packed.cuh"
 
 #ifndef STEPS_BY_PHASE
 #define STEPS_BY_PHASE 0

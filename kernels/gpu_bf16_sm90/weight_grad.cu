@@ -37,7 +37,7 @@
 #define KERNEL 3
 #define WHOLE_ROWS 1
 #endif
-#include "gpu_bf16_sm90/loop.cuh"
+#include "gpu_bf16_sm90/hopper.cuh"
 
 constexpr int STAGES = 4, STEP = 64;     // stages in shared memory, pixels of each
 constexpr int MULTIPLIERS = 4 * KERNEL;  // warps that multiply

@@ -4,7 +4,7 @@
 // The block advances along k in steps of STEP. A thread reads EACH elements of A and EACH of B from
 // shared memory for EACH x EACH products, which it adds up in registers.
 #pragma once
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 
 constexpr int THREADS = 16, EACH = 4, SIDE = THREADS * EACH, STEP = 16;
 

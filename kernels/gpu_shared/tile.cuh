@@ -5,7 +5,7 @@
 // and all read them from shared memory, each element SIDE times. Two barriers a step: all have
 // loaded, all have read.
 #pragma once
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 
 constexpr int THREADS = 16, SIDE = 16, STEP = 16;
 

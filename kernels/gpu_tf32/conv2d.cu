@@ -2,7 +2,7 @@
 // bias, the gradient of one with stride 1 with respect to its input.
 //
 // Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies, which no thread holds in registers
-// (loop.cuh).
+// (staged_tile.cuh).
 //
 // Layouts: x Packed (batch, height, width, channels), the border included; weight Packed (filters,
 // kernel, kernel, channels); bias float32 (filters); y float32 (batch, out_height, out_width,
@@ -39,7 +39,7 @@
 // 722 instructions are products, 96 load fragments for them and 48 copy; in that of the 64 x 64
 // tile 96 of 302 are products.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/pixel_loop.cuh"
 #include "gpu_tf32/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)

@@ -35,7 +35,7 @@
 #define KERNEL 3
 #define TILE_COLUMNS 16
 #endif
-#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/halo_loop.cuh"
 #include "gpu_tf32/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)

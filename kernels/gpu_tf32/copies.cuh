@@ -21,6 +21,7 @@
 //                            behind an upsampling, and wants the four phases one after the other
 //                            (gpu_bf16_sm90/weight_grad.cu); 0, the default: it is not
 #pragma once
+#include "common/pool_places.cuh"
 
 #ifndef STEPS_BY_PHASE
 #define STEPS_BY_PHASE 0

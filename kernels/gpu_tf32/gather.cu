@@ -11,13 +11,13 @@
 // edges and in further numbers. Arrays start at multiples of 16 bytes.
 //
 // Macros: KERNEL: rows and columns of a window; CHANNELS: of the images; MULTIPLIER: as in
-// loop.cuh.
+// staged_tile.cuh.
 // Launches: block (256), grid (ceil(threads / 256)), a thread a column; load_columns: or a pixel of
 // x, if these are more.
 //
 // Bound: the launch.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "common/tensor_cores.cuh"
+#include "common/packed.cuh"
 
 #ifndef KERNEL
 #define KERNEL 3

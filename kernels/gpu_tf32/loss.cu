@@ -13,7 +13,7 @@
 // Bound: memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/block_sum.cuh"
-#include "common/tensor_cores.cuh"
+#include "common/packed.cuh"
 
 constexpr int WARPS = 8;
 

@@ -13,7 +13,7 @@
 //
 // Bound: memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "common/tensor_cores.cuh"
+#include "common/packed.cuh"
 
 __device__ __forceinline__ int whole_chunks(int channels) {
     return (channels + CHUNK - 1) / CHUNK * CHUNK;

@@ -3,7 +3,7 @@
 // launch that copied dy left beside the copy.
 //
 // Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies with borders of zeros, which no
-// thread holds in registers (loop.cuh); ldmatrix transposes them. It serves what
+// thread holds in registers (staged_tile.cuh); ldmatrix transposes them. It serves what
 // weight_grad_halo.cu and weight_grad_pooled.cu do not: strides, other windows and few channels.
 //
 // Layouts: x Packed (batch, height, width, channels), dy Packed (batch, out_height + 2 dy_padding,

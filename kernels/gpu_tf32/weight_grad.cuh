@@ -1,7 +1,7 @@
 // What weight_grad.cu and weight_grad_pooled.cu have in common: places of steps, operands whose
 // rows are k, and the stored parts.
 #pragma once
-#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/staged_tile.cuh"
 
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1

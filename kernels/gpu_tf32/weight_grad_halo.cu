@@ -13,8 +13,8 @@
 // in order, a row of two squares at a time; beyond y dy is 0. The number of splits depends on the
 // shape alone.
 //
-// Macros (loop.cuh has MULTIPLIER; of 32 bits a step has one square, and a pixel two rows of shared
-// memory):
+// Macros (staged_tile.cuh has MULTIPLIER; of 32 bits a step has one square, and a pixel two rows of
+// shared memory):
 //   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that
 //                    takes the fewest cycles of 64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16
 //                    x 16, 128 threads
@@ -104,7 +104,7 @@ constexpr int DY = SQUARES * OfX::BYTES, STAGE_BYTES = DY + SQUARES * OfDy::BYTE
 
 // Where this lane's rows of a fragment begin in a stage: 16 filters or channels from `first` on, by
 // the DEPTH pixels from a column on of a row of each square. Two squares have 8 pixels each, for
-// ldmatrix to transpose. The 8 of one square are read one by one (loop.cuh has such fragments).
+// ldmatrix to transpose. The 8 of one square are read one by one (as by staged_tile.cuh).
 template <class Square, bool a>
 struct RowOfPixels {
     int at[IN_WORDS ? 2 : 1];

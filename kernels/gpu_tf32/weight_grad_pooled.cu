@@ -16,6 +16,7 @@
 //
 // Bound: memory, and shared memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
+#include "common/pool_places.cuh"
 #include "gpu_tf32/weight_grad.cuh"
 
 constexpr int WINDOWS_OF_STEP = K / 4;

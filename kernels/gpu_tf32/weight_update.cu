@@ -10,7 +10,7 @@
 // order: the input gradient is the convolution of the gradient with these filters. In channel
 // blocks the copy is (ceil(channels / 64), kernel, kernel, rows, 64) with filters and zeros as
 // rows, and flipped (ceil(filters / 64), kernel, kernel, rows, 64) with channels and zeros as rows;
-// chunks of eight are swapped by the row's number (common/tensor_cores.cuh); rows are a multiple of
+// chunks of eight are swapped by the row's number (common/packed.cuh); rows are a multiple of
 // 64.
 // table int64, as common/update.cuh has it, and in each row, by the names in MoreWords:
 //   COPY, FLIPPED               addresses of the copy and of the flipped one; 0 where there is none
@@ -41,7 +41,7 @@
 // of its 4 sums.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/ordered_sum.cuh"
-#include "common/tensor_cores.cuh"
+#include "common/packed.cuh"
 #include "common/update.cuh"
 #include "gpu_tf32/bias_partials.cuh"
 

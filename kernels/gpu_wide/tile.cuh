@@ -5,7 +5,7 @@
 // access of 16 bytes; the tiles have k as their first index, so that a thread reads its EACH
 // elements of A, and of B, from shared memory in one too.
 #pragma once
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 
 // rows start at 16 bytes
 constexpr int THREADS = 16, EACH = 4, SIDE = THREADS * EACH, STEP = 16, PITCH = SIDE + 4;

@@ -837,7 +837,7 @@ def test_a_weight_gradient_reads_every_row_once(layer):
     )
 
 
-STAGED, HALO, SQUARED = "tensor_cores.cuh", "loop.cuh", "weight_grad_halo.cu"
+STAGED, HALO, SQUARED = "tensor_cores.cuh", "halo_loop.cuh", "weight_grad_halo.cu"
 MISUSES = {
     "no commit": (STAGED, "        cp_async_commit();\n", "", "missing cp.async wait"),
     "a wait that leaves the step under way": (

@@ -1077,18 +1077,18 @@ def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
 MISUSES = {
     "no fence before products": ("loop.cuh", "        wgmma_fence();\n", "", "missing wgmma fence"),
     "one set of fragments": (
-        "loop.cuh",
+        "hopper.cuh",
         "        warp.load(odd);\n        warp.add(sum, odd);",
         "        warp.load(even);\n        warp.add(sum, even);",
         "missing wgmma wait",
     ),
-    "sums written too early": ("loop.cuh", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
+    "sums written too early": ("hopper.cuh", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
     "filters released too early": ("loop.cuh", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
     "pixels not waited for": ("loop.cuh", "        if (tap == 0) pixels.wait();\n", "", None),
     "filters not waited for": ("loop.cuh", "        filters.wait();\n", "", "missing barrier wait"),
-    "phases that do not change": ("loop.cuh", "        parity ^= last;\n", "", None),
+    "phases that do not change": ("hopper.cuh", "        parity ^= last;\n", "", None),
     "stages overwritten while they are read": (
-        "loop.cuh",
+        "hopper.cuh",
         "        barrier_wait(read + stage, parity ^ 1);\n",
         "",
         None,

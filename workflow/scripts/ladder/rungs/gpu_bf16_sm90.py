@@ -33,7 +33,7 @@ from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-# channels of a block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
+# channels of a block, bytes of a row, chunks of 16: kernels/common/packed.cuh
 CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8
 MOST_KERNEL = 4  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10  # bytes that a block may have

@@ -22,7 +22,7 @@ class Format:
     """Packed numbers, and the shared memory in which their products have to do.
 
     name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor
-    cores; stages, stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of
+    cores; stages, stages_of_halo: steps there, of kernels/gpu_tf32/staged_tile.cuh and of
     weight_grad_halo.cu; dtype: of a copy; defines: of all kernels; products: of tensor cores for
     one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of
     weight_grad_halo.cu.
@@ -49,7 +49,7 @@ class Format:
         return 2 * self.chunk // SIDE
 
 
-# which a thread copies at once; of a row of shared memory: kernels/common/tensor_cores.cuh
+# which a thread copies at once; of a row of shared memory: kernels/common/packed.cuh
 CHUNK_BYTES, ROW = 16, 128
 SIDE = 8  # of a square of pixels: kernels/gpu_tf32/weight_grad_halo.cu
 BFLOAT16 = Format("bfloat16", 99 << 10, 3, 2)  # of sm_86 and sm_89, the least from sm_80 on
@@ -204,7 +204,7 @@ def _cycles_of_lines(tile: TensorTile, number: Format, m: float, n: float) -> fl
     """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores',
     whichever are more.
     """
-    # every warp reads a quarter of all lines: kernels/gpu_tf32/loop.cuh
+    # every warp reads a quarter of all lines: kernels/gpu_tf32/staged_tile.cuh
     by_k = tile.m == tile.n == 64
     read = tile.m + tile.n if by_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
     return max(2 * (m + n) + read, number.products * tile.m * tile.n / 32)

@@ -59,7 +59,7 @@ PARTS = {
     ],
     "gpu_3xtf32_packed": [("kernels/common/tensor_cores.cuh", "small_part")],
     "gpu_bf16": [("kernels/common/packed.cuh", "rounded_chunk")],
-    "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
+    "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "produce")],
     "gpu_f16": [("kernels/common/tensor_cores.cuh", "cp_async")],
 }
 HEAD = (

@@ -1,29 +1,26 @@
 // Convolution (cross-correlation) and its gradients as implicit GEMM: matrix products whose factors
 // are never stored; when a tile is loaded, each element is read from its source tensor.
 //
-//   direction          C(m, n)                     k                          A(m, k)
-//                      B(n, k)
-//   forward            y: pixel of y, filter       tap i, j and channel       x under the tap
-//                      weight
-//   input gradient     dx: pixel of dx, channel    tap i, j and filter        dy that saw x through
-//                      it  weight
-//   weight gradient    dweight: filter, (i, j, c)  pixel of y, a range of it  dy
-//                      x under the tap
+//   direction        C(m, n)                    k                    A(m, k)          B(n, k)
+//   forward          y: pixel of y, filter      tap i, j; channel    x under the tap  weight
+//   input gradient   dx: pixel of dx, channel   tap i, j; filter     dy over the tap  weight
+//   weight gradient  dweight: filter, (i, j, c) pixel of y, a range  dy               x under tap
+// where dy over a tap is the pixel of y that saw x through it.
 //
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, out_height, out_width,
 // filters); weight, dweight (filters, kernel, kernel, channels); bias, dbias (filters). Every array
 // has fewer than 2^31 elements. Stride, padding and kernel are the same both ways.
 //
-// An operand is `wide` if it is read 16 bytes at a time, for which the innermost size of its tensor
-// must be a multiple of 4 (channels of x, filters of dy, channels of weight); otherwise 4 bytes at
-// a time. The results are the same.
+// An operand is `wide` if it is read 16 bytes at a time. For that the innermost size of its tensor
+// (channels of x, filters of dy, channels of weight) must be a multiple of 4. Otherwise it is read
+// 4 bytes at a time. The results are the same.
 //
 // Macros, with which Python chooses the tile:
 //   TILE_M, TILE_N       elements of C that a block computes
 //   THREAD_M, THREAD_N   those of a thread, which multiplies them itself (gemm_tile.cuh); or
 //   WARP_M, WARP_N       those of a warp, by tensor cores
-//   MULTIPLIER           the products (multiplier.cuh); on tensor cores exact, the default, tf32,
-//                        bfloat16 or float16
+//   MULTIPLIER           the products (multiplier.cuh); not defined: exact. On tensor cores exact,
+//                        tf32, bfloat16 or float16 (tensor_tile.cuh)
 #pragma once
 #ifdef WARP_M
 #include "common/tensor_tile.cuh"
@@ -42,8 +39,8 @@ __device__ __forceinline__ void add_products_of(A& a, B& b, int steps,
 }
 #endif
 
-// Addresses of single elements need more registers than 8 x 8 sums a thread leave: such a tile
-// would spill.
+// Whether a tile's registers suffice. With 8 x 8 accumulators a thread has none left for the
+// addresses of single elements.
 template <class Tile, bool wide>
 constexpr bool FITS_REGISTERS = wide || Tile::M_THREAD * Tile::N_THREAD < 64;
 
@@ -66,49 +63,50 @@ __device__ __forceinline__ bool within(int i, int size) {
     return static_cast<unsigned>(i) < static_cast<unsigned>(size);
 }
 
-// A share of an operand's steps. The operand has next(fetch), which calls fetch(pass, e, at, there)
-// for each quad that this thread takes of the next step, or for each of its elements e where it is
-// not wide; there: whether it is element `at` of the source and not beyond an end, where zeros are.
-template <class Share, bool wide>
+// What all operands have. Each adds next(fetch), which calls fetch(pass, e, at, valid) for each
+// quad of this thread in the next step or, where it is not wide, for each element e of the quad.
+// valid: it is element `at` of the source; otherwise it is beyond an end, where zeros are.
+template <class ThreadMap, bool wide>
 struct Operand {
     static constexpr bool IN_QUADS = wide;
     const float* source;
-    float held[Share::PASSES][4];
+    float registers[ThreadMap::PASSES][4];
 
     __device__ __forceinline__ explicit Operand(const float* source) : source(source) {}
-    __device__ __forceinline__ void hold(int pass, int e, int at, bool there) {
+    __device__ __forceinline__ void prefetch(int pass, int e, int at, bool valid) {
         if constexpr (wide) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) held[pass][i] = 0.0f;
-            if (there) ::load(held[pass], source + at);
+            for (int i = 0; i < 4; i++) registers[pass][i] = 0.0f;
+            if (valid) ::load(registers[pass], source + at);
         } else
-            held[pass][e] = there ? source[at] : 0.0f;
+            registers[pass][e] = valid ? source[at] : 0.0f;
     }
     template <class Step>
     __device__ __forceinline__ void store(Step& step) const {
-        Share::store(held, step);
+        ThreadMap::store(registers, step);
     }
     template <class Step>
     __device__ __forceinline__ void arrived(const Step&) const {}
 };
 
-// An operand as gemm_tile.cuh takes it: the next step in registers.
+// An operand as gemm_loop.cuh takes it: its next step is in registers.
 template <class Source>
-struct Loaded : Source {
+struct Prefetched : Source {
     using Source::Source;
     __device__ __forceinline__ void load() {
-        this->next([this](int pass, int e, int at, bool there) { this->hold(pass, e, at, there); });
+        this->next(
+            [this](int pass, int e, int at, bool valid) { this->prefetch(pass, e, at, valid); });
     }
 };
 
-// A of forward, and of the input gradient (`transposed`). image: x, or dy; rows of A: pixels of y,
-// or of dx. strided: whether the stride of a gradient may be another than 1.
+// A of forward or, `transposed`, of the input gradient. image: x, or dy; a line of A is a pixel of
+// y, or of dx. strided: the stride of a gradient may be another than 1.
 template <class Tile, bool transposed, bool wide, bool strided>
 struct Windows : Operand<AlongK<Tile, Tile::M>, wide> {
-    using Share = AlongK<Tile, Tile::M>;
+    using ThreadMap = AlongK<Tile, Tile::M>;
     int height, width, channels, kernel, stride;  // of the image
-    // at tap 0; offset of their image
-    int row[Share::PASSES], column[Share::PASSES], start[Share::PASSES];
+    // Of each line: row and column of the image at the first tap; where the image begins.
+    int row[ThreadMap::PASSES], column[ThreadMap::PASSES], start[ThreadMap::PASSES];
     int i, j, c;  // of this thread's first k
 
     __device__ __forceinline__ Windows(const float* image, const Convolution& conv, int first_pixel)
@@ -119,21 +117,21 @@ struct Windows : Operand<AlongK<Tile, Tile::M>, wide> {
         int pixel_height = transposed ? conv.height : conv.out_height();
         int pixel_width = transposed ? conv.width : conv.out_width();
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            int pixel = first_pixel + Share::line(pass);
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            int pixel = first_pixel + ThreadMap::line(pass);
             int image_row = pixel / pixel_width, at = image_row / pixel_height;
-            bool there = Share::active(pass) && at < conv.batch;
-            row[pass] = there ? shifted(image_row % pixel_height, conv.padding) : NOWHERE;
+            bool valid = ThreadMap::active(pass) && at < conv.batch;
+            row[pass] = valid ? shifted(image_row % pixel_height, conv.padding) : NOWHERE;
             column[pass] = shifted(pixel % pixel_width, conv.padding);
             start[pass] = at * height * width * channels;
         }
-        c = Share::k() % channels;
-        j = Share::k() / channels % kernel, i = Share::k() / channels / kernel;
+        c = ThreadMap::k() % channels;
+        j = ThreadMap::k() / channels % kernel, i = ThreadMap::k() / channels / kernel;
     }
     __device__ __forceinline__ int shifted(int place, int padding) const {
         return transposed ? place + padding : place * stride - padding;
     }
-    // The row or column of the image at tap t, outside of it if there is none.
+    // The row or column of the image at tap t; NOWHERE if there is none.
     __device__ __forceinline__ int under(int place, int t) const {
         if (!transposed) return place + t;
         if (!strided) return place - t;
@@ -146,14 +144,14 @@ struct Windows : Operand<AlongK<Tile, Tile::M>, wide> {
     template <class Fetch>
     __device__ __forceinline__ void next(Fetch fetch) {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
             int tap_i = i, tap_j = j, tap_c = c;
 #pragma unroll
             for (int e = 0; e < (wide ? 1 : 4); e++) {
                 int at_row = under(row[pass], tap_i), at_column = under(column[pass], tap_j);
-                bool there = tap_i < kernel && within(at_row, height) && within(at_column, width);
+                bool valid = tap_i < kernel && within(at_row, height) && within(at_column, width);
                 fetch(pass, e, start[pass] + (at_row * width + at_column) * channels + tap_c,
-                      there);
+                      valid);
                 if (!wide) advance(tap_i, tap_j, tap_c, 1);
             }
         }

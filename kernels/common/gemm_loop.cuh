@@ -7,15 +7,14 @@
 // (gemm_tile.cuh), or one for tensor cores (tensor_tile.cuh).
 //
 // A and B are operands (conv2d_gemm.cuh, gpu_opt_v2/operands.cuh) with
-//     load()        read this thread's quads of the next step into registers
-//     Share         how a step is distributed over the threads: AlongK or AlongLines, where a line
+//     load()        reads this thread's quads of the next step into registers
+//     store(step)   writes them to a step in shared memory, a Tile::Step<lines, ThreadMap::ALONG_K>
+//     ThreadMap     how a step is distributed over the threads: AlongK or AlongLines, where a line
 //                   is an m or an n
-//     store(step)   write them to a step in shared memory, of the type Tile::Step<lines,
-//                   Share::ALONG_K>
 #pragma once
 
-// Distribution of one step of an operand, Tile::K values of k on `lines` lines, over the threads in
-// quads: four neighbours in memory. AlongK: the neighbours belong to one line.
+// How the threads share a step of an operand, (lines, K), in quads: four neighbours in memory.
+// AlongK: the neighbours of a quad are of one line.
 template <class Tile, int lines>
 struct AlongK {
     static constexpr bool ALONG_K = true;
@@ -30,20 +29,20 @@ struct AlongK {
     }
     static __device__ __forceinline__ int line(int pass) { return slot(pass) / ACROSS; }
     static __device__ __forceinline__ int k() { return threadIdx.x % ACROSS * 4; }
-    // Element e of a pass in shared memory.
+    // Where element e of a pass is in shared memory.
     template <class Step>
     static __device__ __forceinline__ auto* place(Step& step, int pass, int e) {
         return step.place(line(pass), k() + e);
     }
     template <class Step>
-    static __device__ __forceinline__ void store(const float (&held)[PASSES][4], Step& step) {
+    static __device__ __forceinline__ void store(const float (&registers)[PASSES][4], Step& step) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++)
-            if (active(pass)) step.store(line(pass), k(), held[pass]);
+            if (active(pass)) step.store(line(pass), k(), registers[pass]);
     }
 };
 
-// AlongLines: the neighbours belong to one k. A thread has the same lines in every pass.
+// The neighbours of a quad are of one k. A thread has the same lines in every pass.
 template <class Tile, int lines>
 struct AlongLines {
     static constexpr bool ALONG_K = false;
@@ -56,18 +55,18 @@ struct AlongLines {
         return Tile::THREADS <= QUADS || threadIdx.x < QUADS;
     }
     static __device__ __forceinline__ int line() { return threadIdx.x % ACROSS * 4; }
-    // in pass 0; K_PER_PASS more in each after
+    // in the first pass; K_PER_PASS more in each pass after it
     static __device__ __forceinline__ int k() { return threadIdx.x / ACROSS; }
     template <class Step>
     static __device__ __forceinline__ auto* place(Step& step, int pass, int e) {
         return step.place(line() + e, k() + pass * K_PER_PASS);
     }
     template <class Step>
-    static __device__ __forceinline__ void store(const float (&held)[PASSES][4], Step& step) {
+    static __device__ __forceinline__ void store(const float (&registers)[PASSES][4], Step& step) {
         if (active())
 #pragma unroll
             for (int pass = 0; pass < PASSES; pass++)
-                step.store(line(), k() + pass * K_PER_PASS, held[pass]);
+                step.store(line(), k() + pass * K_PER_PASS, registers[pass]);
     }
 };
 
@@ -76,8 +75,9 @@ struct AlongLines {
 template <class Tile, class A, class B>
 __device__ __forceinline__ void multiply(A& a, B& b, int steps,
                                          float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
-    __shared__ __align__(16) typename Tile::template Step<Tile::M, A::Share::ALONG_K> a_tile[2];
-    __shared__ __align__(16) typename Tile::template Step<Tile::N, B::Share::ALONG_K> b_tile[2];
+    // (2, K, M) and (2, K, N), or with the lines before k
+    __shared__ __align__(16) typename Tile::template Step<Tile::M, A::ThreadMap::ALONG_K> a_tile[2];
+    __shared__ __align__(16) typename Tile::template Step<Tile::N, B::ThreadMap::ALONG_K> b_tile[2];
     a.load();
     b.load();
     a.store(a_tile[0]);

@@ -39,8 +39,9 @@ __device__ __forceinline__ void add_products(const float (&a)[m][4], const float
 
 // ---- the tile
 
-// One step of an operand in shared memory, line by line for each k; along_k: of a quad the four k,
-// not the lines, are neighbours. A pitch that is a multiple of 4 keeps the 16-byte alignment.
+// One step of an operand in shared memory: (K, lines + padding). along_k: a quad has four k of a
+// line, not four lines. The padding is a multiple of 4, so that quads of lines stay aligned to 16
+// bytes.
 template <int k, int lines, int padding, bool along_k>
 struct FloatStep {
     float at[k][lines + padding];
@@ -54,36 +55,37 @@ struct FloatStep {
 };
 
 // A block computes M x N elements of C, a thread M_THREAD x N_THREAD of them; all multiples of 4.
-// other_order: the factors of a product are loaded in the other order, where NVRTC spills registers
-// in the one.
+// other_order: B is loaded before A, or from sm_100 on A before B. NVRTC spills registers of some
+// kernels with the one order, and of some with the other.
 template <int m, int n, int m_thread, int n_thread, bool other_order = false>
 struct GemmTile {
     static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
     static constexpr bool ROUNDS = false;  // operands, on their way to the products
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    // Fewer and longer steps where a thread's registers can hold its share, two quads of each
-    // operand: fewer waits, and more of a line of memory at once.
+    // Longer steps where a thread has registers for them, two quads of each operand: fewer waits,
+    // and more of a line of memory at once.
     static constexpr int K =
         M_THREAD * N_THREAD < 64 && M * 2 == THREADS && N * 2 == THREADS ? 16 : 8;
+    // Padded against bank conflicts of quads along k.
     template <int lines, bool along_k>
-    // padded against bank conflicts of the quads along k
     using Step = FloatStep<K, lines, 4, along_k>;
-    // Blocks per multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64, and
-    // where the sums and what is held of the next step leave too few of these), or 255 for
+    // Blocks per multiprocessor, for __launch_bounds__. They leave a thread at most 128 registers;
+    // 168 where accumulators and the prefetched numbers need more, as for 48 x 64; 255 for
     // simulated products.
-    static constexpr int HELD = (M + N) * K / THREADS,
-                         THREADS_RESIDENT = M_THREAD * N_THREAD + HELD > 72 ? 384 : 512;
+    static constexpr int PREFETCHED = (M + N) * K / THREADS,
+                         THREADS_RESIDENT = M_THREAD * N_THREAD + PREFETCHED > 72 ? 384 : 512;
     static constexpr int BLOCKS = (EXACT_PRODUCTS ? THREADS_RESIDENT : 256) / THREADS;
-    // A warp covers 4 x 8 threads if the tile is large enough: few different words per shared
-    // access.
+    // A warp is 4 x 8 threads if the tile is large enough, so that it reads few different words of
+    // shared memory at once.
     static constexpr int WARP_COLUMNS = ROWS < 4 ? 32 / ROWS : COLUMNS < 8 ? COLUMNS : 8;
     static constexpr int WARP_ROWS = 32 / WARP_COLUMNS, WARPS_ACROSS = COLUMNS / WARP_COLUMNS;
     static_assert(M_THREAD % 4 == 0 && N_THREAD % 4 == 0, "fragments are read 16 bytes at a time");
     static_assert(ROWS % WARP_ROWS == 0 && COLUMNS % WARP_COLUMNS == 0,
                   "warps must cover the tile");
 
-    // A thread's rows of C are its row here times 4 and the three after it, then again every ROWS *
-    // 4; columns likewise. NEIGHBOURS columns from every NEIGHBOURS-th on are neighbours in C.
+    // Row i of a thread's accumulators is row m_of(i) of the tile: four neighbours from 4 row() on,
+    // and four more every 4 ROWS. Columns likewise; from every fourth on, NEIGHBOURS of them are
+    // neighbours in C.
     static __device__ __forceinline__ int row() {
         return threadIdx.x / 32 / WARPS_ACROSS * WARP_ROWS + threadIdx.x % 32 / WARP_COLUMNS;
     }
@@ -97,17 +99,17 @@ struct GemmTile {
         return j / 4 * (COLUMNS * 4) + column() * 4 + j % 4;
     }
 
-    // sum += the products of one step.
+    // sum += the products of one step; sum: (M_THREAD, N_THREAD) accumulators.
     template <class A, class B>
     static __device__ __forceinline__ void add_step(const A& a, const B& b,
                                                     float (&sum)[M_THREAD][N_THREAD]) {
-        // A simulated product is 5 to 15 instructions: eight steps of 64 would overflow the
+        // A simulated product is 5 to 15 instructions. Unrolled, they would overflow the
         // instruction cache and compile for long.
         constexpr int UNROLLED = EXACT_PRODUCTS ? K : 1;
         int first_row = row() * 4, first_column = column() * 4;
 #pragma unroll UNROLLED
         for (int k = 0; k < K; k++) {
-            float a_piece[M_THREAD / 4][4], b_piece[N_THREAD / 4][4];
+            float a_piece[M_THREAD / 4][4], b_piece[N_THREAD / 4][4];  // (M_THREAD), (N_THREAD)
 #if __CUDA_ARCH__ >= 1000
             constexpr bool b_first = !other_order;
 #else

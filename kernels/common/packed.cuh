@@ -99,9 +99,9 @@ __device__ __forceinline__ void store(float* to, const float (&from)[width]) {
         *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
 }
 
-// ---- rows of packed numbers as global and shared memory hold them: 128 bytes, 64 numbers of 16
-// bits or 32 of 32, in eight chunks of 16 bytes. Chunk i of a row is at i ^ row % 8 (a swizzle), so
-// that reading the same chunk of eight neighbouring rows touches all banks once.
+// ---- rows of packed numbers, in global and shared memory: 128 bytes, in eight chunks of 16 bytes,
+// which are 64 numbers of 16 bits or 32 of 32 bits. Chunk i of a row is at i ^ row % 8 (a swizzle),
+// so that a load of the same chunk of eight neighbouring rows touches all banks once.
 
 template <bool wide>
 struct Words {
@@ -115,16 +115,16 @@ using Packed = Words<IN_WORDS>::Word;          // a number: bfloat16, or what MU
 constexpr int ROW = 128, CHUNKS = 8;           // bytes; chunks
 constexpr int CHUNK = 16 / sizeof(Packed);     // numbers in 16 bytes, which a thread copies at once
 constexpr int CHANNEL_BLOCK = CHUNKS * CHUNK;  // channels, or other numbers, in a row
-constexpr int DEPTH = 2 * CHUNK;  // products of an mma to each sum, two chunks of a row
+constexpr int MMA_K = 2 * CHUNK;               // k of an mma: two chunks of a row
 constexpr int PACKED_BYTES = sizeof(Packed);
 
-// Byte of a chunk.
+// The byte where a chunk of a row is.
 __device__ __forceinline__ int swizzled(int row, int chunk) {
     return row * ROW + 16 * (chunk ^ row % CHUNKS);
 }
 
-// The place of a pixel's channel in channel blocks, as NCHWc has them: blocks of 64 channels, each
-// with a row for every pixel of all images. rows: of a channel block.
+// Where a pixel's channel is in channel blocks, (channels / 64, rows, 64), as in the layout NCHWc:
+// a block has a row for every pixel of all images. rows: of a channel block.
 __device__ __forceinline__ int place_in_channel_blocks(int rows, int row, int channel) {
     return (channel / CHANNEL_BLOCK * rows + row) * CHANNEL_BLOCK +
            (channel / CHUNK ^ row) % CHUNKS * CHUNK + channel % CHUNK;
@@ -157,8 +157,7 @@ __device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from
     }
 }
 
-// The chunk at `from`, which is channel `channel` of a pixel that has `channels` of them; zeros
-// behind the last one.
+// The chunk at `from`, channel `channel` of a pixel with so many channels; zeros behind the last.
 __device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from, int channel,
                                            int channels) {
     if (channels % CHUNK == 0 && channel < channels) {

@@ -112,22 +112,22 @@ __device__ __forceinline__ void mma_packed(float (&c)[4], const unsigned (&a)[4]
     IN_WORDS ? mma_tf32(c, a, b) : FLOAT16 ? mma_f16(c, a, b) : mma_bf16(c, a, b);
 }
 
-// A float32 as the sum of two TF32: x = big + small, big the nearest to x and small the rest. x y
-// is small big + big small + big big but for at most 2^-21 of it, added in this order (H. Ootomo
-// and R. Yokota, "Recovering single precision accuracy from Tensor Cores", IJHPCA 36, 2022); an
-// infinite x or y gives a NaN.
-// as tf32() for finite values, in a third of its instructions
+// A float32 as the sum of two TF32: x = big + small, where big is the nearest to x. A product x y
+// is small big + big small + big big, added in this order, but for at most 2^-21 of it (H. Ootomo
+// and R. Yokota, "Recovering single precision accuracy from Tensor Cores", IJHPCA 36, 2022). An
+// infinite x or y gives a NaN. big_part is tf32() for finite values, in a third of its
+// instructions.
 __device__ __forceinline__ unsigned big_part(unsigned x) {
     constexpr unsigned HALF = 1u << 12;  // of the last bit that tensor cores read of a float32
     return (x + HALF) & ~(2 * HALF - 1);
 }
-// Its low 13 bits stay, and PTX leaves open what mma makes of them: the product is as exact as said
-// above if they are ignored, as by GPUs so far, and no less so if they are read. It keeps a NaN.
+// The low 13 bits stay. PTX leaves open what mma makes of them. GPUs so far ignore them; the
+// product is as exact as said above then, and no less exact if they are read. A NaN stays.
 __device__ __forceinline__ unsigned small_part(unsigned x) {
     return __float_as_uint(__fadd_rn(__uint_as_float(x), -__uint_as_float(big_part(x))));
 }
 
-// A fragment of packed numbers as mma takes it: all of them, or the parts of float32.
+// A fragment of packed numbers as mma takes it. Of float32 it has both parts; otherwise big is all.
 template <int words>
 struct PackedFragment {
     unsigned big[words], small[words];
@@ -147,12 +147,13 @@ __device__ __forceinline__ void mma_packed(float (&c)[4], const PackedFragment<4
     mma_packed(c, a.big, b.big);
 }
 
-// Keep an address in a register: the compiler would compute many again in every step.
-__device__ __forceinline__ void keep(int& address) { asm volatile("" : "+r"(address)); }
+// Makes the compiler keep an address in a register, where it would compute it again in every step.
+__device__ __forceinline__ void keep_in_register(int& address) { asm volatile("" : "+r"(address)); }
 
-// For every step, call copy(stage), which starts this thread's copies to a stage of shared memory,
-// and multiply(stage) once the copies of all threads have arrived. The launch gives the block
-// STAGES * BYTES bytes of dynamic shared memory.
+// The loop over steps, each of which passes through one of STAGES stages of shared memory, of BYTES
+// bytes. copy(stage) starts this thread's copies of a step; multiply(stage) is called when those of
+// all threads have arrived. The launch gives the block STAGES * BYTES bytes of dynamic shared
+// memory.
 template <int STAGES, int BYTES, class Copy, class Multiply>
 __device__ __forceinline__ void in_stages(int steps, Copy copy, Multiply multiply) {
     DYNAMIC_SHARED(unsigned char, shared);
@@ -163,11 +164,11 @@ __device__ __forceinline__ void in_stages(int steps, Copy copy, Multiply multipl
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; stage++) start(stage, stage);
     for (int first = 0; first < steps; first += STAGES) {
+        // Unrolled, so that a stage's addresses are constants.
 #pragma unroll
-        // unrolled, so that a stage's addresses are constants
         for (int stage = 0; stage < STAGES; stage++) {
             if (first + stage >= steps) break;
-            // no room to copy while others are multiplied
+            // One stage has no room for copies while it is multiplied.
             if (STAGES == 1) __syncthreads(), start(first, 0);
             cp_async_wait<STAGES == 1 ? 0 : STAGES - 2>();
             __syncthreads();

@@ -9,14 +9,14 @@
 //   tf32    one product of the operands, rounded to TF32
 //   exact   three, of their big and small parts (tensor_cores.cuh)
 //
-// The operands lie in shared memory in float32, as they were copied, in the order in which they are
-// read: the values of k of a line side by side, where ldmatrix reads four 8 x 4 matrices at a time
-// and a pitch of 4 modulo 16 words puts the eight rows of a matrix into different banks; or the
-// lines of a k, where 8 modulo 32 words do so with the 4 x 8 elements that a warp reads for a
-// fragment. A step is several products long: more of a line of memory at once, and few addresses
+// The operands lie in shared memory in float32, as they were copied. along_k: a row has the values
+// of k of a line. ldmatrix reads four 8 x 4 matrices at a time, and a pitch of 4 modulo 16 words
+// puts the eight rows of a matrix into different banks. Otherwise a row has the lines of a k. A
+// warp reads 4 x 8 elements for a fragment, and a pitch of 8 modulo 32 words puts these into
+// different banks. A step is several MMA long: more of a line of memory at once, and few addresses
 // for each.
 
-// One step of an operand in shared memory.
+// One step of an operand in shared memory: (lines, K) or (K, lines), each row padded to PITCH.
 template <int k, int lines, bool along_k>
 struct Tf32Step {
     static constexpr int ROWS = along_k ? lines : k, PITCH = along_k ? k + 4 : lines + 8;
@@ -28,8 +28,8 @@ struct Tf32Step {
     __device__ __forceinline__ const float* place(int line, int k_of) const {
         return along_k ? &at[line][k_of] : &at[k_of][line];
     }
-    // Of 16 lines and 8 values of k from these on, this lane's element of four 8 x 4 matrices: the
-    // first lines and the last of the first values of k, then those of the last.
+    // This lane's elements of a fragment, (16 lines, 8 k), from these on. It is four 8 x 4
+    // matrices: the first and the last lines of the first four k, then those of the last four.
     __device__ __forceinline__ void load(float (&words)[4], int line, int first_k) const {
         if constexpr (along_k) {
             unsigned loaded[4];
@@ -49,12 +49,12 @@ template <int m, int n, int m_warp, int n_warp>
 struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
     using Warp = WarpTile<m, n, m_warp, n_warp>;
     static constexpr bool SPLIT = FORMAT == Format::exact, ROUNDS = !SPLIT;
-    // the small parts leave no registers for a longer step's addresses
+    // The small parts leave no registers for the addresses of a longer step.
     static constexpr int K = SPLIT ? 16 : 32, STAGES = 2;
     template <int lines, bool along_k>
     using Step = Tf32Step<K, lines, along_k>;
 
-    // A fragment in registers: big[...] as mma takes it and, where a product is split, small[...].
+    // A fragment in registers: `big` as mma takes it and, where a product is split, `small`.
     template <int words>
     struct Fragment {
         unsigned big[words], small[words];
@@ -72,7 +72,7 @@ struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
                                                     float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
 #pragma unroll
         for (int k = 0; k < K; k += 8) {
-            Fragment<4> a[Warp::M_FRAGMENTS];
+            Fragment<4> a[Warp::M_FRAGMENTS];  // (M_FRAGMENTS, registers)
 #pragma unroll
             for (int i = 0; i < Warp::M_FRAGMENTS; i++) {
                 float words[4];
@@ -80,8 +80,8 @@ struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
 #pragma unroll
                 for (int word = 0; word < 4; word++) a[i].set(word, words[word]);
             }
+            // Two fragments of B at a time: all would not fit the registers.
 #pragma unroll
-            // two fragments of B at a time: all would not fit the registers
             for (int j = 0; j < Warp::N_FRAGMENTS; j += 2) {
                 float words[4];
                 b_step.load(words, Warp::first_column() + 8 * j, k);
@@ -102,15 +102,15 @@ struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
     }
 };
 
-// Start the copy of a quad, or of element e of one, from place `at` of an operand's source to a
-// step in shared memory; zeros where !there.
+// Start the copy of a quad, or of its element e, from place `at` of an operand's source to a step
+// in shared memory; zeros where !valid.
 template <class Source, class Step>
 __device__ __forceinline__ void copy_async(const Source& operand, Step& step, int pass, int e,
-                                           int at, bool there) {
-    using Share = typename Source::Share;
-    if (Share::active(pass))
-        cp_async((Source::IN_QUADS ? 16 : 4), Share::place(step, pass, e),
-                 operand.source + (there ? at : 0), there);
+                                           int at, bool valid) {
+    using ThreadMap = typename Source::ThreadMap;
+    if (ThreadMap::active(pass))
+        cp_async((Source::IN_QUADS ? 16 : 4), ThreadMap::place(step, pass, e),
+                 operand.source + (valid ? at : 0), valid);
 }
 
 template <class A, class B>
@@ -121,25 +121,25 @@ struct Stage {
 
 // sum += the first Tile::K * steps products of a and b, whose elements go from global to shared
 // memory without passing registers (cp.async). STAGES steps of Tile::K are in dynamic shared
-// memory, which the launch gives the block: while the warps multiply one, the copies of the next
-// are under way. One barrier a step is enough: what a step's copies overwrite was multiplied before
-// the barrier. The operands have
+// memory, which the launch gives the block. While the warps multiply one, the copies of the next
+// are under way. One barrier a step is enough, because what a step's copies overwrite was
+// multiplied before the barrier. The operands have
 //     next(fetch)     calls fetch for each copy of the next step that this thread starts
-//     arrived(step)   called when those of a step are in shared memory, before it is multiplied
+//     arrived(step)   is called when a step is in shared memory, before it is multiplied
 template <class Tile, class A, class B>
 __device__ __forceinline__ void multiply_copied(A& a, B& b, int steps,
                                                 float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
-    using Both = Stage<typename Tile::template Step<Tile::M, A::Share::ALONG_K>,
-                       typename Tile::template Step<Tile::N, B::Share::ALONG_K>>;
+    using Both = Stage<typename Tile::template Step<Tile::M, A::ThreadMap::ALONG_K>,
+                       typename Tile::template Step<Tile::N, B::ThreadMap::ALONG_K>>;
     DYNAMIC_SHARED(Both, stages);
     auto copy = [&](int step) {
         if (step < steps) {
             Both& to = stages[step % Tile::STAGES];
-            a.next([&](int pass, int e, int at, bool there) {
-                copy_async(a, to.a, pass, e, at, there);
+            a.next([&](int pass, int e, int at, bool valid) {
+                copy_async(a, to.a, pass, e, at, valid);
             });
-            b.next([&](int pass, int e, int at, bool there) {
-                copy_async(b, to.b, pass, e, at, there);
+            b.next([&](int pass, int e, int at, bool valid) {
+                copy_async(b, to.b, pass, e, at, valid);
             });
         }
         cp_async_commit();
@@ -158,13 +158,12 @@ __device__ __forceinline__ void multiply_copied(A& a, B& b, int steps,
 
 // ---- bfloat16 or float16, mma.m16n8k16
 //
-// The operands are rounded to 16 bits, half of float32's bytes, when they are written to shared
-// memory. They keep the order in which they were read: a row has the values of k of a line
-// (along_k), or the lines of a k. ldmatrix reads the fragments, and transposes those of the second
-// kind. A row is 16 bytes longer than its numbers, so that the eight rows of a matrix are in
-// different banks.
+// The operands are rounded to 16 bits, half of float32's bytes, when they are stored to shared
+// memory. They keep their order. along_k: a row has the values of k of a line. Otherwise it has the
+// lines of a k, and ldmatrix transposes the fragments. A row is 16 bytes longer than its numbers,
+// so that the eight rows of a matrix are in different banks.
 
-// One step of an operand in shared memory.
+// One step of an operand in shared memory: (lines, K) or (K, lines), each row padded to PITCH.
 template <int k, int lines, bool along_k>
 struct PackedStep {
     static constexpr int ROWS = along_k ? lines : k, PITCH = (along_k ? k : lines) + 8;
@@ -178,8 +177,8 @@ struct PackedStep {
         *reinterpret_cast<uint2*>(&at[row(line, first_k)][column(line, first_k)]) =
             make_uint2(packed_pair(quad[0], quad[1]), packed_pair(quad[2], quad[3]));
     }
-    // Loads a fragment, four 8 x 8 matrices. ldmatrix takes the address of one row of one of them
-    // from each lane: line and first_k are where that matrix begins.
+    // Loads four 8 x 8 matrices. ldmatrix takes the address of one row of one of them from each
+    // lane; line, first_k: where the matrix of this lane's row begins.
     __device__ __forceinline__ void load(unsigned (&to)[4], int line, int first_k) const {
         const unsigned short* from =
             &at[row(line, first_k) + threadIdx.x % 8][column(line, first_k)];
@@ -201,9 +200,9 @@ struct PackedTile : WarpTile<m, n, m_warp, n_warp> {
     template <class A, class B>
     static __device__ __forceinline__ void add_step(const A& a_step, const B& b_step,
                                                     float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
-        // 0 or 8, by the lane's matrix
+        // 0 or 8: where the matrix of this lane's address begins in a fragment
         int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;
-        unsigned a[Warp::M_FRAGMENTS][4];
+        unsigned a[Warp::M_FRAGMENTS][4];  // (M_FRAGMENTS, registers)
 #pragma unroll
         for (int i = 0; i < Warp::M_FRAGMENTS; i++)
             a_step.load(a[i], Warp::first_row() + 16 * i + low, high);

@@ -1,54 +1,53 @@
-// What conv2d.cu, its like and weight_grad.cu have in common: Hopper's instructions, the stages
-// between the thread that copies and the warps that multiply, and where windows begin.
+// What all convolutions and the weight gradient here have in common: Hopper's instructions, the
+// ring of stages between the producer, a thread that copies, and the consumers, warps that
+// multiply, and where windows begin.
 //
 // Macro PHASES: 1: y is an upsampled image of four phases (loop.cuh); 0, the default: it is not.
 //
-// Hopper's asynchronous copies and products (sm_90a only): barriers in shared memory (mbarrier),
-// bulk copies by the copy engine that complete on them (cp.async.bulk), and products of matrices by
-// a warpgroup, 128 threads whose first is a multiple of 128, with one operand in shared memory
-// (wgmma).
+// The instructions are of sm_90a alone: barriers in shared memory (mbarrier), bulk copies by the
+// copy engine, which complete on a barrier (cp.async.bulk), and products of matrices with one
+// operand in shared memory (wgmma). A warpgroup computes these: 128 threads, the first a multiple
+// of 128.
 //
-//   barrier_init(b, count)        one thread, once: a phase of `b` ends after `count` arrivals and
-//                                 all bytes that are expected
-//   barriers_visible()            by that thread after its last barrier_init: the copy engine sees
-//                                 them; then __syncthreads()
-//   barrier_arrive(b)             one arrival; it hands over what this thread has read and written
-//                                 before
-//   barrier_expect(b, bytes)      the same, and the phase ends no sooner than after so many bytes
-//                                 of copies
-//   barrier_wait(b, parity)       until the phase with this parity has ended: 0 for the first,
-//                                 third ... A barrier whose first phase has not ended counts as
-//                                 past a phase with parity 1
-//   copy_bulk(to, from, bytes, b) by one thread: copy to shared from global memory, all multiples
-//   of 16; the bytes count for b async_proxy_fence()           what this thread has stored to
-//   shared memory is seen by later copies and products, and what it
-//                                 has read there is read before later copies overwrite it
-//   wgmma_fence()                 by every thread of the warpgroup before products whose registers
-//                                 it has written
-//   wgmma<transposed>(c, a, b)    c (64 x N, float32) += a (64 x 16, bfloat16) b (16 x N), N = 64,
-//                                 128 or 256, begun only; c, and b's shared memory, may not be
-//                                 touched, a's registers not changed, until it is waited for. Each
-//                                 warp of the warpgroup has 16 rows of a and c, in registers as
-//                                 mma_bf16 has them, c for all columns: c[4 j ...] are columns from
-//                                 8 j on. b: a descriptor
-//   wgmma_commit()                close the group of the products begun since the last commit
-//   wgmma_wait<n>()               until at most n of this warp's groups are under way
-//   waited(c)                     after such a wait: no use of c is moved before it
-//   sync_first<n>()               by the block's first n threads, whole warpgroups: as
-//                                 __syncthreads(), among them alone
-//   give_registers<n>(), take_registers<n>()   by a whole warpgroup: it goes on with n registers a
-//                                              thread, fewer or more
+//   barrier_init(b, count)         One thread, once: a phase of b ends after `count` arrivals and
+//                                  all expected bytes.
+//   barriers_visible()             That thread, after its last barrier_init and before
+//                                  __syncthreads(): the copy engine sees the barriers.
+//   barrier_arrive(b)              One arrival. It hands over what this thread read and wrote.
+//   barrier_expect(b, bytes)       An arrival, and the phase also waits for so many copied bytes.
+//   barrier_wait(b, parity)        Waits for the end of the phase with this parity: 0 for the
+//                                  first, third and so on. In its first phase a barrier counts as
+//                                  past a phase with parity 1.
+//   copy_bulk(to, from, bytes, b)  One thread: a copy from global to shared memory, addresses and
+//                                  bytes multiples of 16. Its bytes count for b.
+//   async_proxy_fence()            Later copies and products see what this thread stored to shared
+//                                  memory, and later copies overwrite nothing before it has read
+//                                  it.
+//   wgmma_fence()                  Every thread of the warpgroup, before products whose registers
+//                                  it has written.
+//   wgmma<transposed>(c, a, b)     Begins c += a b, where c is (64, N) in float32, a (64, 16) and b
+//                                  (16, N) in bfloat16, and N is 64, 128 or 256. Until a wait, c
+//                                  and b may not be touched, and a not changed. Each warp has 16
+//                                  rows of a and c, in registers as of mma_bf16; c[4 j ...] are
+//                                  columns from 8 j on. b: a descriptor.
+//   wgmma_commit()                 Closes the group of the products begun since the last commit.
+//   wgmma_wait<n>()                Waits until at most n of this warp's groups are under way.
+//   fence_accumulators(c)          After such a wait: the compiler moves no use of c before it.
+//   sync_first<n>()                As __syncthreads(), of the block's first n threads alone, which
+//                                  are whole warpgroups.
+//   setmaxnreg_dec<n>(), setmaxnreg_inc<n>()   A whole warpgroup goes on with n registers a thread,
+//                                              fewer or more.
 //
-// matrix_descriptor(first, leading, stride): of an operand in shared memory whose rows are 128
-// bytes, swizzled: the 16-byte chunks of a row are swapped by the row's number, address bits 4-6 ^
-// 7-9; `first` is its first byte. (PTX ISA, "Matrix Descriptor Format" of wgmma, and "Strides".)
-//   b as given       rows are columns of b, with k from there on: 16 k are 32 bytes, the next 16
-//                    begin 32 bytes further; stride: bytes from 8 columns to the next 8; leading:
-//                    not used
-//   b transposed     rows are k, with 64 columns; stride: bytes from 8 k to the next 8, leading:
-//                    from 64 columns to the next 64
-// Rows of a multiple of 8 begin at multiples of 1024 bytes.
-// The only file with these instructions; the test emulator supplies its own bodies.
+// matrix_descriptor(first, leading, stride) describes an operand in shared memory. Its rows have
+// 128 bytes, swizzled: the 16-byte chunks of a row are swapped by the row's number (address bits
+// 4-6 ^ 7-9). Every eighth row begins at a multiple of 1024 bytes. `first` is the first byte. (PTX
+// ISA, "Matrix Descriptor Format" of wgmma, and "Strides".)
+//   b as given       A row is a column of b, along k: 16 k are 32 bytes, and the next 16 begin 32
+//                    bytes further. stride: bytes from 8 columns to the next 8. leading: not used.
+//   b transposed     A row is one k of 64 columns. stride: bytes from 8 k to the next 8. leading:
+//                    bytes from 64 columns to the next 64.
+//
+// No other file has these instructions; the test emulator supplies its own bodies.
 #pragma once
 #include "common/packed.cuh"
 
@@ -56,21 +55,21 @@
 #define PHASES 0
 #endif
 
-// pixels of y from one of a block's to the next; phases
-constexpr int SPREAD = PHASES ? 2 : 1, FORMS = SPREAD * SPREAD;
+// Pixels of y from one pixel of a phase to the next, in a row; number of phases.
+constexpr int PHASE_STRIDE = PHASES ? 2 : 1, PHASE_COUNT = PHASE_STRIDE * PHASE_STRIDE;
 
 using Barrier = unsigned long long;
 using Descriptor = unsigned long long;
 
 __device__ __forceinline__ Descriptor descriptor_of(unsigned first, unsigned leading,
                                                     unsigned stride) {
-    // of bits 62 and 63; bits 49-51 are 0: rows begin where the swizzle does
+    // Of bits 62 and 63. Bits 49-51 are 0: rows begin where the swizzle does.
     constexpr Descriptor SWIZZLED_128 = 1;
     auto field = [](unsigned bytes) { return Descriptor(bytes >> 4 & 0x3fff); };
     return field(first) | field(leading) << 16 | field(stride) << 32 | SWIZZLED_128 << 62;
 }
 
-// `bytes` further, in the same operand.
+// A descriptor of what lies so many bytes further in the same operand.
 __device__ __forceinline__ Descriptor moved(Descriptor b, unsigned bytes) {
     return b + (bytes >> 4);
 }
@@ -145,7 +144,7 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 template <int count>
-__device__ __forceinline__ void waited(float (&c)[count]) {
+__device__ __forceinline__ void fence_accumulators(float (&c)[count]) {
 #pragma unroll
     for (int i = 0; i < count; i++) asm volatile("" : "+f"(c[i])::"memory");
 }
@@ -157,12 +156,12 @@ __device__ __forceinline__ void sync_first() {
 }
 
 template <int count>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
 template <int count>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
 }
 
@@ -175,8 +174,8 @@ __device__ __forceinline__ void take_registers() {
     "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
         "+f"(c[i + 6]), "+f"(c[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
-// p: whether c is added to (it is not overwritten); then the signs of a and b, and whether b is
-// transposed
+// p: the products are added to c, which is not overwritten. Then the signs of a and b, and whether
+// b is transposed.
 #define WGMMA(columns, sums, a0, a1, a2, a3, b, transposed)                              \
     "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #columns \
     "k16.f32.bf16.bf16 {" sums "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b          \
@@ -218,48 +217,48 @@ __device__ __forceinline__ Descriptor matrix_descriptor(const void* first, unsig
     return descriptor_of(shared_address(first), leading, stride);
 }
 
-// ---- the two sides of a block
+// ---- producer and consumers of a block
 
-// Stages in shared memory that one thread fills by copies, one after the other and then the first
-// again, and warps read. Two barriers for each stage: what was copied has come; all warps have read
-// it. arrivals: of a warp at the second one. 1: of one lane, after a barrier of the warp that
-// orders the others' reads before. 32: each lane hands over its own reads, and nothing rests on a
-// barrier of the warp; for stages that are read long, as an arrival of a warp then takes as long as
-// 32.
+// A ring of stages in shared memory. One thread, the producer, fills them in turn by copies; warps,
+// the consumers, read them. Each stage has two barriers: full, when the copies have arrived, and
+// empty, when all warps have read it.
+// arrivals: of a warp at the empty barrier. 1: one lane arrives, after a barrier of the warp that
+// orders the other lanes' reads. 32: each lane arrives for its own reads, without that barrier; for
+// stages that are read for long, as the arrivals of a warp then take 32 times as long.
 template <int length, int arrivals>
 struct Ring {
     unsigned char* first;
     int bytes;  // of a stage
-    Barrier *came, *read;
+    Barrier *full, *empty;
     int stage = 0;
-    unsigned parity = 0;  // of the phases that the stage's barriers are in, this time round
+    unsigned parity = 0;  // of the phase in which the stage's barriers are, in this round
 
-    // barriers: 2 length of them.
+    // barriers: 2 `length` of them.
     __device__ __forceinline__ Ring(unsigned char* first, int bytes, Barrier* barriers)
-        : first(first), bytes(bytes), came(barriers), read(barriers + length) {}
+        : first(first), bytes(bytes), full(barriers), empty(barriers + length) {}
 
-    // By one thread, then barriers_visible().
+    // One thread, before barriers_visible(). warps: the consumers.
     __device__ __forceinline__ void init(int warps) const {
         for (int i = 0; i < length; i++)
-            barrier_init(came + i, 1), barrier_init(read + i, warps * arrivals);
+            barrier_init(full + i, 1), barrier_init(empty + i, warps * arrivals);
     }
 
-    __device__ __forceinline__ unsigned char* now() const { return first + stage * bytes; }
+    __device__ __forceinline__ unsigned char* current() const { return first + stage * bytes; }
 
-    // For the thread that copies: wait until the stage may be overwritten; so many bytes will come.
-    __device__ __forceinline__ void begin(int count) const {
-        barrier_wait(read + stage, parity ^ 1);
-        barrier_expect(came + stage, count);
+    // The producer: wait until the stage is empty, and announce so many bytes.
+    __device__ __forceinline__ void acquire(int count) const {
+        barrier_wait(empty + stage, parity ^ 1);
+        barrier_expect(full + stage, count);
     }
     __device__ __forceinline__ void copy(int to, const void* from, int count) const {
-        copy_bulk(now() + to, from, count, came + stage);
+        copy_bulk(current() + to, from, count, full + stage);
     }
 
-    // For the others.
-    __device__ __forceinline__ void wait() const { barrier_wait(came + stage, parity); }
-    __device__ __forceinline__ void release(int of) const {
+    // The consumers: wait until the stage is full; say that a stage was read.
+    __device__ __forceinline__ void wait() const { barrier_wait(full + stage, parity); }
+    __device__ __forceinline__ void release(int read_stage) const {
         if (arrivals == 1) __syncwarp();
-        if (threadIdx.x % 32 < arrivals) barrier_arrive(read + of);
+        if (threadIdx.x % 32 < arrivals) barrier_arrive(empty + read_stage);
     }
 
     __device__ __forceinline__ void next() {
@@ -269,16 +268,14 @@ struct Ring {
     }
 };
 
-// All steps of a warp that multiplies: while the products of a step are under way, it loads the
-// fragments of the next.
-//
-// A multiplier is an object with
-//     load(fragments)       of the next step, four times four registers
-//     add(sum, fragments)   begins their products, and ends those of the step before
-template <class Multiplier, int count>
-__device__ __forceinline__ void multiply(Multiplier warp, int steps, float (&sum)[count]) {
-    // the one may be overwritten when the products of the other have begun
-    unsigned even[4][4], odd[4][4];
+// All steps of a consumer: while the products of a step are under way, the warp loads the fragments
+// of the next. sum: its accumulators. A consumer is an object with
+//     load(fragments)       loads those of the next step, four times four registers
+//     add(sum, fragments)   begins their products, and waits for those of the step before
+template <class Consumer, int count>
+__device__ __forceinline__ void multiply(Consumer warp, int steps, float (&sum)[count]) {
+    // One set is overwritten when the products of the other have begun.
+    unsigned even[4][4], odd[4][4];  // (MMA of a step, registers of a fragment)
     for (int left = steps;; left -= 2) {
         warp.load(even);
         warp.add(sum, even);
@@ -288,25 +285,26 @@ __device__ __forceinline__ void multiply(Multiplier warp, int steps, float (&sum
         if (left == 2) break;
     }
     wgmma_wait<0>();
-    waited(sum);
+    fence_accumulators(sum);
 }
 
-// Where in a padded image the windows of a convolution begin, as pixels of all images one after the
-// other; of phases, those of the first. out_height, out_width: of y, or of a phase.
+// Where in a padded image the windows of a convolution begin: numbers of pixels, counted through
+// all images. With phases: the windows of the first one. out_height, out_width: of y, or of a
+// phase.
 struct Windows {
     int height, width, out_height, out_width, stride;
 
     __device__ __forceinline__ Windows(int height, int width, int kernel, int stride)
-        : height(height), width(width), out_height((height - kernel) / stride + 2 - SPREAD),
-          out_width((width - kernel) / stride + 2 - SPREAD), stride(stride) {}
+        : height(height), width(width), out_height((height - kernel) / stride + 2 - PHASE_STRIDE),
+          out_width((width - kernel) / stride + 2 - PHASE_STRIDE), stride(stride) {}
 
-    // Of pixel number `pixel` of all outputs.
+    // The window of a pixel of y, counted through all images.
     __device__ __forceinline__ int start(int pixel) const {
         int row = pixel / out_width;
         return (row / out_height * height + row % out_height * stride) * width +
                pixel % out_width * stride;
     }
-    // From there to those of a phase.
+    // Pixels from a window of the first phase to that of another.
     __device__ __forceinline__ int to_phase(int phase) const {
         return phase / 2 * width + phase % 2;
     }

@@ -1,5 +1,5 @@
-// What both loops of a convolution have (loop.cuh): cells of the result, a block's tile of it, and
-// the copies of filters.
+// What both loops of a convolution have (loop.cuh): pixels of the result, a block's tile, and the
+// copies of filters.
 #pragma once
 #include "gpu_tf32/staged_tile.cuh"
 
@@ -10,39 +10,45 @@
 #define PHASES 0
 #endif
 
-constexpr int SPREAD = PHASES == 1 ? 2 : 1;  // pixels of y from one of a block's to the next
+// Pixels of y from one pixel of a block to the next, in a row.
+constexpr int PHASE_STRIDE = PHASES == 1 ? 2 : 1;
 
-constexpr int CELL_SIDE = WINDOWS ? 2 : 1, CELL_LINES = CELL_SIDE * CELL_SIDE;
+// Pixels of y, in a row and in all, of which an epilogue makes one.
+constexpr int POOL_SIDE = WINDOWS ? 2 : 1, POOL_SIZE = POOL_SIDE * POOL_SIDE;
 
-struct Cell {
-    bool there;
-    int image, row, column;  // of the image of cells
+// A pixel that an epilogue stores; inside: not beyond an edge of y.
+struct OutputPixel {
+    bool inside;
+    int image, row, column;
 };
 
-// A block's share of the result: a tile of lines, filters, and one phase where phases are apart.
-// Neighbouring blocks read the same pixels.
-struct Share {
+// Which part of y a block computes: the number of its pixel tile, its first filter and, where
+// phases are apart, its phase. Neighbouring blocks read the same pixels.
+struct BlockTile {
     int tile, first_filter, phase;
 
-    __device__ __forceinline__ explicit Share(int filters) {
+    __device__ __forceinline__ explicit BlockTile(int filters) {
         int of_phase = (filters + Tile::N - 1) / Tile::N,
-            number = blockIdx.x % (of_phase * SPREAD * SPREAD);
-        tile = blockIdx.x / (of_phase * SPREAD * SPREAD);
-        phase = SPREAD == 1 ? 0 : number / of_phase;  // known to the compiler where there are none
+            number = blockIdx.x % (of_phase * PHASE_STRIDE * PHASE_STRIDE);
+        tile = blockIdx.x / (of_phase * PHASE_STRIDE * PHASE_STRIDE);
+        phase = PHASE_STRIDE == 1
+                    ? 0
+                    : number / of_phase;  // known to the compiler where there are none
         first_filter = (number - phase * of_phase) * Tile::N;
     }
     __device__ __forceinline__ int row() const { return phase / 2; }
     __device__ __forceinline__ int column() const { return phase % 2; }
 };
 
-// B: lines are filters, k the numbers of a filter in the order of the sums.
+// B, (TILE_N, K) a step: lines are filters, k the numbers of a filter in the order of the sums.
 struct RoundedFilters {
     static constexpr int PASSES = Tile::N / Tile::ROWS;
     const Packed* weight;
     const char* from;  // where this thread's next k of the first filter is
-    // bytes to the next step; from a channel block's last tap to the next one's first
+    // Bytes from a step to the next; from the last tap of a channel block to the next block.
     int to_next, to_next_channel_block;
-    int left, start[PASSES];  // left: k from it on; start: numbers
+    int left;           // values of k from this thread's next one on
+    int start[PASSES];  // numbers before this thread's filters
 
     __device__ __forceinline__ RoundedFilters(const Packed* weight, int filters, int taps,
                                               int channels, int first)
@@ -53,18 +59,18 @@ struct RoundedFilters {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             start[pass] = min(first + Tile::row(pass), filters - 1) * taps * channels;
-            keep(start[pass]);
+            keep_in_register(start[pass]);
         }
     }
     // ends_channel_block: whether the step is the last tap of a channel block.
     __device__ __forceinline__ void copy(unsigned char* first_chunk, bool ends_channel_block) {
-        bool there = WHOLE || left > 0;
+        bool valid = WHOLE || left > 0;
 #pragma unroll
         for (int pass = 0; pass < PASSES && Tile::is_read(); pass++)
             cp_async(16, first_chunk + pass * Tile::ROWS * ROW,
-                     there ? static_cast<const void*>(from + 1ll * PACKED_BYTES * start[pass])
+                     valid ? static_cast<const void*>(from + 1ll * PACKED_BYTES * start[pass])
                            : weight,
-                     there);
+                     valid);
         from += ends_channel_block ? to_next_channel_block : to_next;
         left -= K;
     }

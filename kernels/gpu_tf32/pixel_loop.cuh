@@ -4,23 +4,24 @@
 #pragma once
 #include "gpu_tf32/filters.cuh"
 
-// The pixel, in an image `width` wide and as high as an even number if WINDOWS, of a line of all
-// tiles.
+// The pixel of y of a line, counted through all tiles. With WINDOWS four lines are a window of 2 x
+// 2 pixels, and y has an even height and width.
 __device__ __forceinline__ int pixel_of(int line, int width) {
     if (!WINDOWS) return line;
     int window = line / 4, across = width / 2;
     return (window / across * 2 + line % 4 / 2) * width + window % across * 2 + line % 2;
 }
 
-// A: lines are pixels of y, k the taps and channels of x under them: kernel * channels neighbours
-// in each of kernel rows of x.
+// A, (TILE_M, K) a step: lines are pixels of y, k the taps and channels of x under them: kernel *
+// channels neighbours in each of `kernel` rows of x.
 struct PaddedWindows {
     static constexpr int PASSES = Tile::M / Tile::ROWS;
-    const Packed *x, *from;        // from: where this thread's next k of the first window is
+    const Packed *x, *from;        // from: this thread's next k of a window at the first pixel
     int channels, kernel, length;  // length: numbers of a window's row
-    int to_next_row, to_next_channel_block;  // numbers beyond the last one of a row, of a window
-    int k, rows;                             // next k in its row, and rows from it on
-    int start[PASSES];                       // of the windows
+    // Numbers to skip at the end of a window's row, and at the end of a channel block.
+    int to_next_row, to_next_channel_block;
+    int k, rows;        // the next k in its row; rows from there on
+    int start[PASSES];  // numbers before this thread's windows
 
     __device__ __forceinline__ PaddedWindows(const Packed* x, int height, int width, int channels,
                                              int kernel, int stride, int out_height, int out_width,
@@ -52,11 +53,11 @@ struct PaddedWindows {
         return rows == 1 && k == length - channels;
     }
     __device__ __forceinline__ void copy(unsigned char* first_chunk) {
-        bool there = WHOLE || rows > 0;
+        bool valid = WHOLE || rows > 0;
 #pragma unroll
         for (int pass = 0; pass < PASSES && Tile::is_read(); pass++)
-            cp_async(16, first_chunk + pass * Tile::ROWS * ROW, there ? from + start[pass] : x,
-                     there);
+            cp_async(16, first_chunk + pass * Tile::ROWS * ROW, valid ? from + start[pass] : x,
+                     valid);
         advance(WHOLE ? channels : K);
     }
 };
@@ -72,50 +73,51 @@ struct PixelsAndFilters {
     }
 };
 
-// A tile whose lines are pixels one after the other, or windows of four pixels each. pixels: of y,
-// or of its phase; height, width: of y.
-struct Lines {
-    int first, pixels, height, width, row, column;  // row, column: of the phase
+// The pixels of a block: one after the other, or windows of four pixels one after the other.
+// pixels: of y, or of the phase; height, width: of y; row, column: of the phase.
+struct PixelTile {
+    int first, pixels, height, width, row, column;
 
-    __device__ __forceinline__ int of(int i) const {
-        int number = first + Tile::m_of(i), across = width / SPREAD;
+    // The pixel in y of row i of this thread's accumulators; -1: none.
+    __device__ __forceinline__ int pixel(int i) const {
+        int number = first + Tile::m_of(i), across = width / PHASE_STRIDE;
         if (number >= pixels) return -1;
-        return (number / across * SPREAD + row) * width + number % across * SPREAD + column;
+        return (number / across * PHASE_STRIDE + row) * width + number % across * PHASE_STRIDE +
+               column;
     }
-    __device__ __forceinline__ Cell cell(int number) const {
-        int of_all = first / CELL_LINES + number, across = width / SPREAD / CELL_SIDE,
-            down = height / SPREAD / CELL_SIDE;
+    __device__ __forceinline__ OutputPixel output(int number) const {
+        int of_all = first / POOL_SIZE + number, across = width / PHASE_STRIDE / POOL_SIDE,
+            down = height / PHASE_STRIDE / POOL_SIDE;
         int of_rows = of_all / across;
-        return {of_all < pixels / CELL_LINES, of_rows / down, of_rows % down * SPREAD + row,
-                of_all % across * SPREAD + column};
+        return {of_all < pixels / POOL_SIZE, of_rows / down, of_rows % down * PHASE_STRIDE + row,
+                of_all % across * PHASE_STRIDE + column};
     }
-    static __device__ __forceinline__ int line(int cell, int place) {
-        return CELL_LINES * cell + place;
+    static __device__ __forceinline__ int line(int output, int place) {
+        return POOL_SIZE * output + place;
     }
     __device__ __forceinline__ int first_partial() const { return first / 64; }
 };
 
-// A block's part of the convolution of x with weight; result: what becomes of its sums. Where
-// phases are apart, the convolution of phase (p, q) begins at pixel (p, q) of x, and has filters of
-// its own.
-template <class Result>
+// A block's part of the convolution of x with weight. Where phases are apart, the convolution of
+// phase (p, q) begins at pixel (p, q) of x and has filters of its own.
+template <class Epilogue>
 __device__ __forceinline__ void
 convolve(const Packed* __restrict__ x, const Packed* __restrict__ weight, int height, int width,
-         int channels, int filters, int kernel, int stride, int pixels, const Result& result) {
-    Share share(filters);
-    int first_pixel = share.tile * Tile::M, of_phase = pixels / (SPREAD * SPREAD),
+         int channels, int filters, int kernel, int stride, int pixels, const Epilogue& epilogue) {
+    BlockTile block(filters);
+    int first_pixel = block.tile * Tile::M, of_phase = pixels / (PHASE_STRIDE * PHASE_STRIDE),
         length = kernel * kernel * channels;
-    int down = (height - kernel) / stride + 2 - SPREAD,
-        across = (width - kernel) / stride + 2 - SPREAD;
-    PixelsAndFilters operands{PaddedWindows(x + (share.row() * width + share.column()) * channels,
+    int down = (height - kernel) / stride + 2 - PHASE_STRIDE,
+        across = (width - kernel) / stride + 2 - PHASE_STRIDE;
+    PixelsAndFilters operands{PaddedWindows(x + (block.row() * width + block.column()) * channels,
                                             height, width, channels, kernel, stride, down, across,
                                             of_phase, first_pixel),
-                              RoundedFilters(weight + share.phase * filters * length, filters,
-                                             kernel * kernel, channels, share.first_filter)};
+                              RoundedFilters(weight + block.phase * filters * length, filters,
+                                             kernel * kernel, channels, block.first_filter)};
     float sum[Tile::M_THREAD][Tile::N_THREAD];
     multiply_staged<Tile>(operands, (length + K - 1) / K, sum);
-    result.finish(
-        sum,
-        Lines{first_pixel, of_phase, down * SPREAD, across * SPREAD, share.row(), share.column()},
-        filters, share.first_filter);
+    epilogue.finish(sum,
+                    PixelTile{first_pixel, of_phase, down * PHASE_STRIDE, across * PHASE_STRIDE,
+                              block.row(), block.column()},
+                    filters, block.first_filter);
 }

@@ -1089,7 +1089,7 @@ MISUSES = {
     "phases that do not change": ("hopper.cuh", "        parity ^= last;\n", "", None),
     "stages overwritten while they are read": (
         "hopper.cuh",
-        "        barrier_wait(read + stage, parity ^ 1);\n",
+        "        barrier_wait(empty + stage, parity ^ 1);\n",
         "",
         None,
     ),

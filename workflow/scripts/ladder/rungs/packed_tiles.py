@@ -205,8 +205,8 @@ def _cycles_of_lines(tile: TensorTile, number: Format, m: float, n: float) -> fl
     whichever are more.
     """
     # every warp reads a quarter of all lines: kernels/gpu_tf32/staged_tile.cuh
-    by_k = tile.m == tile.n == 64
-    read = tile.m + tile.n if by_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
+    sliced_k = tile.m == tile.n == 64
+    read = tile.m + tile.n if sliced_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
     return max(2 * (m + n) + read, number.products * tile.m * tile.n / 32)
 
 

@@ -1,24 +1,23 @@
 // The product of two float32 numbers by an approximate multiplier, bit-exact. It is chosen when a
-// kernel is compiled (default: exact, which compiles to a * b):
+// kernel is compiled; without the macro MULTIPLIER a product is a * b and this file is not read
+// (product.cuh, gemm_tile.cuh):
 //     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16, fp16, tf32, bfloat16 or float16
-//     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from
-//     1 to 7 -DMULTIPLIER=integers -DMULTIPLIER_SIGNED=1 or 0 -DMULTIPLIER_TABLE=...,...   65,536
-//     products of integers
+//     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...
+//                                                              4^m entries, m from 1 to 7
+//     -DMULTIPLIER=integers -DMULTIPLIER_SIGNED=1 or 0 -DMULTIPLIER_TABLE=...,...
+//                                                              65,536 products of integers
 // workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals,
 // infinities, NaN, overflow and underflow; its kernel_defines() makes these options.
 //
 //     multiply(a, b)               one product
+//     add_products(a, b, sum)      the products of a thread's part of a tile (gemm_tile.cuh)
 //
 // Most of the work depends on one operand only: Left and Right hold its result, so that 8 x 8
 // products do it 16 times instead of 64. A product has two forms: for `any` operands, or for finite
-// operands without overflow, which add_products (gemm_tile.cuh) detects from the largest
-// magnitudes. A simulated product is rounded before it is added: where float products take part in
-// it, they are __fmul_rn, which no compiler fuses with the addition.
+// operands without overflow, which add_products detects from the largest magnitudes. A simulated
+// product is rounded before it is added: where float products take part in it, they are __fmul_rn,
+// which no compiler fuses with the addition.
 #pragma once
-
-#ifndef MULTIPLIER
-#define MULTIPLIER exact
-#endif
 
 namespace multipliers {
 
@@ -268,8 +267,62 @@ __device__ __forceinline__ float multiply(float a, float b) {
     return Multiplier::ONE_NAN && product != product ? __uint_as_float(NOT_A_NUMBER) : product;
 }
 
+// ---- the products of a thread's part of a tile
+
+// Whether no operand of a piece is infinite or NaN and no product can overflow.
+template <int m, int n>
+__device__ __forceinline__ bool safe(const float (&a)[m][4], const float (&b)[n][4]) {
+    unsigned largest_a = 0, largest_b = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++)
+        largest_a = max(largest_a, __float_as_uint(a[i / 4][i % 4]) & MAGNITUDE);
+#pragma unroll
+    for (int j = 0; j < 4 * n; j++)
+        largest_b = max(largest_b, __float_as_uint(b[j / 4][j % 4]) & MAGNITUDE);
+    // A result's magnitude is at most the sum of both, less one bias, plus 2 in its exponent, for
+    // any mantissas.
+    return max(largest_a, largest_b) < EXPONENT &&
+           largest_a + largest_b < ONE + EXPONENT - 2 * CARRY;
+}
+
+template <class Multiplier, bool any, int m, int n>
+__device__ __forceinline__ void add_piece(const float (&a)[m][4], const float (&b)[n][4],
+                                          float (&sum)[4 * m][4 * n]) {
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++) {
+        typename Multiplier::Left left(a[i / 4][i % 4]);
+#pragma unroll
+        for (int j = 0; j < 4 * n; j++) {
+            // the same for every i, and made once
+            typename Multiplier::Right right(b[j / 4][j % 4]);
+            float product = Multiplier::template product<any>(left, right);
+            // Additions per branch: with a shared one the compiler would keep both branches'
+            // products live, in twice the registers.
+            sum[i][j] = any ? __fadd_rn(sum[i][j], product) : sum[i][j] + product;
+        }
+    }
+}
+
+template <class Multiplier, int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4],
+                                             float (&sum)[4 * m][4 * n]) {
+    if (Multiplier::SPECIAL_CASES && !safe(a, b))
+        add_piece<Multiplier, true>(a, b, sum);
+    else
+        add_piece<Multiplier, false>(a, b, sum);
+}
+
 }  // namespace multipliers
+
+constexpr bool EXACT_PRODUCTS = multipliers::IS_EXACT<multipliers::Chosen>;
 
 __device__ __forceinline__ float multiply(float a, float b) {
     return multipliers::multiply<multipliers::Chosen>(a, b);
+}
+
+// sum(i, j) += multiply(a(i), b(j)) for a thread's part of a matrix product, the pieces in fours.
+template <int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4],
+                                             float (&sum)[4 * m][4 * n]) {
+    multipliers::add_products<multipliers::Chosen>(a, b, sum);
 }

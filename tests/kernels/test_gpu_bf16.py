@@ -696,7 +696,7 @@ EVERY |= every("gpu_tf32/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), 
 EVERY |= every(
     "gpu_tf32/conv2d_pool.cu",
     (LARGE,),
-    {"WINDOWS": (True,), "WHOLE": (False,), "DEPTHS": (1, 2, 3)},
+    {"WINDOWS": (True,), "WHOLE": (False,), "MMA_STEPS": (1, 2, 3)},
 )
 for _tile in WINDOWS:
     EVERY |= every(
@@ -719,7 +719,7 @@ SHARES = {
 }
 # A part of that, where steps are not whole, half as much is multiplied, or a thread spreads dy over
 # windows.
-LESS = {"WHOLE=0": 0.75, "DEPTHS=2": 0.75, "gpu_tf32/weight_grad_pooled.cu": 0.45}
+LESS = {"WHOLE=0": 0.75, "MMA_STEPS=2": 0.75, "gpu_tf32/weight_grad_pooled.cu": 0.45}
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -756,7 +756,7 @@ def test_a_gpu_can_run_the_kernels_on_copies(source, defines):
         if halo
         else BFLOAT16.stages
     )
-    depths = re.search(r"DEPTHS=(\d)", " ".join(defines))
+    depths = re.search(r"MMA_STEPS=(\d)", " ".join(defines))
     steps = stages * (int(depths[1]) if depths else BFLOAT16.step // 16)
     if tile.m == tile.n == 64:  # a warp has the whole tile, for a quarter of every step
         down, across, steps = 2 * down, 2 * across, steps // 4
@@ -821,7 +821,7 @@ def test_a_weight_gradient_reads_every_row_once(layer):
     )
 
 
-STAGED, HALO, SQUARED = "tensor_cores.cuh", "loop.cuh", "weight_grad_halo.cu"
+STAGED, HALO, SQUARED = "tensor_cores.cuh", "halo_loop.cuh", "weight_grad_halo.cu"
 MISUSES = {
     "no commit": (STAGED, "        cp_async_commit();\n", "", "missing cp.async wait"),
     "a wait that leaves the step under way": (

@@ -44,7 +44,7 @@ class TensorTile:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block: two steps of both operands, the order that takes more
-        (common/conv2d_gemm.cuh).
+        (common/tensor_tile.cuh).
         """
         k = self.step
         return (

@@ -29,7 +29,7 @@ from ladder.rungs.packed_lowering import Lowering
 from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, quickest_split, sums_bytes
 from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
 
-# channels of a block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
+# channels of a block, bytes of a row, chunks of 16: kernels/common/packed.cuh
 CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8
 MOST_KERNEL = 4  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10  # bytes that a block may have

@@ -137,7 +137,7 @@ def round_gradient(
 
 @dataclasses.dataclass(frozen=True)
 class Epilogue:
-    """What a convolution's kernel makes of its sums.
+    """What a convolution's kernel makes of its accumulators.
 
     entry: kernel and file; arrays, numbers: the kernel's arguments before and behind the sizes;
     defines: {macro: value}.
@@ -251,12 +251,10 @@ def _convolution(
     else:
         entry = epilogue.entry
         defines |= {"WHOLE": channels % number_format.step == 0}
-        depths, by_k = (
-            blocks(kernel**2 * channels, 2 * number_format.chunk),
-            (tile.m, tile.n) == (64, 64),
-        )
-        if depths < number_format.step // (2 * number_format.chunk) and not by_k:
-            defines["DEPTHS"] = depths
+        mma_k, sliced_k = 2 * number_format.chunk, (tile.m, tile.n) == (64, 64)
+        mma_steps = blocks(kernel**2 * channels, mma_k)
+        if mma_steps < number_format.step // mma_k and not sliced_k:
+            defines["MMA_STEPS"] = mma_steps
     pixels = shape.batch * shape.height * shape.width * shape.phases
     sizes = integers(
         height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers

@@ -21,7 +21,7 @@ class NumberFormat:
     """Packed numbers, and the shared memory in which their products have to do.
 
     name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor
-    cores; stages, stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of
+    cores; stages, stages_of_halo: steps there, of kernels/gpu_tf32/staged_tile.cuh and of
     weight_grad_halo.cu; dtype: of a copy; defines: of all kernels; products: of tensor cores for
     one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of
     weight_grad_halo.cu.
@@ -48,7 +48,7 @@ class NumberFormat:
         return 2 * self.chunk // SIDE
 
 
-# which a thread copies at once; of a row of shared memory: kernels/common/tensor_cores.cuh
+# which a thread copies at once; of a row of shared memory: kernels/common/packed.cuh
 CHUNK_BYTES, ROW = 16, 128
 SIDE = 8  # of a square of pixels: kernels/gpu_tf32/weight_grad_halo.cu
 BFLOAT16 = NumberFormat("bfloat16", 99 << 10, 3, 2)  # of sm_86 and sm_89, the least from sm_80 on
@@ -101,8 +101,8 @@ class Sums:
     """The products of a convolution: height and width are the output's, channels those of the copy
     that is read.
 
-    number_format: of the operands; phases: convolutions to the pixels of an upsampled image, each with
-    filters of its own.
+    number_format: of the operands; phases: convolutions to the pixels of an upsampled image, each
+    with filters of its own.
     """
 
     batch: int
@@ -207,9 +207,9 @@ def _cycles_of_lines(tile: TensorTile, number_format: NumberFormat, m: float, n:
     """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores',
     whichever are more.
     """
-    # every warp reads a quarter of all lines: kernels/gpu_tf32/loop.cuh
-    by_k = tile.m == tile.n == 64
-    read = tile.m + tile.n if by_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
+    # every warp reads a quarter of all lines: kernels/gpu_tf32/staged_tile.cuh
+    sliced_k = tile.m == tile.n == 64
+    read = tile.m + tile.n if sliced_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
     return max(2 * (m + n) + read, number_format.products * tile.m * tile.n / 32)
 
 

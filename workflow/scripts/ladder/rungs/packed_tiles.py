@@ -20,11 +20,15 @@ from ladder.rungs.tiles import Sides
 class NumberFormat:
     """Packed numbers, and the shared memory in which their products have to do.
 
-    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor
-    cores; stages, stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of
-    weight_grad_halo.cu; dtype: of a copy; defines: of all kernels; products: of tensor cores for
-    one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of
-    weight_grad_halo.cu.
+    name            of the multiplier
+    most_shared     bytes that a block may have on every GPU with such tensor cores
+    stages          steps there, of StagedTile in kernels/gpu_tf32/loop.cuh
+    stages_of_halo  the same of weight_grad_halo.cu
+    dtype           of a copy
+    defines         of all kernels
+    products        of tensor cores for one of these numbers
+    chunk, step     numbers in CHUNK_BYTES and in ROW
+    squares         in a step of weight_grad_halo.cu
     """
 
     name: str
@@ -101,8 +105,8 @@ class Sums:
     """The products of a convolution: height and width are the output's, channels those of the copy
     that is read.
 
-    number_format: of the operands; phases: convolutions to the pixels of an upsampled image, each with
-    filters of its own.
+    number_format: of the operands; phases: convolutions to the pixels of an upsampled image, each
+    with filters of its own.
     """
 
     batch: int

@@ -37,14 +37,16 @@ ROW = "rung.toml"  # of an own rung, in its folder below kernels/
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung
-    demonstrates.
+    """A row of the ladder; interface.implementation has the rung itself.
 
-    below: the rung that it builds on; role: "rung", "lesson" (one step between two rungs) or "own"
-    (of the user: _own_rungs). oldest: the least compute capability of a GPU that runs it, 80 for
-    8.0; newest: the greatest, or None; precision: key of multipliers.PRECISIONS, what the rung is
-    made for. A rung for float32 can round the operands of its products to any; another takes no
-    plan but its own.
+    executor   key of executors.create.EXECUTORS
+    technique  the optimization that the rung demonstrates
+    below      the rung that it builds on
+    role       "rung", "lesson" (one step between two rungs) or "own" (of the user: _own_rungs)
+    oldest     the least compute capability of a GPU that runs it, 80 for 8.0
+    newest     the greatest, or None
+    precision  key of multipliers.PRECISIONS, what the rung is made for: a rung for float32 can
+               round the operands of its products to any; another takes no plan but its own
     """
 
     executor: str

@@ -20,11 +20,15 @@ from ladder.rungs.tiles import Sides
 class NumberFormat:
     """Packed numbers, and the shared memory in which their products have to do.
 
-    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor
-    cores; stages, stages_of_halo: steps there, of kernels/gpu_tf32/staged_tile.cuh and of
-    weight_grad_halo.cu; dtype: of a copy; defines: of all kernels; products: of tensor cores for
-    one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of
-    weight_grad_halo.cu.
+    name            of the multiplier
+    most_shared     bytes that a block may have on every GPU with such tensor cores
+    stages          steps there, of kernels/gpu_tf32/staged_tile.cuh
+    stages_of_halo  the same of weight_grad_halo.cu
+    dtype           of a copy
+    defines         of all kernels
+    products        of tensor cores for one of these numbers
+    chunk, step     numbers in CHUNK_BYTES and in ROW
+    squares         in a step of weight_grad_halo.cu
     """
 
     name: str

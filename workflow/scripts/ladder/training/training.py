@@ -30,12 +30,16 @@ SNAPSHOT = "snapshot."  # before the name of a snapshot in a checkpoint
 class Training:
     """The state of a training run between two steps.
 
-    settings: plan.TrainingSettings; images: uint8 or float32 (N, H, W, C) as a normalized artifact
-    stores them, with its normalization.Statistics; labels: uint8 (N,), for a network that
-    classifies; values: name -> float32 array, the initial values of all weights.shapes(network);
-    data_residency: see executors/create.py; validation: validation.Validation to measure after each
-    epoch, which may end the training early. Raises UserError if the batch is larger than the
-    dataset.
+    settings        plan.TrainingSettings
+    images          uint8 or float32 (N, H, W, C), as a normalized artifact stores them
+    statistics      their normalization.Statistics
+    values          name -> float32 array, the initial values of all weights.shapes(network)
+    data_residency  see executors/create.py
+    labels          uint8 (N,), for a network that classifies
+    validation      validation.Validation to measure after each epoch, which may end the training
+                    early; or None
+
+    Raises UserError if the batch is larger than the dataset.
     """
 
     def __init__(

@@ -27,11 +27,12 @@ Parents = dict[str, "PlannedArtifact"]  # by the names that the stage's script k
 class Stage:
     """A row of a table of stages.
 
-    rule: the rule that makes its artifacts, which is also the name of the script that the rule
-    runs. params, parents: what an artifact is made from: functions of a chain and a role
-    (chains.py), or of a configuration (stages.py). pages: the files that are copied to results/.
-    anywhere: any machine can make it, in one thread, as it only describes runs: it needs neither
-    the rung nor the libraries that its parameters name.
+    rule      the rule that makes its artifacts, also the name of the script that it runs
+    params    function of a chain and a role (chains.py), or of a configuration (stages.py)
+    parents   the same, of the artifacts that it reads
+    pages     the files that are copied to results/
+    anywhere  whether any machine can make it, in one thread: it only describes runs, and needs
+              neither the rung nor the libraries that its parameters name
     """
 
     name: str

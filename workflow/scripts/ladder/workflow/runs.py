@@ -50,15 +50,21 @@ SHARED_BY_CONTROL = ("seed", "epochs", "steps", *OF_THE_PAGE)
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One run, made once by `of` and then passed on.
+    """One run, made once by `resolve` and then passed on.
 
-    given: the settings as they were written; settings: those with `auto`, `same` and `all`
-    resolved. network_params: of networks.from_params. features_layer: None if the network
-    classifies by itself and no layer is named. file_sha256: of the file of initial weights,
-    folder_sha256: of the pictures of a folder. A multiplier's identity is what a version has of it.
-    parts: features appended to the run's own; repeats: the run with each other seed; reference: the
-    same training by another rung; ablated: the runs that the report compares with this one;
-    control: the run whose untrained network is this one's control, None for its own.
+    given           the settings as they were written
+    settings        those with `auto`, `same` and `all` resolved
+    network_params  of networks.from_params
+    features_layer  None if the network classifies by itself and no layer is named
+    file_sha256     of the file of initial weights
+    folder_sha256   of the pictures of a folder
+    multiplier_identity, test_multiplier_identity
+                    what a version has of a multiplier
+    parts           features appended to the run's own
+    repeats         the run with each other seed
+    reference       the same training by another rung
+    ablated         the runs that the report compares with this one
+    control         the run whose untrained network is this one's control, None for its own
     """
 
     given: Settings

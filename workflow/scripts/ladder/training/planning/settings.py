@@ -66,14 +66,17 @@ class Augmentation:
 class TrainingSettings:
     """One training run of `steps` steps or, if that is None, of `epochs` epochs.
 
-    schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the
-    gradient of the summed squared error by all elements of the batch, 'batch' by its images only
-    (always the case for the cross-entropy). seed: of the random numbers of a step and of the
-    shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
-    divided out before the updates; exact if it is a power of two and nothing overflows (None:
-    LOSS_SCALE in precision float16, else 1). frozen: names of layers whose parameters are not
-    trained; no gradient is computed for them. multiprocessors: the number of the GPU's for which
-    tiles are chosen (None: of this machine's GPU); it changes no byte.
+    schedule        keyword arguments of optimizers.learning_rates
+    gradient_scale  'mean' divides the gradient of the summed squared error by all elements of the
+                    batch, 'batch' by its images only (always the case for the cross-entropy)
+    seed            of the random numbers of a step and of the shuffling
+    multipliers     of convolutions and dense layers
+    loss_scale      factor on all gradients, divided out before the updates; exact if it is a power
+                    of two and nothing overflows (None: LOSS_SCALE in precision float16, else 1)
+    frozen          names of layers whose parameters are not trained, and get no gradient
+
+    multiprocessors: the number of the GPU's for which tiles are chosen (None: of this machine's
+    GPU); it changes no byte.
     """
 
     network: Network

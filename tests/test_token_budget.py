@@ -26,18 +26,22 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 548,
     "package": 263,
     "benchmarks": 47500,
-    "tests": 458669,
+    "tests": 458795,
 }
 
 
-def test_no_part_has_more_tokens_than_its_budget():
-    parts = {part: sum(files.values()) for part, files in count_tokens.by_file().items()}
-    over = {
-        part: f"{tokens} tokens, {BUDGET.get(part, 0)} allowed"
-        for part, tokens in parts.items()
-        if tokens > BUDGET.get(part, 0)
-    }
-    assert not over
+def test_no_part_of_the_program_has_more_tokens_than_its_budget():
+    assert not over_budget("workflow", "package")
+
+
+def test_the_tests_and_benchmarks_have_no_more_tokens_than_their_budgets():
+    assert not over_budget("tests", "benchmarks")
+
+
+def over_budget(*folders):
+    """{part: tokens} of the parts that have too many."""
+    parts = {part: sum(files.values()) for part, files in count_tokens.by_file(*folders).items()}
+    return {part: tokens for part, tokens in parts.items() if tokens > BUDGET.get(part, 0)}
 
 
 def test_names_numbers_operators_and_strings_are_counted_and_no_docstrings_or_comments():

@@ -15,6 +15,7 @@ import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
+FOLDERS = "workflow", "package", "benchmarks", "tests"
 COUNTED = {tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING}
 OPENS, CLOSES = getattr(tokenize, "FSTRING_START", None), getattr(tokenize, "FSTRING_END", None)
 
@@ -42,14 +43,13 @@ def docstrings(tree):
     )
 
 
-def by_file():
-    """{part: {file: tokens}}; a part is a package of the library, the scripts, or all tests."""
+def by_file(*folders):
+    """{part: {file: tokens}} of folders; a part is a package of the library, the scripts, or a
+    folder that is none of these.
+    """
     parts = collections.defaultdict(dict)
-    for path in (*(ROOT / "workflow").rglob("*.py"), *(ROOT / "package").rglob("*.py")):
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         parts[part(path)][path.relative_to(ROOT)] = count(path.read_text("utf-8"))
-    for folder in ("tests", "benchmarks"):
-        for path in (ROOT / folder).rglob("*.py"):
-            parts[folder][path.relative_to(ROOT)] = count(path.read_text("utf-8"))
     return parts
 
 
@@ -61,10 +61,10 @@ def part(path):
 
 
 def main():
-    for name, files in sorted(by_file().items()):
+    for name, files in sorted(by_file(*FOLDERS).items()):
         print(f"{sum(files.values()):7} {name}")
         if name in sys.argv[1:]:
-            for path, tokens in sorted(files.items(), key=lambda one: -one[1]):
+            for path, tokens in sorted(files.items(), key=lambda item: -item[1]):
                 print(f"{tokens:15} {path}")
 
 

@@ -47,6 +47,9 @@ CASES = [
     # of `make check`, which compiles and trains with rungs that it makes
     ("tests/support/test_judge_rung.py::*", 0),
     ("tests/campaigns/test_settings.py::*", 0),  # a slice of a campaign
+    ("tests/tools/test_commands.py::*", 0),
+    # of the tests themselves, a million tokens
+    ("*::test_the_tests_and_benchmarks_have_no_more_tokens_*", 0),
     # a step of the whole autoencoder in the emulator
     ("tests/rungs/test_whole_step.py::*", 0),
     ("*::test_the_record_is_of_todays_kernels_and_plans_*", 0),  # makes all plans of all rungs

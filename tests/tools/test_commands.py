@@ -1,0 +1,21 @@
+"""Every benchmark starts as a command of its own, as its docstring shows it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ladder.sources import ROOT
+
+COMMANDS = sorted(
+    path.name
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if "parse_args" in (text := path.read_text("utf-8")) and "\nimport torch" not in text
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_benchmark_says_how_it_is_used_without_help_of_pytests_paths(command):
+    program = [sys.executable, ROOT / "benchmarks" / command, "--help"]
+    run = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "") and command in run.stdout

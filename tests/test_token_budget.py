@@ -6,12 +6,12 @@
 import count_tokens
 
 BUDGET = {
-    "scripts": 14648,
+    "scripts": 14646,
     "ladder": 1799,
     "arithmetic": 11348,
     "classifiers": 10377,
     "data": 16229,
-    "demo": 3011,
+    "demo": 3009,
     "executors": 54207,
     "export": 7938,
     "features": 6668,
@@ -26,7 +26,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 548,
     "package": 263,
     "benchmarks": 47500,
-    "tests": 458795,
+    "tests": 458781,
 }
 
 

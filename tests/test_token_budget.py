@@ -26,7 +26,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 548,
     "package": 263,
     "benchmarks": 47500,
-    "tests": 475000,
+    "tests": 458781,
 }
 
 

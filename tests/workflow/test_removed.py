@@ -10,7 +10,7 @@ import yaml
 import planned
 from ladder.errors import UserError
 from ladder.sources import ROOT
-from ladder.workflow import commands, config, removed, settings
+from ladder.workflow import commands, config, plans, removed, settings
 
 RELEASE = ROOT / "tests/support/release_0.1.0"
 KEYS = yaml.safe_load((RELEASE / "all_settings.yaml").read_text("utf-8"))
@@ -18,6 +18,17 @@ MAKE_TARGETS = (
     "report model table demo watch test test-all lint check benchmark gpu-check gpu-prepare profile records "
     "container container-gpu docs pictures pins dist clean"
 ).split()
+
+
+def test_a_key_in_a_list_or_in_a_search_names_what_to_do_instead_too():
+    for raw in (
+        {"compare": [{"recompute": [True, False]}]},
+        {"search": {"keys": {"recompute": [True, False]}}},
+    ):
+        with pytest.raises(
+            UserError, match="^config: .*recompute is no more: a smaller batch_size"
+        ):
+            plans.of(planned.RAW | raw)
 
 
 def test_the_configuration_of_the_release_plans_its_run():

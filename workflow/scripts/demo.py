@@ -50,7 +50,7 @@ def serve(arguments):
     settings = run.settings
     runtime.set_threads(settings.threads)
     # before the model is loaded, which can take long
-    with local.listen(arguments.port, "make demo") as listening:
+    with local.listen(arguments.port) as listening:
         app = server.create_app(
             Predictor(inputs, settings.threads, settings.data_residency, settings.test_multiplier)
         )

@@ -5,7 +5,7 @@ buffers.
 from ladder.progress import size
 
 STEPS = "pass", "layer", "operation", "MFLOP", "computed by", "grid", "block", "reads", "writes"
-BUFFERS = "kind", "buffer", "shape", "dtype", "bytes", "memory"
+BUFFERS = "kind", "buffer", "shape", "dtype", "bytes"
 MOST_NAMED = 6  # buffers of a step; an update of all parameters has hundreds
 
 

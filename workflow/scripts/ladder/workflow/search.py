@@ -20,7 +20,7 @@ from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
 from ladder.store import artifacts
 from ladder.store.versions import canonical
-from ladder.workflow import checks, lists, runs, settings, trials, values
+from ladder.workflow import checks, lists, removed, runs, settings, trials, values
 from ladder.workflow import config as configuration
 from ladder.workflow.chains import chain, trains
 from ladder.workflow.planning import PlannedArtifact
@@ -366,9 +366,9 @@ def _runs(search: settings.Search, keys: dict[str, Key]) -> list[dict[str, Any]]
 def _values(key: str, rule: Any) -> Key:
     """The Choices or Range of a key, with values in the types of the configuration."""
     if key not in settings.KEYS:
-        raise UserError(
-            f"config: there is no key {excerpt(str(key))}, which search names{values.nearest(key, settings.KEYS)}"
-        )
+        near = values.nearest(key, settings.KEYS)
+        said = f"there is no key {excerpt(str(key))}, which search names{near}"
+        raise UserError(f"config: {removed.instead(str(key)) or said}")
     if key in FIXED:
         raise UserError(
             f"config: search cannot vary {key}: all its runs are scored on the same images"

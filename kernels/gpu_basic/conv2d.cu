@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256)
             int i = row - out_row * stride, j = column - out_column * stride;
             const float* taps = weight + (i * kernel + j) * channels + channel;
             int apart = kernel * kernel * channels;  // from a filter to the next
-            // pointers: indices would spill
+            // Pointers, because indices would spill.
             for (const float* end = gradients + filters; gradients < end;
                  gradients++, taps += apart)
                 sum += multiply(*gradients, *taps);
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (element >= filters * kernel * kernel * channels) return;
     int channel = element % channels, tap = element / channels;
     int j = tap % kernel, i = tap / kernel % kernel, filter = tap / (kernel * kernel);
-    // the outputs for which this tap lies inside the image
+    // The outputs for which this tap lies inside the image.
     int first_row = first_window(padding - i, stride),
         first_column = first_window(padding - j, stride);
     int last_row = min(out_height, first_window(height + padding - i, stride));

@@ -9,7 +9,7 @@
 // kernel, kernel, channels); bias, dbias (filters); partials (parts, filters). Every array has
 // fewer than 2^31 elements.
 //
-// Launches; neighbouring threads have neighbouring filters or channels:
+// Launches: neighbouring threads have neighbouring filters or channels.
 //   conv2d_forward        block (8, 32), grid (ceil(pixels of y / 32), ceil(filters / 8))
 //   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256))
 //   conv2d_weight_grad    block (256), grid (ceil(elements of dweight / 256))

@@ -55,7 +55,7 @@ struct AlongLines {
         return Tile::THREADS <= QUADS || threadIdx.x < QUADS;
     }
     static __device__ __forceinline__ int line() { return threadIdx.x % ACROSS * 4; }
-    // in the first pass; K_PER_PASS more in each pass after it
+    // Of the first pass; K_PER_PASS more in each pass after it.
     static __device__ __forceinline__ int k() { return threadIdx.x / ACROSS; }
     template <class Step>
     static __device__ __forceinline__ auto* place(Step& step, int pass, int e) {

@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_quads(float (&to)[quads][4], const float* f
 #else
 constexpr bool EXACT_PRODUCTS = true;
 
-// sum(i, j) += a(i) b(j) for a thread's part of a matrix product, the operands in fours.
+// sum(i, j) += a(i) b(j) for a thread's accumulators, (M_THREAD, N_THREAD); the operands in quads.
 template <int m, int n>
 __device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4],
                                              float (&sum)[4 * m][4 * n]) {

@@ -63,7 +63,7 @@ struct fp16 {
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        // of two halves: at most 22 bits, exact before it is rounded
+        // The product of two halves has at most 22 bits: it is exact before it is rounded.
         return half(__fmul_rn(a.value, b.value));
     }
 };
@@ -118,7 +118,7 @@ struct acc16 {
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        // of at most 16 bits: exact, or infinite
+        // A product of at most 16 bits: exact, or infinite.
         unsigned bits = __float_as_uint(__fmul_rn(a.value, b.value)) & UPPER;
         float result = bits & EXPONENT ? __uint_as_float(bits) : 0.0f;
         return any && max(a.magnitude, b.magnitude) >= EXPONENT ? __fmul_rn(a.given, b.given)
@@ -141,7 +141,7 @@ struct Logarithmic {
     struct Left {
         unsigned shifted;  // the bits less one bias
         int room;          // 2^23 (1 - x)
-        // magnitudes of b: the product is 0 below the one; from the other on it is not finite
+        // Magnitudes of b: below `least` the product is 0, from `most` on it is not finite.
         unsigned least, most;
         float huge;  // what makes of such a b the exact product or infinity
         __device__ __forceinline__ explicit Left(float a) {
@@ -192,7 +192,7 @@ using am16 = Logarithmic<655360, UPPER, 0x00010000u>;
 static __device__ const unsigned char ENTRIES[1 << 2 * MULTIPLIER_TABLE_BITS] = {MULTIPLIER_TABLE};
 
 struct table {
-    // the table lookup dominates the time
+    // One form, because the look-up dominates the time.
     static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;
     static constexpr int BITS = MULTIPLIER_TABLE_BITS, SHIFT = 23 - BITS;
     struct Left {
@@ -208,7 +208,7 @@ struct table {
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
         unsigned entry = ENTRIES[(a.index << BITS) | b.index], sign = (a.bits ^ b.bits) & SIGN;
-        // of two biases
+        // The exponent, with two biases.
         unsigned doubled =
             a.exponent + b.exponent + ((entry >> 7) << 23) + ((entry & 0x7fu) << SHIFT);
         bool zero = min(a.exponent, b.exponent) == 0 || doubled < ONE + LEAST_NORMAL;
@@ -293,7 +293,7 @@ __device__ __forceinline__ void add_piece(const float (&a)[m][4], const float (&
         typename Multiplier::Left left(a[i / 4][i % 4]);
 #pragma unroll
         for (int j = 0; j < 4 * n; j++) {
-            // the same for every i, and made once
+            // The same for every i: the compiler makes it once.
             typename Multiplier::Right right(b[j / 4][j % 4]);
             float product = Multiplier::template product<any>(left, right);
             // Additions per branch: with a shared one the compiler would keep both branches'
@@ -320,7 +320,7 @@ __device__ __forceinline__ float multiply(float a, float b) {
     return multipliers::multiply<multipliers::Chosen>(a, b);
 }
 
-// sum(i, j) += multiply(a(i), b(j)) for a thread's part of a matrix product, the pieces in fours.
+// sum(i, j) += multiply(a(i), b(j)) for a thread's accumulators; the operands in quads.
 template <int m, int n>
 __device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4],
                                              float (&sum)[4 * m][4 * n]) {

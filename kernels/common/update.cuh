@@ -86,7 +86,7 @@ __device__ __forceinline__ float update(const long long* row, int i, const State
     if constexpr (rule == ADAM) {
         float m = address(row[FIRST])[i] = 0.9f * state.first + 0.1f * g;
         float s = address(row[SECOND])[i] = 0.999f * state.second + 0.001f * g * g;
-        // log(0.9); exact where 1 - 0.9^t is small
+        // The factor is log(0.9); expm1f is exact where 1 - 0.9^t is small.
         float m_corrected = m / -expm1f(settings.step * -0.105360516f);
         float s_corrected = s / -expm1f(settings.step * -0.00100050034f);  // log(0.999)
         direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);

@@ -42,7 +42,7 @@ load_augmented_batch(const Pixel* __restrict__ images, const long long* __restri
         value =
             images[((permutation[counters[1] + image] * height + row) * width + column) * channels +
                    channel];
-    // two roundings, as on the CPU
+    // Two roundings, as on the CPU.
     x[element] = __fadd_rn(__fmul_rn(value, scale[channel]), offset[channel]);
 }
 

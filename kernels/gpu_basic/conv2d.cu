@@ -9,7 +9,7 @@
 // kernel, kernel, channels); bias, dbias (filters); partials (parts, filters). Every array has
 // fewer than 2^31 elements.
 //
-// Launches; neighbouring threads have neighbouring filters or channels:
+// Launches: neighbouring threads have neighbouring filters or channels.
 //   conv2d_forward        block (8, 32), grid (ceil(pixels of y / 32), ceil(filters / 8))
 //   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256))
 //   conv2d_weight_grad    block (256), grid (ceil(elements of dweight / 256))
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256)
             int i = row - out_row * stride, j = column - out_column * stride;
             const float* taps = weight + (i * kernel + j) * channels + channel;
             int apart = kernel * kernel * channels;  // from a filter to the next
-            // pointers: indices would spill
+            // Pointers, because indices would spill.
             for (const float* end = gradients + filters; gradients < end;
                  gradients++, taps += apart)
                 sum += multiply(*gradients, *taps);
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (element >= filters * kernel * kernel * channels) return;
     int channel = element % channels, tap = element / channels;
     int j = tap % kernel, i = tap / kernel % kernel, filter = tap / (kernel * kernel);
-    // the outputs for which this tap lies inside the image
+    // The outputs for which this tap lies inside the image.
     int first_row = first_window(padding - i, stride),
         first_column = first_window(padding - j, stride);
     int last_row = min(out_height, first_window(height + padding - i, stride));

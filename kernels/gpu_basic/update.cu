@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256)
     mean[i] = m;
     square[i] = s;
     float t = counters[0] + 1;
-    // log(0.9); expm1f keeps 1 - 0.999^t exact where it is small
+    // The factors are log(0.9) and log(0.999); expm1f keeps 1 - 0.999^t exact where it is small.
     float m_corrected = m / -expm1f(t * -0.105360516f);
     float s_corrected = s / -expm1f(t * -0.00100050034f);  // log(0.999)
     parameter[i] =

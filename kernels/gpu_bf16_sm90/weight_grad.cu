@@ -196,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
         return;
     }
     if (KERNEL > 2) setmaxnreg_inc<CONSUMER_REGISTERS>();
-    // of the pixels where this lane's addresses for ldmatrix are
+    // Of the pixels where this lane's addresses for ldmatrix are.
     int matrix_row = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;
     int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8;
     auto lane_pixel = [&](int i) {
@@ -219,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     int first_channel = channel_block * CHANNEL_BLOCK + warp % 4 * 16 + threadIdx.x % 32 / 4;
     partials += static_cast<long long>(split) * filters * PHASE_COUNT * KERNEL * KERNEL * channels;
     if (PHASES) {
-        // a tap of the phase weights
+        // The tap of the phase weights.
         int tap = (3 - phase / 2 - 2 * tap_row) * 4 + 3 - phase % 2 - 2 * column;
         write(sum, partials + tap * filters, first_channel, first_filter, channels, filters, 1,
               16 * filters);

@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     static_assert(FITS_REGISTERS<Tile, WIDE>, "the large tile would spill registers");
     Convolution conv = {batch, height, width, channels, filters, kernel, padding, stride};
     bool rectify = relu;
-    // neighbouring blocks read the same pixels
+    // Neighbouring blocks read the same pixels.
     int tiles_across = (conv.filters + Tile::N - 1) / Tile::N;
     int first_pixel = blockIdx.x / tiles_across * Tile::M,
         first_filter = blockIdx.x % tiles_across * Tile::N;
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
 #pragma unroll
         for (int i = 0; i < Tile::M_THREAD; i++) {
             float value = sum[i][j] + shift;
-            // not fmaxf, which would hide a NaN
+            // Not fmaxf, which would hide a NaN.
             sum[i][j] = rectify && value < 0.0f ? 0.0f : value;
         }
     }

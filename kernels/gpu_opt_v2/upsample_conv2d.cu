@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     for (int i = 0; i < Tile::M_THREAD; i++) {
         int m = first_pixel + Tile::m_of(i);
         if (m >= pixels) continue;
-        // of y as a matrix of pixels by filters
+        // Of y as a matrix of pixels by filters.
         int row = (m + m / width * width + width * p) * 2 + q;
 #pragma unroll
         for (int j = 0; j < Tile::N_THREAD; j += 4) {

@@ -73,7 +73,7 @@ struct Forward {
     __device__ __forceinline__ void write(int m, int n, float sum) const {
         if (m >= conv.batch * conv.out_height() * conv.out_width() || n >= conv.filters) return;
         float value = sum + bias[n];
-        // not fmaxf, which would hide a NaN
+        // Not fmaxf, which would hide a NaN.
         y[m * conv.filters + n] = relu && value < 0.0f ? 0.0f : value;
     }
 };

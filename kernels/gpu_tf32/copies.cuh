@@ -42,7 +42,7 @@ struct ChannelsLast {
     __device__ __forceinline__ int place(int pixel, int channel) const {
         return pixel * channels + channel;
     }
-    // channels, zeros included
+    // Channels that are stored, zeros included.
     __device__ __forceinline__ int stored() const { return channels; }
 };
 

@@ -31,9 +31,8 @@ struct BlockTile {
         int of_phase = (filters + Tile::N - 1) / Tile::N,
             number = blockIdx.x % (of_phase * PHASE_STRIDE * PHASE_STRIDE);
         tile = blockIdx.x / (of_phase * PHASE_STRIDE * PHASE_STRIDE);
-        phase = PHASE_STRIDE == 1
-                    ? 0
-                    : number / of_phase;  // known to the compiler where there are none
+        // Without phases the compiler knows it.
+        phase = PHASE_STRIDE == 1 ? 0 : number / of_phase;
         first_filter = (number - phase * of_phase) * Tile::N;
     }
     __device__ __forceinline__ int row() const { return phase / 2; }

@@ -32,7 +32,7 @@ __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THRE
 #pragma unroll
             for (int e = 0; e < Tile::NEIGHBOURS; e++) {
                 float value = sum[i][j + e] + shift[e];
-                // not fmaxf, which would hide a NaN
+                // Not fmaxf, which would hide a NaN.
                 neighbours[e] = relu && value < 0.0f ? 0.0f : value;
             }
             if (wide && filter < filters) store(to, neighbours);

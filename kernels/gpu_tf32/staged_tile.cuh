@@ -172,7 +172,7 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
     // the sum of the four warps in their order, a quarter of the tile after the other.
     static __device__ __forceinline__ void
     reduce_warps(const Sums& accumulators, float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
-        // rows are eight banks apart, for stores of fragments
+        // Rows are eight banks apart, for stores of fragments.
         constexpr int LINES = m_warp, PITCH = n_warp + 8;
         DYNAMIC_SHARED(float, shared);
         float* own = shared + threadIdx.x % 32 / 4 * PITCH + threadIdx.x % 4 * 2;

@@ -56,9 +56,9 @@ template <int side, int channels_read>
 struct Square {
     static constexpr int SLICES = (channels_read + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK,
                          SLICE_BYTES = side * side * ROW;
-    // chunks of a slice
+    // ACROSS: chunks of a slice.
     static constexpr int BYTES = SLICES * SLICE_BYTES, ACROSS = channels_read / CHUNK / SLICES;
-    // rows
+    // Rows of a pass, and passes.
     static constexpr int AT_ONCE = THREADS / ACROSS / side, PASSES = (side + AT_ONCE - 1) / AT_ONCE;
     const Packed *array, *from;  // from: of the array's first square
     // row: of the first pass; to: the byte where its chunk goes; pitch: numbers from a row of the

@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
 #pragma unroll
     for (int pass = 0; pass < Operands::PASSES; pass++) {
         int window = first + Tile::row(pass) / 4, place = Tile::row(pass) % 4;
-        // images have whole windows, whose rows follow one another
+        // Images have whole windows, whose rows follow one another.
         operands.column[pass] = window % across;
         operands.x_at[pass] =
             ((2 * (window / across) + place / 2) * width + 2 * (window % across) + place % 2) *

@@ -68,7 +68,7 @@ struct Copy {
 
     // Stores nothing where the copy has no such number.
     __device__ __forceinline__ void put(int line, int tap, int number, Packed value) const {
-        // numbers of a line, rows of a channel block
+        // Numbers of a line; rows of a channel block.
         int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_block = taps * rows;
         if (rows == 0 && line < lines && number < whole)
             at[(line * taps + tap) * whole + number] = value;
@@ -203,7 +203,7 @@ struct PhaseBlock {
         if (filter >= stored(filters, rows) || channel >= max(channels, flipped_rows)) return;
         phase_weights += rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter)
                               : channel * 16 * whole(filters) + filter;
-        // rows are whole eights: chunks stay where they are
+        // Rows are whole eights, so that chunks stay where they are.
         int apart = rows ? flipped_rows * CHANNEL_BLOCK : whole(filters);
 #pragma unroll
         for (int tap = 0; tap < 16; tap++)

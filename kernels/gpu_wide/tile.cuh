@@ -7,7 +7,7 @@
 #pragma once
 #include "common/product.cuh"
 
-// rows start at 16 bytes
+// PITCH: rows start at multiples of 16 bytes.
 constexpr int THREADS = 16, EACH = 4, SIDE = THREADS * EACH, STEP = 16, PITCH = SIDE + 4;
 
 __device__ __forceinline__ void load(float (&to)[4], const float* from) {

@@ -1,5 +1,5 @@
-"""How many lines, blank ones left out, a kernel is read in: those of its file and of the headers that
-its default build includes.
+"""How many lines have to be read for a kernel: those of its file and of the headers that its
+default build includes, without blank ones.
 """
 
 import pathlib

@@ -109,7 +109,7 @@ def config(text):
 def comment(rule):
     """What a key is, in a few words: its choices, or the beginning of its description."""
     named = values.choices(rule.get("items", rule))
-    if 1 < len(named) <= MOST_CHOICES:
+    if 1 < len(named) <= MOST_CHOICES and all(map(values.choices, rule.get("anyOf", [rule]))):
         return " | ".join(map(str, named))
     return re.split(r"[.:;] ", rule["description"].rstrip(".") + ". ")[0].replace("`", "")
 

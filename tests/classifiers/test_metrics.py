@@ -29,6 +29,20 @@ def test_per_class_is_the_share_of_each_class():
     assert per_class == {"cat": pytest.approx(1 / 3), "dog": 1.0, "frog": 0.0}
 
 
+def test_balanced_accuracy_is_the_mean_over_the_classes_that_have_rows():
+    assert metrics.balanced_accuracy([[1, 2, 0, 0], [0, 2, 0, 0], [1, 0, 0, 0], [0] * 4]) == (
+        pytest.approx((1 / 3 + 1 + 0) / 3)
+    )
+    assert metrics.balanced_accuracy([[240, 0], [10, 2]]) == pytest.approx((1 + 2 / 12) / 2)
+
+
+def test_classes_are_unbalanced_where_one_has_half_as_many_rows_more_than_its_share():
+    assert metrics.unbalanced([[149, 0], [0, 51]]) is False
+    assert metrics.unbalanced([[150, 0], [50, 0]]) is True
+    assert metrics.unbalanced([[3, 0, 0], [0, 3, 0], [0, 0, 0]]) is False
+    assert metrics.unbalanced([[3, 0], [0, 0]]) is True
+
+
 def test_a_class_without_rows_is_null_in_json():
     per_class = metrics.per_class(
         metrics.confusion(LABELS, PREDICTIONS, 4), ["cat", "dog", "frog", "ship"]

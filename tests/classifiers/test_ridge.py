@@ -206,7 +206,7 @@ def test_constant_features_have_no_effect():
 @pytest.mark.parametrize("rows", [0, 10, 19])
 def test_too_few_rows_are_one_line(rows):
     features, labels, _ = problem(300)
-    with pytest.raises(UserError, match="raise train_limit"):
+    with pytest.raises(UserError, match="leave ridge out"):
         kernel_ridge.fit(features[:rows], labels[:rows], 1)
     kernel_ridge.fit(features[:20], labels[:20], 1)
 

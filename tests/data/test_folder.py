@@ -197,6 +197,13 @@ def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
         load(path, tmp_path)
 
 
+def test_the_only_picture_of_a_class_is_trained_on(tmp_path):
+    source = picture_folders.write(tmp_path / "pets", {"a": 5, "b": 1})
+    dataset, skipped = load(source, tmp_path)
+    assert dataset.train_labels.tolist().count(1) == 1 and dataset.test_labels.tolist() == [0]
+    assert skipped == []
+
+
 @pytest.mark.parametrize("limits", [ALL, {"train": 4, "test": 2}])
 def test_a_class_whose_pictures_of_a_part_are_damaged_is_split_of_the_readable_ones(
     tmp_path, limits

@@ -10,6 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import sklearn.metrics
 
 import ladder
 import make_report
@@ -548,7 +549,7 @@ def test_the_result_stands_once_beside_how_many_images_only_one_of_two_has_right
     text = text_of(digits_page)
     for control in report.summary(digits, "r0123456789e", PARAMS)["controls"]:
         points = intervals.words(verdicts.difference(control))["points"]
-        assert text.count(f"{points} points") == 1
+        assert text.count(f"{points} points") == (control["fault"] is None)
         assert f"{control['won']} right only here{control['lost']} only there" in text
 
 
@@ -1172,9 +1173,78 @@ def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):
         ) / 360
         assert control["difference_interval"] == pytest.approx([middle - reach, middle + reach])
         told = intervals.words(verdicts.difference(control))
-        assert f"{told['points']} points against" in numbers["verdict"]
         luck = "could be luck" if abs(middle) <= reach else "more than luck"
-        assert f"({told['interval_text']}, {luck})" in numbers["verdict"]
+        counts = control["fault"] is None
+        assert (f"{told['points']} points against" in numbers["verdict"]) == counts
+        assert (f"({told['interval_text']}, {luck})" in numbers["verdict"]) == counts
+    assert [control["fault"] for control in numbers["controls"]] == ["pixels", None]
+    assert (
+        "the untrained encoder, 92.5\u202f%, is no control (below raw pixels)" in numbers["verdict"]
+    )
+
+
+@pytest.mark.parametrize(
+    "name, accuracy, pixels, fault",
+    [
+        ("ridge_random", 0.6, 0.5, None),
+        ("ridge_random", 0.6, 0.61, "pixels"),
+        ("ridge_strong", 0.35, None, "chance"),
+        ("ridge_pixels", 0.35, 0.35, None),
+        ("majority", 0.33, None, None),
+    ],
+)
+def test_an_untrained_encoder_near_chance_or_below_raw_pixels_is_no_control(
+    name, accuracy, pixels, fault
+):
+    control = {
+        "control": name,
+        "accuracy": accuracy,
+        "interval": list(intervals.wilson(accuracy, 200)),
+    }
+    assert verdicts.fault(control, 1 / 3, pixels) == fault
+
+
+def test_the_better_of_two_untrained_encoders_is_what_a_verdict_ends_with(digits):
+    def control(name, accuracy, low, high, fault=None):
+        score = {"control": f"svm_{name}", "accuracy": accuracy, "fault": fault}
+        return score | {
+            "difference": (low + high) / 2,
+            "difference_interval": [low, high],
+            "paired": True,
+            "won": 1,
+            "lost": 1,
+        }
+
+    random, strong = control("random", 0.5, 0.2, 0.3), control("strong", 0.7, -0.1, 0.05)
+    nothing = "nothing shows that the trained encoder is better"
+    assert verdicts.conclusion(digits, [random, strong]) == nothing
+    assert verdicts.conclusion(digits, [random]) == "training helped"
+    assert verdicts.conclusion(digits, [random, strong | {"fault": "chance"}]) == "training helped"
+
+
+def test_few_images_are_said_first(tmp_path):
+    numbers = report.summary(synthetic_run.make(tmp_path, test=60), "r0123456789e")
+    assert numbers["verdict"].startswith("Only 60 images to test on. An SVM on features of")
+
+
+def test_of_unbalanced_classes_the_largest_is_a_control_and_the_mean_stands_beside(tmp_path):
+    run = synthetic_run.make(tmp_path, of_the_first=200)
+    numbers = report.summary(run, "r0123456789e")
+    labels, predictions = (
+        np.asarray(array)
+        for array in (
+            run["data"].array("test_labels.npy"),
+            run["svm"].array("predictions.npy"),
+        )
+    )
+    mean = sklearn.metrics.balanced_accuracy_score(labels, predictions)
+    assert numbers["balanced_accuracy"] == pytest.approx(mean) != numbers["test_accuracy"]
+    assert numbers["controls"][-1]["control"] == "majority"
+    assert numbers["controls"][-1]["accuracy"] == np.mean(labels == 0) > 0.5
+    words = f"mean of the classes {100 * mean:.1f}\u202f%"
+    assert words in numbers["verdict"] and words in intervals.accuracy(numbers)
+    assert "Mean of the classes" in text_of(report.page(run, numbers))
+    assert intervals.balanced({"confusion": [[5, 1], [0, 6]]}) == "", "the classes are balanced"
 
 
 @pytest.mark.parametrize(
@@ -1290,7 +1360,7 @@ def test_a_control_with_settings_of_its_own_is_described_by_them(digits):
     assert "The untrained encoder has settings of its own: wta_kernels 8, 8, svm_C 3." in text_of(
         report.page(digits, numbers)
     )
-    assert " against an untrained encoder with settings of its own " in numbers["verdict"]
+    assert "an untrained encoder with settings of its own, 92.5\u202f%, is no" in numbers["verdict"]
     assert "Untrained encoder, other settings" in text_of(report.page(digits, numbers))
     assert "settings of its own" not in text_of(page_of(digits))
 
@@ -1308,6 +1378,8 @@ def test_beside_an_encoder_with_other_settings_nothing_is_said_of_training(
 ):
     control = {
         "control": "svm_random",
+        "accuracy": 0.9,
+        "fault": None,
         "difference": (low + high) / 2,
         "difference_interval": [low, high],
         "paired": True,

@@ -14,6 +14,8 @@ SUMMARY = {
     "name": "A <run>",
     "verdict": "A sentence | of a verdict.",
     "test_accuracy": 0.9,
+    "balanced_accuracy": 0.625,
+    "confusion": [[26, 0], [3, 1]],
     "accuracy_interval": [0.74, 0.97],
     "validation": 0,
     "test_scores": {"all": 3},

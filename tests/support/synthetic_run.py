@@ -38,6 +38,7 @@ class SyntheticSettings:
     start: name of the file that the run starts from, None for random weights; fitted: whether the
     encoder is fitted to patches, so that only the decoder is trained; trained: whether there is a
     training.
+    of_the_first: number of images of each part that are of the first class, whatever they show.
     drawn: weight of the divergence of latent values that an autoencoder draws, 0 for none.
     accuracy: of a network that classifies, None for that of ACCURACIES.
     evaluations: classifiers besides the SVM; seeds: further seeds with scores; ablated: number of
@@ -53,6 +54,7 @@ class SyntheticSettings:
     steps: int | None = None
     batch: int = 64
     test: int = 360
+    of_the_first: int = 0
     train: int | None = None
     validation: int = 0
     patience: int = 0
@@ -190,6 +192,8 @@ def _data(results, settings):
         results, "data", {"dataset": settings.dataset, "train_limit": "all", **scored}, {}, 0.3
     )
     labels = digits.target[: len(images)].astype(np.uint8)
+    for start in (0, test):
+        labels[start : start + settings.of_the_first] = 0
     work.write_array("train_images.npy", images[test:])
     work.write_array("test_images.npy", images[:test])
     work.write_array("train_labels.npy", labels[test:])

@@ -93,9 +93,9 @@ def test_a_control_with_own_settings_is_the_untrained_network_of_a_run_with_them
     assert control.keys() >= {"features_random", "svm_random"}
     assert {role: chain[role].version for role in control} == control, "and the same seed"
     assert (
-        chain["features_random"].parents["normalized"]
-        == chain["normalized_random"]
-        != chain["normalized"]
+        chain["features_random"].parents["normalized"].version
+        == chain["normalized_random"].version
+        != chain["normalized"].version
     )
     assert {role for role in plain if chain[role].version != plain[role]} == {*control, "report"}
     assert chain["report"].spec["params"]["control_settings"] == other

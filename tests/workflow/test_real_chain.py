@@ -4,6 +4,7 @@ with damaged artifacts.
 
 import csv
 import hashlib
+import html
 import json
 import os
 import pathlib
@@ -23,6 +24,7 @@ import safetensors.numpy
 from PIL import Image
 
 import once
+import picture_folders
 import snakemake_server
 from ladder.pages import summary_keys
 from ladder.sources import ROOT
@@ -610,3 +612,28 @@ def test_a_network_that_does_not_support_the_training_is_one_line(done, tmp_path
     ):
         status, output = run(project, "report", *settings)
         assert status != 0 and message in output and "Traceback" not in output
+
+
+def test_pictures_of_ones_own_take_the_recipe_and_what_is_written_wins(tmp_path):
+    pets = picture_folders.write(tmp_path / "pets", {"cat": 45, "dog": 15})
+    project = copy_project(tmp_path)
+    keys = ("dataset=folder", f"folder={pets}", "patches_samples=[1000]", "feature_map=false")
+    command = ["report", "--config", *keys, "patch_net_filters=[8,8,8,8]"]
+    status, output = snakemake_server.run(command, project)
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert [origin["network"] for origin in summary["features"]] == ["patch_net", "autoencoder"]
+    assert summary["answered_by"] == "ridge"
+    assert [one["control"] for one in summary["controls"]] == [
+        *("ridge_random", "ridge_strong", "ridge_pixels"),
+        "majority",
+    ]
+    assert summary["verdict"].startswith("Only 12 images to test on. ")
+    chosen = {key: value for each in summary["choices"] for key, value in each["keys"].items()}
+    assert {"network", "features_flip", "batch_size"} <= chosen.keys()
+    assert not {"patches_samples", "patch_net_filters"} & chosen.keys()
+    page = (project / "results/report.html").read_text()
+    assert all(each["reason"] in html.unescape(page) for each in summary["choices"])
+    assert all(each["reason"] in output for each in summary["choices"])
+    status, output = snakemake_server.run(command, project)
+    assert status == 0 and "Nothing to be done" in output, "nothing is looked at or made again"

@@ -28,7 +28,7 @@ def test_a_key_in_a_list_or_in_a_search_names_what_to_do_instead_too():
         with pytest.raises(
             UserError, match="^config: .*recompute is no more: a smaller batch_size"
         ):
-            plans.of(planned.RAW | raw)
+            plans.load(planned.RAW | raw)
 
 
 def test_the_configuration_of_the_release_plans_its_run():

@@ -10,7 +10,7 @@ import pathlib
 
 from ladder import command, files
 from ladder.pages import history, output
-from ladder.workflow import config, lists, search
+from ladder.workflow import config, lists, recipe, search
 from ladder.workflow.settings import Settings
 
 
@@ -24,10 +24,13 @@ def main():
 
 
 def defaults():
-    """The settings of a run in config.yaml, as they are committed or edited."""
+    """The settings of a run in config.yaml, as they are committed or edited, and in place of `auto`
+    what that is for a data set that comes with the program.
+    """
+    auto = {key: value for key, value in recipe.PLAIN.items() if configured()[key] == "auto"}
     return {
         key: value
-        for key, value in configured().items()
+        for key, value in (configured() | auto).items()
         if key not in search.NOT_OF_A_RUN and not key.startswith("cifar10_")
     }
 

@@ -4,6 +4,8 @@ artifact.
 
 import numpy as np
 
+UNBALANCED = 1.5
+
 
 def scored_on(facts):
     """'test' or 'validation', the set that accuracies are measured on; facts: the data stage's
@@ -34,6 +36,23 @@ def classification(labels, predictions, names):
 def accuracy(counts):
     """Accuracy in [0, 1] from a confusion matrix with at least one count."""
     return float(np.trace(counts) / counts.sum())
+
+
+def balanced_accuracy(counts):
+    """The mean accuracy over the classes that have rows, from a confusion matrix with at least one
+    count.
+    """
+    counts = np.asarray(counts)
+    rows = counts.sum(axis=1)
+    return float(np.mean(np.diag(counts)[rows > 0] / rows[rows > 0]))
+
+
+def unbalanced(counts):
+    """Whether the largest class has UNBALANCED times the rows that it would have if all that have
+    some had the same number; one that has all rows is taken for one of two.
+    """
+    rows = np.asarray(counts).sum(axis=1)
+    return bool(rows.max() * max(2, np.count_nonzero(rows)) >= UNBALANCED * rows.sum())
 
 
 def per_class(counts, names):

@@ -42,6 +42,7 @@ WIDTHS = (0.25, 0.5, 1.0)
 STRENGTHS = (0.3, 0.1, 0.03, 0.01)
 SHARPNESS = 4  # of the scores, which are about -1 and 1, as logits
 TRIED = 10000  # most rows of the subset, and of the validation set, that choose width and strength
+LEAST = 20  # rows
 ON_CPU = NumPy()
 
 
@@ -106,10 +107,10 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
     features that are not finite.
     """
     classes, codes = np.unique(labels, return_inverse=True)
-    if len(classes) < 2 or len(labels) < 20:
+    if len(classes) < 2 or len(labels) < LEAST:
         raise UserError(
-            f"kernel ridge needs two classes and 20 training images, not {len(classes)} and {len(labels)}; "
-            "raise train_limit"
+            f"kernel ridge needs two classes and {LEAST} training images, not {len(classes)} and {len(labels)}; "
+            "take more images, or leave ridge out of evaluations"
         )
     center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(center).all():

@@ -5,7 +5,6 @@ import functools
 from typing import Any
 
 from ladder.data import listing
-from ladder.errors import UserError, excerpt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +35,11 @@ def find(settings: Any) -> Facts:
     """The Facts of the data set of `settings` (workflow.settings.Settings).
 
     Of pictures of one's own train and test count files that may turn out unreadable.
-    Raises UserError where there are no pictures, or too few of a class to test on.
+    Raises UserError where there are no pictures.
     """
     if settings.dataset != FOLDER:
         return FACTS[settings.dataset]
-    source = listing.source(settings.folder)
-    train = source.counts("train")
-    if not source.has_test and 1 in train:
-        raise UserError(
-            f"config: folder: class {excerpt(source.classes[train.index(1)])} has a single picture; it needs one "
-            "to train on and one to test on"
-        )
+    source = pictures(settings)
     train_count, test_count = _counts(source, settings.test_share)
     return Facts(
         (*settings.image_size, settings.image_channels),
@@ -54,6 +47,11 @@ def find(settings: Any) -> Facts:
         train_count,
         test_count,
     )
+
+
+def pictures(settings: Any) -> Any:
+    """The listing of the pictures of one's own that `settings` name."""
+    return listing.source(settings.folder)
 
 
 @functools.lru_cache(maxsize=8)

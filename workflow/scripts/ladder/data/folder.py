@@ -143,8 +143,19 @@ def _equal(source, parts):
     return {name: digest for digest, group in names.items() for name in group if len(group) > 1}
 
 
+def _unexpected(source, lacking):
+    """(part, labels) of what is lacking, but for the test pictures of classes of a single picture,
+    which is trained on.
+    """
+    counts = [] if source.has_test else source.counts("train")
+    single = {label for label, count in enumerate(counts) if count == 1}
+    for part, labels in lacking.items():
+        if missing := [label for label in labels if part != "test" or label not in single]:
+            yield part, missing
+
+
 def _check_classes(source, lacking, refused):
-    for part, missing in ((part, missing) for part, missing in lacking.items() if missing):
+    for part, missing in _unexpected(source, lacking):
         faults = [
             f"{shown(name)}: {reason}"
             for name, (label, reason) in refused.items()

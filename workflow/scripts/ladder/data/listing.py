@@ -19,6 +19,7 @@ import pathlib
 import re
 import zipfile
 from collections.abc import Sequence
+from typing import Any
 
 from ladder.data.reading import plain
 from ladder.errors import UserError, excerpt, one_line
@@ -698,6 +699,12 @@ def split(listing, test_share, without=(), alike=None):
 def test_count(count, test_share):
     """How many of the pictures of a class are test pictures."""
     return min(max(1, round(test_share * count)), count - 1)
+
+
+def training_counts(listing: Any, test_share: float) -> list[int]:
+    """Number of training pictures of each class, as far as nothing is left out."""
+    counts: list[int] = listing.counts("train")
+    return counts if listing.has_test else [n - test_count(n, test_share) for n in counts]
 
 
 def _tests(by_class, test_share, same):

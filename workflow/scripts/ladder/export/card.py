@@ -5,6 +5,7 @@ came from.
 import yaml
 
 from ladder import sources
+from ladder.classifiers import metrics
 from ladder.data import licences
 from ladder.pages import templates
 from ladder.progress import size
@@ -13,6 +14,7 @@ CONTROLS = {
     "linear_pixels": "logistic regression on raw pixels",
     "majority": "the most frequent class alone",
     "random": "the same classifier on the untrained encoder",
+    "strong": "the same classifier on the best cheap untrained encoder",
     "pixels": "the same classifier on raw pixels",
     # by the role, or by its kind
     "start": "the same classifier on the encoder at the start",
@@ -101,7 +103,10 @@ def _accuracies(summary):
         name = control["control"]
         words = CONTROLS.get(name) or CONTROLS[name.partition("_")[2]]
         measured.append((words, control["accuracy"], control["interval"]))
-    return [
+    rows = [
         f"| {words} | {accuracy:.2%} | {low:.2%} to {high:.2%} |"
         for words, accuracy, (low, high) in measured
     ]
+    if metrics.unbalanced(summary["confusion"]):
+        rows.insert(1, f"| its mean over the classes | {summary['balanced_accuracy']:.2%} | |")
+    return rows

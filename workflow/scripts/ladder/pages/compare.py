@@ -203,7 +203,15 @@ def _row(run, keys, series, highest, first):
         "series": series[run.number],
         "against": against,
         "accuracies": {key: share or {"value": None, "text": ""} for key, share in shares.items()},
-        "interval": (shares["test_accuracy"] or {}).get("interval_text", ""),
+        "interval": ", ".join(
+            filter(
+                None,
+                (
+                    (shares["test_accuracy"] or {}).get("interval_text"),
+                    intervals.balanced(run.summary),
+                ),
+            )
+        ),
         "scored_on": metrics.scored_on(run.summary),
         "best": highest is not None and run.accuracy == highest,
         "speed": {"value": speed or "", "text": templates.rate(speed) if speed else ""},

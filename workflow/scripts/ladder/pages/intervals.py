@@ -61,7 +61,7 @@ class Difference:
         }
 
 
-def wilson(accuracy, n):
+def wilson(accuracy: float, n: int) -> tuple[float, float]:
     """(low, high) of an accuracy on n images."""
     middle = (accuracy + Z * Z / (2 * n)) / (1 + Z * Z / n)
     reach = Z / (1 + Z * Z / n) * math.sqrt(accuracy * (1 - accuracy) / n + Z * Z / (4 * n * n))
@@ -157,7 +157,18 @@ def accuracy(summary):
     one.
     """
     value, interval = summary.get("test_accuracy"), summary.get("accuracy_interval")
-    return "" if value is None else templates.percent(value, decimals(interval) if interval else 1)
+    text = "" if value is None else templates.percent(value, decimals(interval) if interval else 1)
+    return ", ".join(filter(None, (text, balanced(summary))))
+
+
+def balanced(summary):
+    """The mean accuracy over the classes of a report, 'mean of the classes 50.0 %'; '' where the
+    classes have about as many images each, or nothing was classified.
+    """
+    counts = summary.get("confusion")
+    if not counts or not metrics.unbalanced(counts):
+        return ""
+    return f"mean of the classes {templates.percent(metrics.balanced_accuracy(counts), 1)}"
 
 
 def words(difference, other=""):

@@ -11,11 +11,20 @@ import collections
 import math
 
 from ladder import __version__, sources
-from ladder.classifiers import scoring
+from ladder.classifiers import metrics, scoring
 from ladder.data import names as picture_names
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import facts, intervals, output, reproduce, summary_keys, templates, verdicts
+from ladder.pages import (
+    advice,
+    facts,
+    intervals,
+    output,
+    reproduce,
+    summary_keys,
+    templates,
+    verdicts,
+)
 from ladder.pages.sections import (
     accuracy,
     classes,
@@ -87,6 +96,7 @@ def summary(inputs, version, params=None):
     settings = {**params, **final.manifest["spec"]["params"]}
     score, classifier = facts.predictions(inputs), lineage.primary_classifier(inputs)
     classified, against = score.metrics if score else {}, verdicts.numbers(inputs) or {}
+    confusion = classified.get("confusion")
     origins, shifted, dataset = (
         features.origins(inputs),
         features.shifted(inputs),
@@ -149,6 +159,7 @@ def summary(inputs, version, params=None):
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": classified.get("accuracy"),
         "accuracy_interval": against.get("interval"),
+        "balanced_accuracy": confusion and metrics.balanced_accuracy(confusion),
         "wrong": score and accuracy.wrong(inputs, score),
         "controls": against.get("controls"),
         "gains": accuracy.gains(inputs),
@@ -156,7 +167,7 @@ def summary(inputs, version, params=None):
         "raw_pixel_accuracy": facts.accuracy(inputs, f"{classifier}_pixels"),
         "per_class": classified.get("per_class"),
         "per_class_intervals": classes.per_class_intervals(classified) if score else None,
-        "confusion": classified.get("confusion"),
+        "confusion": confusion,
         "reference": training.reference(inputs),
         "layer_movement": trained.get("layer_movement"),
         "seconds": {role: artifact.manifest["seconds"] for role, artifact in in_order},
@@ -182,6 +193,8 @@ def summary(inputs, version, params=None):
         "seeds": comparisons.seeds(inputs, settings["seed"]),
         "ablation": comparisons.ablation(inputs, params.get("ablation", ())),
         "control_settings": params.get("control_settings"),
+        "choices": params.get("choices", []),
+        "warnings": params.get("warnings", []),
         "test_scores": comparisons.test_scores(inputs),
         "program": {"version": __version__, **(program.state(sources.ROOT) or {})},
         "reproduce": {
@@ -192,7 +205,10 @@ def summary(inputs, version, params=None):
             "network_file": reproduce.network_file(params),
         },
     }
-    return numbers | {"targets": bounds.judged(params.get("targets", []), numbers)}
+    return numbers | {
+        "targets": bounds.judged(params.get("targets", []), numbers),
+        "next": advice.command(numbers, params.get("declined", [])),
+    }
 
 
 def _svm(inputs):

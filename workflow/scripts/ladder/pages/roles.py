@@ -4,7 +4,7 @@ whose features they read.
 
 import collections
 
-from ladder.store.roles import PIXELS, RANDOM, START
+from ladder.store.roles import PIXELS, RANDOM, START, STRONG
 
 # The stages of a run and of its controls, in the order of the work. A control repeats those from
 # `features` on.
@@ -12,8 +12,10 @@ STAGES = {
     "data": "data",
     "normalized": "normalized",
     "normalized_random": "normalized, untrained network",
+    "normalized_pixels": "normalized, raw pixels",
     "initial": "initial weights",
     "initial_random": "initial weights, untrained network",
+    "initial_strong": "initial weights, best cheap untrained network",
     "patches": "fit to patches",
     "train": "train",
     "train_reference": "train, reference",
@@ -29,7 +31,12 @@ REPEATED = {
     "knn": "knn",
     "labels": "few labels",
 }
-CONTROLS = {START: "encoder at the start", RANDOM: "untrained network", PIXELS: "raw pixels"}
+CONTROLS = {
+    START: "encoder at the start",
+    RANDOM: "untrained network",
+    STRONG: "best cheap untrained network",
+    PIXELS: "raw pixels",
+}
 TITLES = {
     **STAGES,
     **REPEATED,
@@ -50,7 +57,7 @@ CLASSIFIERS = {
     "ridge": "kernel ridge",
     "knn": "nearest neighbours",
 }
-ENCODERS = ("", "_start", "_random", "_pixels")
+ENCODERS = ("", "_start", "_random", "_strong", "_pixels")
 
 # The classifiers of features that a run can be scored by, in sentences; `The` and `A` begin one.
 Classifier = collections.namedtuple("Classifier", "name the The a A")
@@ -66,12 +73,14 @@ PRIMARY = {
 AUTOENCODER = {
     "": ("{how} encoder", "this run"),
     "_random": ("Untrained encoder", "control"),
+    "_strong": ("Best cheap untrained encoder", "control"),
     "_pixels": ("Raw pixels", "control"),
 }
 CLASSIFYING = {
     "": ("{classifier}, {how} network", "its features"),
     "_start": ("{classifier}, encoder at the start", "control"),
     "_random": ("{classifier}, untrained network", "control"),
+    "_strong": ("{classifier}, best cheap untrained encoder", "control"),
     "_pixels": ("{classifier}, raw pixels", "control"),
 }
 
@@ -93,9 +102,13 @@ def title(role):
 
 def encoder(tail, how):
     """The encoder of a role's tail in tables; how: the run got its weights, 'trained'."""
-    return {"": how, "_start": "at the start", "_random": "untrained", "_pixels": "raw pixels"}[
-        tail
-    ]
+    return {
+        "": how,
+        "_start": "at the start",
+        "_random": "untrained",
+        "_strong": "best cheap untrained",
+        "_pixels": "raw pixels",
+    }[tail]
 
 
 def _whole(role):

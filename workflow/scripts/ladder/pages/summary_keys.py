@@ -34,7 +34,11 @@ DIFFERENCE = {
 }
 FILE = group("File", file=str, sha256=str)
 ORIGIN = group("Origin", network=str, layer=str, weight=float | None, learned=str, file=FILE | None)
-CONTROL = group("Control", control=str, accuracy=Share, interval=Interval, **DIFFERENCE)
+CONTROL = group(
+    "Control", control=str, accuracy=Share, interval=Interval, fault=str | None, **DIFFERENCE
+)
+CHOICE = group("Choice", keys=Words, reason=str)
+NEXT = group("Next", reason=str, command=str)
 COPIES = group("Copies", pictures=Count, in_both_parts=Count, with_different_labels=Count)
 CURVE = group(
     "FewLabelsCurve", mean=list[Share], interval=list[Interval | None], each=list[list[Share]]
@@ -172,11 +176,13 @@ KEYS: dict[str, tuple[Any, str]] = {
         "of the network if it classifies, else of the primary classifier of its features",
     ),
     "accuracy_interval": (Interval | None, "Wilson's 95 % interval of `test_accuracy`"),
+    "balanced_accuracy": (Share | None, "the mean of the accuracies by class"),
     "wrong": (Count | None, "the number of images that were misclassified"),
     "controls": (
         list[CONTROL] | None,
         "this run minus each control on the same images, with Bonett and Price's 95 % interval; "
-        "won, lost: images that only this run, or only the control, classifies correctly",
+        "won, lost: images that only this run, or only the control, classifies correctly; "
+        "fault: why an untrained network is no control, chance or pixels",
     ),
     "gains": (
         dict[str, group("Gain", **DIFFERENCE)],
@@ -257,6 +263,8 @@ KEYS: dict[str, tuple[Any, str]] = {
         dict[str, Any] | None,
         "settings of the untrained network that are not the run's",
     ),
+    "choices": (list[CHOICE], "settings that rules have chosen, each with the reason"),
+    "warnings": (list[str], "what makes the numbers of pictures of one's own uncertain"),
     "test_scores": (
         group("TestScores", rows=str, run=Count, all=Count),
         "how often test images were scored: of this training, "
@@ -274,6 +282,7 @@ KEYS: dict[str, tuple[Any, str]] = {
         list[Words],
         "`targets` of the configuration, each with what was `reached` and whether it is `met`",
     ),
+    "next": (NEXT | None, "what most likely helps a run that is not better than its controls"),
 }
 
 

@@ -7,6 +7,7 @@ answers that both have kept.
 
 import numpy as np
 
+from ladder.classifiers import metrics
 from ladder.pages import facts, intervals, roles, templates
 from ladder.pages.sections import features
 from ladder.store import lineage
@@ -15,6 +16,7 @@ from ladder.store import lineage
 # by tail
 OF_FEATURES = {
     "_random": ("the untrained encoder", "Untrained encoder"),
+    "_strong": ("the best cheap untrained encoder", "Best cheap untrained encoder"),
     "_pixels": ("raw pixels", "Raw pixels"),
 }
 OF_CLASSIFIER = {
@@ -27,6 +29,9 @@ OF_CLASSIFIER = {
     },
     "linear_pixels": ("logistic regression on raw pixels", "Logistic regression, raw pixels"),
 }
+# Why an untrained encoder is no control; key of `numbers` -> words.
+FAULTS = {"chance": "no better than the most frequent class", "pixels": "below raw pixels"}
+FEW = 100  # images: what is said of an accuracy on fewer begins with their number
 MAJORITY = ("the most frequent class alone", "Most frequent class")
 UNTRAINED_OTHER = (
     "an untrained encoder with settings of its own",
@@ -48,22 +53,37 @@ OWN = {
 
 def numbers(inputs):
     """{"interval": of the accuracy, "controls": [{"control", "accuracy", "interval", "difference",
-    "difference_interval", "paired", "won", "lost"}]}, JSON-able; None if nothing was classified."""
+    "difference_interval", "paired", "won", "lost", "fault"}]}, JSON-able; None if nothing was
+    classified. fault: a key of FAULTS, None for a control that is one."""
     own = facts.predictions(inputs)
     if own is None:
         return None
     n = inputs["data"].metrics["test"]
+    pixels = facts.accuracy(inputs, f"{lineage.primary_classifier(inputs)}_pixels")
+    _, chance = _answers(inputs, "majority")
+    against = [_control(name, *_answers(inputs, name), own, inputs) for name in controls(inputs)]
     return {
         "interval": list(intervals.wilson(own.metrics["accuracy"], n)),
-        "controls": [
-            _control(name, *_answers(inputs, name), own, inputs) for name in controls(inputs)
-        ],
+        "controls": [{**control, "fault": fault(control, chance, pixels)} for control in against],
     }
 
 
+def fault(control, chance, pixels):
+    """Why an entry of `numbers` is no control, a key of FAULTS, or None; chance, pixels: accuracies
+    of the most frequent class alone, and of raw pixels, None without them.
+
+    Only untrained encoders are judged: raw pixels and the most frequent class are what they are.
+    """
+    if not control["control"].endswith(("_random", "_strong")):
+        return None
+    if control["interval"][0] <= chance:
+        return "chance"
+    return "pixels" if pixels is not None and control["accuracy"] < pixels else None
+
+
 def controls(inputs):
-    """The controls that the run has, by role, and 'majority' for a network that classifies or where
-    there is no other one.
+    """The controls that the run has, by role, and 'majority' for a network that classifies, where
+    there is no other one, and where that class has most of the images.
     """
     classifier, classifies = lineage.primary_classifier(inputs), "evaluate" in inputs
     wanted = (
@@ -72,7 +92,12 @@ def controls(inputs):
         else [f"{classifier}{tail}" for tail in OF_FEATURES]
     )
     present = [role for role in wanted if role in inputs]
-    return [*present, "majority"] if classifies or not present else present
+    return [*present, "majority"] if classifies or not present or unbalanced(inputs) else present
+
+
+def unbalanced(inputs):
+    """Whether a class has many more of the images that the run is scored on than the others."""
+    return metrics.unbalanced(facts.predictions(inputs).metrics["confusion"])
 
 
 def _answers(inputs, name):
@@ -108,17 +133,26 @@ def sentence(inputs, against, networks, dataset, other=None):
     settings that the untrained encoder alone has."""
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
     reached = intervals.share(own.metrics["accuracy"], n)
+    valid = [control for control in against["controls"] if not control["fault"]]
     differences = [
         intervals.words(difference(control), names(control, other)[0])["against"]
-        for control in against["controls"]
-    ]
+        for control in valid
+    ] + [_no_control(control, n, other) for control in against["controls"] if control["fault"]]
     concluded, space = conclusion(inputs, against["controls"], other), templates.NARROW_SPACE
+    balanced = intervals.balanced(own.metrics)
+    few = f"Only {templates.counted(n, 'image')} to test on. " if n < FEW else ""
     return (
-        f"{_subject(inputs, networks)} classifies {reached['text']} of "
+        f"{few}{_subject(inputs, networks)} classifies {reached['text']} of "
         f"{templates.counted(n, f'{facts.scored_on(inputs)} image')} of {templates.dataset_title(dataset)} correctly "
-        f"(95{space}% interval {reached['interval_text']}{space}%): {templates.listed(differences)}"
-        f"{f'; {concluded}' if concluded else ''}."
+        f"(95{space}% interval {reached['interval_text']}{space}%{f', {balanced}' if balanced else ''}): "
+        f"{templates.listed(differences)}{f'; {concluded}' if concluded else ''}."
     )
+
+
+def _no_control(control, n, other):
+    """'the untrained encoder, 26.7 %, is no control (below raw pixels)'."""
+    reached = intervals.share(control["accuracy"], n)["text"]
+    return f"{names(control, other)[0]}, {reached}, is no control ({FAULTS[control['fault']]})"
 
 
 def _subject(inputs, networks):
@@ -178,20 +212,20 @@ def conclusion(inputs, controls, other=None):
     """What follows, in a few words: 'nothing shows that training helped'; '' without a control that
     says anything.
     """
-    by_name, classifier = (
-        {control["control"]: control for control in controls},
-        lineage.primary_classifier(inputs),
-    )
+    by_name = {control["control"]: control for control in controls if not control["fault"]}
+    classifier = lineage.primary_classifier(inputs)
     if start := by_name.get(f"{classifier}_start"):
         name = roles.PRIMARY[classifier].the
         return intervals.concluded(
             difference(start), f"the network is better than {name}", f"{name} is better"
         )
     pixels = by_name.get(f"{classifier}_pixels")
-    if random := by_name.get(f"{classifier}_random"):
+    if untrained := [by_name[name] for name in by_name if name.endswith(("_random", "_strong"))]:
+        random = max(untrained, key=lambda control: control["accuracy"])
         own, work = (words[facts.how(inputs)] for words in (OWN, HELPED))
         better, worse = f"{work} helped", f"{work} did harm"
-        if other:  # it is not the encoder before the work, so nothing follows for the work
+        # it is not the encoder before the work, so nothing follows for the work
+        if other or random["control"].endswith("_strong"):
             better, worse = (
                 f"the {own.format('encoder').lower()} is better",
                 "the untrained one is better",

@@ -30,7 +30,18 @@ UNSAID: dict[str, dict[str, Any]] = {
 }
 DIGITS = 12  # of a file's sha256, where people read it
 # parameters that are not settings
-DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}
+DERIVED = {
+    "image",
+    "classes",
+    "encoder",
+    "name",
+    "tags",
+    "table",
+    "targets",
+    "choices",
+    "declined",
+    "warnings",
+}
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is
 # fixed, so that no test image chooses between them.
 PRIMARY_CLASSIFIERS = ("ridge", "svm")
@@ -133,8 +144,8 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
         config["ablation"] = [entry["overrides"] for entry in config["ablation"]]
     if seeds := sorted({seed for role in roles if (seed := Role.parse(role).seed) is not None}):
         config["seeds"] = seeds
-    if "svm" in roles:
-        config["controls"] = [name for name in CONTROLS if str(Role("svm", name)) in roles]
+    if classifier := primary_classifier(roles):
+        config["controls"] = [name for name in CONTROLS if str(Role(classifier, name)) in roles]
     return config
 
 

@@ -7,8 +7,8 @@ import re
 
 # Kinds beside a run's own: of its encoder before labels trained a head over it, of the controls, as
 # the setting `controls` names them, and of the same training by another rung.
-START, RANDOM, PIXELS, REFERENCE = "start", "random", "pixels", "reference"
-CONTROLS = (RANDOM, PIXELS)
+START, RANDOM, STRONG, PIXELS, REFERENCE = "start", "random", "strong", "pixels", "reference"
+CONTROLS = (RANDOM, STRONG, PIXELS)
 # the stage of any score of an entry of a list, and how its kind begins: ablation1
 SCORE, ABLATION = "score", "ablation"
 TEXT = re.compile(r"([^_]*)(?:_(.*?))??(?:_part(\d+))?(?:_seed(\d+))?", re.DOTALL)

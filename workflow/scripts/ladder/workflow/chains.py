@@ -6,9 +6,20 @@ Most stages have one role; `features` and what reads them have one more for each
 import dataclasses
 from collections.abc import Callable
 
+from ladder.data.facts import FOLDER
 from ladder.network import networks
 from ladder.store import lineage
-from ladder.store.roles import ABLATION, CONTROLS, PIXELS, RANDOM, REFERENCE, SCORE, START, Role
+from ladder.store.roles import (
+    ABLATION,
+    CONTROLS,
+    PIXELS,
+    RANDOM,
+    REFERENCE,
+    SCORE,
+    START,
+    STRONG,
+    Role,
+)
 from ladder.workflow import parameters, runs
 from ladder.workflow.planning import Parents, PlannedArtifact, Stage, ancestry, planned
 from ladder.workflow.runs import Run
@@ -28,8 +39,8 @@ def chain(run: Run) -> Chain:
     draft = Draft(run)
     draft.add(*_roles_before_features(run))
     for kind in _kinds(run):
-        if kind == RANDOM and run.control:
-            draft.add_control(chain(run.control))
+        if kind in run.others:
+            draft.add_control(kind, chain(run.others[kind]))
         else:
             draft.add_features(kind)
     if run.network.classifies and PIXELS in run.settings.controls and _has_enough_for_linear(run):
@@ -86,30 +97,35 @@ class Draft:
 
     def add_features(self, kind: str) -> None:
         """Add the features of a kind, and what reads them."""
+        if kind == PIXELS and self.run.settings.dataset == FOLDER:
+            self._add_raw()
         self.add(Role("features", kind))
         if len(self.parts(kind)) > 1:
             self._add_appended(kind)
             self.add(Role("joined", kind))
         if self.run.settings.classify_shifts != "none":
             self._add_shifted(kind)
-        self.add(
-            *(Role(classifier, kind) for classifier in ("svm", *self.run.settings.evaluations))
-        )
+        self.add(*(Role(classifier, kind) for classifier in classifiers(self.run)))
         if self.run.label_counts:
             self.add(Role("labels", kind))
         if self.run.settings.feature_map and not kind:
             self.add(Role("map"))
 
-    def add_control(self, chain: Chain) -> None:
-        """Add the random features of a run with other settings, what reads them, and their
-        ancestors that are not here yet.
+    def _add_raw(self) -> None:
+        """Add the pixels as they are, unless the run's own normalisation leaves them so."""
+        if self.run.settings.normalization != "unit":
+            self.add(Role("normalized", PIXELS))
+
+    def add_control(self, kind: str, chain: Chain) -> None:
+        """Add the random features of a run with other settings as this kind, what reads them, and
+        their ancestors that are not here yet.
         """
         for role, artifact in chain.items():
             if Role.parse(role).kind == RANDOM:
                 for needed in ancestry(artifact):
-                    named = dataclasses.replace(Role.parse(needed.role), kind=RANDOM)
                     if needed.version not in self._versions():
-                        self.artifacts[role if needed is artifact else str(named)] = needed
+                        named = str(dataclasses.replace(Role.parse(needed.role), kind=kind))
+                        self.artifacts[named] = dataclasses.replace(needed, role=named)
 
     def parts(self, kind: str) -> list[PlannedArtifact]:
         """The features of a kind and those appended to them; a run of random weights has no control
@@ -182,9 +198,15 @@ def _kinds(run: Run) -> list[str]:
     """The kinds of features that are classified; a run of random weights is its own control."""
     if not run.features_layer:
         return []
-    idle = {RANDOM} if _is_random(run) else set()
+    idle = {RANDOM, STRONG} if _is_random(run) else set()
     controls = [kind for kind in CONTROLS if kind in set(run.settings.controls) - idle]
     return ["", *([START] if _has_start(run) else []), *controls]
+
+
+def classifiers(run: Run) -> list[str]:
+    """The stages that classify the run's features."""
+    svm = [] if run.settings.svm_kernel == "none" else ["svm"]
+    return [*svm, *run.settings.evaluations]
 
 
 def _has_start(run: Run) -> bool:
@@ -259,7 +281,8 @@ def _evaluate(draft: Draft, role: Role) -> Parents:
 def _features(draft: Draft, role: Role) -> Parents:
     normalized = _own("normalized")(draft, role)
     if role.kind == PIXELS:
-        return normalized
+        raw = draft.artifacts.get(str(Role("normalized", PIXELS)))
+        return {"normalized": raw} if raw else normalized
     return {**normalized, "weights": draft.artifacts[_weights_of_features(draft.run, role.kind)]}
 
 
@@ -333,7 +356,7 @@ STAGES = {
     stage.name: stage
     for stage in (
         Stage("data", "prepare_data", lambda run, role: runs.data_params(run), _own()),
-        Stage("normalized", "normalize_images", parameters.picked("normalization"), _own("data")),
+        Stage("normalized", "normalize_images", parameters.normalized, _own("data")),
         Stage("initial", "initialize_weights", parameters.initial, _own()),
         Stage("patches", "fit_patches", parameters.patches, _own("normalized", "initial")),
         Stage("train", "train_network", parameters.train, _train),

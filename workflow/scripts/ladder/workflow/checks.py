@@ -3,15 +3,16 @@
 import math
 from typing import Any, NamedTuple
 
+from ladder.classifiers import ridge
 from ladder.data import facts as dataset_facts
 from ladder.data import normalization
-from ladder.data.facts import Facts
+from ladder.data.facts import FOLDER, Facts
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.network.networks import Network
 from ladder.rungs import catalog
 from ladder.store import targets
-from ladder.workflow import network_files
+from ladder.workflow import network_files, recipe
 from ladder.workflow.settings import Settings
 from ladder.workflow.values import nearest
 
@@ -40,8 +41,8 @@ class Basis(NamedTuple):
 
 
 def check(settings: Settings) -> Basis:
-    """The Basis of loaded settings; raises UserError with one line where keys do not go
-    together.
+    """The Basis of settings without `auto` (recipe.fill); raises UserError with one line where keys
+    do not go together.
     """
     facts = dataset_facts.find(settings)
     _check_data(settings, facts)
@@ -81,11 +82,14 @@ def _check_data(settings: Settings, facts: Facts) -> None:
             f"config: patience is {settings.patience}, but there is no validation set to measure the loss on; set "
             "validation to a number of training images, or patience to 0"
         )
-    left = training_images(settings, facts)
-    if settings.batch_size > left:
+    if (
+        settings.dataset == FOLDER
+        and settings.normalization == "zca"
+        and recipe.training_images(settings, facts) <= pixels
+    ):
         raise UserError(
-            f"config: batch_size is {settings.batch_size}, but there are {left} training images"
-            f"{' beside the validation set' if settings.validation else ''}; at most {left}"
+            f"config: normalization is zca, but {recipe.training_images(settings, facts):,} training images are no more than "
+            f"the {pixels:,} values of one, and whitening needs more; standardize, smaller images, or more of them"
         )
 
 
@@ -168,12 +172,6 @@ def _check_training(settings: Settings, network: Network) -> None:
         )
 
 
-def training_images(settings: Settings, facts: Facts) -> int:
-    """Number of training images without the validation set."""
-    images = facts.train if settings.train_limit == "all" else settings.train_limit
-    return images - settings.validation
-
-
 def _check_features(settings: Settings, facts: Facts, network: Network) -> None:
     """Check that the features' layer exists and that its output can be pooled as configured."""
     names = [layer.name for layer in network.layers]
@@ -188,7 +186,8 @@ def _check_features(settings: Settings, facts: Facts, network: Network) -> None:
             "set features_flip to true"
         )
     if layer := features_layer(settings, network):
-        _check_maps(settings, facts, network.layer(layer))
+        _check_maps(settings, network.layer(layer))
+        _check_classifiers(settings, facts)
     if settings.classify_shifts != "none":
         _check_shifts(settings.classify_shifts, settings, facts, network)
 
@@ -210,7 +209,21 @@ def _check_shifts(distance: int, settings: Settings, facts: Facts, network: Netw
         )
 
 
-def _check_maps(settings: Settings, facts: Facts, layer: Any) -> None:
+def _check_classifiers(settings: Settings, facts: Facts) -> None:
+    images = recipe.training_images(settings, facts)
+    if settings.svm_kernel == "none" and "ridge" not in settings.evaluations:
+        raise UserError(
+            "config: svm_kernel is none, but then kernel ridge has to answer; add ridge to evaluations, or set "
+            "svm_kernel to rbf"
+        )
+    if "ridge" in settings.evaluations and images < ridge.LEAST:
+        raise UserError(
+            f"config: evaluations has ridge, which needs {ridge.LEAST} training images, but there are {images}; leave "
+            "it out"
+        )
+
+
+def _check_maps(settings: Settings, layer: Any) -> None:
     """Check that the output of a layer, (H, W, C), can be pooled and projected as configured."""
     height, width, channels = shape = layer.output_shape
     for key, size, off in (
@@ -231,15 +244,11 @@ def _check_maps(settings: Settings, facts: Facts, layer: Any) -> None:
                 (size, size) if key == "features_pool" else (height // size, width // size)
             )
     values = height * width * channels * (1 if settings.features_two_polarity == "none" else 2)
-    rows = min(settings.features_fit_rows, training_images(settings, facts))
-    for most, what in (
-        (values, f"{values} features"),
-        (rows - 1, f"{rows} training images to fit it to (features_fit_rows)"),
-    ):
-        if settings.features_pca != "none" and settings.features_pca > most:
-            raise UserError(
-                f"config: features_pca is {settings.features_pca}, but there are {what}; at most {most}, or none"
-            )
+    if settings.features_pca != "none" and settings.features_pca > values:
+        raise UserError(
+            f"config: features_pca is {settings.features_pca}, but there are {values} features; at most {values}, "
+            "or none"
+        )
 
 
 def features_window(settings: Settings, layer: Any) -> int:

@@ -48,8 +48,15 @@ def load(raw: dict[Any, Any]) -> Settings:
 
 
 def changed(loaded: Settings, overrides: dict[str, Any]) -> Settings:
-    """The settings with other values for some keys, checked like those that a person writes."""
-    return load({**loaded.by_key(), **overrides})
+    """The settings with other values for some keys, checked like those that a person writes: of
+    those that nobody wrote the rules of recipe.py may choose anew.
+    """
+    written = {
+        key: value
+        for key, value in loaded.by_key().items()
+        if settings.KEYS[key] in loaded.model_fields_set
+    }
+    return load({**written, **overrides})
 
 
 def read_file(path: str | pathlib.Path) -> dict[Any, Any]:

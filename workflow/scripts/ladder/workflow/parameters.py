@@ -5,12 +5,17 @@ A setting is among them where it is used and nowhere else, so that the versions 
 Each function takes a run and the role of the artifact.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ladder.data import facts as dataset_facts
+from ladder.data import listing
+from ladder.data.facts import FOLDER
 from ladder.network import networks
 from ladder.store.roles import PIXELS, RANDOM, START, Role
+from ladder.workflow import recipe
 from ladder.workflow.runs import Entry, Run
 
 Params = dict[str, Any]
@@ -141,10 +146,17 @@ def features(run: Run, role: Role) -> Params:
     }
 
 
+def normalized(run: Run, role: Role) -> Params:
+    """Of raw pixels, their values as they are."""
+    return {"normalization": "unit"} if role.kind == PIXELS else run.pick("normalization")
+
+
 def _pixel_features(run: Run) -> Params:
     """Raw pixels take only the options that need no feature maps, and no PCA with as many
-    components as pixels.
+    components as pixels; those of pictures of one's own none.
     """
+    if run.settings.dataset == FOLDER:
+        return {"encoder": "pixels"}
     on = {key for key, value in run.pick(*OFF_FOR_PIXELS).items() if value != OFF_FOR_PIXELS[key]}
     if (components := run.settings.features_pca) != "none" and components >= math.prod(
         run.facts.shape
@@ -220,11 +232,33 @@ def report(run: Run, role: Role) -> Params:
         **named,
         **({"ablation": listed(run.ablated)} if run.ablated else {}),
         **(
-            {"control_settings": run.control.pick(*run.settings.control_settings)}
-            if run.control
+            {"control_settings": run.others[RANDOM].pick(*run.settings.control_settings)}
+            if RANDOM in run.others
             else {}
         ),
+        **{
+            key: value
+            for key, value in {
+                "choices": [dataclasses.asdict(choice) for choice in run.choices],
+                "declined": [dataclasses.asdict(choice) for choice in run.declined],
+                "warnings": warnings(run),
+            }.items()
+            if value
+        },
     }
+
+
+def warnings(run: Run) -> list[str]:
+    """What makes the numbers of a run with one's own pictures uncertain, a sentence each."""
+    if run.settings.dataset != FOLDER:
+        return []
+    steps = None
+    if run.network.trains and run.settings.training != "patches":
+        per_epoch = -(-run.training_images // run.settings.batch_size)
+        whole = run.settings.epochs * per_epoch
+        steps = whole if run.settings.steps == "none" else run.settings.steps
+    counts = listing.training_counts(dataset_facts.pictures(run.settings), run.settings.test_share)
+    return recipe.warnings(counts, steps)
 
 
 def listed(entries: Sequence[Entry]) -> list[Params]:

@@ -11,8 +11,10 @@ import yaml
 
 from ladder.errors import UserError
 from ladder.sources import ROOT
-from ladder.training import first_use, parameters, schedules
-from ladder.workflow import config, lists, reasons, runs, search, stages
+from ladder.training import first_use, schedules
+from ladder.training.parameters import TrainingParameters
+from ladder.training.parameters import read as typed
+from ladder.workflow import config, lists, parameters, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
 from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.runs import Run
@@ -98,7 +100,8 @@ def load(raw: dict[str, Any]) -> RunPlan:
 
 def notes(plan: RunPlan) -> list[str]:
     """What `auto` stands for, and what a person should know before the work begins, a line each."""
-    given, own, lines = plan.run.given, plan.run.settings, []
+    given, own = plan.run.given, plan.run.settings
+    lines = [choice.line for choice in plan.run.choices] + parameters.warnings(plan.run)
     if given.variant == "auto":
         lines.append(f"variant auto: {own.variant} ({plan.run.why_variant})")
     if given.svm_backend == "auto":
@@ -108,9 +111,7 @@ def notes(plan: RunPlan) -> list[str]:
     ):
         lines.append(f"array_library auto: {own.array_library}")
     if "train" in plan.chain and not pathlib.Path(plan.chain["train"].manifest).exists():
-        training = parameters.read(
-            parameters.TrainingParameters, plan.chain["train"].spec["params"]
-        )
+        training = typed(TrainingParameters, plan.chain["train"].spec["params"])
         lines += schedules.misfits(training, plan.run.training_images)
     return lines
 

@@ -21,9 +21,18 @@ from ladder.machine import driver, runtime
 from ladder.network.networks import Network
 from ladder.progress import size
 from ladder.rungs import catalog
-from ladder.store.roles import RANDOM
+from ladder.store.roles import RANDOM, STRONG
 from ladder.training import first_use, plan
-from ladder.workflow import array_libraries, checks, config, lists, network_files, settings, values
+from ladder.workflow import (
+    array_libraries,
+    checks,
+    config,
+    lists,
+    network_files,
+    recipe,
+    settings,
+    values,
+)
 from ladder.workflow.settings import Settings
 
 WEIGHT: TypeAdapter[float] = TypeAdapter(
@@ -54,6 +63,8 @@ class Run:
 
     given           the settings as they were written
     settings        those with `auto`, `same` and `all` resolved
+    choices, declined
+                    what rules have set of them, and would have set (recipe.Filled)
     network_params  of networks.from_params
     features_layer  None if the network classifies by itself and no layer is named
     file_sha256     of the file of initial weights
@@ -64,11 +75,14 @@ class Run:
     repeats         the run with each other seed
     reference       the same training by another rung
     ablated         the runs that the report compares with this one
-    control         the run whose untrained network is this one's control, None for its own
+    others          kind of control -> the run whose untrained network it is, where that is not this
+                    one's own
     """
 
     given: Settings
     settings: Settings
+    choices: tuple[recipe.Choice, ...]
+    declined: tuple[recipe.Choice, ...]
     why_variant: str
     facts: Facts
     network_params: dict[str, Any]
@@ -82,12 +96,12 @@ class Run:
     repeats: tuple["Run", ...] = ()
     reference: "Run | None" = None
     ablated: tuple["Entry", ...] = ()
-    control: "Run | None" = None
+    others: "dict[str, Run]" = dataclasses.field(default_factory=dict)
 
     @property
     def training_images(self) -> int:
         """Number of training images without the validation set."""
-        return checks.training_images(self.settings, self.facts)
+        return recipe.training_images(self.settings, self.facts)
 
     @property
     def label_counts(self) -> list[int]:
@@ -148,14 +162,15 @@ def resolve(given: Settings) -> Run:
     """The Run of loaded settings; raises UserError with one line where keys do not go together, or
     with this machine.
     """
-    basis = checks.check(given)
+    filled, choices, declined = recipe.fill(given)
+    basis = checks.check(filled)
     described, layer = (
-        first_use.described(basis.params, given.batch_size),
-        checks.features_layer(given, basis.network),
+        first_use.described(basis.params, filled.batch_size),
+        checks.features_layer(filled, basis.network),
     )
     rung, why = first_use.choose(given.variant, given.precision, described)
-    _check_memory(given, basis.network, rung)
-    resolved = given.model_copy(
+    _check_memory(filled, basis.network, rung)
+    resolved = filled.model_copy(
         update={
             "variant": rung,
             "features_variant": rung
@@ -170,7 +185,7 @@ def resolve(given: Settings) -> Run:
                 if direction in given.multiplier_in
             ],
             "test_multiplier": _tested_multiplier(given),
-            "features_max_pool": checks.features_window(given, basis.network.layer(layer))
+            "features_max_pool": checks.features_window(filled, basis.network.layer(layer))
             if layer
             else 1,
         }
@@ -178,6 +193,8 @@ def resolve(given: Settings) -> Run:
     run = Run(
         given,
         resolved,
+        choices,
+        declined,
         why,
         *basis,
         layer,
@@ -188,11 +205,11 @@ def resolve(given: Settings) -> Run:
     )
     return dataclasses.replace(
         run,
-        parts=_parts(run),
+        parts=_parts(run, filled),
         repeats=_repeats(run),
         reference=_reference(run),
         ablated=_ablated(run),
-        control=_control(run),
+        others=_others(run, filled),
     )
 
 
@@ -248,8 +265,9 @@ def every(run: Run) -> Iterator[Run]:
     """The run, and every nested run, recursively."""
     yield run
     ablated = [ablation.run for ablation in run.ablated if ablation.run and not ablation.reason]
-    beside = [needed for needed in (run.reference, run.control) if needed]
-    for needed in (*(part.run for part in run.parts), *run.repeats, *ablated, *beside):
+    reference = [run.reference] if run.reference else []
+    beside = (*run.repeats, *ablated, *reference, *run.others.values())
+    for needed in (*(part.run for part in run.parts), *beside):
         yield from every(needed)
 
 
@@ -283,25 +301,33 @@ def _ablated(run: Run) -> tuple[Entry, ...]:
     return tuple(ablation for _, ablation in numbered)
 
 
-def _control(run: Run) -> Run | None:
-    named = run.settings.control_settings
-    if not named or RANDOM not in run.settings.controls:
-        return None
-    where = "(control_settings)"
-    if idle := [key for key in SHARED_BY_CONTROL if key in named]:
+def _others(run: Run, filled: Settings) -> dict[str, Run]:
+    """The runs of the controls `random`, where it has settings of its own, and `strong`; filled:
+    the run's settings without `auto`.
+    """
+    named, wanted = run.settings.control_settings, set(run.settings.controls)
+    if idle := [key for key in SHARED_BY_CONTROL if key in named and RANDOM in wanted]:
         raise UserError(
-            f"config: {idle[0]} cannot differ in the untrained control; leave it out {where}"
+            f"config: {idle[0]} cannot differ in the untrained control; leave it out (control_settings)"
         )
+    overrides = {RANDOM: named, STRONG: recipe.untrained(run.facts.shape)}
+    return {
+        kind: _control(run, filled, keys, {RANDOM: "(control_settings)"}.get(kind, "(strong)"))
+        for kind, keys in overrides.items()
+        if keys and kind in wanted and run.features_layer
+    }
+
+
+def _control(run: Run, filled: Settings, overrides: dict[str, Any], where: str) -> Run:
+    alone = {**lists.ALONE, "control_settings": {}, "controls": [RANDOM]}
     try:
-        control = entry(
-            run.given, named, {**lists.ALONE, "control_settings": {}, "controls": [RANDOM]}
-        )
+        control = entry(filled, overrides, alone)
     except UserError as error:
         raise UserError(f"{error} {where}") from error
     return _with_features(_check_same_images(control, run, where), where)
 
 
-def _parts(run: Run) -> tuple[Part, ...]:
+def _parts(run: Run, filled: Settings) -> tuple[Part, ...]:
     listed = run.settings.features_concatenate
     weights = [values.read("weight", named.get("weight", 1), WEIGHT) for named in listed]
     others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
@@ -312,7 +338,7 @@ def _parts(run: Run) -> tuple[Part, ...]:
                 f"(entry {number} of features_concatenate)"
             )
     parts, alone = [], {**lists.ALONE, "features_concatenate": [], "control_settings": {}}
-    for number, appended in _entries("features_concatenate", others, run.given, alone):
+    for number, appended in _entries("features_concatenate", others, filled, alone):
         where = f"(entry {number} of features_concatenate)"
         part = _with_features(_check_same_images(appended, run, where), where)
         parts.append(Part(weights[number - 1], part))

@@ -421,4 +421,6 @@ def _entry(base: Settings, overrides: dict[str, Any], metric: str) -> Entry:
         raise UserError(
             f"config: the metric of search is svm, but {network.name} has none beside it; name a features_layer"
         )
+    if metric == "svm" and entry.run.settings.svm_kernel == "none":
+        raise UserError("config: the metric of search is svm, but svm_kernel is none; take auto")
     return entry

@@ -56,6 +56,7 @@ Costs = Annotated[
 ]
 Direction = Literal["forward", "input_grad", "weight_grad"]
 OurNetwork = Literal[
+    "auto",
     "autoencoder",
     "wta_autoencoder",
     "autoencoder_classifier",
@@ -248,8 +249,9 @@ class Data(Section):
     `history.safetensors`. Measuring changes no byte of the weights; it takes a forward pass of
     these images each time. 0 uses no validation set, and accuracies are measured on the test set.
     """
-    normalization: Literal["unit", "standardize", "zca"] = "unit"
-    """How pixels become network inputs. `unit` divides them by 255. `standardize` gives every
+    normalization: Literal["auto", "unit", "standardize", "zca"] = "auto"
+    """How pixels become network inputs. `auto` is `unit`, and `standardize` with the recipe for
+    pictures of your own (`network`). `unit` divides them by 255. `standardize` gives every
     colour channel mean 0 and standard deviation 1. `zca` whitens the images (ZCA). Statistics are
     computed on the training images only.
     """
@@ -258,8 +260,12 @@ class Data(Section):
 class Network(Section):
     heading = "The experiment", "Network"
 
-    network: OurNetwork | OwnNetwork = "wta_autoencoder"
-    """The network, one of ours or the path of a file. `autoencoder` has 3x3 convolutions with
+    network: OurNetwork | OwnNetwork = "auto"
+    """The network, one of ours or the path of a file. `auto` is `wta_autoencoder`. Of pictures of
+    your own (`folder`) it is a recipe instead, which also sets what is not set here of the keys
+    below: a patch network and a small autoencoder's encoder, both fitted to patches, whose features
+    kernel ridge regression classifies. Each choice is printed with its reason, and the report has
+    it ([docs/data.md](data.md)). `autoencoder` has 3x3 convolutions with
     pooling and a mirrored decoder; it learns without labels, and an SVM classifies its features.
     `wta_autoencoder` has one convolution whose code keeps only the largest value of each map, and a
     linear decoder; it learns without labels too. `autoencoder_classifier` is the encoder of
@@ -378,8 +384,8 @@ class TrainingKeys(Section):
     """Of `autoencoder_classifier`: `true` trains its head alone and leaves the encoder as it was;
     `false` trains all layers (fine-tuning)."""
     batch_size: Count = 64
-    """Number of images in a training step. The last, smaller batch of an epoch is trained on
-    too.
+    """Number of images in a training step; of fewer training images all of them, which a line
+    says. The last, smaller batch of an epoch is trained on too.
     """
     epochs: Amount = 10
     """Number of passes over the training images. Not used where `steps` is a number. 0 trains
@@ -544,9 +550,10 @@ class Features(Section):
     the maps of `wta_autoencoder` where `features_pool` does not, by the first of 4, 3 and 2 that
     divides them.
     """
-    features_pool: Literal["none"] | Annotated[int, Field(ge=1, le=32), INTEGER] = "none"
+    features_pool: Literal["auto", "none"] | Annotated[int, Field(ge=1, le=32), INTEGER] = "auto"
     """Side of the grid to which feature maps are average-pooled; 4 makes 4x4 of 8x8 latent pixels,
-    2,048 features. It must divide the height and the width. `none` does not pool."""
+    2,048 features. It must divide the height and the width. `none` does not pool. `auto` is
+    `none`, or what the recipe for pictures of your own says (`network`)."""
     features_flip: Flag | Literal["apart"] = False
     """Average the features of each image with those of its mirror image. `apart` also keeps half
     the difference of the two, for `ridge`, whose kernel then compares both images and is symmetric:
@@ -556,7 +563,8 @@ class Features(Section):
     """Scale every feature to mean 0 and standard deviation 1 over the training images."""
     features_pca: Literal["none"] | Count = "none"
     """Number of PCA components of the features, which are standardised first where
-    `features_standardize` is on. `none` uses no PCA."""
+    `features_standardize` is on; at most one less than the images that it is fitted to, which a
+    line says. `none` uses no PCA."""
     features_fit_rows: Annotated[int, Field(ge=2, le=MOST), INTEGER] = 10000
     """Number of training images, drawn by the seed, to which PCA, the standardisation before it,
     and `features_polarity_scale` are fitted."""
@@ -571,8 +579,9 @@ class Features(Section):
 class Classifiers(Section):
     heading = "The experiment", "Classifiers of the features"
 
-    svm_kernel: Literal["rbf", "linear", "poly"] = "rbf"
-    """The kernel of the SVM (one-versus-one), `rbf`, `linear` or `poly`."""
+    svm_kernel: Literal["rbf", "linear", "poly", "none"] = "rbf"
+    """The kernel of the SVM (one-versus-one), `rbf`, `linear` or `poly`. `none` fits no SVM, where
+    `evaluations` has `ridge`, which then answers alone."""
     svm_C: Positive = 10
     """The penalty C of the SVM."""
     svm_gamma: Literal["scale", "auto"] | Positive = "scale"
@@ -617,10 +626,13 @@ class Classifiers(Section):
 class Controls(Section):
     heading = "The experiment", "Controls"
 
-    controls: Distinct[Literal["random", "pixels"]] = ["random", "pixels"]
+    controls: Distinct[Literal["random", "strong", "pixels"]] = ["random", "pixels"]
     """Baselines with the same classifiers: `random` is the features of the untrained network, whose
-    weights are drawn from the seed whatever the run starts from; `pixels` is the raw pixels (with
-    flip, standardisation and PCA as for the features). Of a network that classifies by itself,
+    weights are drawn from the seed whatever the run starts from; `strong` is the best
+    untrained network that is cheap, an autoencoder's encoder with 128 and 128 random filters and
+    two polarities. `pixels` is the raw pixels, with flip, standardisation and PCA as for the
+    features, but of pictures of your own as they are, and these have it beside any other control.
+    Of a network that classifies by itself,
     `pixels` is also logistic regression on the raw pixels, which the report sets beside it. An
     empty list saves their time.
     """

@@ -58,11 +58,14 @@ def page_lines(targets: set[str]) -> list[str]:
     for role, (page, *_) in COPIES.items():
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():
-            verdict = (
-                json.loads(path.with_name("summary.json").read_text("utf-8"))["verdict"]
-                if role == "report"
-                else None
-            )
-            lines += ["", verdict] if verdict else [""]
-            lines.append(path.absolute().as_uri())
+            lines += ["", *(_verdict(path) if role == "report" else []), path.absolute().as_uri()]
     return lines
+
+
+def _verdict(page: pathlib.Path) -> list[str]:
+    """The verdict of a report, and the command that most likely helps it."""
+    summary = json.loads(page.with_name("summary.json").read_text("utf-8"))
+    advised = summary.get("next")
+    return [summary["verdict"]] * bool(summary["verdict"]) + (
+        [f"What most likely helps, as {advised['reason']}:", advised["command"]] if advised else []
+    )

@@ -16,6 +16,7 @@ def result(inputs, numbers):
     return {
         **intervals.share(numbers["test_accuracy"], numbers["images"]["test"]),
         "wrong": numbers["wrong"],
+        "balanced": intervals.balanced(numbers),
         "guess_loss": numbers["guess_loss"],
         "controls": [
             {"name": verdicts.names(control, numbers["control_settings"])[0], **control}

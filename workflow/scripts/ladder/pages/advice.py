@@ -1,0 +1,60 @@
+"""The command that most likely helps a run that is not better than its controls, by rule."""
+
+from ladder.data.facts import FOLDER
+from ladder.pages import intervals, templates
+
+FEW_STEPS, STEPS = 1_000, 2_000
+RECIPE = "training"  # a key that the rules choose with a network, and for nothing else
+COMMAND = ".venv/bin/snakemake report --config"
+
+
+def command(summary, declined):
+    """{"reason", "command"}, both texts; None for a run that is better than every control, or where
+    no rule knows better.
+
+    summary: as summary.json; declined: what the rules would have chosen where a person has set
+    other values, [{"keys", "reason"}].
+    """
+    controls = summary["controls"] or []
+    above = (intervals.kind(each["difference_interval"]) == "above" for each in controls)
+    if not controls or all(above):
+        return None
+    return next(filter(None, (rule(summary, declined) for rule in RULES)), None)
+
+
+def _own_network(summary, declined):
+    chosen = {key for choice in summary["choices"] for key in choice["keys"]}
+    if summary["dataset"] != FOLDER or RECIPE in chosen:
+        return None
+    reason = "the network that the rules choose for pictures of your own is usually better"
+    return _next(summary, reason, "network=auto", "normalization=auto", "features_pool=auto")
+
+
+def _set_otherwise(summary, declined):
+    for choice in declined:
+        keys = (f"{key}={_written(value)}" for key, value in choice["keys"].items())
+        return _next(summary, choice["reason"], *keys)
+    return None
+
+
+def _few_steps(summary, declined):
+    steps = summary["steps"]
+    if summary["training"] != "gradient" or steps is None or steps >= FEW_STEPS:
+        return None
+    return _next(
+        summary,
+        f"the network was trained for only {templates.counted(steps, 'step')}",
+        f"steps={STEPS}",
+    )
+
+
+RULES = (_own_network, _set_otherwise, _few_steps)
+
+
+def _next(summary, reason, *keys):
+    data = f"dataset={summary['dataset']}" + " folder=PATH" * (summary["dataset"] == FOLDER)
+    return {"reason": reason, "command": " ".join((COMMAND, data, *keys))}
+
+
+def _written(value):
+    return str(value).replace(" ", "").lower()

@@ -38,7 +38,12 @@ def params(path, size=(16, 16), channels=3, **changed):
 
 
 def load(path, tmp_path, limits=ALL, threads=2, **changed):
-    return folder.load(str(path), params(path, **changed), limits, tmp_path, threads)[:2]
+    return folder.load(named(path), params(path, **changed), limits, tmp_path, threads)[:2]
+
+
+def named(path, labels="auto", leave_out="none"):
+    """The options of the stage that name pictures."""
+    return {"folder": str(path), "labels": labels, "leave_out": leave_out}
 
 
 def plain(path, colours):
@@ -302,7 +307,7 @@ def test_pictures_that_changed_after_planning_are_one_line(tmp_path):
     picture_folders.picture(99).save(path / "a/more.png")
     listing.of.cache_clear()
     with pytest.raises(UserError, match="changed after this run was planned; run it again"):
-        folder.load(str(path), planned, ALL, tmp_path, 1)
+        folder.load(named(path), planned, ALL, tmp_path, 1)
 
 
 def test_pictures_that_change_while_they_are_read_are_one_line(tmp_path, monkeypatch):
@@ -387,7 +392,7 @@ def make(path, tmp_path, **changed):
     spec = {"stage": "data", "params": planned, "sources": {}, "parents": {}}
     with artifacts.making(tmp_path / "data" / "d0123456789a", spec, remake=True) as work:
         work.threads = 1
-        prepare_data.make(work, {}, planned, {"urls": "[]", "downloads": "", "folder": str(path)})
+        prepare_data.make(work, {}, planned, {"urls": "[]", "downloads": "", **named(path)})
     return artifacts.Artifact(tmp_path / "data" / "d0123456789a")
 
 
@@ -402,6 +407,7 @@ def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
         "train": 12,
         "test": 4,
         "remarks": [],
+        "given": [],
         "copies": {"pictures": 0, "in_both_parts": 0, "with_different_labels": 0},
     }
     assert json.loads((made.folder / "skipped.json").read_text())[0]["file"] == "cat/text.png"

@@ -10,14 +10,15 @@ from ladder.errors import UserError, excerpt
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """shape: (height, width, channels) of an image; classes: their number; train, test: number of
-    images without limits.
+    """shape: (height, width, channels) of an image; classes: their number, 0 of images without
+    labels; train, test: number of images without limits; unlabelled: training images without one.
     """
 
     shape: tuple[int, int, int]
     classes: int
     train: int
     test: int
+    unlabelled: int = 0
 
 
 FACTS = {
@@ -40,7 +41,7 @@ def of(settings: Any) -> Facts:
     """
     if settings.dataset != FOLDER:
         return FACTS[settings.dataset]
-    source = listing.of(settings.folder)
+    source = pictures(settings)
     train = source.counts("train")
     if not source.has_test and 1 in train:
         raise UserError(
@@ -53,7 +54,13 @@ def of(settings: Any) -> Facts:
         len(source.classes),
         train_count,
         test_count,
+        len(source.unlabelled) if source.classes else train_count,
     )
+
+
+def pictures(settings: Any) -> Any:
+    """The listing of the pictures of one's own that `settings` name."""
+    return listing.of(settings.folder, settings.labels, settings.leave_out)
 
 
 @functools.lru_cache(maxsize=8)

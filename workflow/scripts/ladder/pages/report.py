@@ -15,9 +15,19 @@ from ladder.classifiers import scoring
 from ladder.data import names as picture_names
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import facts, intervals, output, reproduce, summary_keys, templates, verdicts
+from ladder.pages import (
+    changed,
+    facts,
+    intervals,
+    output,
+    reproduce,
+    summary_keys,
+    templates,
+    verdicts,
+)
 from ladder.pages.sections import (
     accuracy,
+    alike,
     classes,
     comparisons,
     data,
@@ -43,6 +53,10 @@ SECTIONS = [
     Section(*row)
     for row in (
         ("result", "result", "Result", "Result", accuracy.result),
+        ("alike", "alike", "Your pictures", "Your pictures", alike.section),
+        ("copied", "copies", "Copies", "Copies", alike.copied),
+        ("outliers", "outliers", "Outliers", "Like no other", alike.outliers),
+        ("clusters", "clusters", "Clusters", "Clusters, as suggestions", alike.clusters),
         ("few_labels", "labels", "Few labels", "With few labels", labels.section),
         ("comparisons", "beside", "In comparison", "In comparison", comparisons.section),
         ("targets", "targets", "Targets", "Targets", targets.section),
@@ -93,6 +107,7 @@ def summary(inputs, version, params=None):
         facts.params(inputs, "data")["dataset"],
     )
     names, in_order = features.networks(inputs), facts.in_order(inputs)
+    copies = changed.numbers(inputs)
     evaluated = comparisons.accuracies(inputs)
     numbers = {
         "schema_version": summary_keys.SCHEMA,
@@ -102,6 +117,8 @@ def summary(inputs, version, params=None):
             inputs, against, names, dataset, params.get("control_settings")
         )
         if against
+        else changed.sentence(inputs, copies, names)
+        if copies
         else None,
         "dataset": dataset,
         "classes": inputs["data"].metrics["classes"],
@@ -158,6 +175,9 @@ def summary(inputs, version, params=None):
         "per_class": classified.get("per_class"),
         "per_class_intervals": classes.per_class_intervals(classified) if score else None,
         "confusion": classified.get("confusion"),
+        "changed_copies": copies,
+        "likeness": alike.numbers(inputs),
+        "share": params.get("share", True),
         "reference": training.reference(inputs),
         "layer_movement": trained.get("layer_movement"),
         "seconds": {role: artifact.manifest["seconds"] for role, artifact in in_order},
@@ -257,7 +277,7 @@ def context(inputs, numbers):
         "title": templates.dataset_title(numbers["dataset"]),
         "networks": [title for titles in features.networks(inputs) for title in titles],
         "made": max(artifact.manifest["made"] for _, artifact in facts.in_order(inputs)),
-        "verdict": _verdict(inputs, numbers),
+        "verdict": changed.verdict(inputs, numbers) or _verdict(inputs, numbers),
         "scored_on": facts.scored_on(inputs),
         "how": facts.how(inputs),
         "head": facts.head(inputs),
@@ -285,6 +305,7 @@ def _verdict(inputs, numbers):
         "chart": verdicts.chart(inputs, numbers),
         "formula": intervals.FORMULAS[True],
         "majority": _majority(inputs, numbers["controls"]),
+        "note": "",
     }
 
 

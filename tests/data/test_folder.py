@@ -557,3 +557,40 @@ def test_originals_are_not_kept_in_memory(tmp_path):
     )
     before, after = map(int, run.stdout.split())
     assert after - before < 60_000  # kB; all 120 would be 360 MB
+
+
+# Pictures without labels, or with few.
+
+
+def test_pictures_without_a_label_are_training_pictures_after_those_that_have_one(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 5, "b": 5, "unlabelled": 6})
+    made = make(path, tmp_path, test_limit="all")
+    labels = {part: made.array(f"{part}_labels.npy") for part in ("train", "test")}
+    files = made.json("names.json")
+    assert len(labels["train"]) == 8 and labels["train"].tolist() == [0, 1] * 4
+    assert all(name.startswith("unlabelled/") for name in files["train"][8:])
+    assert len(made.array("train_images.npy")) == len(files["train"]) == 14
+    assert (made.metrics["train"], made.metrics["test"], len(labels["test"])) == (14, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "counts, labelled", [({"": 20}, 0), ({"a": 8, "b": 8, "unlabelled": 4}, 12)]
+)
+def test_validation_pictures_are_of_those_with_labels_if_any_has_one(tmp_path, counts, labelled):
+    path = picture_folders.write(tmp_path / "p", counts)
+    made = make(path, tmp_path, validation=4)
+    files = made.json("names.json")
+    whole = make(path, tmp_path / "whole", test_limit="all").json("names.json")
+    assert len(files["test"]) == 4 and set(files["test"]) < set(whole["train"])
+    assert not any(name.startswith("unlabelled/") for name in files["test"])
+    assert sorted(files["train"] + files["test"]) == sorted(whole["train"])
+    assert len(made.array("train_labels.npy")) == max(0, labelled - 4)
+    assert len(made.array("test_labels.npy")) == (4 if labelled else 0)
+
+
+def test_fewer_than_two_pictures_that_can_be_read_are_one_line(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"": 1})
+    for number in range(3):
+        (path / f"damaged{number}.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match="fewer than two pictures can be read"):
+        load(path, tmp_path)

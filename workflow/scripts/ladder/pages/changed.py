@@ -112,7 +112,7 @@ def verdict(inputs, run):
     measured = run["changed_copies"]
     if measured is None:
         return None
-    said, _, concluded = run["verdict"].partition("; ")
+    first, _, concluded = run["verdict"].partition("; ")
     rows = [
         {
             "key": "own",
@@ -131,7 +131,7 @@ def verdict(inputs, run):
         for control in measured["controls"]
     ]
     return {
-        "sentence": said,
+        "sentence": first,
         "conclusion": concluded,
         "chart": intervals.chart(rows),
         "formula": intervals.FORMULAS[True],

@@ -32,9 +32,10 @@ class Directions:
         return len(self._rows)
 
     def __getitem__(self, at):
-        centred = np.asarray(self._rows[at], np.float32) - self._mean
-        lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-        return centred / np.where(lengths > 0, lengths, 1)
+        vectors = self._rows[at] - self._mean
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= np.where(lengths > 0, lengths, 1)
+        return vectors
 
 
 class Stacked:

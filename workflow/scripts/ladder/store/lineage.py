@@ -31,7 +31,7 @@ UNSAID: dict[str, dict[str, Any]] = {
 }
 DIGITS = 12  # of a file's sha256, where people read it
 # parameters that are not settings
-DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}
+DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets", "pictures"}
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is
 # fixed, so that no test image chooses between them.
 PRIMARY_CLASSIFIERS = ("ridge", "svm")

@@ -52,6 +52,7 @@ def make(work, inputs, params):
     )
     clusters = likeness.clusters(len(first))
     if clusters:
+        log.info("k-means of %d pictures: %d clusters", len(rows), clusters)
         centres = likeness.centres(own.others, clusters, params["seed"])
         work.write_array("clusters.npy", likeness.clustered(own.vectors, centres, work.threads))
     for name, array in (

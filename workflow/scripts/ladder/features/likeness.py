@@ -13,6 +13,7 @@ from ladder.arithmetic import matmul
 from ladder.errors import NOT_FINITE, RunFailed
 from ladder.features import features
 from ladder.machine import runtime
+from ladder.progress import bar
 
 GALLERY = 20_000  # pictures that each one is compared with; their features are in memory
 NEIGHBOURS = 10  # of each picture
@@ -82,7 +83,7 @@ def nearest(vectors, others, count, threads, own=None):
     first.
     """
     places, values = np.empty((len(vectors), count), np.int64), np.empty((len(vectors), count))
-    for start in range(0, len(vectors), BLOCK):
+    for start in bar(range(0, len(vectors), BLOCK), "most alike pictures", "block"):
         block = slice(start, start + BLOCK)
         likeness = matmul.product(vectors[block], others.T, threads)
         if own is not None:

@@ -13,6 +13,7 @@ HELP = """\
 Kernel Ladder {version}: image features without labels, and the kernels that train them.
 
   kernel-ladder report                                the whole chain on digits that come with it
+  kernel-ladder report PICTURES                       on your own: a folder, with or without a folder for each class
   kernel-ladder report -n --config batch_size=32      what would run, and why; without -n it runs
   kernel-ladder report --configfile {presets}/cifar10_wta.yaml
   kernel-ladder results/compare.html --config 'compare=[{{optimizer: [adam, sgd]}}]'

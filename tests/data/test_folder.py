@@ -38,7 +38,12 @@ def params(path, size=(16, 16), channels=3, **changed):
 
 
 def load(path, tmp_path, limits=ALL, threads=2, **changed):
-    return folder.load(str(path), params(path, **changed), limits, tmp_path, threads)[:2]
+    return folder.load(named(path), params(path, **changed), limits, tmp_path, threads)[:2]
+
+
+def named(path, labels="auto", leave_out="none"):
+    """The options of the stage that name pictures."""
+    return {"folder": str(path), "labels": labels, "leave_out": leave_out}
 
 
 def plain(path, colours):
@@ -309,7 +314,7 @@ def test_pictures_that_changed_after_planning_are_one_line(tmp_path):
     picture_folders.picture(99).save(path / "a/more.png")
     listing.source.cache_clear()
     with pytest.raises(UserError, match="changed after this run was planned; run it again"):
-        folder.load(str(path), planned, ALL, tmp_path, 1)
+        folder.load(named(path), planned, ALL, tmp_path, 1)
 
 
 def test_pictures_that_change_while_they_are_read_are_one_line(tmp_path, monkeypatch):
@@ -394,7 +399,7 @@ def make(path, tmp_path, **changed):
     spec = {"stage": "data", "params": planned, "sources": {}, "parents": {}}
     with artifacts.making(tmp_path / "data" / "d0123456789a", spec, remake=True) as work:
         work.threads = 1
-        prepare_data.make(work, {}, planned, {"urls": "[]", "downloads": "", "folder": str(path)})
+        prepare_data.make(work, {}, planned, {"urls": "[]", "downloads": "", **named(path)})
     return artifacts.Artifact(tmp_path / "data" / "d0123456789a")
 
 
@@ -409,6 +414,7 @@ def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
         "train": 12,
         "test": 4,
         "remarks": [],
+        "given": [],
         "copies": {"pictures": 0, "in_both_parts": 0, "with_different_labels": 0},
     }
     assert json.loads((made.folder / "skipped.json").read_text())[0]["file"] == "cat/text.png"
@@ -558,3 +564,40 @@ def test_originals_are_not_kept_in_memory(tmp_path):
     )
     before, after = map(int, run.stdout.split())
     assert after - before < 60_000  # kB; all 120 would be 360 MB
+
+
+# Pictures without labels, or with few.
+
+
+def test_pictures_without_a_label_are_training_pictures_after_those_that_have_one(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 5, "b": 5, "unlabelled": 6})
+    made = make(path, tmp_path, test_limit="all")
+    labels = {part: made.array(f"{part}_labels.npy") for part in ("train", "test")}
+    files = made.json("names.json")
+    assert len(labels["train"]) == 8 and labels["train"].tolist() == [0, 1] * 4
+    assert all(name.startswith("unlabelled/") for name in files["train"][8:])
+    assert len(made.array("train_images.npy")) == len(files["train"]) == 14
+    assert (made.metrics["train"], made.metrics["test"], len(labels["test"])) == (14, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "counts, labelled", [({"": 20}, 0), ({"a": 8, "b": 8, "unlabelled": 4}, 12)]
+)
+def test_validation_pictures_are_of_those_with_labels_if_any_has_one(tmp_path, counts, labelled):
+    path = picture_folders.write(tmp_path / "p", counts)
+    made = make(path, tmp_path, validation=4)
+    files = made.json("names.json")
+    whole = make(path, tmp_path / "whole", test_limit="all").json("names.json")
+    assert len(files["test"]) == 4 and set(files["test"]) < set(whole["train"])
+    assert not any(name.startswith("unlabelled/") for name in files["test"])
+    assert sorted(files["train"] + files["test"]) == sorted(whole["train"])
+    assert len(made.array("train_labels.npy")) == max(0, labelled - 4)
+    assert len(made.array("test_labels.npy")) == (4 if labelled else 0)
+
+
+def test_fewer_than_two_pictures_that_can_be_read_are_one_line(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"": 1})
+    for number in range(3):
+        (path / f"damaged{number}.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match="fewer than two pictures can be read"):
+        load(path, tmp_path)

@@ -47,6 +47,7 @@ SMALL = {
 # The choices of each run; the others are those of SMALL and experiment.yaml.
 RUNS = [
     {
+        "share": False,
         "normalization": "unit",
         "autoencoder_norm": True,
         "optimizer": "sgd",

@@ -18,6 +18,7 @@ RUN_SNAKEMAKE = {
     "tests/workflow/test_workflow.py",
     "tests/workflow/test_real_chain.py",
     "tests/workflow/test_trials.py",
+    "tests/workflow/test_unlabelled.py",
     "tests/campaigns/test_kill.py",
     "tests/campaigns/test_damage.py",
 }

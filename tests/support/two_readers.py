@@ -78,9 +78,8 @@ def by_stage(contents, place, threads=2):
         "image_size": SHAPE[:2],
         "image_channels": SHAPE[2],
     }
-    data, skipped, _ = folder.load(
-        str(place), params, {"train": "all", "test": "all"}, place, threads
-    )
+    options = {"folder": str(place), "labels": "auto", "leave_out": "none"}
+    data, skipped, _ = folder.load(options, params, {"train": "all", "test": "all"}, place, threads)
     found = dict(zip(data.names["train"], np.asarray(data.train_images), strict=True)) | {
         entry["file"]: entry["reason"] for entry in skipped
     }

@@ -17,7 +17,7 @@ MACHINE = {"variant": "cpu", "svm_backend": "sklearn", "array_library": "numpy"}
 @pytest.fixture
 def pets(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     return {"dataset": "folder", "folder": str(picture_folders.write(tmp_path / "pets", PETS))}
 
 
@@ -89,7 +89,7 @@ def test_the_networks_go_by_the_size_of_the_images(shape, pool, encoder, weight)
     ],
 )
 def test_few_pictures_and_few_steps_are_warned_of(counts, steps, words):
-    warned = recipe.warnings(counts, steps)
+    warned = recipe.warnings(sum(counts), counts, steps)
     assert len(warned) == len(words) and all(map(str.startswith, warned, words))
 
 

@@ -384,7 +384,7 @@
     nearTo(point) {
       if (!this.data.nearest) return [];
       this.byPicture ??= new Map(this.points.map(one => [one.series.picture[one.index], one]));
-      return this.data.nearest[point.series.picture[point.index]].map(number => this.byPicture.get(number));
+      return this.data.nearest[point.series.picture[point.index]].map(number => this.byPicture.get(number)).filter(Boolean);
     }
 
     pictures(points) {
@@ -411,7 +411,9 @@
       const scale = side / Math.max(width, height);
       const one = element("i", "picture");
       one.style.cssText = `width:${width * scale}px;height:${height * scale}px`;
-      const sheet = one.appendChild(Object.assign(new Image(), {src: image, alt: ""}));
+      // The sheet of the whole page, where the chart has none of its own.
+      const src = image || css("--sheet").replace(/^url\(["']?|["']?\)$/g, "");
+      const sheet = one.appendChild(Object.assign(new Image(), {src, alt: ""}));
       sheet.style.cssText = `width:${columns * width * scale}px;left:${-(number % columns) * width * scale}px;top:${
         -Math.floor(number / columns) * height * scale}px`;
       return one;

@@ -127,8 +127,9 @@ class Predictor:
         )
         if "features" in inputs:
             encoded = inputs.get("joined", inputs["features"])
-            self._encode, training = self._encoder(encoded), encoded.array("train.npy")
-            odd = mirrored.odd_part(encoded, "train")
+            labelled = len(inputs["data"].array("train_labels.npy"))
+            self._encode, training = self._encoder(encoded), encoded.array("train.npy")[:labelled]
+            odd = mirrored.odd_part(encoded, "train")[:labelled]
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = (

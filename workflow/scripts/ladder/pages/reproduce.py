@@ -70,7 +70,11 @@ def unwritten(inputs):
         "folder": any("folder_sha256" in params for params in specs),
         "initial_weights": any("file_sha256" in params for params in specs),
     }
-    return [key for key, there in present.items() if there]
+    data = inputs["data"].manifest if "data" in inputs else {}
+    return [
+        *(key for key, there in present.items() if there),
+        *data.get("metrics", {}).get("given", ()),
+    ]
 
 
 def _multipliers(inputs):

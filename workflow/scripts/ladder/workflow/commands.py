@@ -49,7 +49,16 @@ SEVERAL = {
 }
 DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
 # names of roles that are targets
-TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")
+TARGETS = (
+    "data",
+    "normalized",
+    "patches",
+    "train",
+    "evaluate",
+    "features",
+    "svm",
+    "neighbours",
+)
 KNOWN = {*TARGETS, *COPIES, *(page for pages in COPIES.values() for page in pages)}
 
 

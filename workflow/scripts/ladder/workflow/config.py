@@ -52,9 +52,7 @@ def changed(loaded: Settings, overrides: dict[str, Any]) -> Settings:
     those that nobody wrote the rules of recipe.py may choose anew.
     """
     written = {
-        key: value
-        for key, value in loaded.by_key().items()
-        if settings.KEYS[key] in loaded.model_fields_set
+        key: value for key, value in loaded.by_key().items() if key in loaded.model_fields_set
     }
     return load({**written, **overrides})
 

@@ -17,7 +17,7 @@ from ladder.errors import UserError
 from ladder.export import requirements
 from ladder.machine import runtime
 from ladder.rungs import catalog
-from ladder.store import manifests, shorter
+from ladder.store import lineage, manifests, shorter
 from ladder.store.versions import canonical
 from ladder.workflow import array_libraries, copies, places, reasons
 from ladder.workflow.chains import prediction_roles
@@ -160,6 +160,15 @@ class Jobs:
         model is trained.
         """
         listing.find(self.plan.run.settings.predict)
+        if not self.plan.run.settings.share:
+            raise UserError(
+                "predictions: they show pictures, which share=false keeps off all pages; share=true makes them"
+            )
+        if lineage.answering(self.chain) is None:
+            raise UserError(
+                "predictions: this run has no labels, so it names no classes; `snakemake model` makes a program "
+                "that finds the most alike of its pictures for new ones"
+            )
         return self.always() + self.inputs_of(*prediction_roles(self.chain))
 
     # Why a job runs.

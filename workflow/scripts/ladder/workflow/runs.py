@@ -14,7 +14,6 @@ from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data import facts as dataset_facts
-from ladder.data import listing
 from ladder.data.facts import Facts
 from ladder.errors import UserError
 from ladder.machine import driver, runtime
@@ -113,7 +112,7 @@ class Run:
         return sorted(
             count
             for count in self.settings.label_counts
-            if self.facts.classes <= count < self.training_images
+            if self.facts.classes <= count < self.training_images - self.facts.unlabelled
         )
 
     @property
@@ -199,7 +198,7 @@ def resolve(given: Settings) -> Run:
         *basis,
         layer,
         _sha256(given.initial_weights) if given.initial_weights != "none" else None,
-        listing.source(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
+        dataset_facts.pictures(given).digest if given.dataset == dataset_facts.FOLDER else None,
         _identity("multiplier", resolved),
         _identity("test_multiplier", resolved),
     )
@@ -369,7 +368,7 @@ def data_params(run: Run) -> dict[str, Any]:
         # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if chosen.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
     if chosen.dataset == dataset_facts.FOLDER:
-        own_test = listing.source(chosen.folder).has_test
+        own_test = dataset_facts.pictures(chosen).has_test
         keys += [
             "folder_sha256",
             "image_size",

@@ -219,21 +219,40 @@ class Data(Section):
     folder: Annotated[
         str, PATH, expected("none, or the path of a folder or of a .npz file"), TEXT
     ] = "none"
-    """Pictures of your own, for the dataset `folder`. A folder holds a folder of pictures (PNG,
-    JPEG, WebP, GIF, BMP, TIFF or PNM) for each class, or a link to one, 2 to 256 of them, or
-    `train` and `test` with such folders; a `.npz` file holds `images` (uint8, N x H x W or N x H x
-    W x 3) and `labels`, and perhaps `test_images`, `test_labels` and `classes` (their names), or
-    has the arrays of MedMNIST or Keras. Pictures that cannot be read are skipped and named in the
-    report. The version follows from the names and the content of the pictures, not from the path.
+    """Pictures of your own, for the dataset `folder`: a folder of pictures (PNG, JPEG, WebP, GIF,
+    BMP, TIFF or PNM), with or without a folder for each class, or a `.npz` file with `images`
+    (uint8, N x H x W or N x H x W x 3), and perhaps `labels`, `test_images`, `test_labels` and
+    `classes` (their names), or the arrays of MedMNIST or Keras. Pictures that cannot be read are
+    skipped and named in the report. The version follows from the names and the content of the
+    pictures, not from the path.
     """
+    labels: Annotated[
+        str, PATH, expected("auto, folders, none, or the path of a table in CSV"), TEXT
+    ] = "auto"
+    """Where the labels of `folder` come from. `folders`: each folder of pictures is a class, 2 to
+    256 of them, or each folder in `train` and `test`; the pictures of a folder `unlabelled` beside
+    them have none. `auto` is that where at least two folders have pictures, and else `none`: no
+    picture has a label, whatever folder it lies in. The path of a CSV file with the columns `name`
+    and `label` gives labels by the names of pictures below the folder (of a `.npz` file, numbers of
+    rows), to few of them or to all. All pictures are learned from; classifiers and accuracies are
+    of those with a label.
+    """
+    leave_out: Annotated[str, PATH, expected("none, or the path of a list of names"), TEXT] = "none"
+    """A file with names of pictures of `folder` that are left out, one on each line: the path below
+    the folder, or the number of a row. The report of pictures without labels offers such lists of
+    copies and outliers."""
+    share: Flag = True
+    """Whether pages show your pictures of `folder` and their names. With `false` pages can be given
+    to people who must not see them: they have numbers and charts alone. `results/features.parquet`,
+    `scored_images.csv` and the artifacts keep the names."""
     image_size: Annotated[list[Side], Field(max_length=2, min_length=2), LISTED] = [32, 32]
     """Height and width to which pictures of `folder` are scaled, as those for `predict` are: to the
     shorter side, antialiased, and cropped around their centre."""
     image_channels: Annotated[Literal[3, 1], INTEGER] = 3
     """Channels of the images of `folder`, `3` for colour and `1` for grey."""
     test_share: Annotated[float, Field(gt=0, lt=1), NUMBER] = 0.2
-    """Share of the pictures of each class of `folder` that are test pictures, where there is no
-    test part. They are chosen by a hash of their names."""
+    """Share of the pictures of each class of `folder`, or of all without labels, that are test
+    pictures, where there is no test part. They are chosen by a hash of their names."""
     train_limit: Literal["all"] | Count = "all"
     """Number of training images. A number takes a subset that is balanced by class; `all` takes the
     whole training set."""

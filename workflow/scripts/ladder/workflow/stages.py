@@ -130,13 +130,14 @@ def _answering(config: Configuration) -> Parents:
     means over.
     """
     roles = chains.chain(config.run)
-    answering = roles[lineage.answering(roles) or ""]
+    answering = roles[lineage.answering(roles) or chains.features_role(roles)]
     shifted = {
         name: parent for name, parent in answering.parents.items() if parent.stage == "shifted"
     }
     return {
         "report": roles["report"],
         **{role: roles[role] for role in chains.prediction_roles(roles)},
+        **{role: roles[role] for role in ("neighbours",) if role in roles},
         **shifted,
     }
 
@@ -146,8 +147,12 @@ def _columns(config: Configuration) -> Parents:
     features.
     """
     roles = chains.chain(config.run)
-    features = "joined" if "joined" in roles else "features"
-    wanted = {"data": "data", "features": features, "predictions": lineage.answering(roles)}
+    wanted = {
+        "data": "data",
+        "features": chains.features_role(roles),
+        "predictions": lineage.answering(roles),
+        "neighbours": "neighbours",
+    }
     return {name: roles[role] for name, role in wanted.items() if role in roles}
 
 

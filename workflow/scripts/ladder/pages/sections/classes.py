@@ -26,7 +26,7 @@ def section(inputs, numbers):
         "first": FIRST,
         "confusion": confusion(matrix, inputs["data"].metrics["classes"]),
         "most_mistaken": most_mistaken(matrix),
-        "gallery": gallery(inputs),
+        "gallery": gallery(inputs) if numbers["share"] else {"count": 0},
     }
 
 

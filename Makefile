@@ -2,7 +2,6 @@
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make model               the run's model as files for other programs: results/model.zip (docs/use.md)
 # make table               the run's features as a table for other programs: results/features.parquet (docs/use.md)
-# make watch                a page on this machine with the curves of the training that runs
 # make test                 linters and the short run of the tests, which tests/README.md describes
 # make test-all             linters and all tests
 # make rung NAME=mine FROM=gpu_basic   a rung of your own: a folder, a module and a row to start from, all new files
@@ -40,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # pip would compile all modules, which takes half of an installation; Python compiles those that it imports.
 export PIP_COMPILE = 0
 
-TARGETS = report model table demo watch test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean
+TARGETS = report model table demo test test-all lint rung check benchmark gpu-check gpu-prepare profile records container container-gpu docs pictures pins dist clean
 .PHONY: $(TARGETS) environment gpu-environment test-environment pins-environment pytorch
 
 # Snakemake with a line for each stage; VERBOSE=1: with its own words.
@@ -58,9 +57,6 @@ model table: environment
 	@envs/install export
 	$(SNAKEMAKE) $@ $(RUN)
 	@echo "docs/use.md says what is in it and how to use it"
-
-watch: environment
-	@.venv/bin/python workflow/scripts/watch.py $(if $(filter command line environment,$(origin PORT)),--port $(PORT))
 
 environment:
 	@envs/install cpu
@@ -95,7 +91,7 @@ check: test-environment
 	    tests/operations tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py "tests/kernels/test_$(RUNG).py"; fi
 
 test-environment:
-	@envs/install cpu test demo figures export $(if $(filter Linux,$(shell uname)),kernels)
+	@envs/install cpu test demo export $(if $(filter Linux,$(shell uname)),kernels)
 	@command -v g++ >/dev/null || echo "g++ is not here (Debian package: g++); tests that need it are skipped"
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
@@ -151,7 +147,7 @@ pictures: environment
 
 pins: pins-environment
 	.venv-pins/bin/python envs/pins.py cpu pins pip
-	.venv-pins/bin/python envs/pins.py test gpu demo figures export docs cluster kernels benchmark nvrtc13
+	.venv-pins/bin/python envs/pins.py test gpu demo export docs cluster kernels benchmark nvrtc13
 	.venv-pins/bin/python envs/pins.py slurm
 
 pins-environment:
@@ -164,9 +160,9 @@ dist: pins-environment
 
 # A mistyped target.
 .DEFAULT:
-	@$(PYTHON) -c 'import difflib, sys; name, *names = sys.argv[1:]; \
+	@PYTHONPATH=workflow/scripts/ladder/workflow $(PYTHON) -Bc 'import difflib, removed, sys; name, *names = sys.argv[1:]; \
 	    near = difflib.get_close_matches(name, names, 1); \
-	    sys.exit(f"make: there is no target {name}; " + (f"did you mean {near[0]}?" if near else "there are " + ", ".join(names)))' \
+	    sys.exit(removed.instead(name) or f"make: there is no target {name}; " + (f"did you mean {near[0]}?" if near else "there are " + ", ".join(names)))' \
 	    "$@" $(TARGETS)
 
 clean:

@@ -41,7 +41,7 @@ for target in commands.TARGETS:
         name:
             target
         input:
-            inputs(JOBS.made, target),
+            inputs(JOBS.inputs_of, target),
         localrule: True
         message:
             f"{target}: {{input}}"
@@ -74,11 +74,11 @@ for stage, rule_name in (
             gpu=gpus,
         params:
             script=script,
-            role=of("role"),
+            role=planned("role"),
             why=for_version(JOBS.why),
             job=for_version(JOBS.spec_file),
             options="",
-            folder=of("folder"),
+            folder=planned("folder"),
             threads=stage_threads,
         message:
             "{params.role} {wildcards.version}: {params.why}"
@@ -93,7 +93,7 @@ use rule stage as prepare_data with:
     pathvars:
         stage="data",
     params:
-        options=options("urls", "folder", "downloads"),
+        options=options("urls", "folder", "labels", "leave_out", "downloads"),
 
 
 use rule stage as normalize_images with:
@@ -167,6 +167,21 @@ use rule stage as shift_features with:
         stage="shifted",
     params:
         options=options("data_residency", "plan", multiplier="test_multiplier"),
+
+
+# Of pictures without labels: features of changed copies, and what all of them say.
+use rule shift_features as change_pictures with:
+    input:
+        parents("normalized", "weights", "features", "data"),
+    pathvars:
+        stage="changed",
+
+
+use rule stage as find_neighbours with:
+    input:
+        parents(),
+    pathvars:
+        stage="neighbours",
 
 
 use rule stage as map_features with:

@@ -30,7 +30,7 @@ class Case:
     multiplier: str = "exact"
 
     @classmethod
-    def of(cls, described):
+    def from_dict(cls, described):
         """The Case that dataclasses.asdict described, after a way through JSON."""
         shape = tuple(described["input_shape"])
         options = tuple(

@@ -164,9 +164,9 @@ def time_steps(case, threads):
     network, count = networks.build(case.network, case.input_shape), WARM_UP + case.steps
     length, rows = plan.Length(count, count), case.batch * count
     random, channels = np.random.default_rng(0), case.input_shape[2]
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant="cpu",
+        rung="cpu",
         batch_size=case.batch,
         optimizer=optimizers.Optimizer("adam"),
     )

@@ -127,10 +127,10 @@ def loads_together(cubin):
 
     A load is under way until an instruction reads what it brings.
     """
-    return {name: together(lines) for name, lines in sections(text(cubin)).items()}
+    return {name: kernel_loads(lines) for name, lines in sections(text(cubin)).items()}
 
 
-def together(text):
+def kernel_loads(text):
     """The same of one kernel's code."""
     return [
         number

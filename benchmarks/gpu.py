@@ -125,7 +125,7 @@ class Session:
         the end of the time.
         """
         result = self.record.result(section.name)
-        if result is None or self.record.of(section.name) != section.of:
+        if result is None or self.record.measured_of(section.name) != section.of:
             return False
         return race.LATE not in result.get("failed", {}).values()
 

@@ -130,8 +130,8 @@ def step_plan(network, rung, batch, dtype="float32"):
     """Forward and backward without loss and updates; the caller fills in the gradient of the
     output.
     """
-    settings = plan.Settings(
-        network=network, variant=rung, batch_size=batch, multipliers=plan.made_for(rung)
+    settings = plan.TrainingSettings(
+        network=network, rung=rung, batch_size=batch, multipliers=plan.made_for(rung)
     )
     build = Builder(settings, network.layers, dtype, training=True)
     frame.load_batch(build, plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))

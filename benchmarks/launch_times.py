@@ -73,7 +73,7 @@ def launches(case, rung):
     """{"step_us", "launching", "launches": [{"place", "kernel", "stream", "median_us", ...}]} of a
     step, in its order.
     """
-    bench = Bench(Case.of(case), rung)
+    bench = Bench(Case.from_dict(case), rung)
     lowered, arrays, graph = bench.bind()
     step_us = bench.microseconds(arrays, graph, MOST)
     rows = []

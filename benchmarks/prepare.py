@@ -182,9 +182,9 @@ def plans(case, rung, multiprocessors):
     if not chosen.exact and cases.precision(rung) != "fp32":
         return
     settings = functools.partial(
-        plan.Settings,
+        plan.TrainingSettings,
         network=network,
-        variant=rung,
+        rung=rung,
         multiprocessors=multiprocessors,
         multipliers=plan.made_for(rung) if chosen.exact else chosen,
     )

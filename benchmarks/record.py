@@ -111,7 +111,7 @@ class Record:
         """Why a section failed; None if it did not."""
         return self.data["sections"].get(name, {}).get("failed")
 
-    def of(self, name):
+    def measured_of(self, name):
         """What the result of a section was measured of (Section.of)."""
         return self.data["sections"].get(name, {}).get("of")
 

@@ -95,7 +95,7 @@ def kernels(case, rungs):
     compiled again.
     """
     usable = [rung for rung in rungs if catalog.unavailable(rung) is None]
-    files = preparation.launched(Case.of(case), usable)
+    files = preparation.launched(Case.from_dict(case), usable)
     faults = preparation.compile_all(files, driver.gpu().architecture)
     if faults:
         raise UserError(
@@ -110,7 +110,7 @@ launches = launch_times.launches
 def tiles(case, rung):
     """See tiles.tiles; what is not compiled yet is, side by side."""
     preparation.compile_all(
-        preparation.files(tile_times.plans(Case.of(case), rung)), driver.gpu().architecture
+        preparation.files(tile_times.plans(Case.from_dict(case), rung)), driver.gpu().architecture
     )
     return tile_times.tiles(case, rung)
 
@@ -119,7 +119,7 @@ def check(case, rung):
     """Parity with the cpu rung, or with NumPy where there is no Numba, and reproducibility: see
     measure_rungs.check.
     """
-    case = Case.of(case)
+    case = Case.from_dict(case)
     references = _references(case.name, case.input_shape, case.options, RUNGS[rung].precision)
     checked = measure_rungs.check(case.network, rung, os.cpu_count(), references)
     return {"reference": "cpu" if _has_numba() else "NumPy", **checked}
@@ -129,7 +129,7 @@ def prepare(case, rung):
     """Make a rung ready for turns of training steps; the numbers of its plan, and the time of a
     step.
     """
-    case = Case.of(case)
+    case = Case.from_dict(case)
     steps = case.images // case.batch
     first, finite = _trained(case, rung, min(CHECKED, steps))
     if _trained(case, rung, min(CHECKED, steps))[0] != first:
@@ -173,11 +173,11 @@ def epoch(case, rung):
     """Seconds of the second epoch on random images, as a run makes it: shuffled, with its last
     partial batch.
     """
-    case = Case.of(case)
+    case = Case.from_dict(case)
     network, images = case.network, _images(case.network, case.images)
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=case.batch,
         optimizer=optimizers.Optimizer("adam"),
         multipliers=plan.made_for(rung),
@@ -210,7 +210,7 @@ def epoch(case, rung):
 
 def extraction(case, rung):
     """Seconds to compute the features of ROWS images in memory and to download them."""
-    network = Case.of(case).network
+    network = Case.from_dict(case).network
     images = _images(network, ROWS)
     encoder = Inference(
         network,
@@ -240,7 +240,7 @@ def streaming(case, rung):
     (executor.py), as the report of a run has them; hidden_share: of the copy. What the host takes
     to gather a batch is in host_us alone.
     """
-    case = Case.of(case)
+    case = Case.from_dict(case)
     steps = min(STREAMED, case.images // case.batch)
     bound, measured = {}, {"device": [], "host": []}
     for residency in measured:

@@ -26,6 +26,10 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve()
 RECORDS = ("counts.json", "compilations.json", "measured_kernels.json", "gpu/*.json")
+# A constant, as PTX declares it.
+DECLARED = re.compile(
+    r"^\.global\b[^;(]*?\s([A-Za-z_$][\w$]*)(?:\[\d+\])?\s*(?:=[^;]*)?;\n", re.MULTILINE
+)
 NAMED = re.compile(r"\.(?:shared|global|const)\b[^;(]*?\s([A-Za-z_$][\w$]*)\s*(?:\[|=|;)")
 
 
@@ -140,7 +144,10 @@ def ptx(build):
 
 
 def nameless(ptx):
-    """12 hex digits of PTX whose variables and kernels are known by the order of their names."""
+    """12 hex digits of PTX whose variables and kernels are known by the order of their names,
+    without the constants of headers that no instruction uses.
+    """
+    ptx = DECLARED.sub(lambda line: line[0] if ptx.count(line[1]) > 1 else "", ptx)
     names = {*NAMED.findall(ptx), *re.findall(r"\b_Z[\w$]+", ptx)}
     order = {}
     text = re.sub(

@@ -460,9 +460,9 @@ def step_plan(rung, batch, multiprocessors=tiles.H200):
     """One training step with Adam, in the tiles for a GPU with so many multiprocessors, by default
     an H200.
     """
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=networks.build(CASE.name),
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         optimizer=optimizers.Optimizer("adam"),
         multipliers=plan.made_for(rung),

@@ -25,7 +25,7 @@ def _hopper_tiles(_pixels, filters):
 def _weight_tiles(shape):
     return [
         tile
-        for tile in packed_tiles.weight_tiles(shape.number)
+        for tile in packed_tiles.weight_tiles(shape.number_format)
         if not isinstance(tile, packed_tiles.Window) or packed_tiles.slides(tile, shape)
     ]
 
@@ -86,9 +86,9 @@ def _fits(case, rung, key, tile):
 
 
 def step_plan(case, rung):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=case.network,
-        variant=rung,
+        rung=rung,
         batch_size=case.batch,
         multipliers=plan.made_for(rung),
         optimizer=optimizers.Optimizer("adam"),
@@ -109,7 +109,7 @@ def tiles(case, rung):
     """
     import launch_times  # here: no plan needs a GPU
 
-    case = Case.of(case)
+    case = Case.from_dict(case)
     bench = launch_times.Bench(case, rung)
     lowered, arrays, graph = bench.bind()
     step_us, rows = bench.microseconds(arrays, graph, launch_times.MOST), []

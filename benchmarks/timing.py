@@ -31,13 +31,13 @@ def bind(executor, network, rung, batch, rows, steps, optimizer="adam", seed=0, 
     """(plan, arrays) of `steps` training steps on random images: at least `rows`, and enough for a
     new batch in every step.
 
-    settings: further fields of plan.Settings.
+    settings: further fields of plan.TrainingSettings.
     """
     rows = max(rows, batch * steps)
     length = plan.Length(steps, steps)
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         optimizer=optimizers.Optimizer(optimizer),
         **settings,

@@ -32,7 +32,7 @@ LOOK_EVERY = 50  # steps of an epoch between looks at the loss, as in the rungs'
 CONVOLUTIONS = "conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad"
 CALLS, GRAPHS = 20, 20  # of one of these in a graph; replays
 
-_prepared = {}  # name of a contender -> Training
+_prepared = {}  # name of a contender -> TorchTraining
 
 
 def machine():
@@ -59,7 +59,7 @@ def ceilings():
     return ceilings
 
 
-class Training:
+class TorchTraining:
     """A network's training as one contender does it, ready for its next step."""
 
     def __init__(self, case, contender):
@@ -164,8 +164,8 @@ class Training:
 
 def prepare(case, name):
     """Make a contender ready for turns of training steps; the time of a step."""
-    case = Case.of(case)
-    _prepared[name] = Training(case, CONTENDERS[name])
+    case = Case.from_dict(case)
+    _prepared[name] = TorchTraining(case, CONTENDERS[name])
     turn(name, WARM_UP)
     timed = turn(name, WARM_UP)
     return {
@@ -200,8 +200,8 @@ def epoch(case, name):
     """Seconds of the second epoch on random images, shuffled on the GPU, with its last partial
     batch.
     """
-    case = Case.of(case)
-    run = Training(case, CONTENDERS[name])
+    case = Case.from_dict(case)
+    run = TorchTraining(case, CONTENDERS[name])
     height, width, channels = case.input_shape
     images = torch.rand(case.images, channels, height, width, device=DEVICE)
     if run.contender.channels_last:
@@ -235,7 +235,7 @@ def extraction(case, name):
     """Seconds to compute the features of ROWS images in memory and to fetch them as float32,
     without gradients.
     """
-    case, contender = Case.of(case), CONTENDERS[name]
+    case, contender = Case.from_dict(case), CONTENDERS[name]
     _set_precision(contender.precision)
     layout = torch.channels_last if contender.channels_last else torch.contiguous_format
     network = case.network
@@ -292,7 +292,7 @@ def convolutions(case, precision):
     CALLS calls, GRAPHS times.
     """
     _set_precision(precision)
-    case, rows = Case.of(case), []
+    case, rows = Case.from_dict(case), []
     for layer in (layer for layer in case.network.layers if layer.kind == "conv2d"):
         take = layer.attributes
         shape = (

@@ -49,17 +49,17 @@ PARTS = {
         ("kernels/gpu_split_k/weight_grad.cu", "conv2d_weight_grad_split"),
     ],
     "gpu_fused": [(f"{RUNGS}/patterns.py", "_product"), (f"{RUNGS}/gpu_fused.py", "conv2d_relu")],
-    "gpu_opt_v1": [("kernels/common/gemm_tile.cuh", "multiply")],
+    "gpu_opt_v1": [("kernels/common/gemm_loop.cuh", "multiply")],
     "gpu_opt_v2": [("kernels/gpu_opt_v2/conv2d.cu", "store_windows")],
     "gpu_gemm": [(f"{RUNGS}/gpu_opt_v1.py", "pixel_tile"), (f"{RUNGS}/gpu_gemm.py", "pixel_tile")],
-    "gpu_3xtf32": [("kernels/common/conv2d_gemm.cuh", "add_step")],
+    "gpu_3xtf32": [("kernels/common/tensor_tile.cuh", "add_step")],
     "gpu_tf32": [
-        ("kernels/common/gemm_tile.cuh", "multiply"),
+        ("kernels/common/gemm_loop.cuh", "multiply"),
         ("kernels/common/tensor_cores.cuh", "in_stages"),
     ],
     "gpu_3xtf32_packed": [("kernels/common/tensor_cores.cuh", "small_part")],
-    "gpu_bf16": [("kernels/common/tensor_cores.cuh", "rounded_chunk")],
-    "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
+    "gpu_bf16": [("kernels/common/packed.cuh", "rounded_chunk")],
+    "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "produce")],
     "gpu_f16": [("kernels/common/tensor_cores.cuh", "cp_async")],
 }
 HEAD = (

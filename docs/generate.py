@@ -77,9 +77,8 @@ def sections(rules):
         first, second = section.heading
         yield from [f"## {first}\n"] * (first != above) + [f"### {second}\n"] * bool(second)
         above = first
-        for key, name in settings.KEYS.items():
-            if name in section.model_fields:
-                yield entry(key, getattr(defaults, name), rules[key])
+        for key in section.model_fields:
+            yield entry(key, getattr(defaults, key), rules[key])
 
 
 def schema():

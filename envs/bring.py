@@ -1,4 +1,5 @@
-"""Bring the packages of this Python's environment to the versions that envs/NAME.txt pins, for each NAME given.
+"""Bring the packages of this Python's environment to the versions that envs/NAME.txt pins, for each
+NAME given.
 
 Usage: .venv/bin/python envs/bring.py NAME...
 

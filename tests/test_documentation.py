@@ -220,9 +220,9 @@ def test_what_the_page_on_a_step_names_is_where_it_says(name, file):
 
 
 def test_the_kernels_of_the_page_on_a_step_run_in_its_order():
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=networks.build("autoencoder"),
-        variant="gpu_opt_v2",
+        rung="gpu_opt_v2",
         batch_size=64,
         optimizer=Optimizer("adam"),
     )

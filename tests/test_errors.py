@@ -20,9 +20,7 @@ from ladder.errors import MOST, RunFailed, UserError, excerpt
         ),
     ],
 )
-def test_a_message_is_one_line_that_can_be_printed_with_its_middle_cut_out_where_it_is_long(
-    message, shown
-):
+def test_a_message_is_one_printable_line_with_its_middle_cut_out_where_it_is_long(message, shown):
     for kind in (UserError, RunFailed):
         assert str(kind(message)) == shown and len(shown) <= MOST
     assert len(str(UserError(str(UserError(message))))) <= MOST

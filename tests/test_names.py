@@ -2,8 +2,16 @@ import ast
 
 from ladder.sources import ROOT, SCRIPTS
 
-# they say nothing of what they hold
-EMPTY = {"found", "kept", "made", "of", "one", "some", "told"}
+# Words that say nothing of what a name stands for, by what is named.
+EMPTY = {
+    "variable": {"found", "kept", "made", "of", "one", "some", "told"},
+    "function": {"looking", "made", "of", "said", "there", "together", "told"},
+}
+# Classes of which there is one; any other has a name that says more.
+SINGLE = {"Model", "Plan", "Settings", "Training"}
+LONGEST = 80  # letters in the name of a test
+PROGRAMS = [*SCRIPTS.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
 def bound(node, owner):
@@ -29,7 +37,7 @@ def badly_named(text):
     places, waiting = [], [(ast.parse(text), None)]
     while waiting:
         node, owner = waiting.pop()
-        if bound(node, owner) in EMPTY:
+        if bound(node, owner) in EMPTY["variable"]:
             places.append((node.lineno, bound(node, owner)))
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Lambda | ast.comprehension):
             owner = node
@@ -38,13 +46,39 @@ def badly_named(text):
 
 
 def test_variables_are_named_for_what_they_hold():
-    programs = [*SCRIPTS.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
-    assert len(programs) > 200
+    assert len(PROGRAMS) > 200
     assert [
         f"{path.relative_to(ROOT)}:{line} {name}"
-        for path in programs
+        for path in PROGRAMS
         for line, name in badly_named(path.read_text("utf-8"))
     ] == []
+
+
+def defined(kind, paths):
+    """(path:line, name) of each function, method or class."""
+    return [
+        (f"{path.relative_to(ROOT)}:{node.lineno}", node.name)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, kind)
+    ]
+
+
+def test_functions_and_methods_are_named_for_what_they_return_or_do():
+    functions = defined(ast.FunctionDef, PROGRAMS)
+    assert len(functions) > 2000
+    assert [place for place in functions if place[1] in EMPTY["function"]] == []
+
+
+def test_a_word_for_a_class_is_used_once():
+    classes = defined(ast.ClassDef, [*PROGRAMS, *TESTS])
+    assert sorted(name for _, name in classes if name in SINGLE) == sorted(SINGLE - {"Model"})
+
+
+def test_names_of_tests_are_short_enough_to_read():
+    tests = [name for _, name in defined(ast.FunctionDef, TESTS) if name.startswith("test_")]
+    assert len(tests) > 2000
+    assert [name for name in tests if len(name) > LONGEST] == []
 
 
 def test_every_kind_of_variable_is_seen_and_what_users_name_is_not():

@@ -79,7 +79,7 @@ def test_the_packages_are_built_by_what_make_dist_installs_by_its_hashes():
     assert f"\n{backend} \\\n" in (ROOT / "envs/pins.txt").read_text("utf-8")
 
 
-def test_a_wheel_has_what_the_images_have_but_for_the_pins_and_its_sources_have_the_same():
+def test_a_wheel_and_its_sources_have_what_the_images_have_but_for_the_pins():
     images = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text("utf-8"), re.M)
     assert set(images) - {"LICENSE", "envs"} <= PLACES.keys()
     assert (
@@ -145,7 +145,7 @@ def test_the_installed_command_plans_the_versions_of_the_repository_in_any_folde
         "batch_size=32",
     )
     waiting, versions = (
-        [plans.of(plans.base({"batch_size": 32}, here=False)).chain["report"]],
+        [plans.load(plans.base({"batch_size": 32}, here=False)).chain["report"]],
         set(),
     )
     while waiting:

@@ -54,7 +54,7 @@ def test_a_module_that_nothing_imports_does_not_count(project):
     assert "lib/unused.py" not in names(project, "plain.py")
 
 
-def test_the_libraries_are_the_modules_outside_the_project_that_the_files_themselves_import(
+def test_the_libraries_are_the_modules_outside_the_project_that_the_files_import(
     project,
 ):
     paths = [f"workflow/scripts/{name}" for name in ("lazy.py", "lib/second.py", "lib/first.py")]

@@ -6,27 +6,27 @@
 import count_tokens
 
 BUDGET = {
-    "scripts": 17157,
-    "ladder": 1797,
-    "arithmetic": 11348,
-    "classifiers": 11320,
-    "data": 16350,
-    "demo": 3443,
-    "executors": 54332,
-    "export": 7990,
-    "features": 6668,
+    "scripts": 16578,
+    "ladder": 1799,
+    "arithmetic": 11350,
+    "classifiers": 11234,
+    "data": 18167,
+    "demo": 3031,
+    "executors": 54214,
+    "export": 8742,
+    "features": 7905,
     "machine": 4423,
-    "network": 8111,
-    "pages": 56389,
-    "rungs": 38292,
-    "store": 11314,
-    "training": 21094,
-    "workflow": 35553,
+    "network": 8114,
+    "pages": 54781,
+    "rungs": 39032,
+    "store": 8610,
+    "training": 17856,
+    "workflow": 36077,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 548,
     "package": 263,
-    "benchmarks": 49650,
-    "tests": 478300,
+    "benchmarks": 49700,
+    "tests": 468700,
 }
 
 
@@ -44,7 +44,7 @@ def over_budget(*folders):
     return {part: tokens for part, tokens in parts.items() if tokens > BUDGET.get(part, 0)}
 
 
-def test_names_numbers_operators_and_strings_are_counted_and_no_docstrings_or_comments():
+def test_names_numbers_operators_and_strings_are_counted_no_docstrings_or_comments():
     text = '"""Module."""\nclass A:\n    """Of A."""\n    x = 1  # one\n    """Of x."""\n'
     assert count_tokens.count(text) == 3 + 3
     assert count_tokens.count("y = f'{x} b'\n") == 3

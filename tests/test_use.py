@@ -3,10 +3,14 @@ is written.
 """
 
 import ast
+import contextlib
 import fnmatch
 import importlib.util
 import json
+import pathlib
 import re
+import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +20,7 @@ import answering_run
 import export_table
 import exported_run
 import manifest_files
+import synthetic_results
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import copies
@@ -27,7 +32,8 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
 RUN = [
     number
     for number in range(1, len(BLOCKS))
-    if "import torch" not in BLOCKS[number] or importlib.util.find_spec("torch")
+    if "import mlflow" not in BLOCKS[number]
+    and ("import torch" not in BLOCKS[number] or importlib.util.find_spec("torch"))
 ]
 # [(stages, names or patterns of files, types, shape as text)]
 FILES = [
@@ -86,6 +92,43 @@ def test_a_block_of_python_runs_after_the_first_one(runs, number, monkeypatch):
     if "predicted" in names:
         answers = np.load(runs[0]["autoencoder"]["svm"].path("predictions.npy"))
         assert names["predicted"] == [str(answer) for answer in answers]
+
+
+class StandInMLflow:
+    """An `mlflow` module that keeps what it is given."""
+
+    def __init__(self):
+        self.name, self.params, self.metrics, self.files = None, {}, [], []
+
+    @contextlib.contextmanager
+    def start_run(self, run_name):
+        self.name = run_name
+        yield
+
+    def log_params(self, params):
+        self.params |= params
+
+    def log_metric(self, key, value, step=0):
+        self.metrics.append((key, value, step))
+
+    def log_artifact(self, path):
+        self.files.append((path, pathlib.Path(path).read_bytes()))
+
+
+def test_mlflow_gets_the_settings_numbers_and_pages_of_a_run(tmp_path, monkeypatch):
+    run = synthetic_results.add(tmp_path / "results", epochs=2, name="first")
+    for name in ("report.html", "summary.json"):
+        shutil.copy(run["report"].path(name), tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "mlflow", kept := StandInMLflow())
+    (block,) = (block for block in BLOCKS if "import mlflow" in block)
+    exec(compile(block, "docs/use.md", "exec"), {"json": json, "results": pathlib.Path("results")})
+    summary = run["report"].json("summary.json")
+    losses = [("loss", loss, epoch) for epoch, loss in enumerate(summary["loss"], 1)]
+    assert kept.metrics == [("test_accuracy", summary["test_accuracy"], 0), *losses]
+    assert len(losses) == 2 and kept.name == "first" and kept.params["learning_rate"] == 0.001
+    assert [path for path, _ in kept.files] == ["results/report.html", "results/summary.json"]
+    assert json.loads(kept.files[1][1]) == summary
 
 
 def rows_of(stage, file):

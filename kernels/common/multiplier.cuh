@@ -1,24 +1,23 @@
 // The product of two float32 numbers by an approximate multiplier, bit-exact. It is chosen when a
-// kernel is compiled (default: exact, which compiles to a * b):
+// kernel is compiled; without the macro MULTIPLIER a product is a * b and this file is not read
+// (product.cuh, gemm_tile.cuh):
 //     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16, fp16, tf32, bfloat16 or float16
-//     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from
-//     1 to 7 -DMULTIPLIER=integers -DMULTIPLIER_SIGNED=1 or 0 -DMULTIPLIER_TABLE=...,...   65,536
-//     products of integers
+//     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...
+//                                                              4^m entries, m from 1 to 7
+//     -DMULTIPLIER=integers -DMULTIPLIER_SIGNED=1 or 0 -DMULTIPLIER_TABLE=...,...
+//                                                              65,536 products of integers
 // workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals,
 // infinities, NaN, overflow and underflow; its kernel_defines() makes these options.
 //
 //     multiply(a, b)               one product
+//     add_products(a, b, sum)      the products of a thread's part of a tile (gemm_tile.cuh)
 //
 // Most of the work depends on one operand only: Left and Right hold its result, so that 8 x 8
 // products do it 16 times instead of 64. A product has two forms: for `any` operands, or for finite
-// operands without overflow, which add_products (gemm_tile.cuh) detects from the largest
-// magnitudes. A simulated product is rounded before it is added: where float products take part in
-// it, they are __fmul_rn, which no compiler fuses with the addition.
+// operands without overflow, which add_products detects from the largest magnitudes. A simulated
+// product is rounded before it is added: where float products take part in it, they are __fmul_rn,
+// which no compiler fuses with the addition.
 #pragma once
-
-#ifndef MULTIPLIER
-#define MULTIPLIER exact
-#endif
 
 namespace multipliers {
 
@@ -64,7 +63,7 @@ struct fp16 {
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        // of two halves: at most 22 bits, exact before it is rounded
+        // The product of two halves has at most 22 bits: it is exact before it is rounded.
         return half(__fmul_rn(a.value, b.value));
     }
 };
@@ -119,7 +118,7 @@ struct acc16 {
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        // of at most 16 bits: exact, or infinite
+        // A product of at most 16 bits: exact, or infinite.
         unsigned bits = __float_as_uint(__fmul_rn(a.value, b.value)) & UPPER;
         float result = bits & EXPONENT ? __uint_as_float(bits) : 0.0f;
         return any && max(a.magnitude, b.magnitude) >= EXPONENT ? __fmul_rn(a.given, b.given)
@@ -142,7 +141,7 @@ struct Logarithmic {
     struct Left {
         unsigned shifted;  // the bits less one bias
         int room;          // 2^23 (1 - x)
-        // magnitudes of b: the product is 0 below the one; from the other on it is not finite
+        // Magnitudes of b: below `least` the product is 0, from `most` on it is not finite.
         unsigned least, most;
         float huge;  // what makes of such a b the exact product or infinity
         __device__ __forceinline__ explicit Left(float a) {
@@ -193,7 +192,7 @@ using am16 = Logarithmic<655360, UPPER, 0x00010000u>;
 static __device__ const unsigned char ENTRIES[1 << 2 * MULTIPLIER_TABLE_BITS] = {MULTIPLIER_TABLE};
 
 struct table {
-    // the table lookup dominates the time
+    // One form, because the look-up dominates the time.
     static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;
     static constexpr int BITS = MULTIPLIER_TABLE_BITS, SHIFT = 23 - BITS;
     struct Left {
@@ -209,7 +208,7 @@ struct table {
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
         unsigned entry = ENTRIES[(a.index << BITS) | b.index], sign = (a.bits ^ b.bits) & SIGN;
-        // of two biases
+        // The exponent, with two biases.
         unsigned doubled =
             a.exponent + b.exponent + ((entry >> 7) << 23) + ((entry & 0x7fu) << SHIFT);
         bool zero = min(a.exponent, b.exponent) == 0 || doubled < ONE + LEAST_NORMAL;
@@ -268,8 +267,62 @@ __device__ __forceinline__ float multiply(float a, float b) {
     return Multiplier::ONE_NAN && product != product ? __uint_as_float(NOT_A_NUMBER) : product;
 }
 
+// ---- the products of a thread's part of a tile
+
+// Whether no operand of a piece is infinite or NaN and no product can overflow.
+template <int m, int n>
+__device__ __forceinline__ bool safe(const float (&a)[m][4], const float (&b)[n][4]) {
+    unsigned largest_a = 0, largest_b = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++)
+        largest_a = max(largest_a, __float_as_uint(a[i / 4][i % 4]) & MAGNITUDE);
+#pragma unroll
+    for (int j = 0; j < 4 * n; j++)
+        largest_b = max(largest_b, __float_as_uint(b[j / 4][j % 4]) & MAGNITUDE);
+    // A result's magnitude is at most the sum of both, less one bias, plus 2 in its exponent, for
+    // any mantissas.
+    return max(largest_a, largest_b) < EXPONENT &&
+           largest_a + largest_b < ONE + EXPONENT - 2 * CARRY;
+}
+
+template <class Multiplier, bool any, int m, int n>
+__device__ __forceinline__ void add_piece(const float (&a)[m][4], const float (&b)[n][4],
+                                          float (&sum)[4 * m][4 * n]) {
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++) {
+        typename Multiplier::Left left(a[i / 4][i % 4]);
+#pragma unroll
+        for (int j = 0; j < 4 * n; j++) {
+            // The same for every i: the compiler makes it once.
+            typename Multiplier::Right right(b[j / 4][j % 4]);
+            float product = Multiplier::template product<any>(left, right);
+            // Additions per branch: with a shared one the compiler would keep both branches'
+            // products live, in twice the registers.
+            sum[i][j] = any ? __fadd_rn(sum[i][j], product) : sum[i][j] + product;
+        }
+    }
+}
+
+template <class Multiplier, int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4],
+                                             float (&sum)[4 * m][4 * n]) {
+    if (Multiplier::SPECIAL_CASES && !safe(a, b))
+        add_piece<Multiplier, true>(a, b, sum);
+    else
+        add_piece<Multiplier, false>(a, b, sum);
+}
+
 }  // namespace multipliers
+
+constexpr bool EXACT_PRODUCTS = multipliers::IS_EXACT<multipliers::Chosen>;
 
 __device__ __forceinline__ float multiply(float a, float b) {
     return multipliers::multiply<multipliers::Chosen>(a, b);
+}
+
+// sum(i, j) += multiply(a(i), b(j)) for a thread's accumulators; the operands in quads.
+template <int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4],
+                                             float (&sum)[4 * m][4 * n]) {
+    multipliers::add_products<multipliers::Chosen>(a, b, sum);
 }

@@ -1,11 +1,10 @@
 // Sums of parts, added in order, with many loads under way.
 #pragma once
 
-// Adds `parts` parts, in order, to sums that begin at 0; load(to, part) loads the numbers of one
-// part, one for each sum. A load that waited for the sum of the parts before it would take the
-// whole latency of memory; here `at_once` parts are always under way: what a round adds was asked
-// for in the round before, so that the compiler cannot bring a load and its sum together. In place
-// of parts behind the last one it adds zeros, which change no sum: none is ever -0.
+// sum += `parts` parts, in order; load(to, part) loads the numbers of one part, one for each sum.
+// `at_once` loads are always under way: each round adds what the round before has asked for. A load
+// that waited for the sum before it would take the whole latency of memory. Behind the last part
+// zeros are added, which change no sum, because none is ever -0.
 template <int at_once, class Part = float, class Number, int sums, class Load>
 __device__ __forceinline__ void add_in_order(Number (&sum)[sums], int parts, Load load) {
     Part asked[at_once][sums] = {};
@@ -26,7 +25,7 @@ __device__ __forceinline__ void add_in_order(Number (&sum)[sums], int parts, Loa
         for (int s = 0; s < sums; s++) sum[s] += asked[i][s];
 }
 
-// One sum of parts that are `apart` numbers from one another.
+// The sum of parts that are `apart` numbers from one another.
 template <class Number = float, int at_once = 8, class Part>
 __device__ __forceinline__ Number sum_of_parts(const Part* first, int parts, int apart) {
     Number sum[1] = {};

@@ -1,13 +1,13 @@
 // An update of all parameters in one launch: the optimizers' update of one element, and which
 // element of which parameter a thread has.
 //
-// table: int64 words. The first ones, one per block: where the row of the block's parameter begins.
-// A row: the addresses of the parameter and of its running averages in the order of
-// optimizers.AVERAGES (0 where there are fewer), the address of its gradient, its number of
-// elements, and its first block; behind these a rung may have more.
+// table: int64 words. The first words, one for each block, say where the row of the block's
+// parameter begins. A row has the addresses of the parameter and of its running averages, in the
+// order of optimizers.AVERAGES (0 where there are fewer), the address of its gradient, its number
+// of elements, and its first block. A rung may have more words behind these.
 //
-// Macro GRADIENT_FACTOR: what gradients are multiplied by before all else, the inverse of the loss
-// scale; default: nothing.
+// Macro GRADIENT_FACTOR: by what gradients are multiplied before all else: the inverse of the loss
+// scale. Not defined: they are not multiplied.
 #pragma once
 
 enum Rule { SGD, MOMENTUM, RMSPROP, ADAM };
@@ -18,8 +18,8 @@ struct Settings {
     float step, weight_decay, clip, momentum;  // step: 1 for the first
 };
 
-// Tells the compiler that the address is in global memory, which it cannot know of one out of
-// memory.
+// Tells the compiler that an address is in global memory, which it cannot know of one that it
+// loads.
 __device__ __forceinline__ float* address(long long word) {
 #ifdef CUDA_EMULATOR
     return reinterpret_cast<float*>(word);
@@ -54,43 +54,44 @@ __device__ __forceinline__ float clipped_and_decayed(float gradient, float param
     return __fadd_rn(gradient, __fmul_rn(settings.weight_decay, parameter));
 }
 
-// What the update of an element reads beside its gradient.
-struct Before {
+// What the update of an element reads beside its gradient: its value and running averages.
+struct State {
     float value, first, second;
 };
 
-// Of element i. Whoever updates several elements asks for all before the first: a load waits for a
-// store that may be to its place.
+// The state of element i. Who updates several elements loads all states first, because a load waits
+// for a store that may be to its place.
 template <Rule rule>
-__device__ __forceinline__ Before before(const long long* row, int i) {
-    Before read = {address(row[VALUES])[i]};
-    if constexpr (rule != SGD) read.first = address(row[FIRST])[i];
-    if constexpr (rule == ADAM) read.second = address(row[SECOND])[i];
-    return read;
+__device__ __forceinline__ State load_state(const long long* row, int i) {
+    State state = {address(row[VALUES])[i]};
+    if constexpr (rule != SGD) state.first = address(row[FIRST])[i];
+    if constexpr (rule == ADAM) state.second = address(row[SECOND])[i];
+    return state;
 }
 
-// Element i, as optimizers.py states it. As in gpu_basic/update.cu, weight decay, velocity and
-// weight are rounded after every operation, the last product and the subtraction in float64.
-// Returns the new value.
+// Updates element i as optimizers.py states it, and returns the new value. As in
+// gpu_basic/update.cu, weight decay, velocity and weight are rounded after every operation, the
+// last product and the subtraction in float64.
 template <Rule rule>
-__device__ __forceinline__ float update(const long long* row, int i, const Before& read,
+__device__ __forceinline__ float update(const long long* row, int i, const State& state,
                                         float gradient, const Settings& settings) {
-    float g = clipped_and_decayed(gradient, read.value, settings), direction = g;
+    float g = clipped_and_decayed(gradient, state.value, settings), direction = g;
     if constexpr (rule == MOMENTUM)
-        direction = address(row[FIRST])[i] = __fadd_rn(__fmul_rn(settings.momentum, read.first), g);
+        direction = address(row[FIRST])[i] =
+            __fadd_rn(__fmul_rn(settings.momentum, state.first), g);
     if constexpr (rule == RMSPROP) {
-        float s = address(row[FIRST])[i] = 0.99f * read.first + 0.01f * g * g;
+        float s = address(row[FIRST])[i] = 0.99f * state.first + 0.01f * g * g;
         direction = g / (sqrtf(s) + 1e-8f);
     }
     if constexpr (rule == ADAM) {
-        float m = address(row[FIRST])[i] = 0.9f * read.first + 0.1f * g;
-        float s = address(row[SECOND])[i] = 0.999f * read.second + 0.001f * g * g;
-        // log(0.9); exact where 1 - 0.9^t is small
+        float m = address(row[FIRST])[i] = 0.9f * state.first + 0.1f * g;
+        float s = address(row[SECOND])[i] = 0.999f * state.second + 0.001f * g * g;
+        // The factor is log(0.9); expm1f is exact where 1 - 0.9^t is small.
         float m_corrected = m / -expm1f(settings.step * -0.105360516f);
         float s_corrected = s / -expm1f(settings.step * -0.00100050034f);  // log(0.999)
         direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);
     }
-    return address(row[VALUES])[i] = __dadd_rn(read.value, -__dmul_rn(settings.rate, direction));
+    return address(row[VALUES])[i] = __dadd_rn(state.value, -__dmul_rn(settings.rate, direction));
 }
 
 // ---- the kernels, one for each rule

@@ -2,11 +2,11 @@
 // gradient (Vaswani et al., 2017).
 //
 // Rung: the first on the GPU. Global memory only, no atomics; one thread per element of each
-// product, one per row of a softmax. Layouts, float32: x, dx (batch, pixels, 3, channels): queries,
-// keys, values of each pixel; y, dy (batch, pixels, channels); weights (batch, pixels, pixels),
-// which the forward pass keeps: a row for each pixel that asks, which adds up to 1; scores,
-// dweights, dscores, alike. A row's number is image * pixels + pixel. scale = 1 / sqrt(channels).
-// Every array has fewer than 2^31 elements.
+// product, one per row of a softmax.
+// Layouts, float32: x, dx (batch, pixels, 3, channels): queries, keys, values of each pixel; y, dy
+// (batch, pixels, channels); weights (batch, pixels, pixels), which the forward pass keeps: a row
+// for each pixel that asks, which adds up to 1; scores, dweights, dscores, alike. A row's number is
+// image * pixels + pixel. scale = 1 / sqrt(channels). Every array has fewer than 2^31 elements.
 // Launches: attention_softmax, attention_score_grad block (32), grid (ceil(batch pixels / 32)); the
 // others block (256), grid (ceil(count / 256)) for the `count` elements that they write.
 // Bound: the level-1 cache, as in conv2d.cu: each multiply-add of scores and weight_grad takes two
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (element >= count) return;
     int row = element / (3 * channels), part = element / channels % 3, channel = element % channels;
     int pixel = row % pixels, first = row - pixel;
-    // of this pixel
+    // Of this pixel: its row of dscores, and its column.
     const float *asked = dscores + row * pixels, *asking = dscores + first * pixels + pixel;
     const float *weight = weights + first * pixels + pixel,
                 *passed = dy + first * channels + channel;

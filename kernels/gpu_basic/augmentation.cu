@@ -1,11 +1,12 @@
 // Draws each image's random shift and mirroring, and gathers and normalizes the images accordingly.
 //
 // Rung: the first on the GPU. One thread per image (draws) or per element of the batch, global
-// memory only. Layouts: augmentation int32 (batch, 3): dy, dx, 1 for mirrored left to right;
-// images, permutation, counters, scale, offset, x as in load_batch.cu. Pixel (row, column) is pixel
-// (row + dy, column + dx) of the image, mirrored if drawn so; 0 outside it. Launches: block (256),
-// grid (ceil(batch / 256)) for draw_augmentation, (ceil(batch height width channels / 256)) for the
-// others.
+// memory only.
+// Layouts: augmentation int32 (batch, 3): dy, dx, 1 for mirrored left to right; images,
+// permutation, counters, scale, offset, x as in load_batch.cu. Pixel (row, column) is pixel (row +
+// dy, column + dx) of the image, mirrored if drawn so; 0 outside it.
+// Launches: block (256), grid (ceil(batch / 256)) for draw_augmentation, (ceil(batch height width
+// channels / 256)) for the others.
 // Bound: nothing for draw_augmentation; memory for the others, 5 or 8 bytes per element.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/philox.cuh"
@@ -41,7 +42,7 @@ load_augmented_batch(const Pixel* __restrict__ images, const long long* __restri
         value =
             images[((permutation[counters[1] + image] * height + row) * width + column) * channels +
                    channel];
-    // two roundings, as on the CPU
+    // Two roundings, as on the CPU.
     x[element] = __fadd_rn(__fmul_rn(value, scale[channel]), offset[channel]);
 }
 

@@ -2,8 +2,8 @@
 // batch, or after training by the running statistics; and its gradients.
 //
 // Rung: the first on the GPU. Global memory only, no atomics. One thread per element of y and dx;
-// sums over all pixels are split into parts, one thread per part and channel, and added by one
-// thread per channel (channel_sums.cuh).
+// sums over all pixels are split into parts, one thread per part and channel, over pixels `parts`
+// apart; one thread per channel adds the parts in order. The result's bytes depend on `parts`.
 //
 // The variance takes a second pass over x, because the mean of the squares minus the square of the
 // mean would lose a small variance beside a large mean. Per-channel arithmetic is in float64.
@@ -22,10 +22,16 @@
 //
 // Bound: memory, with enough channels to saturate it; latency for the partial sums of fewer, whose
 // loops are as written: a thread has four loads under way, not more. Forward reads x three times
-// and writes y, 16 bytes
-// per element; backward reads x and dy twice and writes dx, 20 bytes; inference moves 8.
+// and writes y, 16 bytes per element; backward reads x and dy twice and writes dx, 20 bytes;
+// inference moves 8.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "channel_sums.cuh"
+#include "common/ordered_sum.cuh"
+
+// The sum of a channel's parts, in float64 to avoid rounding.
+__device__ __forceinline__ double add_parts(const float* __restrict__ partials, int channel,
+                                            int channels, int parts) {
+    return sum_of_parts<double, 16>(partials + channel, parts, channels);
+}
 
 extern "C" __global__ void __launch_bounds__(256)
     batchnorm_mean_partials(const float* __restrict__ x, float* __restrict__ partials, int pixels,

@@ -1,5 +1,4 @@
-// 2-D convolution (cross-correlation, zero padding) and its three gradients, directly by
-// definition.
+// 2-D convolution (cross-correlation, zero padding) and its three gradients, by definition.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every
 // element is one sum in a fixed order, so that two runs give the same bytes. Only the bias
@@ -10,27 +9,23 @@
 // kernel, kernel, channels); bias, dbias (filters); partials (parts, filters). Every array has
 // fewer than 2^31 elements.
 //
-// Launches:
-//   conv2d_forward        block (8, 32): 8 filters by 32 pixels of y; grid (ceil(pixels / 32),
-//                         ceil(filters / 8))
-//   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256)); neighbouring threads,
-//                         neighbouring channels
-//   conv2d_weight_grad    block (256), grid (ceil(elements of dweight / 256)); likewise
-//   conv2d_bias_partials  block (256), grid (ceil(parts filters / 256)); likewise
+// Launches: neighbouring threads have neighbouring filters or channels.
+//   conv2d_forward        block (8, 32), grid (ceil(pixels of y / 32), ceil(filters / 8))
+//   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256))
+//   conv2d_weight_grad    block (256), grid (ceil(elements of dweight / 256))
+//   conv2d_bias_partials  block (256), grid (ceil(parts filters / 256))
 //   conv2d_bias_grad      block (32), grid (ceil(filters / 32))
 //
 // Bound: the level-1 cache. Each multiply-add takes two loads. In the gradients a warp's load
-// touches one cache line, in the forward pass the 8 + 4 lines of a warp's 8 filters and 4 pixels
-// (32 filters by 1 pixel would be 33). Loops are as they are written: how many loads of a sum are
-// under way at once is left to the compiler.
-//
+// touches one cache line. In the forward pass it touches 8 + 4, for a warp's 8 filters and 4
+// pixels; with 32 filters and one pixel it would be 33. The compiler decides how many loads of a
+// sum are under way at once.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "channel_sums.cuh"
-#include "common/multiplier.cuh"
+#include "common/ordered_sum.cuh"
+#include "common/product.cuh"
 #include "windows.cuh"
 
-// Output element (image, row, column, filter): the bias and all products of its window, by row,
-// column, channel.
+// y(image, row, column, filter): the products of its window, by row, column, channel, and the bias.
 extern "C" __global__ void __launch_bounds__(256)
     conv2d_forward(const float* __restrict__ x, const float* __restrict__ weight,
                    const float* __restrict__ bias, float* __restrict__ y, int batch, int height,
@@ -58,8 +53,7 @@ extern "C" __global__ void __launch_bounds__(256)
     y[pixel * filters + filter] = sum + bias[filter];
 }
 
-// Input element (image, row, column, channel): the outputs whose windows hold it, by row, column,
-// filter.
+// dx(image, row, column, channel): the outputs whose windows hold it, by row, column, filter.
 extern "C" __global__ void __launch_bounds__(256)
     conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ weight,
                       float* __restrict__ dx, int batch, int height, int width, int channels,
@@ -82,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(256)
                 dy + ((image * out_height + out_row) * out_width + out_column) * filters;
             int i = row - out_row * stride, j = column - out_column * stride;
             const float* taps = weight + (i * kernel + j) * channels + channel;
-            int apart = kernel * kernel * channels;  // filters of the weight
-            // indices would spill
+            int apart = kernel * kernel * channels;  // from a filter to the next
+            // Pointers, because indices would spill.
             for (const float* end = gradients + filters; gradients < end;
                  gradients++, taps += apart)
                 sum += multiply(*gradients, *taps);
@@ -91,8 +85,7 @@ extern "C" __global__ void __launch_bounds__(256)
     dx[element] = sum;
 }
 
-// Weight (filter, i, j, channel): its products at every pixel of every image, by image, row,
-// column.
+// dweight(filter, i, j, channel): its products at every pixel, by image, row, column.
 extern "C" __global__ void __launch_bounds__(256)
     conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy,
                        float* __restrict__ dweight, int batch, int height, int width, int channels,
@@ -122,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(256)
     dweight[element] = sum;
 }
 
-// Partial bias gradient of a filter.
+// partials(part, filter): the sum over the pixels part, part + parts, part + 2 parts and so on.
 extern "C" __global__ void __launch_bounds__(256)
     conv2d_bias_partials(const float* __restrict__ dy, float* __restrict__ partials, int pixels,
                          int filters, int parts) {
@@ -134,9 +127,11 @@ extern "C" __global__ void __launch_bounds__(256)
     partials[element] = sum;
 }
 
+// In float64, to avoid rounding.
 extern "C" __global__ void __launch_bounds__(32)
     conv2d_bias_grad(const float* __restrict__ partials, float* __restrict__ dbias, int filters,
                      int parts) {
     int filter = blockIdx.x * blockDim.x + threadIdx.x;
-    if (filter < filters) dbias[filter] = add_parts(partials, filter, filters, parts);
+    if (filter < filters)
+        dbias[filter] = sum_of_parts<double, 16>(partials + filter, parts, filters);
 }

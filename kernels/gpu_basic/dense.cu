@@ -19,7 +19,7 @@
 // idle and are latency-bound.
 //
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
     dense_forward(const float* __restrict__ x, const float* __restrict__ weight,

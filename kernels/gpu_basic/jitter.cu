@@ -2,13 +2,14 @@
 // images accordingly.
 //
 // Rung: the first on the GPU. One thread per image (draws) or per element of the batch, global
-// memory only. Layouts: jitter float32 (batch, 2 + channels): cosine, sine, a factor for each
-// channel; augmentation as in augmentation.cu; images, permutation, counters, scale, offset, x as
-// in load_batch.cu. Pixel (row, column) is that of the image at the place which the shift and then
-// the rotation about the centre give, between its four nearest pixels, with zeros outside.
+// memory only.
+// Layouts: jitter float32 (batch, 2 + channels): cosine, sine, a factor for each channel;
+// augmentation as in augmentation.cu; images, permutation, counters, scale, offset, x as in
+// load_batch.cu. Pixel (row, column) is that of the image at the place which the shift and then the
+// rotation about the centre give, between its four nearest pixels, with zeros outside.
 // Launches: block (256), grid (ceil(batch / 256)) for draw_jitter, (ceil(batch height width
-// channels / 256)) for the others. Bound: nothing for draw_jitter; memory for the others, 8 or 20
-// bytes per element.
+// channels / 256)) for the others.
+// Bound: nothing for draw_jitter; memory for the others, 8 or 20 bytes per element.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/philox.cuh"
 

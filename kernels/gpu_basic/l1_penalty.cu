@@ -2,7 +2,8 @@
 //
 // Rung: the first on the GPU. One thread per element, global memory only.
 // Layouts: x, dx float32, any, in memory order (`count` elements). Forward is the identity and has
-// no kernel. Launches: block (256), grid (ceil(count / 256)).
+// no kernel.
+// Launches: block (256), grid (ceil(count / 256)).
 // Bound: memory, 8 bytes per element.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 

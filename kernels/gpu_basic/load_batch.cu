@@ -23,7 +23,7 @@ load_batch(const Pixel* __restrict__ images, const long long* __restrict__ permu
     if (flip) column = width - 1 - column;
     long long source = permutation[counters[1] + image];
     float value = images[((source * height + row) * width + column) * channels + channel];
-    // two roundings, as on the CPU
+    // Two roundings, as on the CPU.
     x[element] = __fadd_rn(__fmul_rn(value, scale[channel]), offset[channel]);
 }
 

@@ -2,12 +2,13 @@
 // epsilon).
 //
 // Rung: the first on the GPU. Global memory only; one thread per window's contrast, then one per
-// element. Layouts, float32: image (batch, height, width, channels); contrast (batch, out_height,
-// out_width) with out_height = height - window + 1; x, y (batch, out_height, out_width, values), in
-// memory order (`count` elements).
+// element.
+// Layouts, float32: image (batch, height, width, channels); contrast (batch, out_height, out_width)
+// with out_height = height - window + 1; x, y (batch, out_height, out_width, values), in memory
+// order (`count` elements).
 // Launches: block (256): local_contrast_windows grid (ceil(windows / 256)), local_contrast_divide
-// grid (ceil(count / 256)). Bound: memory, 8 bytes per element; the windows overlap, so the image
-// comes from the cache.
+// grid (ceil(count / 256)).
+// Bound: memory, 8 bytes per element; the windows overlap, so the image comes from the cache.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -4,8 +4,7 @@
 // Rung: the first on the GPU. One thread per element, global memory only.
 // Layouts, float32: x, y, dx, dy (pixels, channels), in memory order (`count` elements); sums,
 // alike: the bracketed value, from the forward pass. The neighbours of channel c are the existing
-// channels from c - size / 2 to
-// c + (size - 1) / 2. ratio = alpha / size.
+// channels from c - size / 2 to c + (size - 1) / 2. ratio = alpha / size.
 // Launches: block (256), grid (ceil(count / 256)).
 // Bound: forward memory, 12 bytes per element; the neighbours come from the cache. Backward
 // arithmetic: a power per neighbour, about 60 instructions.

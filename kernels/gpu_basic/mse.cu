@@ -3,15 +3,15 @@
 // Rung: the first on the GPU. Global memory only.
 // Layouts: prediction, target, gradient float32, any, in memory order (`count` elements); partials
 // float32 (parts); losses float64, one per step of an epoch; counters int64: [step, offset into the
-// permutation, step of this epoch]. Launches:
+// permutation, step of this epoch].
+// Launches:
 //   mse_gradient   one thread per element: block (256), grid (ceil(count / 256))
 //   mse_partials   one thread per partial sum, whose terms lie `parts` apart: block (256), grid
 //                  (ceil(parts / 256))
 //   mse_total      one thread adds the partial sums in order: block (1), grid (1)
 // 1024 parts suit any batch of images; the result's bytes depend on the number.
 // Bound: memory for mse_gradient (12 bytes per element), latency for the other two, whose loops are
-// as
-// they are written.
+// as they are written.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 
 // gradient = scale (prediction - target); scale is 2 / divisor.

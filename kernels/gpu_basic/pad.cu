@@ -2,8 +2,8 @@
 //
 // Rung: the first on the GPU. One thread per output element, global memory only.
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, height + 2 amount, width
-// + 2 amount, channels). Launches: block (256), grid (ceil(elements of the output / 256)): y
-// forward, dx backward.
+// + 2 amount, channels).
+// Launches: block (256), grid (ceil(elements of the output / 256)): y forward, dx backward.
 // Bound: memory. 4 bytes per element of x and 4 per element of y forward, 8 per element of x
 // backward.
 // Times: kernels/README.md has those of whole steps, predicted and measured.

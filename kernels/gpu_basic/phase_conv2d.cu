@@ -7,8 +7,8 @@
 //
 // Layouts, float32: weight, dweight (filters, 3, 3, channels); phase_weights, dphase_weights
 // (channels, 4, 4, filters): (t, s) leads from pixel (r, c) of x to pixel (2 r + t - 1, 2 c + s -
-// 1) of y (batch, height, width, filters); bias (filters). Launches: block (256), grid
-// (ceil(elements of the array that is written / 256)).
+// 1) of y (batch, height, width, filters); bias (filters).
+// Launches: block (256), grid (ceil(elements of the array that is written / 256)).
 // Bound: memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 

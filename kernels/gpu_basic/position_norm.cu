@@ -2,8 +2,9 @@
 // and the gradient.
 //
 // Rung: the first on the GPU. Global memory only; one thread per pixel's sum over channels, then
-// one per element. Layouts, float32: x, y, dx, dy (pixels, channels), in memory order (`count`
-// elements); norms (pixels), which the forward pass keeps; along (pixels): y . dy.
+// one per element.
+// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order (`count` elements); norms
+// (pixels), which the forward pass keeps; along (pixels): y . dy.
 // Launches: block (256): position_norm_lengths, position_norm_along grid (ceil(pixels / 256));
 // position_norm_divide, position_norm_backward grid (ceil(count / 256)).
 // Bound: memory; forward 12 bytes per element, backward 20. In the sums each thread of a warp

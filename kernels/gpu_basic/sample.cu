@@ -6,7 +6,8 @@
 // Layouts: mean, log_variance, y, noise, dy, dmean, dlog_variance float32, any, in memory order
 // (`count` elements); counters int64: [step, offset into the permutation, step of this epoch];
 // partials float32 (parts); divergences float64, one per step of an epoch. Element e is drawn from
-// Philox's e-th 32-bit number for (seed, stream, step): y = mean + noise. Launches:
+// Philox's e-th 32-bit number for (seed, stream, step): y = mean + noise.
+// Launches:
 //   sample_forward, sample_backward   one thread per element: block (256), grid (ceil(count / 256))
 //   divergence_partials   one thread per partial sum, whose terms lie `parts` apart: block (256),
 //                         grid (ceil(parts / 256))

@@ -2,7 +2,8 @@
 //
 // Rung: the first on the GPU. One thread per element of x, global memory only.
 // Layouts, float32: x (pixels, channels), y (pixels, 2 channels), in the memory order of x (`count`
-// elements). Launches: block (256), grid (ceil(count / 256)).
+// elements).
+// Launches: block (256), grid (ceil(count / 256)).
 // Bound: memory, 12 bytes per element of x.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 

@@ -4,14 +4,14 @@
 // Layouts: parameter, gradient, velocity, square, mean float32, any, in memory order (`count`
 // elements); learning_rates float64, one per step of the run; counters int64: [step, offset into
 // the permutation, step of this epoch]. clip: largest absolute value of an element of the gradient,
-// 0 for no limit; weight_decay is added after clipping. Launches: block (256), grid (ceil(count /
-// 256)); advance: block (1), grid (1).
-// Weight decay, velocity and the weight itself are rounded after every operation (no fused
-// multiply-add), the last product and the subtraction in float64: sgd and momentum have the same
-// bits with every compiler.
+// 0 for no limit; weight_decay is added after clipping.
+// Launches: block (256), grid (ceil(count / 256)); advance: block (1), grid (1). Weight decay,
+// velocity and the weight itself are rounded after every operation (no fused multiply-add), the
+// last product and the subtraction in float64: sgd and momentum have the same bits with every
+// compiler.
 // Bound: memory. sgd moves 12 bytes per parameter, momentum and rmsprop 20, adam 28; the float64
-// arithmetic is hidden by it. Times: kernels/README.md has those of whole steps, predicted and
-// measured.
+// arithmetic is hidden by it.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 
 // Comparisons, not fminf and fmaxf: those would hide a NaN.
 __device__ __forceinline__ float clipped_and_decayed(float gradient, float parameter,
@@ -64,8 +64,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // m = 0.9 m + 0.1 g; s = 0.999 s + 0.001 g^2; w -= lr m' / (sqrt(s') + 1e-8), with m' = m / (1 -
-// 0.9^t),
-// s' = s / (1 - 0.999^t), t = 1 in the first step (Kingma and Ba, 2015).
+// 0.9^t), s' = s / (1 - 0.999^t), t = 1 in the first step (Kingma and Ba, 2015).
 extern "C" __global__ void __launch_bounds__(256)
     adam_update(float* __restrict__ parameter, float* __restrict__ mean, float* __restrict__ square,
                 const float* __restrict__ gradient, const double* __restrict__ learning_rates,
@@ -78,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256)
     mean[i] = m;
     square[i] = s;
     float t = counters[0] + 1;
-    // log(0.9); expm1f keeps 1 - 0.999^t exact where it is small
+    // The factors are log(0.9) and log(0.999); expm1f keeps 1 - 0.999^t exact where it is small.
     float m_corrected = m / -expm1f(t * -0.105360516f);
     float s_corrected = s / -expm1f(t * -0.00100050034f);  // log(0.999)
     parameter[i] =

@@ -2,17 +2,18 @@
 // are largest, and its gradient.
 //
 // Rung: the first on the GPU. Global memory only; one thread per channel of an image, then one per
-// element. Layouts: x, y, dx, dy float32 (batch, pixels, channels), in memory order (`count`
-// elements); mask, uint8, alike: 1 where the value stays; largest float32, lasting uint8 (batch,
-// channels): the largest value of a channel, and whether fewer than `images` others of the batch go
-// before it. Of equal values the first stays; NaN is larger than all numbers. Launches:
-// winners_of_maps, lasting_images block (32), grid (ceil(batch channels / 32));
+// element.
+// Layouts: x, y, dx, dy float32 (batch, pixels, channels), in memory order (`count` elements);
+// mask, uint8, alike: 1 where the value stays; largest float32, lasting uint8 (batch, channels):
+// the largest value of a channel, and whether fewer than `images` others of the batch go before it.
+// Of equal values the first stays; NaN is larger than all numbers.
+// Launches: winners_of_maps, lasting_images block (32), grid (ceil(batch channels / 32));
 // winner_take_all_forward, which joins both, and winner_take_all_backward block (256), grid
 // (ceil(count / 256)).
 // Bound: memory. winners_of_maps reads x and the mask once for every winner and writes the mask
 // twice; forward then reads 5 and writes 5 bytes per element, backward reads 5 and writes 4.
-// lasting_images reads batch values per thread from the cache. Times: kernels/README.md has those
-// of whole steps, predicted and measured.
+// lasting_images reads batch values per thread from the cache.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 
 __device__ __forceinline__ bool exceeds(float a, float b) { return a > b || (a != a && b == b); }
 

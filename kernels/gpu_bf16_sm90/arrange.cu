@@ -1,6 +1,6 @@
-// Rounds to bfloat16 the operands of convolutions that no convolution before has written so, and
-// arranges them as the kernels want them in shared memory, in the rows of common/tensor_cores.cuh,
-// so that the copy engine brings whole tiles.
+// Rounds operands of convolutions to bfloat16 and arranges them in channel blocks
+// (common/packed.cuh), so that the copy engine brings whole tiles; for operands that no convolution
+// has written so.
 //
 // Rung: gpu_bf16_sm90, as gpu_tf32/round.cu, whose copies keep the order of the arrays.
 //
@@ -11,13 +11,14 @@
 // pixels of a phase up to a multiple of 64, 64), as weight_grad.cu wants it. bias_partials (splits,
 // channels): sums of the gradient, not rounded, over the pixels of a split of the padded image:
 // each thread adds its own in order, then the threads' sums are added. Channels of x are a multiple
-// of 8; arrays start at multiples of 16 bytes. Launches: arrange_image         block (256), grid
-// (ceil(chunks of rounded / 256))
-//           arrange_gradient      block (256), grid (splits, ceil(channels / 64))
+// of 8; arrays start at multiples of 16 bytes.
+// Launches:
+//   arrange_image      block (256), grid (ceil(chunks of rounded / 256))
+//   arrange_gradient   block (256), grid (splits, ceil(channels / 64))
 //
 // Bound: memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "common/tensor_cores.cuh"
+#include "common/packed.cuh"
 
 #ifndef STEPS_BY_PHASE
 #define STEPS_BY_PHASE 0
@@ -25,7 +26,7 @@
 
 constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;  // number of images in `steps`
 
-// At `place`, 0 to 7, of a row in memory are the numbers of chunk place ^ row % 8.
+// Store a chunk at `place`, 0 to 7, of a row. There are the numbers of chunk place ^ row % 8.
 __device__ __forceinline__ void store_rounded(Packed* rounded, int row, int place,
                                               const float (&x)[CHUNK]) {
     *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * CHANNEL_BLOCK +
@@ -76,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256)
                      int height, int width, int channels, int padding, int pixels_per_split,
                      int step_pixels) {
     constexpr int ROWS = 256 / CHUNKS;
-    __shared__ __align__(16) float held[ROWS][CHANNEL_BLOCK];
+    __shared__ __align__(16) float thread_sums[ROWS][CHANNEL_BLOCK];  // (ROWS, CHANNEL_BLOCK)
     int channel_block = blockIdx.y, chunk_number = threadIdx.x % CHUNKS;
     int channel = channel_block * CHANNEL_BLOCK + chunk_number * CHUNK;
     int last_pixel = min(int(blockIdx.x + 1) * pixels_per_split, pixels);
@@ -94,22 +95,22 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
     }
-    int there =
+    int image_rows =
         pixels / ((height + 2 * padding) * (width + 2 * padding)) * height * width / PHASES_APART;
-    if (blockIdx.x == 0)  // the rest of the last step, or of that of every phase
-        for (int number = threadIdx.x / CHUNKS; number < (step_pixels - there) * PHASES_APART;
+    if (blockIdx.x == 0)  // zeros in the rest of the last step, or of each phase's last step
+        for (int number = threadIdx.x / CHUNKS; number < (step_pixels - image_rows) * PHASES_APART;
              number += ROWS) {
             float zeros[CHUNK] = {};
             int phase = number % PHASES_APART;
-            store_rounded(steps, phase * step_pixels + there + number / PHASES_APART, chunk_number,
-                          zeros);
+            store_rounded(steps, phase * step_pixels + image_rows + number / PHASES_APART,
+                          chunk_number, zeros);
         }
-    store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK], total[0]);
-    store(&held[threadIdx.x / CHUNKS][chunk_number * CHUNK + 4], total[1]);
+    store(&thread_sums[threadIdx.x / CHUNKS][chunk_number * CHUNK], total[0]);
+    store(&thread_sums[threadIdx.x / CHUNKS][chunk_number * CHUNK + 4], total[1]);
     __syncthreads();
     channel = channel_block * CHANNEL_BLOCK + threadIdx.x;
     if (threadIdx.x >= CHANNEL_BLOCK || channel >= channels) return;
     float sum = 0.0f;
-    for (int i = 0; i < ROWS; i++) sum += held[i][threadIdx.x];
+    for (int i = 0; i < ROWS; i++) sum += thread_sums[i][threadIdx.x];
     bias_partials[blockIdx.x * channels + channel] = sum;
 }

@@ -6,9 +6,8 @@
 //
 // Layouts: as conv2d.cu; copy as gpu_tf32/conv2d_copy.cu's.
 //
-// Macros: those of conv2d.cu, and IN_CHANNEL_BLOCKS as in gpu_tf32/conv2d_copy.cu: 0, the default:
-// copy is as gpu_bf16 reads it;
-//         1: it is in channel blocks, as x is.
+// Macros: those of conv2d.cu, and IN_CHANNEL_BLOCKS as in gpu_tf32/conv2d_copy.cu. 0, the default:
+// copy is as gpu_bf16 reads it; 1: it is in channel blocks, as x is.
 // Launches: as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory
 // (gpu_tf32/copies.cuh).
 //
@@ -17,13 +16,13 @@
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 
-extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1)
+extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d_copy(const Packed* __restrict__ x, const Packed* __restrict__ weight,
                 const float* __restrict__ bias, Packed* __restrict__ copy, int height, int width,
                 int channel_blocks, int filters, int padded_filters, int kernel, int stride,
-                int pixels, int image_pixels, int rows, int together, int relu, int padding) {
+                int pixels, int image_pixels, int rows, int block_pixels, int relu, int padding) {
     convolve(x, weight,
              {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels,
-              image_pixels, rows, together},
-             ToCopy{bias, copy, pixels, relu, padding});
+              image_pixels, rows, block_pixels},
+             CopyEpilogue{bias, copy, pixels, relu, padding});
 }

@@ -17,16 +17,16 @@
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_tf32/copies.cuh"
 
-extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1)
+extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d_gradient(const Packed* __restrict__ dy, const Packed* __restrict__ flipped,
                     const Packed* __restrict__ kept, Packed* __restrict__ rounded,
                     Packed* __restrict__ steps, float* __restrict__ bias_partials, int height,
                     int width, int channel_blocks, int filters, int padded_filters, int kernel,
-                    int stride, int pixels, int image_pixels, int rows, int together, int relu,
+                    int stride, int pixels, int image_pixels, int rows, int block_pixels, int relu,
                     int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped,
              {height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels,
-              image_pixels, rows, together},
-             ToGradient<InChannelBlocks>{kept, rounded, steps, bias_partials, nullptr, pixels,
-                                         step_rows, relu, kept_padding, padding});
+              image_pixels, rows, block_pixels},
+             GradientEpilogue<InChannelBlocks>{kept, rounded, steps, bias_partials, nullptr, pixels,
+                                               step_rows, relu, kept_padding, padding});
 }

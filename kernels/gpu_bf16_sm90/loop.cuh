@@ -1,331 +1,19 @@
-// The loop of a convolution of channel blocks by wgmma; the files that include this one, conv2d.cu
-// and others, make different results of the sums. Before it is what weight_grad.cu needs too:
-// Hopper's instructions, and the stages between the thread that copies and the warps that multiply.
+// The loop of a convolution of channel blocks by wgmma. The files that include this one, conv2d.cu
+// and others, differ in the epilogue, which stores the accumulators.
 //
-// The pixels of a channel block are in shared memory once for all taps, while those of the next are
-// on their way; of the filters each tap is a stage. Barriers tell the copying thread which stages
-// were read, and the other threads which have come.
+// The pixels of a channel block are in shared memory once for all taps, while those of the next
+// block are on their way. The filters of each tap are a stage of their own.
 //
 // Macros:
 //   TILE_M, TILE_N   pixels and filters of a block
-//   WINDOWS          1: results are of windows of 2 x 2 pixels, which a block has whole; 0, the
-//                    default: of pixels
-//   PHASES           1: y is an upsampled image of four phases, each with filters of its own, which
-//                    follow one another in a tap; a block has pixels of one; 0, the default: there
-//                    are no phases (gpu_tf32/conv2d.cu)
-//   KERNEL           of weight_grad.cu alone, which has no loop of a convolution
-//
-// Hopper's asynchronous copies and products (sm_90a only): barriers in shared memory (mbarrier),
-// bulk copies by the copy engine that complete on them (cp.async.bulk), and products of matrices by
-// a warpgroup, 128 threads whose first is a multiple of 128, with one operand in shared memory
-// (wgmma).
-//
-//   barrier_init(b, count)        one thread, once: a phase of `b` ends after `count` arrivals and
-//                                 all bytes that are expected
-//   barriers_visible()            by that thread after its last barrier_init: the copy engine sees
-//                                 them; then __syncthreads()
-//   barrier_arrive(b)             one arrival; it hands over what this thread has read and written
-//                                 before
-//   barrier_expect(b, bytes)      the same, and the phase ends no sooner than after so many bytes
-//                                 of copies
-//   barrier_wait(b, parity)       until the phase with this parity has ended: 0 for the first,
-//                                 third ... A barrier whose first phase has not ended counts as
-//                                 past a phase with parity 1
-//   copy_bulk(to, from, bytes, b) by one thread: copy to shared from global memory, all multiples
-//   of 16; the bytes count for b async_proxy_fence()           what this thread has stored to
-//   shared memory is seen by later copies and products, and what it
-//                                 has read there is read before later copies overwrite it
-//   wgmma_fence()                 by every thread of the warpgroup before products whose registers
-//                                 it has written
-//   wgmma<transposed>(c, a, b)    c (64 x N, float32) += a (64 x 16, bfloat16) b (16 x N), N = 64,
-//                                 128 or 256, begun only; c, and b's shared memory, may not be
-//                                 touched, a's registers not changed, until it is waited for. Each
-//                                 warp of the warpgroup has 16 rows of a and c, in registers as
-//                                 mma_bf16 has them, c for all columns: c[4 j ...] are columns from
-//                                 8 j on. b: a descriptor
-//   wgmma_commit()                close the group of the products begun since the last commit
-//   wgmma_wait<n>()               until at most n of this warp's groups are under way
-//   waited(c)                     after such a wait: no use of c is moved before it
-//   sync_first<n>()               by the block's first n threads, whole warpgroups: as
-//                                 __syncthreads(), among them alone
-//   give_registers<n>(), take_registers<n>()   by a whole warpgroup: it goes on with n registers a
-//                                              thread, fewer or more
-//
-// matrix_descriptor(first, leading, stride): of an operand in shared memory whose rows are 128
-// bytes, swizzled: the 16-byte chunks of a row are swapped by the row's number, address bits 4-6 ^
-// 7-9; `first` is its first byte. (PTX ISA, "Matrix Descriptor Format" of wgmma, and "Strides".)
-//   b as given       rows are columns of b, with k from there on: 16 k are 32 bytes, the next 16
-//                    begin 32 bytes further; stride: bytes from 8 columns to the next 8; leading:
-//                    not used
-//   b transposed     rows are k, with 64 columns; stride: bytes from 8 k to the next 8, leading:
-//                    from 64 columns to the next 64
-// Rows of a multiple of 8 begin at multiples of 1024 bytes.
-// The only file with these instructions; the test emulator supplies its own bodies.
+//   WINDOWS          1: the epilogue pools windows of 2 x 2 pixels, which a block has whole. 0, the
+//                    default: it does not.
+//   PHASES           1: y is an upsampled image of four phases. Each has filters of its own; those
+//                    of a tap follow one another. A block has pixels of one phase. 0, the default:
+//                    there are no phases (gpu_tf32/conv2d.cu).
 #pragma once
-#include "common/tensor_cores.cuh"
-
-#ifndef PHASES
-#define PHASES 0
-#endif
-
-// pixels of y from one of a block's to the next; phases
-constexpr int SPREAD = PHASES ? 2 : 1, FORMS = SPREAD * SPREAD;
-
-using Barrier = unsigned long long;
-using Descriptor = unsigned long long;
-
-__device__ __forceinline__ Descriptor descriptor_of(unsigned first, unsigned leading,
-                                                    unsigned stride) {
-    // of bits 62 and 63; bits 49-51 are 0: rows begin where the swizzle does
-    constexpr Descriptor SWIZZLED_128 = 1;
-    auto field = [](unsigned bytes) { return Descriptor(bytes >> 4 & 0x3fff); };
-    return field(first) | field(leading) << 16 | field(stride) << 32 | SWIZZLED_128 << 62;
-}
-
-// `bytes` further, in the same operand.
-__device__ __forceinline__ Descriptor moved(Descriptor b, unsigned bytes) {
-    return b + (bytes >> 4);
-}
-
-#ifndef CUDA_EMULATOR
-#ifndef __CUDA_ARCH_FEAT_SM90_ALL
-#error "wgmma is of sm_90a alone"
-#endif
-
-#define SWIZZLED_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
-
-__device__ __forceinline__ unsigned shared_address(const void* shared) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(shared));
-}
-
-__device__ __forceinline__ void barrier_init(Barrier* barrier, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-                 "r"(count)
-                 : "memory");
-}
-
-__device__ __forceinline__ void barriers_visible() {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(Barrier* barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
-                 : "memory");
-}
-
-__device__ __forceinline__ void barrier_expect(Barrier* barrier, int bytes) {
-    asm volatile(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-        "r"(bytes)
-        : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(Barrier* barrier, unsigned parity) {
-    unsigned over;
-    do
-        asm volatile(
-            "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-            : "=r"(over)
-            : "r"(shared_address(barrier)), "r"(parity)
-            : "memory");
-    while (!over);
-}
-
-__device__ __forceinline__ void copy_bulk(void* to, const void* from, int bytes, Barrier* barrier) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(shared_address(to)),
-        "l"(from), "r"(bytes), "r"(shared_address(barrier))
-        : "memory");
-}
-
-__device__ __forceinline__ void async_proxy_fence() {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-__device__ __forceinline__ void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-template <int groups_left>
-__device__ __forceinline__ void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups_left) : "memory");
-}
-
-template <int count>
-__device__ __forceinline__ void waited(float (&c)[count]) {
-#pragma unroll
-    for (int i = 0; i < count; i++) asm volatile("" : "+f"(c[i])::"memory");
-}
-
-// Barrier 1; __syncthreads() is barrier 0.
-template <int threads>
-__device__ __forceinline__ void sync_first() {
-    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
-}
-
-template <int count>
-__device__ __forceinline__ void give_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
-}
-
-template <int count>
-__device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
-}
-
-// The text of an instruction names its registers one by one: ten numbers that begin with d, or with
-// none.
-#define NAMES_0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9"
-#define NAMES(d) \
-    ",%" #d "0,%" #d "1,%" #d "2,%" #d "3,%" #d "4,%" #d "5,%" #d "6,%" #d "7,%" #d "8,%" #d "9"
-#define SUMS_8(i)                                                                               \
-    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
-        "+f"(c[i + 6]), "+f"(c[i + 7])
-#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
-// p: whether c is added to (it is not overwritten); then the signs of a and b, and whether b is
-// transposed
-#define WGMMA(columns, sums, a0, a1, a2, a3, b, transposed)                              \
-    "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #columns \
-    "k16.f32.bf16.bf16 {" sums "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b          \
-    ", p, 1, 1, %" #transposed ";\n}"
-#define WGMMA_OPERANDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(transposed)
-
-template <int transposed>
-__device__ __forceinline__ void wgmma(float (&c)[32], const unsigned (&a)[4], Descriptor b) {
-    asm volatile(WGMMA(64, NAMES_0 NAMES(1) NAMES(2) ",%30,%31", 32, 33, 34, 35, 36, 37)
-                 : SUMS_32(0)
-                 : WGMMA_OPERANDS
-                 : "memory");
-}
-
-template <int transposed>
-__device__ __forceinline__ void wgmma(float (&c)[64], const unsigned (&a)[4], Descriptor b) {
-    asm volatile(WGMMA(128, NAMES_0 NAMES(1) NAMES(2) NAMES(3) NAMES(4) NAMES(5) ",%60,%61,%62,%63",
-                       64, 65, 66, 67, 68, 69)
-                 : SUMS_32(0), SUMS_32(32)
-                 : WGMMA_OPERANDS
-                 : "memory");
-}
-
-template <int transposed>
-__device__ __forceinline__ void wgmma(float (&c)[128], const unsigned (&a)[4], Descriptor b) {
-    asm volatile(WGMMA(256,
-                       NAMES_0 NAMES(1) NAMES(2) NAMES(3) NAMES(4) NAMES(5) NAMES(6) NAMES(7)
-                           NAMES(8) NAMES(9) NAMES(10)
-                               NAMES(11) ",%120,%121,%122,%123,%124,%125,%126,%127",
-                       128, 129, 130, 131, 132, 133)
-                 : SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96)
-                 : WGMMA_OPERANDS
-                 : "memory");
-}
-#endif
-
-__device__ __forceinline__ Descriptor matrix_descriptor(const void* first, unsigned leading,
-                                                        unsigned stride) {
-    return descriptor_of(shared_address(first), leading, stride);
-}
-
-// ---- the two sides of a block
-
-// Stages in shared memory that one thread fills by copies, one after the other and then the first
-// again, and warps read. Two barriers for each stage: what was copied has come; all warps have read
-// it. arrivals: of a warp at the second one. 1: of one lane, after a barrier of the warp that
-// orders the others' reads before. 32: each lane hands over its own reads, and nothing rests on a
-// barrier of the warp; for stages that are read long, as an arrival of a warp then takes as long as
-// 32.
-template <int length, int arrivals>
-struct Ring {
-    unsigned char* first;
-    int bytes;  // of a stage
-    Barrier *came, *read;
-    int stage = 0;
-    unsigned parity = 0;  // of the phases that the stage's barriers are in, this time round
-
-    // barriers: 2 length of them.
-    __device__ __forceinline__ Ring(unsigned char* first, int bytes, Barrier* barriers)
-        : first(first), bytes(bytes), came(barriers), read(barriers + length) {}
-
-    // By one thread, then barriers_visible().
-    __device__ __forceinline__ void init(int warps) const {
-        for (int i = 0; i < length; i++)
-            barrier_init(came + i, 1), barrier_init(read + i, warps * arrivals);
-    }
-
-    __device__ __forceinline__ unsigned char* now() const { return first + stage * bytes; }
-
-    // For the thread that copies: wait until the stage may be overwritten; so many bytes will come.
-    __device__ __forceinline__ void begin(int count) const {
-        barrier_wait(read + stage, parity ^ 1);
-        barrier_expect(came + stage, count);
-    }
-    __device__ __forceinline__ void copy(int to, const void* from, int count) const {
-        copy_bulk(now() + to, from, count, came + stage);
-    }
-
-    // For the others.
-    __device__ __forceinline__ void wait() const { barrier_wait(came + stage, parity); }
-    __device__ __forceinline__ void release(int of) const {
-        if (arrivals == 1) __syncwarp();
-        if (threadIdx.x % 32 < arrivals) barrier_arrive(read + of);
-    }
-
-    __device__ __forceinline__ void next() {
-        bool last = stage == length - 1;
-        stage = last ? 0 : stage + 1;
-        parity ^= last;
-    }
-};
-
-// All steps of a warp that multiplies: while the products of a step are under way, it loads the
-// fragments of the next.
-//
-// A multiplier is an object with
-//     load(fragments)       of the next step, four times four registers
-//     add(sum, fragments)   begins their products, and ends those of the step before
-template <class Multiplier, int count>
-__device__ __forceinline__ void multiply(Multiplier warp, int steps, float (&sum)[count]) {
-    // the one may be overwritten when the products of the other have begun
-    unsigned even[4][4], odd[4][4];
-    for (int left = steps;; left -= 2) {
-        warp.load(even);
-        warp.add(sum, even);
-        if (left == 1) break;
-        warp.load(odd);
-        warp.add(sum, odd);
-        if (left == 2) break;
-    }
-    wgmma_wait<0>();
-    waited(sum);
-}
-
-// Where in a padded image the windows of a convolution begin, as pixels of all images one after the
-// other; of phases, those of the first. out_height, out_width: of y, or of a phase.
-struct Windows {
-    int height, width, out_height, out_width, stride;
-
-    __device__ __forceinline__ Windows(int height, int width, int kernel, int stride)
-        : height(height), width(width), out_height((height - kernel) / stride + 2 - SPREAD),
-          out_width((width - kernel) / stride + 2 - SPREAD), stride(stride) {}
-
-    // Of pixel number `pixel` of all outputs.
-    __device__ __forceinline__ int start(int pixel) const {
-        int row = pixel / out_width;
-        return (row / out_height * height + row % out_height * stride) * width +
-               pixel % out_width * stride;
-    }
-    // From there to those of a phase.
-    __device__ __forceinline__ int to_phase(int phase) const {
-        return phase / 2 * width + phase % 2;
-    }
-};
-
-#ifndef KERNEL
-// ---- the convolution
+#include "common/warp_tile.cuh"
+#include "gpu_bf16_sm90/hopper.cuh"
 
 #ifndef TILE_M
 #define TILE_M 128
@@ -335,68 +23,70 @@ struct Windows {
 #define WINDOWS 0
 #endif
 
-constexpr int CELL_SIDE = WINDOWS ? 2 : 1, CELL_LINES = CELL_SIDE * CELL_SIDE;
+// Pixels of y, in a row and in all, of which an epilogue makes one.
+constexpr int POOL_SIDE = WINDOWS ? 2 : 1, POOL_SIZE = POOL_SIDE * POOL_SIDE;
 
-struct Cell {
-    bool there;
-    int image, row, column;  // of the image of cells
+// A pixel that an epilogue stores; inside: not behind the end of the images.
+struct OutputPixel {
+    bool inside;
+    int image, row, column;
 };
 
-// The sums as wgmma leaves them in the registers of warpgroups.
+// The accumulators as wgmma leaves them in registers: (M_THREAD, N_THREAD) = (2, TILE_N / 4).
 struct Tile : WarpTile<TILE_M, TILE_N, 16, TILE_N> {
-    // who copies does not wait
+    // The producer does not wait.
     static __device__ __forceinline__ void sync() { sync_first<THREADS>(); }
 };
 
-constexpr int WARPGROUPS = TILE_M / 64, MULTIPLIERS = 4 * WARPGROUPS;  // that multiply; their warps
-constexpr int STAGES = 4, PIXEL_STAGES = 2;  // in shared memory: of filters; of pixels
-constexpr int FILTER_BYTES = TILE_N * ROW;
-constexpr int SUMS = TILE_N / 2;  // of a thread, for its two rows
+constexpr int WARPGROUPS = TILE_M / 64, CONSUMER_WARPS = 4 * WARPGROUPS;  // that multiply
+constexpr int STAGES = 4, PIXEL_STAGES = 2;  // of filters, and of pixels
+constexpr int FILTER_BYTES = TILE_N * ROW;   // of a stage
+constexpr int SUMS = TILE_N / 2;             // accumulators of a thread, for its two rows
 
-using Filters = Ring<STAGES, 1>;
-using Pixels = Ring<PIXEL_STAGES, 32>;
+using Filters = Ring<STAGES, 1>;        // (STAGES, TILE_N, CHANNEL_BLOCK)
+using Pixels = Ring<PIXEL_STAGES, 32>;  // (PIXEL_STAGES, rows, CHANNEL_BLOCK)
 
-// The copies of a block, by one thread. x, weight: the first rows of the block; block_rows: from a
+// The producer: all copies of a block. x, weight: the block's first rows; block_rows: from a
 // channel block to the next in x; tap_rows: from a tap to the next in weight.
-__device__ __forceinline__ void copy_all(Pixels pixels, Filters filters, const Packed* x,
-                                         const Packed* weight, int channel_blocks, int taps,
-                                         int rows, int block_rows, int tap_rows) {
+__device__ __forceinline__ void produce(Pixels pixels, Filters filters, const Packed* x,
+                                        const Packed* weight, int channel_blocks, int taps,
+                                        int rows, int block_rows, int tap_rows) {
     for (int block = 0; block < channel_blocks;
          block++, x += static_cast<long long>(block_rows) * CHANNEL_BLOCK) {
-        pixels.begin(rows * ROW);
+        pixels.acquire(rows * ROW);
         pixels.copy(0, x, rows * ROW);
         pixels.next();
         for (int tap = 0; tap < taps; tap++, weight += tap_rows * CHANNEL_BLOCK) {
-            filters.begin(FILTER_BYTES);
+            filters.acquire(FILTER_BYTES);
             filters.copy(0, weight, FILTER_BYTES);
             filters.next();
         }
     }
 }
 
-// A warp's products with 16 pixels.
-struct Multiplier {
+// A warp's products of 16 pixels with all filters of the block.
+struct Consumer {
     Pixels pixels;
     Filters filters;
-    // of the pixel that this lane names, lane % 16, under the first tap; 0 or 1: its half of 16
-    // channels
+    // Where this lane's address for ldmatrix is: the row, under the first tap, of pixel lane % 16,
+    // and which half, 0 or 1, of 16 channels.
     int row, chunk;
     int kernel, width, taps;
-    int tap = 0, column = 0, under_tap = 0;  // under_tap: rows from the first tap's to this one's
-    int multiplied = -1;  // the stage of the tap before, of which products may be under way
+    int tap = 0, column = 0, under_tap = 0;  // under_tap: rows from the first tap to this one
+    int previous = -1;  // the stage of the tap before, whose products may be under way
 
-    // Fragments of the next tap: 16 pixels, 4 times 16 channels.
-    __device__ __forceinline__ void load(unsigned (&a)[4][4]) {
+    // The fragments of the next tap.
+    __device__ __forceinline__ void load(unsigned (&a)[4][4]) {  // (16 channels each, registers)
         if (tap == 0) pixels.wait();
 #pragma unroll
         for (int step = 0; step < 4; step++)
-            ldmatrix(a[step], pixels.now() + swizzled(row + under_tap, 2 * step + chunk));
+            ldmatrix(a[step], pixels.current() + swizzled(row + under_tap, 2 * step + chunk));
         bool row_ends = ++column == kernel, channel_block_ends = ++tap == taps;
         under_tap += row_ends ? width - kernel + 1 : 1;
         column = row_ends ? 0 : column;
         if (channel_block_ends) {
-            // ldmatrix has read before the copy engine writes: the end of its products orders
-            // nothing
+            // So that ldmatrix has read before the copy engine writes: that its products have
+            // ended does not order this.
             async_proxy_fence();
             pixels.release(pixels.stage);
             pixels.next();
@@ -404,110 +94,114 @@ struct Multiplier {
         }
     }
 
-    // Begin their products. Those of the tap before end, and its filters may be overwritten.
+    // Begins the products of a tap, and waits for those of the tap before, whose stage is empty
+    // then.
     __device__ __forceinline__ void add(float (&sum)[SUMS], const unsigned (&a)[4][4]) {
         filters.wait();
-        Descriptor b = matrix_descriptor(filters.now(), 0, 8 * ROW);
+        Descriptor b = matrix_descriptor(filters.current(), 0, 8 * ROW);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < 4; step++) wgmma<0>(sum, a[step], moved(b, 32 * step));
         wgmma_commit();
         wgmma_wait<1>();
-        if (multiplied >= 0) filters.release(multiplied);
-        multiplied = filters.stage;
+        if (previous >= 0) filters.release(previous);
+        previous = filters.stage;
         filters.next();
     }
 };
 
-// A block's pixels, neighbours in y or in its phase; where results are of windows, whole rows of
-// them. height, width: of y.
-struct Neighbours {
-    // number: of the block's pixels among all blocks'
-    int number, first, count, height, width, phase;
+// The pixels of a block: neighbours in y or in a phase of it. With WINDOWS they are whole rows of
+// windows. height, width: of y.
+struct PixelTile {
+    int number, first, count, height, width, phase;  // number: of this tile among all
 
-    __device__ __forceinline__ int of(int i) const {
-        int pixel = first + Tile::m_of(i), across = width / SPREAD;
+    // The pixel in y of row i of this thread's accumulators; -1: none.
+    __device__ __forceinline__ int pixel(int i) const {
+        int pixel = first + Tile::m_of(i), across = width / PHASE_STRIDE;
         if (Tile::m_of(i) >= count) return -1;
-        return SPREAD == 1
+        return PHASE_STRIDE == 1
                    ? pixel
                    : (pixel / across * 2 + phase / 2) * width + pixel % across * 2 + phase % 2;
     }
-    __device__ __forceinline__ Cell cell(int number) const {
-        int down = height / SPREAD / CELL_SIDE, across = width / SPREAD / CELL_SIDE,
-            of_all = first / CELL_LINES + number;
-        int row = of_all / across;
-        return {number * CELL_LINES < count, row / down, row % down * SPREAD + phase / 2,
-                of_all % across * SPREAD + phase % 2};
+    // The other functions: gpu_tf32/copies.cuh.
+    __device__ __forceinline__ OutputPixel output(int number) const {
+        int down = height / PHASE_STRIDE / POOL_SIDE, across = width / PHASE_STRIDE / POOL_SIDE,
+            index = first / POOL_SIZE + number;
+        int row = index / across;
+        return {number * POOL_SIZE < count, row / down, row % down * PHASE_STRIDE + phase / 2,
+                index % across * PHASE_STRIDE + phase % 2};
     }
-    __device__ __forceinline__ int line(int cell, int place) const {
-        if (CELL_LINES == 1) return cell;
+    __device__ __forceinline__ int line(int output, int place) const {
+        if (POOL_SIZE == 1) return output;
         int across = width / 2;
-        return (cell / across * 2 + place / 2) * width + cell % across * 2 + place % 2;
+        return (output / across * 2 + place / 2) * width + output % across * 2 + place % 2;
     }
     __device__ __forceinline__ int first_partial() const { return number * (Tile::M / 64); }
 };
 
-// Of a launch. padded_filters: rows of a tap in weight, of each phase; image_pixels: those of all
-// images, border included; rows: of a block's pixels in shared memory, at most; together: pixels of
-// y that a block has, where results are of windows whole rows of them.
+// The sizes of a launch. padded_filters: rows of a tap in weight, of each phase; image_pixels: of
+// all images, with their borders; rows: of shared memory that a block's pixels take at most;
+// block_pixels: pixels of y that a block computes, with WINDOWS whole rows of windows.
 struct Sizes {
     int height, width, channel_blocks, filters, padded_filters, kernel, stride, pixels,
-        image_pixels, rows, together;
+        image_pixels, rows, block_pixels;
 };
 
-// A block's part of the convolution of x with weight; result: what becomes of its sums.
-template <class Result>
+// A block's part of the convolution of x with weight.
+template <class Epilogue>
 __device__ __forceinline__ void convolve(const Packed* __restrict__ x,
                                          const Packed* __restrict__ weight, const Sizes& sizes,
-                                         const Result& result) {
+                                         const Epilogue& epilogue) {
     SWIZZLED_SHARED(shared);
     unsigned char* all_pixels = shared + STAGES * FILTER_BYTES;
     Barrier* barriers = reinterpret_cast<Barrier*>(all_pixels + PIXEL_STAGES * sizes.rows * ROW);
-    Filters of_filters(shared, FILTER_BYTES, barriers);
-    Pixels of_pixels(all_pixels, sizes.rows * ROW, barriers + 2 * STAGES);
+    Filters filters(shared, FILTER_BYTES, barriers);
+    Pixels pixels(all_pixels, sizes.rows * ROW, barriers + 2 * STAGES);
     if (threadIdx.x == 0) {
-        of_filters.init(MULTIPLIERS);
-        of_pixels.init(MULTIPLIERS);
+        filters.init(CONSUMER_WARPS);
+        pixels.init(CONSUMER_WARPS);
         barriers_visible();
     }
     __syncthreads();
-    // neighbouring blocks read the same pixels
+    // Neighbouring blocks read the same pixels.
     int tiles_across = sizes.padded_filters / TILE_N, warp = threadIdx.x / 32;
-    int number = blockIdx.x / (tiles_across * FORMS), column = blockIdx.x % (tiles_across * FORMS);
+    int number = blockIdx.x / (tiles_across * PHASE_COUNT),
+        column = blockIdx.x % (tiles_across * PHASE_COUNT);
     int phase = PHASES ? column / tiles_across : 0,
         first_filter = (column - phase * tiles_across) * TILE_N;
-    int first_pixel = number * sizes.together,
-        last_pixel = min(first_pixel + sizes.together, sizes.pixels / FORMS) - 1;
+    int first_pixel = number * sizes.block_pixels,
+        last_pixel = min(first_pixel + sizes.block_pixels, sizes.pixels / PHASE_COUNT) - 1;
     Windows windows(sizes.height, sizes.width, sizes.kernel, sizes.stride);
     int to_phase = windows.to_phase(phase), taps = sizes.kernel * sizes.kernel;
-    // of x in shared memory: swizzled as there
+    // The first row of x to copy. A multiple of 8, so that chunks are swapped as in global memory.
     int first_row = (windows.start(first_pixel) + to_phase) / CHUNKS * CHUNKS;
-    if (warp >= MULTIPLIERS) {
-        if (WARPGROUPS == 2) give_registers<40>();
-        if (threadIdx.x != 32 * MULTIPLIERS) return;
+    if (warp >= CONSUMER_WARPS) {
+        if (WARPGROUPS == 2) setmaxnreg_dec<40>();
+        if (threadIdx.x != 32 * CONSUMER_WARPS) return;
         int last_row =
             windows.start(last_pixel) + to_phase + (sizes.kernel - 1) * (sizes.width + 1);
-        copy_all(of_pixels, of_filters, x + static_cast<long long>(first_row) * CHANNEL_BLOCK,
-                 weight + (phase * sizes.padded_filters + first_filter) * CHANNEL_BLOCK,
-                 sizes.channel_blocks, taps, last_row - first_row + 1, sizes.image_pixels,
-                 sizes.padded_filters * FORMS);
+        produce(pixels, filters, x + static_cast<long long>(first_row) * CHANNEL_BLOCK,
+                weight + (phase * sizes.padded_filters + first_filter) * CHANNEL_BLOCK,
+                sizes.channel_blocks, taps, last_row - first_row + 1, sizes.image_pixels,
+                sizes.padded_filters * PHASE_COUNT);
         return;
     }
-    if (WARPGROUPS == 2) take_registers<232>();
-    int named = min(first_pixel + 16 * warp + int(threadIdx.x % 16), last_pixel);
-    float sum[SUMS] = {}, by_row[Tile::M_THREAD][Tile::N_THREAD];
-    multiply(Multiplier{of_pixels, of_filters, windows.start(named) + to_phase - first_row,
-                        int(threadIdx.x % 32 / 16), sizes.kernel, sizes.width, taps},
+    if (WARPGROUPS == 2) setmaxnreg_inc<232>();
+    int lane_pixel = min(first_pixel + 16 * warp + int(threadIdx.x % 16), last_pixel);
+    float sum[SUMS] = {};                            // accumulators, as wgmma has them
+    float by_pixel[Tile::M_THREAD][Tile::N_THREAD];  // (M_THREAD, N_THREAD)
+    multiply(Consumer{pixels, filters, windows.start(lane_pixel) + to_phase - first_row,
+                      int(threadIdx.x % 32 / 16), sizes.kernel, sizes.width, taps},
              sizes.channel_blocks * taps, sum);
 #pragma unroll
-    for (int j = 0; j < SUMS; j++) by_row[j % 4 / 2][j / 4 * 2 + j % 2] = sum[j];
-    // A result may write to all of the stages once the threads that multiply have waited for each
-    // other (Tile::sync): every one of them has waited for every copy, has read its fragments and
-    // its products have ended (wgmma_wait<0>). No copy follows, and no product reads what is
-    // written, so that nothing is to be fenced for the asynchronous proxy.
-    result.finish(by_row,
-                  Neighbours{number, first_pixel, last_pixel - first_pixel + 1,
-                             windows.out_height * SPREAD, windows.out_width * SPREAD, phase},
-                  sizes.filters, first_filter);
+    for (int j = 0; j < SUMS; j++) by_pixel[j % 4 / 2][j / 4 * 2 + j % 2] = sum[j];
+    // After Tile::sync an epilogue may write to all stages. By then every consumer has waited for
+    // every copy, has read its fragments, and its products have ended (wgmma_wait<0>). No copy
+    // follows and no product reads what is written, so that no fence for the asynchronous proxy is
+    // needed.
+    epilogue.finish(by_pixel,
+                    PixelTile{number, first_pixel, last_pixel - first_pixel + 1,
+                              windows.out_height * PHASE_STRIDE, windows.out_width * PHASE_STRIDE,
+                              phase},
+                    sizes.filters, first_filter);
 }
-#endif

@@ -1,10 +1,10 @@
 // Gradient of a 2-D convolution with respect to its filters, in parts: the sums over splits of the
 // pixels.
 //
-// Rung: gpu_bf16_sm90, over gpu_bf16. As in conv2d.cu one thread copies and warpgroups multiply,
-// one for each column of taps, which share the pixels of x and the gradients. The sums are over
-// pixels, of which both operands have a row each: ldmatrix.trans turns x, the product's first
-// operand, and wgmma itself the gradients, its second.
+// Rung: gpu_bf16_sm90, over gpu_bf16. As in conv2d.cu one thread copies and warpgroups multiply.
+// There is a warpgroup for each column of taps; they share the pixels of x and of dy. The sums run
+// over pixels, and a pixel is a row of both operands: ldmatrix.trans transposes x, the first
+// operand, and wgmma transposes dy, the second.
 //
 // Layouts: x bfloat16 (channel blocks, image pixels, 64), as conv2d.cu reads it; dy bfloat16
 // (ceil(filters / 64), pixels up to a multiple of 64, 64), zero in further pixels and filters:
@@ -19,43 +19,43 @@
 //   WHOLE_ROWS   1: out_width divides 64, so that all steps begin in the same column of y; 0: it
 //                does not
 //   PHASES       1: behind an upsampling, with KERNEL 2: dy has the four phases one after the other
-//                in a channel block, each with a multiple of 64 pixels, and partials the 4x4 phase
-//                weights (weight_update.cu); 0, the default: not so
-// Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first
-// thread copies), grid (KERNEL, for
-//           the rows of taps, times the channel blocks; ceil(filters / TILE_N); splits, times the
-//           phases), STAGES (128 TILE_N / 64 * 64 + 128 rows) + 16 STAGES bytes of dynamic shared
-//           memory; rows: image pixels, a multiple of 8, that the windows of a step's pixels span
-//           at most in one row of taps, counted from a multiple of 8 on
+//                in a channel block, each with a multiple of 64 pixels, and partials are of the 4x4
+//                phase weights (weight_update.cu). 0, the default: there are no phases.
+// Launches: block (128 KERNEL + 128): a warpgroup for each column of taps, and one whose first
+// thread copies; grid (KERNEL channel blocks, ceil(filters / TILE_N), splits phases), where KERNEL
+// is for the rows of taps; STAGES (128 TILE_N / 64 * 64 + 128 rows) + 16 STAGES bytes of dynamic
+// shared memory. rows: image pixels, a multiple of 8, that the windows of a step's pixels span at
+// most in one row of taps, counted from a multiple of 8 on.
 //
 // Bound: tensor cores and shared memory. A step with KERNEL 3 and TILE_N 128 takes 768 cycles at
-// the tensor cores' peak, and shared memory 776: 200 for what the copies write, 384 for the
-// gradients, which each warpgroup reads, 192 for the pixels of x. Times: kernels/README.md has
-// those of whole steps, predicted and measured.
+// the tensor cores' peak, and shared memory 776: 200 for what the copies write, 384 for dy, which
+// each warpgroup reads, and 192 for the pixels of x.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef TILE_N
 #define TILE_N 128
 #define KERNEL 3
 #define WHOLE_ROWS 1
 #endif
-#include "gpu_bf16_sm90/loop.cuh"
+#include "gpu_bf16_sm90/hopper.cuh"
 
-constexpr int STAGES = 4, STEP = 64;     // stages in shared memory, pixels of each
-constexpr int MULTIPLIERS = 4 * KERNEL;  // warps that multiply
-constexpr int STEP_BYTES = STEP * ROW;   // of 64 filters' gradients
+constexpr int STAGES = 4, STEP = 64;        // stages in shared memory, pixels of each
+constexpr int CONSUMER_WARPS = 4 * KERNEL;  // warps that multiply
+constexpr int STEP_BYTES = STEP * ROW;      // of 64 filters of dy
 constexpr int DY_BYTES = TILE_N / CHANNEL_BLOCK * STEP_BYTES;
-constexpr int SUMS = TILE_N / 2;  // of a thread, for its two channels
-// Registers of a thread: at the launch, as many as the block's threads can have; kept by the
-// warpgroup that copies; taken by the others. Who takes more than there are waits for ever.
-constexpr int AT_LAUNCH = 65536 / (128 * (KERNEL + 1)) / 8 * 8, KEPT = 24,
-              TAKEN = KERNEL == 3 ? 160 : 112;
-static_assert(KEPT + KERNEL * TAKEN <= (KERNEL + 1) * AT_LAUNCH);
+constexpr int SUMS = TILE_N / 2;  // accumulators of a thread, for its two channels
+// Registers of a thread (setmaxnreg): at the launch, as many as all threads can have; then of the
+// producer's warpgroup, and of the consumers. A warpgroup that asks for more than there are waits
+// for ever.
+constexpr int LAUNCH_REGISTERS = 65536 / (128 * (KERNEL + 1)) / 8 * 8, PRODUCER_REGISTERS = 24,
+              CONSUMER_REGISTERS = KERNEL == 3 ? 160 : 112;
+static_assert(PRODUCER_REGISTERS + KERNEL * CONSUMER_REGISTERS <= (KERNEL + 1) * LAUNCH_REGISTERS);
 
-// By how much a step of pixels changes the place in y, and that of the window in x.
-struct Stride {
-    // the latter: more after the last column, after the last row
+// How far a step of pixels moves in y (columns, rows), and where its window begins in x: `start`
+// further, and more behind the last column or the last row.
+struct StepStride {
     int columns, rows, start, at_row_end, at_image_end;
 
-    __device__ __forceinline__ Stride(const Windows& in)
+    __device__ __forceinline__ StepStride(const Windows& in)
         : columns(WHOLE_ROWS ? 0 : STEP % in.out_width), rows(STEP / in.out_width % in.out_height),
           start((STEP / in.out_width / in.out_height * in.height + rows * in.stride) * in.width +
                 columns * in.stride),
@@ -63,15 +63,15 @@ struct Stride {
           at_image_end((in.height - in.out_height * in.stride) * in.width) {}
 };
 
-// A pixel of y in every step, and where its window begins.
-struct Place {
+// A pixel of y, one in each step, and where its window begins in x.
+struct PixelIterator {
     int column, row, start;
 
-    __device__ __forceinline__ Place(const Windows& windows, int pixel)
+    __device__ __forceinline__ PixelIterator(const Windows& windows, int pixel)
         : column(pixel % windows.out_width), row(pixel / windows.out_width % windows.out_height),
           start(windows.start(pixel)) {}
 
-    __device__ __forceinline__ void next(const Windows& in, const Stride& by) {
+    __device__ __forceinline__ void next(const Windows& in, const StepStride& by) {
         row += by.rows, start += by.start;
         if (!WHOLE_ROWS) {
             column += by.columns;
@@ -84,72 +84,75 @@ struct Place {
     }
 };
 
-// The copies of a block, by one thread. x, dy: the first rows of the channel blocks; below: rows of
-// x from a window's start to the taps.
-__device__ __forceinline__ void copy_all(Ring<STAGES, 1> ring, const Packed* x, const Packed* dy,
-                                         const Windows& windows, int below, int first_pixel,
-                                         int steps, int pixels, int step_pixels) {
+// The producer: all copies of a block. x, dy: the first rows of the channel blocks; below: rows of
+// x from a window's start to the row of taps.
+__device__ __forceinline__ void produce(Ring<STAGES, 1> ring, const Packed* x, const Packed* dy,
+                                        const Windows& windows, int below, int first_pixel,
+                                        int steps, int pixels, int step_pixels) {
     for (int step = 0; step < steps; step++, first_pixel += STEP) {
         int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
         int last = windows.start(min(first_pixel + STEP, pixels) - 1) + below + KERNEL - 1,
             x_bytes = (last - first + 1) * ROW;
-        ring.begin(DY_BYTES + x_bytes);
+        ring.acquire(DY_BYTES + x_bytes);
 #pragma unroll
         for (int block = 0; block < TILE_N / CHANNEL_BLOCK; block++)
-            ring.copy(block * STEP_BYTES,
-                      dy + (block * static_cast<long long>(FORMS * step_pixels) + first_pixel) *
-                               CHANNEL_BLOCK,
-                      STEP_BYTES);
+            ring.copy(
+                block * STEP_BYTES,
+                dy + (block * static_cast<long long>(PHASE_COUNT * step_pixels) + first_pixel) *
+                         CHANNEL_BLOCK,
+                STEP_BYTES);
         ring.copy(DY_BYTES, x + static_cast<long long>(first) * CHANNEL_BLOCK, x_bytes);
         ring.next();
     }
 }
 
-// A warp's products: 16 channels of x under a tap, with all filters of the block.
-struct Multiplier {
+// A warp's products of 16 channels of x under a tap with all filters of the block.
+struct Consumer {
     Ring<STAGES, 1> ring;
     Windows windows;
-    Stride by;
-    // rows of x from a window's start to the taps; column of taps; chunk of x, which this lane
-    // names
+    StepStride by;
+    // Rows of x from a window's start to the row of taps; column of taps; the chunk of x where this
+    // lane's address for ldmatrix is.
     int below, column, chunk;
-    int left;               // pixels from the first that this lane names in the next step on
-    Place first, named[4];  // the step's first pixel; of each 16 the one that this lane names
-    int multiplied = -1;    // the stage of the step before, of which products may be under way
+    int left;                            // pixels from this lane's first one in the next step on
+    PixelIterator first, lane_pixel[4];  // the step's first pixel; this lane's of each 16
+    int previous = -1;  // the stage of the step before, whose products may be under way
 
-    // Fragments of the next step: 16 channels, 4 times 16 pixels. Past the last pixel dy is 0, x
-    // the first one's.
-    __device__ __forceinline__ void load(unsigned (&a)[4][4]) {
+    // The fragments of the next step. Behind the last pixel dy is 0, and x is that of the first
+    // one.
+    __device__ __forceinline__ void load(unsigned (&a)[4][4]) {  // (16 pixels each, registers)
         ring.wait();
         int under_tap = below + column - (first.start + below) / CHUNKS * CHUNKS;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int row = (left > 16 * i ? named[i].start : first.start) + under_tap;
-            ldmatrix_trans(a[i], ring.now() + DY_BYTES + swizzled(row, chunk));
-            named[i].next(windows, by);
+            int row = (left > 16 * i ? lane_pixel[i].start : first.start) + under_tap;
+            ldmatrix_trans(a[i], ring.current() + DY_BYTES + swizzled(row, chunk));
+            lane_pixel[i].next(windows, by);
         }
-        // ldmatrix has read before the copy engine writes: the end of its products orders nothing
+        // So that ldmatrix has read before the copy engine writes: that its products have ended
+        // does not order this.
         async_proxy_fence();
         first.next(windows, by);
         left -= STEP;
     }
 
-    // Begin their products. Those of the step before end, and their stage may be overwritten.
+    // Begins the products of a step, and waits for those of the step before, whose stage is empty
+    // then.
     __device__ __forceinline__ void add(float (&sum)[SUMS], const unsigned (&a)[4][4]) {
-        Descriptor b = matrix_descriptor(ring.now(), STEP_BYTES, 8 * ROW);
+        Descriptor b = matrix_descriptor(ring.current(), STEP_BYTES, 8 * ROW);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < 4; i++) wgmma<1>(sum, a[i], moved(b, 16 * ROW * i));
         wgmma_commit();
         wgmma_wait<1>();
-        if (multiplied >= 0) ring.release(multiplied);
-        multiplied = ring.stage;
+        if (previous >= 0) ring.release(previous);
+        previous = ring.stage;
         ring.next();
     }
 };
 
-// A thread has two channels eight apart, of two neighbours of every eight filters. partials: of the
-// tap and the split; filters_apart, channels_apart: numbers from one to the next.
+// A thread has two channels, eight apart, of two neighbouring filters of every eight. partials: of
+// the tap and the split; filters_apart, channels_apart: numbers from one to the next.
 __device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restrict__ partials,
                                       int first_channel, int first_filter, int channels,
                                       int filters, int filters_apart, int channels_apart) {
@@ -162,8 +165,8 @@ __device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restric
     }
 }
 
-// image_pixels, rows: as conv2d's; pixels, step_pixels: of y or of a phase, and stored ones of dy.
-extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1)
+// image_pixels, rows: as in conv2d.cu; pixels: of y or of a phase; step_pixels: those stored in dy.
+extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d_weight_grad(const Packed* __restrict__ x, const Packed* __restrict__ dy,
                        float* __restrict__ partials, int height, int width, int channels,
                        int filters, int stride, int pixels, int image_pixels, int step_pixels,
@@ -173,47 +176,50 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1)
     Ring<STAGES, 1> ring(shared, stage_bytes,
                          reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
     if (threadIdx.x == 0) {
-        ring.init(MULTIPLIERS);
+        ring.init(CONSUMER_WARPS);
         barriers_visible();
     }
     __syncthreads();
     Windows windows(height, width, KERNEL, stride);
-    int split = blockIdx.z / FORMS, phase = blockIdx.z % FORMS, channel_block = blockIdx.x / KERNEL;
+    int split = blockIdx.z / PHASE_COUNT, phase = blockIdx.z % PHASE_COUNT,
+        channel_block = blockIdx.x / KERNEL;
     int tap_row = blockIdx.x % KERNEL, below = tap_row * width + windows.to_phase(phase);
     int first_filter = blockIdx.y * TILE_N, first_pixel = split * steps_per_split * STEP;
     int steps = min(steps_per_split, (step_pixels - first_pixel) / STEP), warp = threadIdx.x / 32;
-    if (warp >= MULTIPLIERS) {
-        if (KERNEL > 2) give_registers<KEPT>();
-        if (threadIdx.x == 32 * MULTIPLIERS)
-            copy_all(ring, x + static_cast<long long>(channel_block) * image_pixels * CHANNEL_BLOCK,
-                     dy + (first_filter / CHANNEL_BLOCK * FORMS + phase) *
-                              static_cast<long long>(step_pixels) * CHANNEL_BLOCK,
-                     windows, below, first_pixel, steps, pixels, step_pixels);
+    if (warp >= CONSUMER_WARPS) {
+        if (KERNEL > 2) setmaxnreg_dec<PRODUCER_REGISTERS>();
+        if (threadIdx.x == 32 * CONSUMER_WARPS)
+            produce(ring, x + static_cast<long long>(channel_block) * image_pixels * CHANNEL_BLOCK,
+                    dy + (first_filter / CHANNEL_BLOCK * PHASE_COUNT + phase) *
+                             static_cast<long long>(step_pixels) * CHANNEL_BLOCK,
+                    windows, below, first_pixel, steps, pixels, step_pixels);
         return;
     }
-    if (KERNEL > 2) take_registers<TAKEN>();
-    // of the pixels that this lane names
-    int in_matrix = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;
+    if (KERNEL > 2) setmaxnreg_inc<CONSUMER_REGISTERS>();
+    // Of the pixels where this lane's addresses for ldmatrix are.
+    int matrix_row = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;
     int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8;
-    auto named = [&](int i) { return Place(windows, first_pixel + 16 * i + in_matrix); };
+    auto lane_pixel = [&](int i) {
+        return PixelIterator(windows, first_pixel + 16 * i + matrix_row);
+    };
     float sum[SUMS] = {};
     multiply(
-        Multiplier{
+        Consumer{
             ring,
             windows,
-            Stride(windows),
+            StepStride(windows),
             below,
             column,
             chunk,
-            pixels - first_pixel - in_matrix,
-            Place(windows, first_pixel),
-            {named(0), named(1), named(2), named(3)}
+            pixels - first_pixel - matrix_row,
+            PixelIterator(windows, first_pixel),
+            {lane_pixel(0), lane_pixel(1), lane_pixel(2), lane_pixel(3)}
     },
         steps, sum);
     int first_channel = channel_block * CHANNEL_BLOCK + warp % 4 * 16 + threadIdx.x % 32 / 4;
-    partials += static_cast<long long>(split) * filters * FORMS * KERNEL * KERNEL * channels;
+    partials += static_cast<long long>(split) * filters * PHASE_COUNT * KERNEL * KERNEL * channels;
     if (PHASES) {
-        // of the phase weights
+        // The tap of the phase weights.
         int tap = (3 - phase / 2 - 2 * tap_row) * 4 + 3 - phase % 2 - 2 * column;
         write(sum, partials + tap * filters, first_channel, first_filter, channels, filters, 1,
               16 * filters);

@@ -12,13 +12,13 @@
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels);
 // bias (filters); y (batch, out_height, out_width, filters) with out_height = (height + 2 padding -
 // kernel) / stride + 1. Arrays start at multiples of 16 bytes. Every sum is in the order tap row,
-// tap column, channel, as in gpu_basic, with any
-// tile; tensor cores add the products of a step together.
+// tap column, channel, as in gpu_basic, with any tile; tensor cores add the products of a step
+// together.
 //
 // Macros: TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a
 // thread, or WARP_M x WARP_N, those of a warp (common/conv2d_gemm.cuh); WIDE: 1: x and weight are
-// read 16 bytes at a time, for channels that are a multiple of 4. Launches: block (threads of the
-// tile), grid (ceil(pixels of y / TILE_M) ceil(filters / TILE_N)).
+// read 16 bytes at a time, for channels that are a multiple of 4.
+// Launches: block (threads of the tile), grid (ceil(pixels of y / TILE_M) ceil(filters / TILE_N)).
 //   64 x 64, 8 x 4 a thread     128 threads, the default
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 filters, where the default would waste 60
 //                               of 64 columns
@@ -47,21 +47,21 @@
 // B of forward: a filter's weights are contiguous along k.
 template <class Tile, bool wide>
 struct Filters : Operand<AlongK<Tile, Tile::N>, wide> {
-    using Share = AlongK<Tile, Tile::N>;
+    using ThreadMap = AlongK<Tile, Tile::N>;
     int filters, length, first, k;
 
     __device__ __forceinline__ Filters(const float* weight, const Convolution& conv, int first)
-        : Operand<Share, wide>(weight), filters(conv.filters),
-          length(conv.kernel * conv.kernel * conv.channels), first(first), k(Share::k()) {}
+        : Operand<ThreadMap, wide>(weight), filters(conv.filters),
+          length(conv.kernel * conv.kernel * conv.channels), first(first), k(ThreadMap::k()) {}
     template <class Fetch>
     __device__ __forceinline__ void next(Fetch fetch) {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            int filter = first + Share::line(pass);
-            bool there = Share::active(pass) && filter < filters;
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            int filter = first + ThreadMap::line(pass);
+            bool valid = ThreadMap::active(pass) && filter < filters;
 #pragma unroll
             for (int e = 0; e < (wide ? 1 : 4); e++)
-                fetch(pass, e, filter * length + k + e, there && k + e < length);
+                fetch(pass, e, filter * length + k + e, valid && k + e < length);
         }
         k += Tile::K;
     }
@@ -75,12 +75,12 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     static_assert(FITS_REGISTERS<Tile, WIDE>, "the large tile would spill registers");
     Convolution conv = {batch, height, width, channels, filters, kernel, padding, stride};
     bool rectify = relu;
-    // neighbouring blocks read the same pixels
+    // Neighbouring blocks read the same pixels.
     int tiles_across = (conv.filters + Tile::N - 1) / Tile::N;
     int first_pixel = blockIdx.x / tiles_across * Tile::M,
         first_filter = blockIdx.x % tiles_across * Tile::N;
-    Loaded<Windows<Tile, false, WIDE, true>> a(x, conv, first_pixel);
-    Loaded<Filters<Tile, WIDE>> b(weight, conv, first_filter);
+    Prefetched<Windows<Tile, false, WIDE, true>> a(x, conv, first_pixel);
+    Prefetched<Filters<Tile, WIDE>> b(weight, conv, first_filter);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     add_products_of<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + Tile::K - 1) / Tile::K,
                           sum);
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
 #pragma unroll
         for (int i = 0; i < Tile::M_THREAD; i++) {
             float value = sum[i][j] + shift;
-            // not fmaxf, which would hide a NaN
+            // Not fmaxf, which would hide a NaN.
             sum[i][j] = rectify && value < 0.0f ? 0.0f : value;
         }
     }

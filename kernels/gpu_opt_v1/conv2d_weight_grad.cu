@@ -46,27 +46,28 @@
 #include "common/conv2d_gemm.cuh"
 #include "common/ordered_sum.cuh"
 
-// A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its
-// elements, for the bias gradient.
+// A of the weight gradient: the filters of one pixel of dy are contiguous. The thread also adds its
+// elements up, for the bias gradient.
 template <class Tile, bool wide>
 struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
-    using Share = AlongLines<Tile, Tile::M>;
+    using ThreadMap = AlongLines<Tile, Tile::M>;
     int filters, filter, pixel, last_pixel;
     float total[4] = {};
 
     __device__ __forceinline__ Gradients(const float* dy, const Convolution& conv, int first_filter,
                                          int first_pixel, int last_pixel)
-        : Operand<Share, wide>(dy), filters(conv.filters), filter(first_filter + Share::line()),
-          pixel(first_pixel + Share::k()), last_pixel(last_pixel) {}
+        : Operand<ThreadMap, wide>(dy), filters(conv.filters),
+          filter(first_filter + ThreadMap::line()), pixel(first_pixel + ThreadMap::k()),
+          last_pixel(last_pixel) {}
     template <class Fetch>
     __device__ __forceinline__ void next(Fetch fetch) {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            bool there = Share::active() && pixel < last_pixel;
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            bool valid = ThreadMap::active() && pixel < last_pixel;
 #pragma unroll
             for (int e = 0; e < (wide ? 1 : 4); e++)
-                fetch(pass, e, pixel * filters + filter + e, there && filter + e < filters);
-            pixel += Share::K_PER_PASS;
+                fetch(pass, e, pixel * filters + filter + e, valid && filter + e < filters);
+            pixel += ThreadMap::K_PER_PASS;
         }
     }
     __device__ __forceinline__ void use(const float (&quad)[4]) {
@@ -76,30 +77,30 @@ struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
     template <class Step>
     __device__ __forceinline__ void store(Step& step) {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) use(this->held[pass]);
-        Share::store(this->held, step);
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) use(this->registers[pass]);
+        ThreadMap::store(this->registers, step);
     }
-    // Of a step in shared memory, the elements that this thread copied.
+    // Adds the elements that this thread copied to a step in shared memory.
     template <class Step>
     __device__ __forceinline__ void arrived(const Step& step) {
-        if (!Share::active()) return;
+        if (!ThreadMap::active()) return;
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
             float quad[4];
-            ::load(quad, Share::place(step, pass, 0));
+            ::load(quad, ThreadMap::place(step, pass, 0));
             use(quad);
         }
     }
-    // The threads' sums of each filter of the tile, added in order. Every thread of the block must
+    // Adds the threads' sums of each filter of the tile, in order. Every thread of the block must
     // call it.
     __device__ __forceinline__ void store_totals(float* dbias, int first_filter) const {
-        __shared__ __align__(16) float totals[Share::K_PER_PASS][Tile::M];
-        if (Share::active()) ::store(&totals[Share::k()][Share::line()], total);
+        __shared__ __align__(16) float totals[ThreadMap::K_PER_PASS][Tile::M];  // (threads, M)
+        if (ThreadMap::active()) ::store(&totals[ThreadMap::k()][ThreadMap::line()], total);
         __syncthreads();
         for (int line = threadIdx.x; line < Tile::M && first_filter + line < filters;
              line += Tile::THREADS) {
             float sum = 0.0f;
-            for (int k = 0; k < Share::K_PER_PASS; k++) sum += totals[k][line];
+            for (int k = 0; k < ThreadMap::K_PER_PASS; k++) sum += totals[k][line];
             dbias[first_filter + line] = sum;
         }
     }
@@ -108,7 +109,7 @@ struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
 // B of the weight gradient: the channels of x at tap i, j for one pixel of y are contiguous.
 template <class Tile, bool wide>
 struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
-    using Share = AlongLines<Tile, Tile::N>;
+    using ThreadMap = AlongLines<Tile, Tile::N>;
     static constexpr int PLACES = wide ? 1 : 4;  // four neighbours share one tap, or have one each
     int height, width, channels, out_height, out_width, stride;
     int row[PLACES], column[PLACES], channel[PLACES];   // under output row and column 0
@@ -116,14 +117,14 @@ struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
 
     __device__ __forceinline__ Patches(const float* x, const Convolution& conv, int first,
                                        int first_pixel, int last_pixel)
-        : Operand<Share, wide>(x), height(conv.height), width(conv.width), channels(conv.channels),
-          out_height(conv.out_height()), out_width(conv.out_width()), stride(conv.stride),
-          pixel(first_pixel + Share::k()), last_pixel(last_pixel) {
+        : Operand<ThreadMap, wide>(x), height(conv.height), width(conv.width),
+          channels(conv.channels), out_height(conv.out_height()), out_width(conv.out_width()),
+          stride(conv.stride), pixel(first_pixel + ThreadMap::k()), last_pixel(last_pixel) {
 #pragma unroll
         for (int e = 0; e < PLACES; e++) {
-            int n = first + Share::line() + e, tap = n / channels;
-            bool there = Share::active() && tap < conv.kernel * conv.kernel;
-            row[e] = there ? tap / conv.kernel - conv.padding : NOWHERE;
+            int n = first + ThreadMap::line() + e, tap = n / channels;
+            bool valid = ThreadMap::active() && tap < conv.kernel * conv.kernel;
+            row[e] = valid ? tap / conv.kernel - conv.padding : NOWHERE;
             column[e] = tap % conv.kernel - conv.padding;
             channel[e] = n % channels;
         }
@@ -133,18 +134,19 @@ struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
     template <class Fetch>
     __device__ __forceinline__ void next(Fetch fetch) {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
 #pragma unroll
             for (int e = 0; e < PLACES; e++) {
                 int at_row = out_row * stride + row[e], at_column = out_column * stride + column[e];
-                bool there =
+                bool valid =
                     pixel < last_pixel && within(at_row, height) && within(at_column, width);
                 fetch(pass, e,
                       ((image * height + at_row) * width + at_column) * channels + channel[e],
-                      there);
+                      valid);
             }
-            pixel += Share::K_PER_PASS;
-            for (out_column += Share::K_PER_PASS; out_column >= out_width; out_column -= out_width)
+            pixel += ThreadMap::K_PER_PASS;
+            for (out_column += ThreadMap::K_PER_PASS; out_column >= out_width;
+                 out_column -= out_width)
                 if (++out_row == out_height) out_row = 0, image++;
         }
     }
@@ -168,8 +170,8 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
     int first_pixel = blockIdx.z * pixels_per_split,
         last_pixel = min(first_pixel + pixels_per_split, conv.out_pixels());
-    Loaded<Gradients<Tile, WIDE_DY>> a(dy, conv, first_filter, first_pixel, last_pixel);
-    Loaded<Patches<Tile, WIDE_X>> b(x, conv, first_column, first_pixel, last_pixel);
+    Prefetched<Gradients<Tile, WIDE_DY>> a(dy, conv, first_filter, first_pixel, last_pixel);
+    Prefetched<Patches<Tile, WIDE_X>> b(x, conv, first_column, first_pixel, last_pixel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     add_products_of<Tile>(a, b, (last_pixel - first_pixel + Tile::K - 1) / Tile::K, sum);
 

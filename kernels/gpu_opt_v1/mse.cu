@@ -5,13 +5,14 @@
 // are trees (block_sum.cuh).
 // Layouts: prediction, target, gradient float32, any, in memory order (`count` elements); partials
 // float64, one per block of mse; losses float64, one per step of an epoch; counters int64: [step,
-// offset into the permutation, step of this epoch]. Launches: block (256)
+// offset into the permutation, step of this epoch].
+// Launches: block (256)
 //   mse         four elements per thread, 256 apart: grid (ceil(count / 1024))
 //   mse_total   grid (1)
 // The order of all sums depends on `count` alone, so the bytes do too.
 // Bound: memory for mse (12 bytes per element), latency for mse_total: a load for each 2048 blocks
-// and eight steps of a tree. Times: kernels/README.md has those of whole steps, predicted and
-// measured.
+// and eight steps of a tree.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/block_sum.cuh"
 #include "common/ordered_sum.cuh"
 

@@ -14,12 +14,11 @@
 // fewer than 2^31 elements.
 //
 // Macros: TILE: M,N,M_THREAD,N_THREAD: 128,128,8,8, 128,64,8,8 or 64,64,8,4, the quickest on a GPU
-// of
-// so many multiprocessors. Each element is one sum in the order of k, so the tile does not change
-// the bytes.
+// of so many multiprocessors. Each element is one sum in the order of k, so the tile does not
+// change the bytes.
 //   WIDE_CHANNELS, WIDE_FILTERS   1 where 4 divides these: x and weight, and dy, are then read 16
-//                                 bytes at a time. Which is known when a kernel is compiled:
-//                                 deciding in the loop took every third instruction of it.
+//                                 bytes at a time. A decision in the loop took every third
+//                                 instruction of it.
 // Launches: block (Tile::THREADS)
 //   conv2d_forward           grid (ceil(batch out_height out_width / M), ceil(filters / N))
 //   conv2d_pool_forward      grid (ceil(4 batch (out_height / 2) (out_width / 2) / M), ceil(filters
@@ -38,12 +37,12 @@
 #define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
-// An input gradient of single channels needs more registers for their addresses than these blocks
-// leave; of the kernels with nothing fused the compiler keeps more alive on sm_86.
+// An input gradient of single channels needs more registers for addresses than these blocks leave.
+// Of the kernels with nothing fused the compiler keeps more registers alive on sm_86.
 constexpr int GRADIENT_BLOCKS = WIDE_CHANNELS ? Tile::BLOCKS : Tile::BLOCKS / 2;
 constexpr int PLAIN_BLOCKS = Tile::THREADS == 256 ? 1 : GRADIENT_BLOCKS;
 
-// Maxima of the 2x2 windows that this thread holds, then ReLU, which equals the maximum of ReLUs.
+// Stores the maxima of this thread's 2x2 windows behind a ReLU, which are the maxima of ReLUs.
 __device__ __forceinline__ void store_windows(float* y, unsigned char* index,
                                               const float (&sum)[Tile::M_THREAD][Tile::N_THREAD],
                                               int first_pixel, int pixels, int first_filter,
@@ -119,8 +118,8 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
                   padding, true);
 }
 
-// Of factors in shared memory, behind a pooling: with the one order newer compilers spill registers
-// here.
+// The order of operands (gemm_tile.cuh) behind a pooling, where newer compilers spill registers
+// with the one.
 #if NVRTC_FROM_13_1 && __CUDA_ARCH__ >= 1000
 constexpr bool OTHER_ORDER = true;
 #else

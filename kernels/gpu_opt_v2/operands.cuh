@@ -1,16 +1,15 @@
-// Factors of convolutions as matrix products, fetched from their source tensors (operand interface:
-// common/gemm_tile.cuh). A factor's rows are pixels, filters or channels; k is the summation index.
+// Operands of convolutions as matrix products, fetched from their source tensors
+// (common/gemm_loop.cuh says what an operand has). A line is a pixel, a filter or a channel.
 //
-//   WindowRows      a row is a pixel of the output, k runs over its window: tap row, tap column,
-//                   channel
-//   FilterRows      a row is a filter, k as above
-//   FilterColumns   a row is a channel, k runs over tap row, tap column, filter
+//   WindowRows      a line is a pixel of the output; k: tap row, tap column, channel of its window
+//   FilterRows      a line is a filter; k as above
+//   FilterColumns   a line is a channel; k: tap row, tap column, filter
 //
-// Four neighbours in memory are fetched in one access of 16 bytes where the innermost size of the
-// tensor is a multiple of 4 (`wide`, fixed when a kernel is compiled), one by one elsewhere; the
-// results are the same. A gradient may lie behind a ReLU, or behind a ReLU and a 2x2 max-pool; it
-// is then fetched with y or index of the forward pass, and propagated back through them on its way
-// into shared memory.
+// Where the innermost size of the tensor is a multiple of 4 (`wide`, known when a kernel is
+// compiled), four neighbours are fetched by one access of 16 bytes; elsewhere they are fetched one
+// by one. The results are the same. A gradient may be that behind a ReLU, or behind a ReLU and a
+// 2x2 max-pool. It is then fetched with y or index of the forward pass, and goes back through them
+// on its way to shared memory.
 #pragma once
 #include "common/gemm_tile.cuh"
 
@@ -53,8 +52,8 @@ struct Window {
 
 enum Kind { PLAIN, BEHIND_RELU, BEHIND_POOL };
 
-// Four neighbouring channels as fetched, on their way to shared memory: nothing may wait for them
-// before the previous step's products are done. y only behind ReLU, index and place only behind a
+// Four neighbouring channels as fetched, on their way to shared memory. Nothing may wait for them
+// before the products of the last step are done. y: only behind a ReLU; index, place: only behind a
 // max-pool.
 template <Kind kind>
 struct Quad {
@@ -62,7 +61,7 @@ struct Quad {
     unsigned index;  // a byte for each
     int place;
 
-    // nothing is left to do for these
+    // Values for which nothing is left to do.
     __device__ __forceinline__ void set(const float (&values)[4]) {
 #pragma unroll
         for (int e = 0; e < 4; e++) value[e] = values[e], y[e] = 1.0f;
@@ -93,14 +92,13 @@ struct Images {
         return within(static_cast<unsigned>(row) / SCALE, height) &&
                within(static_cast<unsigned>(column) / SCALE, width);
     }
-    // The same for all taps of the window that begins at (top, left): the place of its first, or
-    // the number of an image row.
-    // of no use where top is OUTSIDE
+    // What all taps of the window at (top, left) share: where its first tap is or, behind a
+    // max-pool, the first row of the image. Of no use where top is OUTSIDE.
     __device__ __forceinline__ int origin(unsigned image, int top, int left) const {
         return kind == BEHIND_POOL ? image * height
                                    : ((image * height + top) * width + left) * channels;
     }
-    // Where the channels of its tap at (row, column), or of that one's 2x2 window, begin.
+    // Where the channels of the tap at (row, column) begin, or of the 2x2 window that has it.
     __device__ __forceinline__ int start(int origin, const Tap& tap, unsigned row,
                                          unsigned column) const {
         if (kind == BEHIND_POOL)
@@ -124,8 +122,8 @@ struct Images {
         if constexpr (kind == BEHIND_POOL) kept = index[from] == place;
         return kept ? values[from] : 0.0f;
     }
-    // Four neighbours from `tap` on in the window of size x size taps that begins at (top, left);
-    // zeros outside.
+    // Four neighbours from `tap` on, in the window of size x size taps at (top, left); zeros
+    // outside.
     __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int origin, int top,
                                           int left) const {
         float values[4] = {};
@@ -152,15 +150,16 @@ struct Images {
 // Output pixels as pixel_of<by_window> numbers them.
 template <class Tile, int lines, Kind kind, bool wide, bool by_window>
 struct WindowRows {
-    using Share = AlongK<Tile, lines>;
+    using ThreadMap = AlongK<Tile, lines>;
     const Images<kind, wide> images;
     const int size;
-    int origin[Share::PASSES], top[Share::PASSES], left[Share::PASSES];  // of each window
-    Tap tap = {0, 0, 0};                                                 // of this thread's first k
-    Quad<kind> held[Share::PASSES];
-    // Whether a quad's place is found when the quad is stored, not when it is fetched: what is kept
-    // while the previous step's products are made, the tap or the place, decides whether a compiler
-    // spills registers.
+    int origin[ThreadMap::PASSES], top[ThreadMap::PASSES],
+        left[ThreadMap::PASSES];  // of each window
+    Tap tap = {0, 0, 0};          // of this thread's first k
+    Quad<kind> registers[ThreadMap::PASSES];
+    // Whether a quad's place is found when the quad is stored, not when it is fetched. In between,
+    // while the last step is multiplied, a register keeps the tap or the place; which of them
+    // decides whether a compiler spills registers.
 #if NVRTC_FROM_13_1
     static constexpr bool LATE = kind == BEHIND_POOL;
 #else
@@ -171,33 +170,34 @@ struct WindowRows {
                                           int height, int width, int first, int pixels)
         : images(images), size(window.size) {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            int m = first + Share::line(pass);
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            int m = first + ThreadMap::line(pass);
             Pixel pixel = pixel_of<by_window>(m, height, width);
-            top[pass] = Share::active(pass) && m < pixels
+            top[pass] = ThreadMap::active(pass) && m < pixels
                             ? pixel.row * window.stride - window.row_padding
                             : OUTSIDE;
             left[pass] = pixel.column * window.stride - window.column_padding;
             origin[pass] = images.origin(pixel.image, top[pass], left[pass]);
         }
-        tap.advance(Share::k(), size, images.channels);
+        tap.advance(ThreadMap::k(), size, images.channels);
     }
     __device__ __forceinline__ void load() {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++)
-            images.fetch(held[pass], tap, size, origin[pass], top[pass], left[pass]);
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++)
+            images.fetch(registers[pass], tap, size, origin[pass], top[pass], left[pass]);
         if (!LATE) tap.advance(Tile::K, size, images.channels);
     }
     template <class Step>
     __device__ __forceinline__ void store(Step& step) {
-        float values[Share::PASSES][4];
+        float values[ThreadMap::PASSES][4];
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            if (LATE) held[pass].place = images.place(top[pass] + tap.row, left[pass] + tap.column);
-            held[pass].finish(values[pass]);
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            if (LATE)
+                registers[pass].place = images.place(top[pass] + tap.row, left[pass] + tap.column);
+            registers[pass].finish(values[pass]);
         }
         if (LATE) tap.advance(Tile::K, size, images.channels);
-        Share::store(values, step);
+        ThreadMap::store(values, step);
     }
 };
 
@@ -213,34 +213,34 @@ struct Filters {
 
 template <class Tile, int lines, bool wide>
 struct FilterRows {
-    using Share = AlongK<Tile, lines>;
+    using ThreadMap = AlongK<Tile, lines>;
     const Filters<wide> filters;
     const int first;
     Tap tap = {0, 0, 0};
-    float held[Share::PASSES][4];
+    float registers[ThreadMap::PASSES][4];
 
     __device__ __forceinline__ FilterRows(const Filters<wide>& filters, int first)
         : filters(filters), first(first) {
-        tap.advance(Share::k(), filters.size, filters.channels);
+        tap.advance(ThreadMap::k(), filters.size, filters.channels);
     }
     __device__ __forceinline__ int start(const Tap& tap) const {
         return tap.row * filters.row_step + tap.column * filters.column_step + tap.channel;
     }
     __device__ __forceinline__ void load() {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            int filter = first + Share::line(pass);
-            bool there = Share::active(pass) && filter < filters.count;
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            int filter = first + ThreadMap::line(pass);
+            bool valid = ThreadMap::active(pass) && filter < filters.count;
             const float* from = filters.first + filter * filters.apart;
             Tap each = tap;
 #pragma unroll
-            for (int e = 0; e < 4; e++) held[pass][e] = 0.0f;
+            for (int e = 0; e < 4; e++) registers[pass][e] = 0.0f;
             if constexpr (wide) {
-                if (there && tap.row < filters.size) ::load(held[pass], from + start(tap));
+                if (valid && tap.row < filters.size) ::load(registers[pass], from + start(tap));
             } else {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    if (there && each.row < filters.size) held[pass][e] = from[start(each)];
+                    if (valid && each.row < filters.size) registers[pass][e] = from[start(each)];
                     each.advance(1, filters.size, filters.channels);
                 }
             }
@@ -249,48 +249,49 @@ struct FilterRows {
     }
     template <class Step>
     __device__ __forceinline__ void store(Step& step) const {
-        Share::store(held, step);
+        ThreadMap::store(registers, step);
     }
 };
 
 // row_step must be size * column_step.
 template <class Tile, int lines, bool wide>
 struct FilterColumns {
-    using Share = AlongLines<Tile, lines>;
+    using ThreadMap = AlongLines<Tile, lines>;
     const Filters<wide> filters;
     const int channel;
     int taps, filter, start;  // of this thread's first k: taps left from it on
-    float held[Share::PASSES][4];
+    float registers[ThreadMap::PASSES][4];
 
     __device__ __forceinline__ FilterColumns(const Filters<wide>& filters, int first)
-        : filters(filters), channel(first + Share::line()), filter(Share::k() % filters.count) {
-        int tap = Share::k() / filters.count;
-        taps =
-            Share::active() && channel < filters.channels ? filters.size * filters.size - tap : 0;
+        : filters(filters), channel(first + ThreadMap::line()),
+          filter(ThreadMap::k() % filters.count) {
+        int tap = ThreadMap::k() / filters.count;
+        taps = ThreadMap::active() && channel < filters.channels ? filters.size * filters.size - tap
+                                                                 : 0;
         start = filters.offset + filter * filters.apart + tap * filters.column_step + channel;
     }
     __device__ __forceinline__ void load() {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            bool there = taps > 0;
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            bool valid = taps > 0;
             const float* from = filters.first + start;
 #pragma unroll
-            for (int e = 0; e < 4; e++) held[pass][e] = 0.0f;
+            for (int e = 0; e < 4; e++) registers[pass][e] = 0.0f;
             if constexpr (wide) {
-                if (there) ::load(held[pass], from);
+                if (valid) ::load(registers[pass], from);
             } else {
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    if (there && channel + e < filters.channels) held[pass][e] = from[e];
+                    if (valid && channel + e < filters.channels) registers[pass][e] = from[e];
             }
-            start += Share::K_PER_PASS * filters.apart;
-            for (filter += Share::K_PER_PASS; filter >= filters.count; filter -= filters.count)
+            start += ThreadMap::K_PER_PASS * filters.apart;
+            for (filter += ThreadMap::K_PER_PASS; filter >= filters.count; filter -= filters.count)
                 taps--, start += filters.column_step - filters.count * filters.apart;
         }
     }
     template <class Step>
     __device__ __forceinline__ void store(Step& step) const {
-        Share::store(held, step);
+        ThreadMap::store(registers, step);
     }
 };
 

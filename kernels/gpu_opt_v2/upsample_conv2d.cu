@@ -29,8 +29,8 @@
 #define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
-// An input gradient of single channels needs more registers for their addresses than these blocks
-// leave; of the kernels with nothing fused the compiler keeps more alive on sm_86.
+// An input gradient of single channels needs more registers for addresses than these blocks leave.
+// Of the kernels with nothing fused the compiler keeps more registers alive on sm_86.
 constexpr int GRADIENT_BLOCKS = WIDE_CHANNELS ? Tile::BLOCKS : Tile::BLOCKS / 2;
 constexpr int PLAIN_BLOCKS = Tile::THREADS == 256 ? 1 : GRADIENT_BLOCKS;
 
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     for (int i = 0; i < Tile::M_THREAD; i++) {
         int m = first_pixel + Tile::m_of(i);
         if (m >= pixels) continue;
-        // of y as a matrix of pixels by filters
+        // Of y as a matrix of pixels by filters.
         int row = (m + m / width * width + width * p) * 2 + q;
 #pragma unroll
         for (int j = 0; j < Tile::N_THREAD; j += 4) {

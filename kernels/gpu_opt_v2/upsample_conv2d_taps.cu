@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256)
                              int relu) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= batch * 4 * height * width * filters) return;
-    // row: of all images
+    // Rows are numbered through all images.
     int filter = i % filters, column = i / filters % (2 * width), row = i / filters / (2 * width);
     int p = row % 2, q = column % 2;
     float sum = bias[filter];

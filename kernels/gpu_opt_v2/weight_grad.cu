@@ -39,103 +39,103 @@ using Tile = GemmTile<TILE>;
 
 // A block's sum of each line of a gradient: the bias gradient. Every thread of the block must call
 // it.
-template <class Share, int lines>
+template <class ThreadMap, int lines>
 __device__ __forceinline__ void write_totals(const float (&total)[4], float* totals, int first,
                                              int count) {
-    __shared__ __align__(16) float shared[Share::K_PER_PASS][lines];
-    if (Share::active()) ::store(&shared[Share::k()][Share::line()], total);
+    __shared__ __align__(16) float shared[ThreadMap::K_PER_PASS][lines];
+    if (ThreadMap::active()) ::store(&shared[ThreadMap::k()][ThreadMap::line()], total);
     __syncthreads();
     for (int line = threadIdx.x; line < lines && first + line < count; line += blockDim.x) {
         float sum = 0.0f;
-        for (int k = 0; k < Share::K_PER_PASS; k++) sum += shared[k][line];
+        for (int k = 0; k < ThreadMap::K_PER_PASS; k++) sum += shared[k][line];
         totals[first + line] = sum;
     }
 }
 
 // Store an operand's quads, and add them to the thread's sums.
-template <class Share, Kind kind, class Step>
-__device__ __forceinline__ void store_and_add(const Quad<kind> (&held)[Share::PASSES],
+template <class ThreadMap, Kind kind, class Step>
+__device__ __forceinline__ void store_and_add(const Quad<kind> (&held)[ThreadMap::PASSES],
                                               float (&total)[4], Step& step) {
-    float values[Share::PASSES][4];
+    float values[ThreadMap::PASSES][4];
 #pragma unroll
-    for (int pass = 0; pass < Share::PASSES; pass++) {
+    for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
         held[pass].finish(values[pass]);
 #pragma unroll
         for (int e = 0; e < 4; e++) total[e] += values[pass][e];
     }
-    Share::store(values, step);
+    ThreadMap::store(values, step);
 }
 
 template <class Tile, int lines, Kind kind, bool wide>
 struct ChannelColumns {
-    using Share = AlongLines<Tile, lines>;
+    using ThreadMap = AlongLines<Tile, lines>;
     const Images<kind, wide> images;
     const int channel, last_pixel;
     int pixel;
-    Quad<kind> held[Share::PASSES];
+    Quad<kind> held[ThreadMap::PASSES];
     float total[4] = {};
 
     __device__ __forceinline__ ChannelColumns(const Images<kind, wide>& images, int first,
                                               int first_pixel, int last_pixel)
-        : images(images), channel(first + Share::line()), last_pixel(last_pixel),
-          pixel(first_pixel + Share::k()) {}
+        : images(images), channel(first + ThreadMap::line()), last_pixel(last_pixel),
+          pixel(first_pixel + ThreadMap::k()) {}
     __device__ __forceinline__ void load() {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            bool there = Share::active() && pixel < last_pixel;
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            bool valid = ThreadMap::active() && pixel < last_pixel;
             int from = (kind == BEHIND_POOL ? pixel / 4 : pixel) * images.channels + channel;
             float values[4] = {};
             if constexpr (wide) {
-                if (there && channel < images.channels)
+                if (valid && channel < images.channels)
                     images.fetch(held[pass], from, pixel % 4);
                 else
                     held[pass].set(values);
             } else {
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    if (there && channel + e < images.channels)
+                    if (valid && channel + e < images.channels)
                         values[e] = images.one(from + e, pixel % 4);
                 held[pass].set(values);
             }
-            pixel += Share::K_PER_PASS;
+            pixel += ThreadMap::K_PER_PASS;
         }
     }
     template <class Step>
     __device__ __forceinline__ void store(Step& step) {
-        store_and_add<Share>(held, total, step);
+        store_and_add<ThreadMap>(held, total, step);
     }
 };
 
 // A pixel's window on the images; height, width: see pixel_of.
 template <class Tile, int lines, Kind kind, bool wide, bool by_window>
 struct WindowColumns {
-    using Share = AlongLines<Tile, lines>;
+    using ThreadMap = AlongLines<Tile, lines>;
     const Images<kind, wide> images;
     const Window window;
     const int height, width, last_pixel;
     Tap tap;  // of this thread's first line
     int pixel;
-    Pixel at[Share::PASSES];
-    Quad<kind> held[Share::PASSES];
+    Pixel at[ThreadMap::PASSES];
+    Quad<kind> held[ThreadMap::PASSES];
     float total[4] = {};
 
     __device__ __forceinline__ WindowColumns(const Images<kind, wide>& images, const Window& window,
                                              int height, int width, int first, int first_pixel,
                                              int last_pixel)
         : images(images), window(window), height(height), width(width), last_pixel(last_pixel),
-          pixel(first_pixel + Share::k()) {
-        int line = first + Share::line(), place = line / images.channels;
-        tap = {Share::active() ? place / window.size : window.size, place % window.size,
+          pixel(first_pixel + ThreadMap::k()) {
+        int line = first + ThreadMap::line(), place = line / images.channels;
+        tap = {ThreadMap::active() ? place / window.size : window.size, place % window.size,
                line % images.channels};
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++)
-            at[pass] = pixel_of<by_window>(pixel + pass * Share::K_PER_PASS, height, width);
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++)
+            at[pass] = pixel_of<by_window>(pixel + pass * ThreadMap::K_PER_PASS, height, width);
     }
     __device__ __forceinline__ void load() {
 #pragma unroll
-        for (int pass = 0; pass < Share::PASSES; pass++) {
-            bool there = pixel + pass * Share::K_PER_PASS < last_pixel;
-            int top = there ? at[pass].row * window.stride - window.row_padding : OUTSIDE;
+        for (int pass = 0; pass < ThreadMap::PASSES; pass++) {
+            bool valid = pixel + pass * ThreadMap::K_PER_PASS < last_pixel;
+            int top = valid ? at[pass].row * window.stride - window.row_padding : OUTSIDE;
             int left = at[pass].column * window.stride - window.column_padding;
             images.fetch(held[pass], tap, window.size, images.origin(at[pass].image, top, left),
                          top, left);
@@ -154,7 +154,7 @@ struct WindowColumns {
     }
     template <class Step>
     __device__ __forceinline__ void store(Step& step) {
-        store_and_add<Share>(held, total, step);
+        store_and_add<ThreadMap>(held, total, step);
     }
 };
 
@@ -165,8 +165,8 @@ __device__ __forceinline__ void part(A& a, B& b, float* parts, int rows, int col
     float* mine = parts + blockIdx.z * ((rows * columns + rows + 3) / 4 * 4);
     store_rows<Tile>(mine, sum, blockIdx.y * Tile::M, rows, blockIdx.x * Tile::N, columns);
     if (blockIdx.x == 0)
-        write_totals<typename A::Share, Tile::M>(a.total, mine + rows * columns,
-                                                 blockIdx.y * Tile::M, rows);
+        write_totals<typename A::ThreadMap, Tile::M>(a.total, mine + rows * columns,
+                                                     blockIdx.y * Tile::M, rows);
 }
 
 template <Kind kind>

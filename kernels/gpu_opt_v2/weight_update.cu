@@ -23,8 +23,7 @@
 //                                                              (ceil(elements / 256))
 //
 // Bound: memory, mostly for the parts, which lie in the level-2 cache where it holds them. 8 parts
-// of
-// a sum are under way at once, 4 of each of four phase weights.
+// of a sum are under way at once, 4 of each of four phase weights.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "common/ordered_sum.cuh"
 #include "common/update.cuh"
@@ -54,10 +53,10 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
     int i = element_of(row), splits = row[SPLITS], apart = row[APART], filters = row[FILTERS];
     if (i >= row[COUNT]) return;
     const float* parts = address(row[GRADIENT]) + row[START];
-    Before read = before<rule>(row, i);
+    State state = load_state<rule>(row, i);
     float gradient = filters == 0 ? sum_of_parts(parts + i, splits, apart)
                                   : add_phases(i, parts, splits, apart, filters, row[CHANNELS]);
-    update<rule>(row, i, read, gradient, settings);
+    update<rule>(row, i, state, gradient, settings);
 }
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -4,7 +4,7 @@
 // The block advances along k in steps of STEP. A thread reads EACH elements of A and EACH of B from
 // shared memory for EACH x EACH products, which it adds up in registers.
 #pragma once
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 
 constexpr int THREADS = 16, EACH = 4, SIDE = THREADS * EACH, STEP = 16;
 
@@ -12,10 +12,10 @@ __device__ __forceinline__ float element(const float* from) { return from ? *fro
 
 template <class Product>
 __device__ __forceinline__ void multiply_tile(const Product& product) {
-    // a padding column: no two lanes in one bank
+    // (SIDE, STEP + 1): a padding column, so that no two lanes are in one bank
     __shared__ float a_tile[SIDE][STEP + 1], b_tile[SIDE][STEP + 1];
     int first_m = blockIdx.x * SIDE, first_n = blockIdx.y * SIDE, x = threadIdx.x, y = threadIdx.y;
-    float sum[EACH][EACH] = {};
+    float sum[EACH][EACH] = {};  // accumulators, (EACH, EACH)
     for (int tap = product.first_tap(); tap < product.last_tap(); tap++)
         for (int k = product.first_k(); k < product.last_k(); k += STEP) {
 #pragma unroll

@@ -1,5 +1,5 @@
-// The kernels of a convolution for the tile.cuh included before it, and what they multiply, also
-// for a weight gradient of another kind (gpu_split_k/weight_grad.cu). Block: (THREADS, THREADS).
+// The kernels of a convolution for the tile.cuh that is included before, and what they multiply;
+// gpu_split_k/weight_grad.cu uses these products too. Block: (THREADS, THREADS).
 //
 //   conv2d_forward      grid (ceil(pixels of y / SIDE), ceil(filters / SIDE)); y = convolution +
 //                       bias, then ReLU if `relu`
@@ -9,17 +9,14 @@
 // Layouts: see gpu_basic/conv2d.cu. Sums are in its order: tap row, tap column, channel or filter;
 // weight gradients by pixel.
 //
-// A convolution and its gradients as matrix products C(m, n) = sum over taps and k of A(m, k) B(n,
-// k):
+// A convolution and its gradients as matrix products: C(m, n) = the sum over taps and k of A(m, k)
+// B(n, k).
 //
-//   direction          C(m, n)                      taps             k                A(m, k)
-//                      B(n, k)
-//   forward            y: pixel of y, filter        kernel x kernel  channel          x under the
-//                      tap           weight
-//   input gradient     dx: pixel of dx, channel     kernel x kernel  filter           dy that saw x
-//                      through it  weight
-//   weight gradient    dweight: filter, channel     one, the block's pixel of y       dy
-//                      x under the tap
+//   direction        C(m, n)                   taps         k           A(m, k)      B(n, k)
+//   forward          y: pixel of y, filter     all          channel     x under tap  weight
+//   input gradient   dx: pixel of dx, channel  all          filter      dy over tap  weight
+//   weight gradient  dweight: filter, channel  the block's  pixel of y  dy           x under tap
+// where dy over a tap is the pixel of y that saw x through it.
 //
 // a(m, k, tap) and b(n, k, tap) are the addresses of the elements, or null outside the matrix or
 // the image, where they are 0. A_ALONG_K: neighbours along k are neighbours in memory, otherwise
@@ -76,7 +73,7 @@ struct Forward {
     __device__ __forceinline__ void write(int m, int n, float sum) const {
         if (m >= conv.batch * conv.out_height() * conv.out_width() || n >= conv.filters) return;
         float value = sum + bias[n];
-        // not fmaxf, which would hide a NaN
+        // Not fmaxf, which would hide a NaN.
         y[m * conv.filters + n] = relu && value < 0.0f ? 0.0f : value;
     }
 };

@@ -5,7 +5,7 @@
 // and all read them from shared memory, each element SIDE times. Two barriers a step: all have
 // loaded, all have read.
 #pragma once
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 
 constexpr int THREADS = 16, SIDE = 16, STEP = 16;
 
@@ -13,7 +13,7 @@ __device__ __forceinline__ float element(const float* from) { return from ? *fro
 
 template <class Product>
 __device__ __forceinline__ void multiply_tile(const Product& product) {
-    // a padding column: no two lanes in one bank
+    // (SIDE, STEP + 1): a padding column, so that no two lanes are in one bank
     __shared__ float a_tile[SIDE][STEP + 1], b_tile[SIDE][STEP + 1];
     int first_m = blockIdx.x * SIDE, first_n = blockIdx.y * SIDE, x = threadIdx.x, y = threadIdx.y;
     float sum = 0.0f;

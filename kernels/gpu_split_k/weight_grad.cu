@@ -6,7 +6,8 @@
 //
 // Layouts: x, dy, dweight as in gpu_basic/conv2d.cu; partials (splits, weights): the sums over one
 // split's pixels. A split sums pixels_per_split pixels in order; the splits are added in order.
-// Their number depends on the shape alone: it changes the bytes. Launches:
+// Their number depends on the shape alone: it changes the bytes.
+// Launches:
 //   conv2d_weight_grad_split  block (16, 16), grid (ceil(filters / 64), ceil(channels / 64), taps
 //                             splits)
 //   conv2d_add_splits         block (256), grid (ceil(weights / 256))

@@ -18,11 +18,11 @@
 #include "gpu_tf32/bias_partials.cuh"
 
 // dweight, four neighbours per thread; in the last ceil(filters / 8) blocks dbias. channels: of the
-// partials; there: those of them that dweight has.
+// partials; kept_channels: of dweight.
 extern "C" __global__ void __launch_bounds__(128)
     conv2d_add_parts(const float* __restrict__ partials, const float* __restrict__ bias_partials,
                      float* __restrict__ dweight, float* __restrict__ dbias, int weights,
-                     int filters, int splits, int bias_splits, int channels, int there) {
+                     int filters, int splits, int bias_splits, int channels, int kept_channels) {
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, of_weights = (weights + 511) / 512;
     if (blockIdx.x >= of_weights) {
         int first_filter = (blockIdx.x - of_weights) * 8;
@@ -36,13 +36,14 @@ extern "C" __global__ void __launch_bounds__(128)
     add_in_order<16>(sum, splits, [=](float (&to)[4], int split) {
         load(to, partials + split * weights + first);
     });
-    if (there == channels) {
+    if (kept_channels == channels) {
         store(dweight + first, sum);
         return;
     }
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         int channel = (first + e) % channels;
-        if (channel < there) dweight[(first + e) / channels * there + channel] = sum[e];
+        if (channel < kept_channels)
+            dweight[(first + e) / channels * kept_channels + channel] = sum[e];
     }
 }

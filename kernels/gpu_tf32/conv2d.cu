@@ -1,23 +1,23 @@
 // 2-D convolution (cross-correlation) with bias and, optionally, ReLU; with a flipped weight and no
 // bias, the gradient of one with stride 1 with respect to its input.
 //
-// Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies, which no thread holds in registers
-// (loop.cuh).
+// Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies, which pass from global to shared
+// memory without registers (staged_tile.cuh).
 //
 // Layouts: x Packed (batch, height, width, channels), the border included; weight Packed (filters,
 // kernel, kernel, channels); bias float32 (filters); y float32 (batch, out_height, out_width,
 // filters) with out_height = (height - kernel) / stride + 1. Channels are a multiple of 8, arrays
 // start at multiples of 16 bytes.
 //
-// Order of every sum, 16 products at a time, which follows from the shape alone: tap row, tap
-// column, channel. Where 64 divides the channels, one block of 64 channels is summed in this order
-// after the other, as in conv2d_halo.cu. In a tile of 64 x 64 each of four warps sums a quarter of
-// every 64 products, and the four sums are added.
+// The order of every sum follows from the shape alone, 16 products at a time: tap row, tap column,
+// channel. Where 64 divides the channels, one block of 64 channels after the other is summed in
+// this order, as in conv2d_halo.cu. In a tile of 64 x 64 each of four warps sums a quarter of every
+// 64 products, and the four sums are added.
 //
 // Macros:
-//   TILE_M, TILE_N   pixels and filters of a block; WARP_M, WARP_N: those of a warp. One of, with
-//                    128 threads: 128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64, 32 x 32;
-//                    128 x 16, 32 x 16
+//   TILE_M, TILE_N   pixels and filters of a block; WARP_M, WARP_N: those of a warp. With 128
+//                    threads, one of: 128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64,
+//                    32 x 32;  128 x 16, 32 x 16
 //   WHOLE            1: 64 divides the channels, so that a step of k is of one tap; 0: it does not
 //   PHASES           0, the default: y is of x as it is. Otherwise y is of x upsampled: pixels of
 //                    four phases, each phase with filters of its own (weight_update.cu), of x with
@@ -39,7 +39,7 @@
 // 722 instructions are products, 96 load fragments for them and 48 copy; in that of the 64 x 64
 // tile 96 of 302 are products.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/pixel_loop.cuh"
 #include "gpu_tf32/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
@@ -47,5 +47,5 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
            const float* __restrict__ bias, float* __restrict__ y, int height, int width,
            int channels, int filters, int kernel, int stride, int pixels, int relu) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,
-             ToImage{bias, y, relu});
+             ImageEpilogue{bias, y, relu});
 }

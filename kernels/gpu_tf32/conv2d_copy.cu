@@ -1,9 +1,9 @@
 // 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's packed
 // copy.
 //
-// Rung: gpu_tf32. Changed from conv2d.cu, which wrote an image in float32 even where only a
-// convolution on copies reads it, for another launch to read and round. The values that are rounded
-// are the same.
+// Rung: gpu_tf32. Changed from conv2d.cu, which stored an image in float32, for another launch to
+// read and round, even where only a convolution of copies reads it. The values before rounding are
+// the same.
 //
 // Layouts: as conv2d.cu; copy Packed, of an image with a border of zeros. Filters are a multiple of
 // 8.
@@ -28,5 +28,5 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
                 int channels, int filters, int kernel, int stride, int pixels, int relu,
                 int padding) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,
-             ToCopy{bias, copy, pixels, relu, padding});
+             CopyEpilogue{bias, copy, pixels, relu, padding});
 }

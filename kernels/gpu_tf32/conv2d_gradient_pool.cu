@@ -2,8 +2,8 @@
 // before pooling.
 //
 // Layouts: as conv2d_gradient.cu; index as in conv2d_pool.cu; rounded Packed (batch, 2 out_height +
-// 2 padding,
-// 2 out_width + 2 padding, filters), zero in its border and at three places of each window.
+// 2 padding, 2 out_width + 2 padding, filters), zero in its border and at three places of each
+// window.
 // Macros, launches: those of conv2d_gradient.cu.
 //
 // Bound: memory, and as conv2d.cu.
@@ -19,6 +19,6 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
                          int channels, int filters, int kernel, int stride, int pixels, int relu,
                          int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,
-             ToGradient<InOrder>{kept, rounded, steps, bias_partials, index, pixels, step_rows,
-                                 relu, kept_padding, padding});
+             GradientEpilogue<ChannelsLast>{kept, rounded, steps, bias_partials, index, pixels,
+                                            step_rows, relu, kept_padding, padding});
 }

@@ -12,14 +12,12 @@
 //
 // Macros:
 //   TILE_M, TILE_N   pixels and filters of a block; WARP_M, WARP_N: those of a warp; TILE_COLUMNS:
-//                    width of the rectangle, which has TILE_M pixels. One of, with 128 threads: 128
-//                    x 128, 64 x 64 a warp, 16 columns;
-//                    128 x 64, 64 x 32, 16;  64 x 64, 32 x 32, 8;  256 x 16, 64 x 16, 16;  128 x
-//                                            16,
-//                    32 x 16, 16
-//   KERNEL           rows and columns of a filter: 2, 3 or 5. A stage has the weights of a tap;
-//                    there are as many stages as KERNEL, but four for 2, where float16 has two:
-//                    with four registers would spill on sm_75
+//                    width of the rectangle, which has TILE_M pixels. With 128 threads, one of:
+//                    128 x 128, 64 x 64 a warp, 16 columns;  128 x 64, 64 x 32, 16;  64 x 64,
+//                    32 x 32, 8;  256 x 16, 64 x 16, 16;  128 x 16, 32 x 16, 16
+//   KERNEL           rows and columns of a filter: 2, 3 or 5. A stage has the weights of a tap.
+//                    There are KERNEL stages, but four for KERNEL 2. With float16 these are two:
+//                    four would spill registers on sm_75
 //   WHOLE            1, as in conv2d.cu; PHASES: as there
 // Launches: block (threads of the tile), grid (rectangles of all images times ceil(filters /
 // TILE_N); with PHASES=1 four times that of one phase), with stages * TILE_N * 128 bytes of dynamic
@@ -27,15 +25,16 @@
 //
 // Bound: shared memory. Of a step of the large tile, 64 KB are read as fragments, which takes 512
 // cycles, as many as its products; 16 KB of weights are written, but only a ninth of the 23 KB of a
-// halo. Of x level 2 gives 180 pixels for a rectangle of 128 where conv2d.cu asks for 1,152. In the
-// loop over a row of taps on sm_90 384 of 651 instructions are products, 96 load fragments and 29
-// copy; in that of the 64 x 64 tile 96 of 223 are products, in that of 256 x 16 96 of 246. Times:
-// kernels/README.md has those of whole steps, predicted and measured.
+// halo. For a rectangle of 128 pixels level 2 gives 180 pixels of x, where conv2d.cu asks for
+// 1,152. In the loop over a row of taps on sm_90 384 of 651 instructions are products, 96 load
+// fragments and 29 copy; in that of the 64 x 64 tile 96 of 223 are products, in that of 256 x 16 96
+// of 246.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef KERNEL
 #define KERNEL 3
 #define TILE_COLUMNS 16
 #endif
-#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/halo_loop.cuh"
 #include "gpu_tf32/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
@@ -43,5 +42,5 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
                 const float* __restrict__ bias, float* __restrict__ y, int height, int width,
                 int channels, int filters, int kernel, int stride, int pixels, int relu) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,
-             ToImage{bias, y, relu});
+             ImageEpilogue{bias, y, relu});
 }

@@ -1,8 +1,8 @@
 // 2-D convolution with bias, optionally ReLU, and 2x2 max-pool, whose result is the next
 // convolution's packed copy.
 //
-// Rung: gpu_tf32. Changed from conv2d_copy.cu: four lines of a tile are a window, so that no image
-// of the size before pooling reaches memory.
+// Rung: gpu_tf32. Changed from conv2d_copy.cu: four lines of a tile are a window, so that the image
+// before pooling never reaches memory.
 //
 // Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index uint8
 // (batch, out_height / 2, out_width / 2, filters): the place of the largest value in its window, 0
@@ -22,5 +22,5 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
                 unsigned char* __restrict__ index, int height, int width, int channels, int filters,
                 int kernel, int stride, int pixels, int relu, int padding) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,
-             ToPooledCopy{bias, copy, index, pixels, relu, padding});
+             PooledCopyEpilogue{bias, copy, index, pixels, relu, padding});
 }

@@ -2,8 +2,8 @@
 // batch and gathers them too.
 //
 // Rung: gpu_tf32, over gpu_3xtf32. A window of 3 x 3 pixels of 3 channels has 27 numbers; with
-// channels filled up to 16 bytes it would have 72. The convolution that reads columns has windows
-// of one pixel.
+// channels filled up to 16 bytes it would have 72. To the convolution that reads them, columns are
+// images and its windows have one pixel.
 //
 // Layouts: x float32 (batch, height, width, CHANNELS); images, permutation, counters, scale,
 // offset: as gpu_basic/load_batch.cu; columns Packed (batch, out_height, out_width, numbers), with
@@ -11,13 +11,13 @@
 // edges and in further numbers. Arrays start at multiples of 16 bytes.
 //
 // Macros: KERNEL: rows and columns of a window; CHANNELS: of the images; MULTIPLIER: as in
-// loop.cuh.
-// Launches: block (256), grid (ceil(threads / 256)), a thread a column; load_columns: or a pixel of
-// x, if these are more.
+// staged_tile.cuh.
+// Launches: block (256), grid (ceil(threads / 256)), a thread for each column; of load_columns for
+// each pixel of x, if these are more.
 //
 // Bound: the launch.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "common/tensor_cores.cuh"
+#include "common/packed.cuh"
 
 #ifndef KERNEL
 #define KERNEL 3
@@ -26,12 +26,12 @@
 
 constexpr int LENGTH = KERNEL * KERNEL * CHANNELS, CHUNKS_OF_COLUMN = (LENGTH + CHUNK - 1) / CHUNK;
 
-// Of a batch. Pixels of x and of the columns are numbered over all images.
+// The sizes of a batch. Pixels of x, and columns, are numbered through all images.
 struct Sizes {
     int batch, height, width, stride, padding;
 
-    // Store column `number`; images(image): an object whose value(row, column, channel) is the
-    // image's.
+    // Store column `number`. images(image) is an object that reads the image: value(row, column,
+    // channel).
     template <class Images>
     __device__ __forceinline__ void gather(Packed* columns, int number, Images images) const {
         int down = (height + 2 * padding - KERNEL) / stride + 1,
@@ -48,9 +48,9 @@ struct Sizes {
             for (int e = 0; e < CHUNK; e++) {
                 int n = place * CHUNK + e, tap = n / CHANNELS, row = first_row + tap / KERNEL,
                     column = first_column + tap % KERNEL;
-                bool there =
+                bool inside =
                     n < LENGTH && row >= 0 && row < height && column >= 0 && column < width;
-                chunk[e] = there ? of_image.value(row, column, n % CHANNELS) : 0.0f;
+                chunk[e] = inside ? of_image.value(row, column, n % CHANNELS) : 0.0f;
             }
             *reinterpret_cast<uint4*>(columns + (number * CHUNKS_OF_COLUMN + place) * CHUNK) =
                 rounded_chunk(chunk);
@@ -92,7 +92,7 @@ struct OfDataset {
     }
 };
 
-// x: gpu_basic's load_batch, a pixel for each of the last threads.
+// Loads the batch into x too, as gpu_basic/load_batch.cu: each of the last threads a pixel.
 template <class Pixel>
 __device__ __forceinline__ void load_columns(const Pixel* images, const long long* permutation,
                                              const long long* counters, const float* scale,

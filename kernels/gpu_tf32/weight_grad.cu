@@ -3,7 +3,7 @@
 // launch that copied dy left beside the copy.
 //
 // Rung: gpu_tf32, over gpu_3xtf32. Operands are packed copies with borders of zeros, which no
-// thread holds in registers (loop.cuh); ldmatrix transposes them. It serves what
+// thread holds in registers (staged_tile.cuh); ldmatrix transposes them. It serves what
 // weight_grad_halo.cu and weight_grad_pooled.cu do not: strides, other windows and few channels.
 //
 // Layouts: x Packed (batch, height, width, channels), dy Packed (batch, out_height + 2 dy_padding,
@@ -16,7 +16,7 @@
 //
 // Macros:
 //   TILE_M, TILE_N   filters and (tap, channel) columns of a block; WARP_M, WARP_N: those of a
-//                    warp. Of these, with 128 threads, the one that takes the fewest cycles: 128 x
+//                    warp. With 128 threads, that of these which takes the fewest cycles: 128 x
 //                    128, 64 x 64 a warp;  64 x 64, 32 x 32;  16 x 128, 16 x 32
 //   WHOLE            1: 64 divides the pixels of y; 0: it does not
 //   WHOLE_ROWS       1: out_width divides 64, so that all steps begin in the same column of y; 0:
@@ -26,38 +26,39 @@
 //
 // Bound: shared memory and tensor cores, as conv2d.cu. In the loop of three steps of the large tile
 // on sm_90 384 of 750 instructions are products, in that of 64 x 64 96 of 318, in that of 16 x 128
-// 48 of 348. Every tap copies its pixels of x again. Times: kernels/README.md has those of whole
-// steps, predicted and measured.
+// 48 of 348. Every tap copies its pixels of x again.
+// Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_tf32/weight_grad.cuh"
 
-// A: lines are filters, B: lines are taps and channels of x under them; k: pixels of y.
+// A, (TILE_M, K) a step: lines are filters; B, (TILE_N, K): lines are taps and channels of x under
+// them. k: pixels of y.
 struct Operands {
     using APanel = RowsOfK<Tile::M>;
     using BPanel = RowsOfK<Tile::N>;
     static constexpr int PASSES = K / Tile::ROWS, M_SLICES = APanel::SLICES,
                          N_SLICES = BPanel::SLICES;
     const Packed *dy, *x;
-    Steps<K> dy_steps, x_steps;
+    StepStride<K> dy_steps, x_steps;
     int out_height, out_width, left;  // left: pixels from this thread's first one on
-    // the next pixel's in y; where it begins
+    // The next pixel: its column and row in y, and where it begins in dy and in x.
     int column[PASSES], row[PASSES], dy_at[PASSES], x_at[PASSES];
-    int filter[M_SLICES], under[N_SLICES];  // from there to this thread's numbers
+    int filter[M_SLICES], under[N_SLICES];  // numbers from there to those of this thread
 
     __device__ __forceinline__ void copy(unsigned char* to_a, unsigned char* to_b) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
-            bool there = WHOLE || left > pass * Tile::ROWS;
+            bool valid = WHOLE || left > pass * Tile::ROWS;
             int to = pass * Tile::ROWS * ROW;
 #pragma unroll
             for (int slice = 0; slice < M_SLICES; slice++)
-                // a small tile leaves the rest of its rows empty
+                // A small tile leaves the rest of its rows empty.
                 if (Tile::M % SLICE == 0 || Tile::chunk() * CHUNK < Tile::M)
                     cp_async(16, to_a + slice * K * ROW + to,
-                             there ? dy + (dy_at[pass] + filter[slice]) : dy, there);
+                             valid ? dy + (dy_at[pass] + filter[slice]) : dy, valid);
 #pragma unroll
             for (int slice = 0; slice < N_SLICES; slice++)
                 cp_async(16, to_b + slice * K * ROW + to,
-                         there ? x + (x_at[pass] + under[slice]) : x, there);
+                         valid ? x + (x_at[pass] + under[slice]) : x, valid);
             dy_at[pass] += dy_steps.by, x_at[pass] += x_steps.by;
             column[pass] += x_steps.columns, row[pass] += x_steps.rows;
             if (!WHOLE_ROWS && column[pass] >= out_width) {
@@ -87,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
         last_pixel = min(first_pixel + pixels_per_split, pixels);
     Operands operands{dy,
                       x,
-                      Steps<K>(dy_height, dy_width, dy_channels, 1, out_height, out_width),
-                      Steps<K>(height, width, channels, stride, out_height, out_width),
+                      StepStride<K>(dy_height, dy_width, dy_channels, 1, out_height, out_width),
+                      StepStride<K>(height, width, channels, stride, out_height, out_width),
                       out_height,
                       out_width,
                       last_pixel - first_pixel - Tile::row(0)};

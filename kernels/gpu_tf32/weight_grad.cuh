@@ -1,22 +1,22 @@
-// What weight_grad.cu and weight_grad_pooled.cu have in common: places of steps, operands whose
-// rows are k, and the stored parts.
+// What weight_grad.cu and weight_grad_pooled.cu have in common: how far a step moves, operands
+// whose rows are k, and how parts are stored.
 #pragma once
-#include "gpu_tf32/loop.cuh"
+#include "gpu_tf32/staged_tile.cuh"
 
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
 #endif
 
-// By how much a step of so many pixels of y moves the place in a padded image.
+// How far a step of so many pixels of y moves in a padded image.
 template <int pixels>
-struct Steps {
-    int columns, rows;  // beyond whole rows and whole images of y
-    // numbers: always, and more after the last column, or after the last row
+struct StepStride {
+    int columns, rows;  // of y, beyond whole rows and whole images
+    // Numbers: in every step; more behind the last column; more behind the last row.
     int by, at_row_end, at_image_end;
 
-    // height, width, channels of the padded image; stride: of its pixels under neighbours of y.
-    __device__ __forceinline__ Steps(int height, int width, int channels, int stride,
-                                     int out_height, int out_width)
+    // height, width, channels: of the padded image; stride: of the convolution.
+    __device__ __forceinline__ StepStride(int height, int width, int channels, int stride,
+                                          int out_height, int out_width)
         : columns(WHOLE_ROWS ? 0 : pixels % out_width), rows(pixels / out_width % out_height),
           by(((pixels / out_width / out_height * height + rows * stride) * width +
               columns * stride) *
@@ -25,10 +25,10 @@ struct Steps {
           at_image_end((height - out_height * stride) * width * channels) {}
 };
 
-constexpr int SLICE = CHANNEL_BLOCK;  // lines that have a row of shared memory for each k
+constexpr int SLICE = CHANNEL_BLOCK;  // lines of a row of shared memory
 
-// A row of shared memory is one k of a slice of neighbouring lines, with its chunks along the
-// lines.
+// An operand's step in shared memory: (SLICES, K, SLICE). A row is one k of a slice of neighbouring
+// lines, with its chunks along the lines.
 template <int lines>
 struct RowsOfK {
     static constexpr int SLICES = (lines + SLICE - 1) / SLICE, BYTES = SLICES * K * ROW;
@@ -41,8 +41,8 @@ struct RowsOfK {
     }
 };
 
-// Write this thread's part of C to the row-major rows x columns matrix c. As in
-// common/conv2d_gemm.cuh, which is not read here.
+// Write this thread's part of C to the row-major rows x columns matrix c: as in
+// common/conv2d_gemm.cuh.
 template <class Tile>
 __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c,
                                       int rows, int columns, int first_m, int first_n) {

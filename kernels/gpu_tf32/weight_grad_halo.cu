@@ -3,21 +3,22 @@
 // beyond them, in shared memory once for all taps.
 //
 // Rung: gpu_tf32, over gpu_3xtf32. A step has two squares of 8 x 8 pixels of y, of any images; the
-// 16 pixels of a product are a row of each. A warp has all taps of WARP_M filters and WARP_N
-// channels and goes down the squares: a row of x is loaded for each column of the window, which is
-// a shift of the addresses from which ldmatrix reads, and multiplied by the rows of dy that see it
-// through the window's rows; these stay in registers until the last one has.
+// 16 pixels of a product are a row of each. A warp computes all taps of WARP_M filters and WARP_N
+// channels, and goes down the squares. It loads a row of x once for each column of the window,
+// which is a shift of the addresses from which ldmatrix reads. It multiplies that by the rows of dy
+// that see it through the window's rows. Those rows stay in registers for as long as they are
+// needed.
 //
 // Layouts: x, dy, partials: as weight_grad.cu; channels are a multiple of TILE_N. A split sums
 // squares_per_split, an even number, of the squares that cover the images' parts of y, row by row,
 // in order, a row of two squares at a time; beyond y dy is 0. The number of splits depends on the
 // shape alone.
 //
-// Macros (loop.cuh has MULTIPLIER; of 32 bits a step has one square, and a pixel two rows of shared
-// memory):
+// Macros (staged_tile.cuh has MULTIPLIER; of 32 bits a step has one square, and a pixel two rows of
+// shared memory):
 //   TILE_M, TILE_N   filters and channels of a block; WARP_M, WARP_N: those of a warp. The one that
-//                    takes the fewest cycles of 64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16
-//                    x 16, 128 threads
+//                    takes the fewest cycles: 64 x 64, 32 x 16 a warp, 256 threads; or 16 x 64,
+//                    16 x 16 a warp, 128 threads
 //   KERNEL           rows and columns of a filter: 2 or 3
 //   WHOLE            1: squares end with the images and come in twos; 0: not all do
 // Launches: block (threads of the tile), grid (channels / TILE_N, ceil(filters / TILE_M), splits),
@@ -40,38 +41,40 @@
 #define WHOLE 1
 #endif
 
-// of a square of y, and of x under it; in a step
-constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = DEPTH / SIDE;
+// Side of a square of y, and of x under it; squares of a step.
+constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = MMA_K / SIDE;
 constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M),
               M_FRAGMENTS = WARP_M / 16;
-constexpr int STAGES = FLOAT16 ? 1 : 2;  // in 64 KB of shared memory, all of sm_75, or 99
+constexpr int STAGES = FLOAT16 ? 1 : 2;  // in 64 KB of shared memory, all of sm_75, or in 99 KB
 static_assert(TILE_N == 64 && WARP_N == 16,
               "a row of shared memory, or two, is a block's channels, an ldmatrix those of a warp");
 
-// The copies of squares of pixels: a pixel has a row of shared memory in each slice of 128 bytes of
-// so many channels. A thread copies one chunk of one column of every slice.
+// The copies of squares of pixels to shared memory: (SLICES, side, side, CHANNEL_BLOCK). A pixel
+// has a row of 128 bytes in each slice of its channels. A thread copies one chunk of one column of
+// every slice.
 template <int side, int channels_read>
 struct Square {
     static constexpr int SLICES = (channels_read + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK,
                          SLICE_BYTES = side * side * ROW;
-    // chunks of a slice
+    // ACROSS: chunks of a slice.
     static constexpr int BYTES = SLICES * SLICE_BYTES, ACROSS = channels_read / CHUNK / SLICES;
-    // rows
+    // Rows of a pass, and passes.
     static constexpr int AT_ONCE = THREADS / ACROSS / side, PASSES = (side + AT_ONCE - 1) / AT_ONCE;
     const Packed *array, *from;  // from: of the array's first square
-    // row: of the first pass; to: byte; pitch: numbers from a row of the array to the next
+    // row: of the first pass; to: the byte where its chunk goes; pitch: numbers from a row of the
+    // array to the next
     int row, column, to, pitch;
-    int in_slice[SLICES];  // numbers from the first slice's to this one's
+    int in_slice[SLICES];  // numbers from the first slice to this one
 
-    // Byte of a chunk. Eight neighbours in a row have it in eight groups of banks, where four have
-    // two chunks read in all.
+    // The byte where a chunk is. What a load reads of eight neighbours in a row, or of 32 bits two
+    // chunks of four neighbours, is in different banks.
     static __device__ __forceinline__ int place(int row, int column, int chunk) {
         return (SLICES > 1 ? chunk / CHUNKS * SLICE_BYTES : 0) + (row * side + column) * ROW +
                16 * (chunk % CHUNKS ^ (IN_WORDS ? column % 4 * 2 : column % CHUNKS));
     }
     static __device__ __forceinline__ int channel() { return threadIdx.x % ACROSS * CHUNK; }
-    // width, channels: of the array; first: the first of the channels that this thread copies. Of a
-    // slice beyond the last channel it copies those of the first slice, which no one reads.
+    // width, channels: of the array; first: the first channel that this thread copies. Of a slice
+    // beyond the last channel it copies the first slice again, which nothing reads.
     __device__ __forceinline__ Square(const Packed* array, int width, int channels, int first)
         : array(array), row(threadIdx.x / ACROSS / side), column(threadIdx.x / ACROSS % side),
           pitch(width * channels) {
@@ -81,32 +84,33 @@ struct Square {
 #pragma unroll
         for (int slice = 0; slice < SLICES; slice++)
             in_slice[slice] = first + slice * CHANNEL_BLOCK < channels ? slice * CHANNEL_BLOCK : 0;
-        keep(row), keep(to);
+        keep_in_register(row), keep_in_register(to);
     }
-    // first: number where the square begins, which has so many rows and columns of the image.
+    // first: where the square begins in the array; rows, columns: of the image from there on.
     __device__ __forceinline__ void copy(unsigned char* square, int first, int rows,
                                          int columns) const {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             int further = pass * AT_ONCE;
             if (row + further >= side) break;
-            bool there = WHOLE || (row + further < rows && column < columns);
+            bool valid = WHOLE || (row + further < rows && column < columns);
 #pragma unroll
             for (int slice = 0; slice < SLICES; slice++)
                 cp_async(16, square + to + slice * SLICE_BYTES + further * side * ROW,
-                         there ? from + (first + further * pitch + in_slice[slice]) : array, there);
+                         valid ? from + (first + further * pitch + in_slice[slice]) : array, valid);
         }
     }
 };
-using OfX = Square<REACH, TILE_N>;
-using OfDy = Square<SIDE, TILE_M>;
-constexpr int DY = SQUARES * OfX::BYTES, STAGE_BYTES = DY + SQUARES * OfDy::BYTES;
+using SquareOfX = Square<REACH, TILE_N>;
+using SquareOfDy = Square<SIDE, TILE_M>;
+constexpr int DY = SQUARES * SquareOfX::BYTES, STAGE_BYTES = DY + SQUARES * SquareOfDy::BYTES;
 
-// Where this lane's rows of a fragment begin in a stage: 16 filters or channels from `first` on, by
-// the DEPTH pixels from a column on of a row of each square. Two squares have 8 pixels each, for
-// ldmatrix to transpose. The 8 of one square are read one by one (loop.cuh has such fragments).
+// Where this lane's rows of a fragment begin in a stage. A fragment is (16, MMA_K): 16 filters or
+// channels from `first` on, by the pixels from a column on of a row of each square. Of 16 bits they
+// are 8 pixels of each of two squares, which ldmatrix transposes; of 32 bits 8 pixels of one
+// square, which are read one by one (as in staged_tile.cuh).
 template <class Square, bool a>
-struct RowOfPixels {
+struct PixelRowFragment {
     int at[IN_WORDS ? 2 : 1];
 
     __device__ __forceinline__ void start(int square, int first, int column) {
@@ -122,7 +126,7 @@ struct RowOfPixels {
             at[0] = square + (a ? late : odd) * Square::BYTES +
                     Square::place(0, column + threadIdx.x % 8, first / CHUNK + (a ? odd : late));
 #pragma unroll
-        for (int& address : at) keep(address);
+        for (int& address : at) keep_in_register(address);
     }
     __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* row) const {
         if constexpr (IN_WORDS)
@@ -136,36 +140,36 @@ struct RowOfPixels {
     }
 };
 
-// The sums of a warp.
-struct Sums {
-    int m, n;  // first filter and channel in the block
-    RowOfPixels<OfDy, true> of_dy[M_FRAGMENTS];
-    RowOfPixels<OfX, false> of_x[KERNEL];
-    float sum[KERNEL][KERNEL][M_FRAGMENTS][2][4];
+// The accumulators of a warp.
+struct Accumulators {
+    int m, n;  // its first filter and channel in the block
+    PixelRowFragment<SquareOfDy, true> dy_fragment[M_FRAGMENTS];
+    PixelRowFragment<SquareOfX, false> x_fragment[KERNEL];
+    float sum[KERNEL][KERNEL][M_FRAGMENTS][2][4];  // (rows, columns of taps, M, N, registers)
 
-    __device__ __forceinline__ Sums() : sum{} {
+    __device__ __forceinline__ Accumulators() : sum{} {
         int warp = threadIdx.x / 32;
         n = warp % ACROSS * WARP_N, m = warp / ACROSS * WARP_M;
 #pragma unroll
-        for (int i = 0; i < M_FRAGMENTS; i++) of_dy[i].start(DY, m + 16 * i, 0);
+        for (int i = 0; i < M_FRAGMENTS; i++) dy_fragment[i].start(DY, m + 16 * i, 0);
 #pragma unroll
-        for (int tap = 0; tap < KERNEL; tap++) of_x[tap].start(0, n, tap);
+        for (int tap = 0; tap < KERNEL; tap++) x_fragment[tap].start(0, n, tap);
     }
     __device__ __forceinline__ void add(const unsigned char* stage) {
-        unsigned dy[SIDE][M_FRAGMENTS][4];
+        unsigned dy[SIDE][M_FRAGMENTS][4];  // (SIDE, M_FRAGMENTS, registers)
 #pragma unroll
         for (int row = 0; row < REACH; row++) {  // of x
             if (row < SIDE)
 #pragma unroll
                 for (int i = 0; i < M_FRAGMENTS; i++)
-                    of_dy[i].load(dy[row][i], stage + row * SIDE * ROW);
+                    dy_fragment[i].load(dy[row][i], stage + row * SIDE * ROW);
 #pragma unroll
             for (int across = 0; across < KERNEL; across++) {
                 unsigned both[4];
 #if __CUDA_ARCH__ >= 1000  // where more loads at once spill registers
                 __syncwarp();
 #endif
-                of_x[across].load(both, stage + row * REACH * ROW);
+                x_fragment[across].load(both, stage + row * REACH * ROW);
                 PackedFragment<2> x[2] = {PackedFragment<2>(both[0], both[1]),
                                           PackedFragment<2>(both[2], both[3])};
 #pragma unroll
@@ -174,16 +178,16 @@ struct Sums {
 #pragma unroll
                         for (int i = 0; i < M_FRAGMENTS; i++) {
                             const unsigned (&a)[4] = dy[row - down][i];
-                            PackedFragment<4> of_dy(a[0], a[1], a[2], a[3]);
+                            PackedFragment<4> packed_dy(a[0], a[1], a[2], a[3]);
 #pragma unroll
                             for (int j = 0; j < 2; j++)
-                                mma_packed(sum[down][across][i][j], of_dy, x[j]);
+                                mma_packed(sum[down][across][i][j], packed_dy, x[j]);
                         }
             }
         }
     }
-    // part: the split's, from the block's first channel on. Lanes swap sums with their neighbours
-    // to store 16 bytes.
+    // part: the split's, from the block's first channel on. Lanes swap sums with their neighbours,
+    // so that each stores 16 bytes.
     __device__ __forceinline__ void write(float* part, int channels, int first_filter,
                                           int filters) const {
         int odd = threadIdx.x % 2, channel = n + 8 * odd + threadIdx.x % 4 / 2 * 4;
@@ -219,25 +223,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS)
     int first = blockIdx.z * squares_per_split, last = min(first + squares_per_split, squares);
     int square = first, image = first / across / down, row = first / across % down * SIDE,
         column = first % across * SIDE;
-    int filter = first_filter + OfDy::channel();
-    OfX of_x(x, width, channels, first_channel + OfX::channel());
-    OfDy of_dy(dy, dy_width, dy_channels, filter < dy_channels ? filter : 0);
+    int filter = first_filter + SquareOfDy::channel();
+    SquareOfX of_x(x, width, channels, first_channel + SquareOfX::channel());
+    SquareOfDy of_dy(dy, dy_width, dy_channels, filter < dy_channels ? filter : 0);
     auto copy = [&](unsigned char* stage) {
 #pragma unroll
         for (int i = 0; i < SQUARES; i++) {
-            int there = WHOLE || square < last;
-            of_x.copy(stage + i * OfX::BYTES, ((image * height + row) * width + column) * channels,
-                      there * (height - row), width - column);
-            of_dy.copy(stage + DY + i * OfDy::BYTES,
+            int valid = WHOLE || square < last;
+            of_x.copy(stage + i * SquareOfX::BYTES,
+                      ((image * height + row) * width + column) * channels, valid * (height - row),
+                      width - column);
+            of_dy.copy(stage + DY + i * SquareOfDy::BYTES,
                        ((image * dy_height + row + dy_padding) * dy_width + column + dy_padding) *
                            dy_channels,
-                       there * (out_height - row), out_width - column);
+                       valid * (out_height - row), out_width - column);
             square++, column += SIDE;
             if (column >= out_width) column = 0, row += SIDE;
             if (row >= out_height) row = 0, image++;
         }
     };
-    Sums sums;
+    Accumulators sums;
     in_stages<STAGES, STAGE_BYTES>((last - first + SQUARES - 1) / SQUARES, copy,
                                    [&](const unsigned char* stage) { sums.add(stage); });
     int weights = filters * KERNEL * KERNEL * channels;

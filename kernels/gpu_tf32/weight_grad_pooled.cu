@@ -2,25 +2,28 @@
 // leaves them, where its output is pooled: dy is what comes back to the pooled image, a quarter of
 // the pixels, and zero where a window had a larger value.
 //
-// Rung: gpu_tf32. Changed from weight_grad.cu: dy is not stored at its full size, which is read
-// here alone. A thread loads a chunk of a window's gradient while the step before is multiplied,
-// and stores it to four rows of shared memory, each without what belongs to the other three.
+// Rung: gpu_tf32. Changed from weight_grad.cu: dy is not stored at its full size, because it would
+// be read here alone. A thread loads a chunk of a window's gradient while the step before is
+// multiplied. It stores the chunk to four rows of shared memory, one for each pixel of the window,
+// each with that pixel's numbers and zeros.
 //
 // Layouts: x Packed (batch, height, width, channels), columns (gather.cu); dy Packed, index uint8
 // (batch, height / 2, width / 2, filters), as conv2d_pool.cu has them; partials as weight_grad.cu's
-// with a kernel of 1. Filters are multiples of 8, height and width of 2. Of the sums the k are
-// windows, with their four pixels each. A split sums pixels_per_split pixels, a multiple of 64.
+// with a kernel of 1. Filters are multiples of 8, height and width of 2. The sums run over windows,
+// each with its four pixels. A split sums pixels_per_split pixels, a multiple of 64.
 //
 // Macros: as weight_grad.cu; WHOLE_ROWS: 1: width / 2 divides 16.
 // Launches: as weight_grad.cu, with a kernel of 1.
 //
 // Bound: memory, and shared memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
+#include "common/pool_indices.cuh"
 #include "gpu_tf32/weight_grad.cuh"
 
 constexpr int WINDOWS_OF_STEP = K / 4;
 
-// A: lines are filters, B: lines are channels of x; k: pixels of y, window by window.
+// A, (TILE_M, K) a step: lines are filters; B, (TILE_N, K): lines are channels of x. k: pixels of
+// y, window by window.
 struct Operands {
     using APanel = RowsOfK<Tile::M>;
     using BPanel = RowsOfK<Tile::N>;
@@ -31,25 +34,25 @@ struct Operands {
     static_assert(Tile::M % SLICE == 0, "a thread has filters in every slice");
     const Packed *dy, *x;
     const unsigned char* index;
-    Steps<WINDOWS_OF_STEP> steps;
+    StepStride<WINDOWS_OF_STEP> steps;
     int across, filters, left;         // left: windows from the step's first one on
-    int column[PASSES], x_at[PASSES];  // of the next pixel's window; where the pixel begins
-    // to this thread's numbers; its next window of dy
-    int under[N_SLICES], filter[M_SLICES], dy_at;
-    uint4 words[M_SLICES];  // of that
-    Places places[M_SLICES];
+    int column[PASSES], x_at[PASSES];  // column of the next pixel's window; where the pixel begins
+    int under[N_SLICES], filter[M_SLICES];  // numbers from there to those of this thread
+    int dy_at;                              // where its next window of dy begins
+    uint4 words[M_SLICES];                  // the chunks of that window
+    WindowIndices indices[M_SLICES];
 
-    // of dy, in a step
+    // This thread's window of dy in a step.
     static __device__ __forceinline__ int window() { return threadIdx.x / CHUNKS; }
     static __device__ __forceinline__ bool has_dy() { return window() < WINDOWS_OF_STEP; }
 
     __device__ __forceinline__ void load_dy() {
 #pragma unroll
         for (int slice = 0; slice < M_SLICES; slice++) {
-            words[slice] = make_uint4(0, 0, 0, 0), places[slice] = {};
+            words[slice] = make_uint4(0, 0, 0, 0), indices[slice] = {};
             if (!has_dy() || left <= window()) continue;
             words[slice] = *reinterpret_cast<const uint4*>(dy + (dy_at + filter[slice]));
-            places[slice] = load_places(index + (dy_at + filter[slice]));
+            indices[slice] = load_indices(index + (dy_at + filter[slice]));
         }
         dy_at += WINDOWS_OF_STEP * filters;
     }
@@ -64,14 +67,14 @@ struct Operands {
                     *reinterpret_cast<uint4*>(
                         to_a + slice * K * ROW +
                         APanel::chunk_at(4 * window() + place, Tile::chunk())) =
-                        only(words[slice], places[slice], place);
+                        select(words[slice], indices[slice], place);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
-            bool there = WHOLE || left > Tile::row(pass) / 4;
+            bool valid = WHOLE || left > Tile::row(pass) / 4;
 #pragma unroll
             for (int slice = 0; slice < N_SLICES; slice++)
                 cp_async(16, to_b + slice * K * ROW + pass * Tile::ROWS * ROW,
-                         there ? x + (x_at[pass] + under[slice]) : x, there);
+                         valid ? x + (x_at[pass] + under[slice]) : x, valid);
             x_at[pass] += steps.by, column[pass] += steps.columns;
             if (!WHOLE_ROWS && column[pass] >= across)
                 column[pass] -= across, x_at[pass] += steps.at_row_end;
@@ -90,14 +93,15 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
         first_filter = blockIdx.y * Tile::M;
     int first = blockIdx.z * pixels_per_split / 4,
         last = min(first + pixels_per_split / 4, batch * down * across);
-    Operands operands{dy,          x,
-                      index,       Steps<WINDOWS_OF_STEP>(height, width, channels, 2, down, across),
-                      across,      filters,
-                      last - first};
+    Operands operands{
+        dy,          x,
+        index,       StepStride<WINDOWS_OF_STEP>(height, width, channels, 2, down, across),
+        across,      filters,
+        last - first};
 #pragma unroll
     for (int pass = 0; pass < Operands::PASSES; pass++) {
         int window = first + Tile::row(pass) / 4, place = Tile::row(pass) % 4;
-        // images have whole windows: all rows of them follow one another
+        // Images have whole windows, whose rows follow one another.
         operands.column[pass] = window % across;
         operands.x_at[pass] =
             ((2 * (window / across) + place / 2) * width + 2 * (window % across) + place % 2) *

@@ -5,9 +5,9 @@
 // access of 16 bytes; the tiles have k as their first index, so that a thread reads its EACH
 // elements of A, and of B, from shared memory in one too.
 #pragma once
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 
-// rows start at 16 bytes
+// PITCH: rows start at multiples of 16 bytes.
 constexpr int THREADS = 16, EACH = 4, SIDE = THREADS * EACH, STEP = 16, PITCH = SIDE + 4;
 
 __device__ __forceinline__ void load(float (&to)[4], const float* from) {
@@ -15,11 +15,11 @@ __device__ __forceinline__ void load(float (&to)[4], const float* from) {
     to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
 }
 
-__device__ __forceinline__ void elements(float (&held)[4], const float* from) {
+__device__ __forceinline__ void elements(float (&values)[4], const float* from) {
     if (from)
-        load(held, from);
+        load(values, from);
     else
-        held[0] = held[1] = held[2] = held[3] = 0.0f;
+        values[0] = values[1] = values[2] = values[3] = 0.0f;
 }
 
 // Four neighbours along k of the line number / 4, or of k number / 16 the lines 4 (number % 16) and
@@ -29,21 +29,21 @@ __device__ __forceinline__ void load_tile(float (&tile)[STEP][PITCH], const Addr
     int number = threadIdx.y * THREADS + threadIdx.x;
     int line = along_k ? number / 4 : number % THREADS * 4,
         k = along_k ? number % 4 * 4 : number / THREADS;
-    float held[4];
-    elements(held, address(line, k));
+    float values[4];
+    elements(values, address(line, k));
     if (along_k)
 #pragma unroll
-        for (int e = 0; e < 4; e++) tile[k + e][line] = held[e];
+        for (int e = 0; e < 4; e++) tile[k + e][line] = values[e];
     else
         *reinterpret_cast<float4*>(&tile[k][line]) =
-            make_float4(held[0], held[1], held[2], held[3]);
+            make_float4(values[0], values[1], values[2], values[3]);
 }
 
 template <class Product>
 __device__ __forceinline__ void multiply_tile(const Product& product) {
-    __shared__ __align__(16) float a_tile[STEP][PITCH], b_tile[STEP][PITCH];
+    __shared__ __align__(16) float a_tile[STEP][PITCH], b_tile[STEP][PITCH];  // (STEP, PITCH)
     int first_m = blockIdx.x * SIDE, first_n = blockIdx.y * SIDE, x = threadIdx.x, y = threadIdx.y;
-    float sum[EACH][EACH] = {};
+    float sum[EACH][EACH] = {};  // accumulators, (EACH, EACH)
     for (int tap = product.first_tap(); tap < product.last_tap(); tap++)
         for (int k = product.first_k(); k < product.last_k(); k += STEP) {
             load_tile<Product::A_ALONG_K>(

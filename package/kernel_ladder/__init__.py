@@ -13,13 +13,14 @@ HELP = """\
 Kernel Ladder {version}: image features without labels, and the kernels that train them.
 
   kernel-ladder report                                the whole chain on digits that come with it
+  kernel-ladder report PICTURES                       on your own: a folder, with or without a folder for each class
   kernel-ladder report -n --config batch_size=32      what would run, and why; without -n it runs
   kernel-ladder report --configfile {presets}/cifar10_wta.yaml
   kernel-ladder results/compare.html --config 'compare=[{{optimizer: [adam, sgd]}}]'
   kernel-ladder all_settings                          every key and its value
 
-Other targets: the stages (data, normalized, patches, train, evaluate, features, svm), model, bundle, pages as
-results/network.html, history, predictions, settings, explain, pull, gc. Results, logs and config.yaml are in this folder.
+Other targets: the stages (data, normalized, patches, train, evaluate, features, svm), model, pages as
+results/network.html, history, predictions, settings, explain, gc. Results, logs and config.yaml are in this folder.
 Options are Snakemake's (kernel-ladder report --help), with --cores all where none says how many; -v: its own words.
 """
 

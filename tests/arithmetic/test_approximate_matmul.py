@@ -109,15 +109,15 @@ def test_the_loops_without_any_special_case(multiplier, shape):
 )
 def test_magnitudes_select_the_loops(a, b, kind):
     a, b = np.array([a], np.float32), pack(np.array([b], np.float32).T, "am32")
-    sums, _ = approximate._loops(approximate.Magnitudes.of(a), b)
+    sums, _ = approximate._loops(approximate.Magnitudes.measure(a), b)
     assert sums is (approximate._PLAIN, approximate._GUARDED, approximate._GENERAL)[kind]["am32"]
 
 
 def test_magnitudes_of_a_transposed_matrix_and_of_none():
     matrix = np.array([[0, -3, 1e-40], [np.float32(2) ** -126, 5, -0.0]], np.float32)
     for view in (matrix, matrix.T, matrix[:, ::-1]):
-        assert approximate.Magnitudes.of(view) == approximate.Magnitudes(0, 2.0**-126, 5)
-    assert approximate.Magnitudes.of(matrix[:0]) == approximate.Magnitudes(np.inf, np.inf, 0)
+        assert approximate.Magnitudes.measure(view) == approximate.Magnitudes(0, 2.0**-126, 5)
+    assert approximate.Magnitudes.measure(matrix[:0]) == approximate.Magnitudes(np.inf, np.inf, 0)
 
 
 @pytest.mark.parametrize("bits", [1, 4])

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import browser
-from browser import TOO_WIDE, UNCLEAR
-from ladder.pages import charts, figures, intervals, live, templates
+from browser import TOO_WIDE
+from ladder.pages import charts, figures, intervals, templates
 
 pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium found (Debian package: chromium)"
@@ -140,9 +140,7 @@ def test_arrow_keys_go_along_a_curve_and_to_the_next(chromium, shown):
     assert chromium.value(SHOWN)["text"] is None
 
 
-def test_a_finger_on_the_last_point_shows_its_value_and_the_page_stays_as_wide_as_the_screen(
-    chromium, shown
-):
+def test_a_finger_on_the_last_point_shows_its_value_and_widens_no_page(chromium, shown):
     shown(curves(), width=390)
     left, top, width, height = chromium.value(OVER)
     chromium.value(f"""document.querySelector('.stage').dispatchEvent(new TouchEvent('touchstart', {{touches: [new Touch(
@@ -270,9 +268,7 @@ def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, s
     }
 
 
-def test_the_menu_that_saves_opens_and_closes_by_keys_and_saves_nothing_before_a_format_is_pressed(
-    chromium, shown
-):
+def test_the_menu_that_saves_works_by_keys_and_saves_when_a_format_is_pressed(chromium, shown):
     shown(curves())
     chromium.value(
         "globalThis.saved = 0; URL.createObjectURL = () => { saved += 1; return '#'; }; undefined"
@@ -514,102 +510,7 @@ def test_a_press_on_a_name_of_the_map_shows_that_class_on_its_own(chromium, open
     assert after[second] == before[second], "all are there again"
 
 
-@pytest.fixture
-def live_page(chromium, tmp_path):
-    page = tmp_path / "live.html"
-    page.write_text(live.page())
-    chromium.open(page)
-
-
-@pytest.mark.usefixtures("live_page")
-def test_the_landmarks_of_the_live_page_have_names_of_their_own(chromium):
-    assert chromium.value(UNCLEAR) == []
-
-
-@pytest.mark.usefixtures("live_page")
-def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium):
-    chart = live._chart([10, 20], [0.5, 0.25], live.NO_CURVE)
-    epoch = {
-        "epoch": 1,
-        "of": 2,
-        "loss": 0.3,
-        "accuracy": None,
-        "validation_loss": None,
-        "validation_accuracy": None,
-        "speed": "9",
-    }
-    state = {
-        "version": "t0",
-        "network": "LeNet-5",
-        "done": False,
-        "epochs": [epoch],
-        "last": "",
-        "chart": chart,
-        "steps": [10, 20],
-        "losses": [0.5, 0.25],
-        "of_steps": 40,
-        "seconds": 75.2,
-        "running": [
-            {"version": "t0", "network": "LeNet-5"},
-            {"version": "t1", "network": "An autoencoder"},
-        ],
-    }
-    show = (
-        "(state => { globalThis.fetch = async () => ({json: async () => state}); return look(); })"
-    )
-    chromium.value(f"{show}({json.dumps(state)})")
-    focus(chromium)
-    press(chromium, "ArrowRight", "End")
-    assert chromium.value(SHOWN)["text"] == "training, step 20: 0.25"
-    assert chromium.value("document.getElementById('facts').innerText.replace(/\\s+/g, ' ')") == (
-        "Epoch 1 of 2 Step 20 of 40 Time of the epochs 1 min 15 s Loss, mean of the last epoch 0.3000 Loss, last 0.2500"
-    )
-    options = chromium.value("[...document.getElementById('which').options].map(one => one.text)")
-    assert options == ["LeNet-5 t0", "An autoencoder t1"]
-    state["chart"] = live._chart(
-        [10, 20, 30], [0.5, 0.25, 0.125], {"steps": [20], "losses": [0.375]}
-    )
-    chromium.value(f"{show}({json.dumps(state)})")
-    focus(chromium)
-    press(chromium, "ArrowRight", "End", "ArrowDown")
-    assert chromium.value(SHOWN)["text"] == "validation, step 20: 0.375"
-    assert chromium.value("document.querySelectorAll('.stage canvas').length") == 1
-
-
-@pytest.mark.usefixtures("live_page")
-def test_the_live_page_keeps_what_the_reader_zoomed_to_and_switched(chromium):
-    steps = list(range(1, 41))
-    draw = "(chart => draw(chart))"
-    chromium.value(
-        f"{draw}({json.dumps(live._chart(steps, [1 / step for step in steps], live.NO_CURVE))})"
-    )
-    focus(chromium)
-    press(chromium, *["ArrowRight"] * 20, "+", "+")
-    click(chromium, "log")  # which is drawn whole again
-    focus(chromium)
-    press(chromium, *["ArrowRight"] * 20, "+", "+")
-    before = chromium.value(SHOWN)
-    more = [*steps, *range(41, 61)]
-    chromium.value(
-        f"{draw}({json.dumps(live._chart(more, [1 / step for step in more], live.NO_CURVE))})"
-    )
-    press(chromium, "Home")  # of what is seen; the focus has stayed
-    first = chromium.value(SHOWN)
-    press(chromium, "ArrowRight")
-    place = chromium.value(SHOWN)["x"] - first["x"]
-    assert first["text"].startswith("training, step 1") and first["text"] != "training, step 1: 1"
-    assert place == pytest.approx(1.6**2 * chromium.value(OVER)[2] / 40, rel=0.02), (
-        "two steps of zoom into 40, not into 60"
-    )
-    assert before["text"] == "training, step 20: 0.05"
-    assert chromium.value(
-        "[...document.querySelectorAll('.controls [aria-pressed]')].map(one => one.ariaPressed)"
-    ) == ["false"]
-
-
-def test_a_curve_is_smoothed_over_its_neighbours_with_the_raw_one_faint_below_also_in_what_is_saved(
-    chromium, shown
-):
+def test_a_smoothed_curve_has_the_raw_one_faint_below_also_in_what_is_saved(chromium, shown):
     of = curves(1, 41)
     shown(of)
     assert (
@@ -647,11 +548,3 @@ def test_a_curve_is_smoothed_over_its_neighbours_with_the_raw_one_faint_below_al
         )
     shown(curves(1, 5))
     assert chromium.value("document.querySelector('.smooth')") is None, "a few points are no noise"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing(chromium, tmp_path, width, scheme):
-    page = tmp_path / "live.html"
-    page.write_text(live.page())
-    browser.check_axe(chromium, page, width, scheme)

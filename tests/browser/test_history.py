@@ -80,9 +80,7 @@ def choose(chromium, menu, value):
 
 
 @pytest.mark.usefixtures("opened")
-def test_each_mark_lies_at_its_time_and_at_the_logarithm_of_its_errors_and_that_of_another_metric_at_its_value(
-    chromium, rows
-):
+def test_each_mark_lies_at_its_time_and_the_logarithm_of_its_errors_or_its_value(chromium, rows):
     def off_a_line(values, places):
         return np.abs(np.polyval(np.polyfit(values, places, 1), values) - places).max()
 
@@ -151,9 +149,7 @@ def test_a_rectangle_selects_the_rows_of_the_marks_in_it_and_a_click_takes_it_aw
 
 
 @pytest.mark.usefixtures("opened")
-def test_keys_alone_select_on_an_axis_and_in_the_scatter_sort_turn_the_page_and_clear(
-    chromium, rows
-):
+def test_keys_alone_select_on_axis_and_scatter_sort_turn_the_page_and_clear(chromium, rows):
     chromium.value(
         "[...document.querySelectorAll('.axis')].find(one => one.ariaLabel.startsWith('learning_rate')).focus()"
     )
@@ -187,9 +183,7 @@ def test_keys_alone_select_on_an_axis_and_in_the_scatter_sort_turn_the_page_and_
 
 
 @pytest.mark.usefixtures("opened")
-def test_the_second_page_has_rows_51_to_100_in_the_order_of_the_column_that_is_sorted(
-    chromium, rows
-):
+def test_the_second_page_has_rows_51_to_100_in_the_order_of_the_sorted_column(chromium, rows):
     chromium.value("document.querySelector('#history thead [data-column=metric] button').click()")
     chromium.value(f"{NEXT}.click()")
     assert (
@@ -243,9 +237,7 @@ def test_it_is_three_screens_tall_and_on_paper_says_how_many_rows_are_left_out(c
 
 
 @pytest.mark.usefixtures("opened")
-def test_two_ticked_runs_on_two_pages_give_the_commands_that_diff_them_and_make_them_again(
-    chromium, rows
-):
+def test_two_ticked_runs_give_the_commands_that_diff_them_and_make_them_again(chromium, rows):
     chromium.value("document.querySelector('.pick').click()")
     assert "Tick one more run" in chromium.value("document.getElementById('picked').innerText")
     chromium.value(f"{NEXT}.click()")

@@ -30,7 +30,7 @@ def opened(chromium, page):
     return chromium
 
 
-def test_the_keys_go_from_launch_to_launch_and_the_rung_with_the_focus_stands_under_the_roofs(
+def test_keys_go_from_launch_to_launch_and_the_focused_rung_stands_under_the_roofs(
     opened,
 ):
     shown = "[...document.querySelectorAll('.launches')].filter(one => one.checkVisibility()).map(one => one.dataset.rung)"

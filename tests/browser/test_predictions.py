@@ -126,7 +126,7 @@ def addresses(predictors):
     server = pytest.importorskip(
         "ladder.demo.server", reason="Flask is not installed (envs/demo.txt)"
     )
-    with local.listen(0, "make demo") as one, local.listen(0, "make demo") as other:
+    with local.listen(0) as one, local.listen(0) as other:
         found, sites = {}, []
         for listening, (name, predictor) in zip((one, other), predictors.items(), strict=True):
             sites.append(server.create_server(server.create_app(predictor), listening))

@@ -51,7 +51,7 @@ COMMAND = (
     "seeds=[2]",
     f"compare={COMPARED}",
 )
-PAGES = ("report", "compare", "multipliers", "search", "network", "gradients", "parity")
+PAGES = ("report", "compare", "multipliers", "search", "network", "parity")
 MOST = 6
 SILENT = "flip, same time"
 

@@ -56,7 +56,7 @@ class Record:
     def __contains__(self, key):
         return key in self._keys
 
-    def of(self, key):
+    def line(self, key):
         return self._keys[key]
 
     def count(self, kind=""):
@@ -175,7 +175,7 @@ def kill_stages(project, counter, record, seed):
                     if key not in record:
                         record.add(key, **stage.kill([kill]))
                         yield
-                    if not record.of(key)["writes"]:
+                    if not record.line(key)["writes"]:
                         break
     while True:
         rng = random.Random(f"stage {seed} {len(record.lines)}")

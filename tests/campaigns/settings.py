@@ -315,7 +315,7 @@ RUNS, SEARCH = st.lists(entry(), max_size=2), a_search()
 def plan(settings):
     """What the Snakefile computes from the configuration before the first rule."""
     configuration.check_overrides(settings)
-    return plans.of(settings)
+    return plans.load(settings)
 
 
 def verdict(settings):

@@ -23,7 +23,7 @@ def campaign(tmp_path_factory):
     return kp.Project(folder, {"normalized": ("normalized", *kp.TINY)}), kp.Counter(folder)
 
 
-def test_a_stage_killed_at_any_operation_is_finished_by_the_next_run_and_leaves_nothing(campaign):
+def test_a_stage_killed_at_any_operation_is_finished_by_the_next_run(campaign):
     project, counter = campaign
     with kill.Stage(
         project, counter, next(made for made in project.stages if "/normalized/" in made)

@@ -48,7 +48,7 @@ def test_a_fault_below_the_limit_has_a_test_of_its_own(rung, part):
     assert f"def {limits.OWN_TESTS[rung, part]}(" in text
 
 
-def test_a_rounding_that_cuts_its_operand_is_among_the_hardest_faults_of_a_lower_precision():
+def test_a_rounding_that_cuts_its_operand_is_a_fault_of_a_lower_precision():
     for rung in ("gpu_bf16", "gpu_bf16_sm90"):
         assert any("truncated_" in place for _, place in limits.hardest(RECORD, rung)), rung
 

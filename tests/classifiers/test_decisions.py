@@ -20,9 +20,7 @@ CLASSES = np.array([2, 3, 7], np.uint8)
         ([(1, -3, 1), (1, 1, -1)], 7),
     ],
 )
-def test_machines_vote_with_the_mean_of_their_decisions_and_equal_votes_go_to_the_lowest_class(
-    each, label
-):
+def test_machines_vote_with_their_mean_decision_and_ties_go_to_the_lowest_class(each, label):
     values = decisions.mean([np.array([one], np.float64) for one in each])
     assert decisions.named(values, CLASSES, by_pairs=True).tolist() == [label]
 

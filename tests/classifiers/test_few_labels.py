@@ -17,7 +17,7 @@ def images(count, classes=3, width=6, seed=0, spread=1.0):
     return (centres[labels] + spread * rng.normal(size=(count, width))).astype(np.float32), labels
 
 
-def test_a_draw_takes_as_many_rows_of_each_class_and_a_smaller_count_the_first_of_them():
+def test_a_draw_takes_as_many_rows_of_each_class_and_a_smaller_one_its_first():
     _, labels = images(60)
     orders = few_labels.draws(labels, 3, seed=5)
     assert len(orders) == few_labels.DRAWS

@@ -106,7 +106,7 @@ def test_the_saved_arrays_are_all_that_predictions_need(tmp_path):
     features, labels, others, _ = problem(300, 20)
     model = linear.fit(features, labels, 1)
     artifacts.save_tensors(tmp_path / "linear.safetensors", model.tensors())
-    again = linear.Model(
+    again = linear.LinearModel(
         **artifacts.load_tensors(tmp_path / "linear.safetensors"), strength=0, validation={}
     )
     assert np.array_equal(linear.predict(model, others), linear.predict(again, others))
@@ -136,7 +136,7 @@ def test_features_that_are_not_finite_are_one_line():
 
 
 def test_scores_are_means_over_the_shifted_copies():
-    model = linear.Model(
+    model = linear.LinearModel(
         np.array([3, 5]), np.array([[-1, 1]], np.float32), np.zeros(2, np.float32), 1.0, {}
     )
     rows, *shifted = (

@@ -13,7 +13,7 @@ from ladder.store import cache
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
 
 
 def write(folder, count, picture):
@@ -21,7 +21,7 @@ def write(folder, count, picture):
         place = folder / "ab"[number % 2]
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(picture(np.random.default_rng(number))).save(place / f"{number}.png")
-    return looks.of(listing.of(str(folder)))
+    return looks.find(listing.source(str(folder)))
 
 
 def noise(random):
@@ -41,7 +41,7 @@ def test_noise_looks_like_its_mirror_image_and_what_is_lit_from_one_side_does_no
 def test_the_rows_of_an_archive_are_looked_at_too(tmp_path):
     images = np.stack([lit_from_the_left(np.random.default_rng(seed)) for seed in range(60)])
     path = picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(60) % 2)
-    seen = looks.of(listing.of(str(path)))
+    seen = looks.find(listing.source(str(path)))
     assert (seen.side, seen.right, seen.count) == (40, 30, 30)
 
 
@@ -52,5 +52,5 @@ def test_of_too_few_pictures_only_the_size_is_known(tmp_path):
 def test_a_second_command_reads_no_picture(tmp_path, monkeypatch):
     first = write(tmp_path / "pets", 40, noise)
     monkeypatch.setattr(looks, "_read", None)
-    listing.of.cache_clear()
-    assert looks.of(listing.of(str(tmp_path / "pets"))) == first
+    listing.source.cache_clear()
+    assert looks.find(listing.source(str(tmp_path / "pets"))) == first

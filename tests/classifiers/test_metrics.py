@@ -55,7 +55,7 @@ def test_names_and_classes_have_to_match():
         metrics.per_class(np.eye(3), ["cat", "dog"])
 
 
-def test_probabilities_are_those_of_the_definition_also_of_scores_whose_exponentials_overflow():
+def test_probabilities_are_as_defined_also_of_scores_whose_exponentials_overflow():
     scores = np.array([[1.0, 2.0, 3.0], [1000.0, 999.0, -1000.0]], np.float32)
     expected = np.exp([[-2, -1, 0], [0, -1, -2000]]) / np.exp([[-2, -1, 0], [0, -1, -2000]]).sum(
         axis=1, keepdims=True

@@ -23,13 +23,13 @@ ALL = {"train": "all", "test": "all"}
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
 
 
 def params(path, size=(16, 16), channels=3, **changed):
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     return {
-        "folder_sha256": listing.of(str(path)).digest,
+        "folder_sha256": listing.source(str(path)).digest,
         "image_size": list(size),
         "image_channels": channels,
         "test_share": 0.25,
@@ -38,7 +38,12 @@ def params(path, size=(16, 16), channels=3, **changed):
 
 
 def load(path, tmp_path, limits=ALL, threads=2, **changed):
-    return folder.load(str(path), params(path, **changed), limits, tmp_path, threads)[:2]
+    return folder.load(named(path), params(path, **changed), limits, tmp_path, threads)[:2]
+
+
+def named(path, labels="auto", leave_out="none"):
+    """The options of the stage that name pictures."""
+    return {"folder": str(path), "labels": labels, "leave_out": leave_out}
 
 
 def plain(path, colours):
@@ -71,7 +76,7 @@ def test_images_have_the_colours_of_the_pictures_of_their_classes(tmp_path):
 def test_a_picture_becomes_what_a_prediction_makes_of_it(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 2, "b": 2})
     data, _ = load(path, tmp_path, size=(12, 20))
-    (label, name), *_ = listing.split(listing.of(str(path)), 0.25)["train"]
+    (label, name), *_ = listing.split(listing.source(str(path)), 0.25)["train"]
     expected = pictures.take(path / name, "folder", (12, 20, 3), name).pixels
     np.testing.assert_array_equal(data.train_images[0], expected)
     assert data.train_labels[0] == label
@@ -205,11 +210,11 @@ def test_the_only_picture_of_a_class_is_trained_on(tmp_path):
 
 
 @pytest.mark.parametrize("limits", [ALL, {"train": 4, "test": 2}])
-def test_a_class_whose_only_test_or_training_pictures_are_damaged_is_split_of_those_that_can_be_read(
+def test_a_class_whose_pictures_of_a_part_are_damaged_is_split_of_the_readable_ones(
     tmp_path, limits
 ):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4, "c": 8})
-    whole = listing.split(listing.of(str(path)), 0.25)
+    whole = listing.split(listing.source(str(path)), 0.25)
     damaged = [name for label, name in whole["test"] if label == 0] + [
         name for label, name in whole["train"] if label == 2
     ]
@@ -276,7 +281,7 @@ def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
                 pictures.take(path / name, "folder", (16, 16, 3), name).pixels, image
             )
             assert name.startswith(f"{made.metrics['classes'][label]}/")
-        assert names.of(made, part) == [name.replace("\udce9", "\\xe9") for name in rows[part]]
+        assert names.read(made, part) == [name.replace("\udce9", "\\xe9") for name in rows[part]]
     read = [*rows["train"], *rows["test"]]
     assert len(read) == len(set(read)) and (limits == {"test_limit": "all"}) == (
         {f"a/{name}" for name in HOSTILE} <= set(read)
@@ -285,7 +290,7 @@ def test_each_row_has_the_name_of_its_picture_whatever_it_is(tmp_path, limits):
 
 def test_limits_count_pictures_that_can_be_read_and_stay_balanced(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 40, "b": 40})
-    order = [name for _, name in listing.split(listing.of(str(path)), 0.25)["train"]]
+    order = [name for _, name in listing.split(listing.source(str(path)), 0.25)["train"]]
     for name in order[:3]:
         (path / name).write_text("no picture")
     data, skipped = load(path, tmp_path, limits={"train": 10, "test": 6})
@@ -307,9 +312,9 @@ def test_pictures_that_changed_after_planning_are_one_line(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
     planned = params(path)
     picture_folders.picture(99).save(path / "a/more.png")
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     with pytest.raises(UserError, match="changed after this run was planned; run it again"):
-        folder.load(str(path), planned, ALL, tmp_path, 1)
+        folder.load(named(path), planned, ALL, tmp_path, 1)
 
 
 def test_pictures_that_change_while_they_are_read_are_one_line(tmp_path, monkeypatch):
@@ -376,7 +381,7 @@ def test_the_name_of_a_row_of_a_npz_file_is_its_row_there(tmp_path):
     )
     for part in ("train", "test"):
         np.testing.assert_array_equal(
-            made.array(f"{part}_images.npy"), images[[int(row) for row in names.of(made, part)]]
+            made.array(f"{part}_images.npy"), images[[int(row) for row in names.read(made, part)]]
         )
 
 
@@ -394,7 +399,7 @@ def make(path, tmp_path, **changed):
     spec = {"stage": "data", "params": planned, "sources": {}, "parents": {}}
     with artifacts.making(tmp_path / "data" / "d0123456789a", spec, remake=True) as work:
         work.threads = 1
-        prepare_data.make(work, {}, planned, {"urls": "[]", "downloads": "", "folder": str(path)})
+        prepare_data.make(work, {}, planned, {"urls": "[]", "downloads": "", **named(path)})
     return artifacts.Artifact(tmp_path / "data" / "d0123456789a")
 
 
@@ -409,6 +414,7 @@ def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
         "train": 12,
         "test": 4,
         "remarks": [],
+        "given": [],
         "copies": {"pictures": 0, "in_both_parts": 0, "with_different_labels": 0},
     }
     assert json.loads((made.folder / "skipped.json").read_text())[0]["file"] == "cat/text.png"
@@ -531,7 +537,7 @@ sys.path[:0] = [{scripts!r}]
 from ladder.data import folder, listing, names
 from ladder.data.reading import pictures
 path, scratch = sys.argv[1:]
-found = listing.of(path)
+found = listing.source(path)
 shape = (8, 8, 3)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for part, files in listing.split(found, 0.1).items():
@@ -558,3 +564,40 @@ def test_originals_are_not_kept_in_memory(tmp_path):
     )
     before, after = map(int, run.stdout.split())
     assert after - before < 60_000  # kB; all 120 would be 360 MB
+
+
+# Pictures without labels, or with few.
+
+
+def test_pictures_without_a_label_are_training_pictures_after_those_that_have_one(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 5, "b": 5, "unlabelled": 6})
+    made = make(path, tmp_path, test_limit="all")
+    labels = {part: made.array(f"{part}_labels.npy") for part in ("train", "test")}
+    files = made.json("names.json")
+    assert len(labels["train"]) == 8 and labels["train"].tolist() == [0, 1] * 4
+    assert all(name.startswith("unlabelled/") for name in files["train"][8:])
+    assert len(made.array("train_images.npy")) == len(files["train"]) == 14
+    assert (made.metrics["train"], made.metrics["test"], len(labels["test"])) == (14, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "counts, labelled", [({"": 20}, 0), ({"a": 8, "b": 8, "unlabelled": 4}, 12)]
+)
+def test_validation_pictures_are_of_those_with_labels_if_any_has_one(tmp_path, counts, labelled):
+    path = picture_folders.write(tmp_path / "p", counts)
+    made = make(path, tmp_path, validation=4)
+    files = made.json("names.json")
+    whole = make(path, tmp_path / "whole", test_limit="all").json("names.json")
+    assert len(files["test"]) == 4 and set(files["test"]) < set(whole["train"])
+    assert not any(name.startswith("unlabelled/") for name in files["test"])
+    assert sorted(files["train"] + files["test"]) == sorted(whole["train"])
+    assert len(made.array("train_labels.npy")) == max(0, labelled - 4)
+    assert len(made.array("test_labels.npy")) == (4 if labelled else 0)
+
+
+def test_fewer_than_two_pictures_that_can_be_read_are_one_line(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"": 1})
+    for number in range(3):
+        (path / f"damaged{number}.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match="fewer than two pictures can be read"):
+        load(path, tmp_path)

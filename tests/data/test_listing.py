@@ -24,12 +24,12 @@ from permissions import unprivileged
 def fresh(tmp_path, monkeypatch):
     """No listing or digest of an earlier test."""
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
 
 
 def again(path):
-    listing.of.cache_clear()
-    return listing.of(str(path))
+    listing.source.cache_clear()
+    return listing.source(str(path))
 
 
 def fault(path):
@@ -170,7 +170,7 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
     }
 
 
-def test_the_line_about_skipped_files_has_their_number_their_kinds_and_an_example_of_each():
+def test_the_line_about_skipped_files_has_their_number_kinds_and_examples():
     heic = [(f"cat/{number}.HEIC", "no picture by its name") for number in range(1200)]
     empty = [("dog/e.png", "the file is empty"), ("dog/f.png", "not a plain file")]
     assert listing.skipping([*empty, *heic], 5000) == (
@@ -287,7 +287,7 @@ def test_links_that_multiply_folders_end_at_once(tmp_path):
 def test_a_folder_without_permission_is_one_line(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, "dog/secret": 2})
     (folder / "dog/secret").chmod(0)
-    program = "import sys; from ladder.data import listing; listing.of(sys.argv[1])"
+    program = "import sys; from ladder.data import listing; listing.source(sys.argv[1])"
     run = subprocess.run(
         [*unprivileged(), sys.executable, "-c", program, str(folder)],
         capture_output=True,
@@ -305,7 +305,7 @@ def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
     folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
     secret = next((folder / "cat").iterdir())
     secret.chmod(0)
-    program = "import sys; from ladder.data import listing; found = listing.of(sys.argv[1]); print(found.skipped, found.digest)"
+    program = "import sys; from ladder.data import listing; found = listing.source(sys.argv[1]); print(found.skipped, found.digest)"
     command = [*unprivileged(), sys.executable, "-c", program, str(folder)]
     environment = os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)}
     hidden = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -331,17 +331,16 @@ def test_a_folder_beside_train_and_test_is_named(tmp_path):
 @pytest.mark.parametrize(
     "counts, words",
     [
-        ({}, "has 0 classes, a folder of pictures each; 2 to 256 are possible"),
-        ({"a": 1}, "has 1 class, a folder"),
+        ({}, "has no picture; two at least are needed (.png, "),
+        ({"a": 1}, "has a single picture; two at least"),
         ({f"c{number}": 1 for number in range(257)}, "has 257 classes"),
-        ({"a": 1, "b": 0}, "b has no picture; remove the folder"),
+        ({"a": 1, "b": 0, "c": 1}, "b has no picture; remove the folder"),
         ({"train/a": 1, "train/b": 1}, "has train/ without test/; add it"),
         ({"training/a": 1, "training/b": 1}, "has training/ without test/; add it"),
         (
             {"Train/a": 1, "training/a": 1, "test/a": 1},
             "has Train/ and training/; call the one that is meant train",
         ),
-        ({"train": 3, "testing": 3}, "has 0 classes"),
         (
             {"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1},
             "has no folder 'c', which test/ has; both need the same classes",
@@ -359,7 +358,7 @@ def test_what_is_no_data_set_is_one_line(tmp_path, counts, words):
 
 
 def test_a_class_without_a_picture_says_what_it_has(tmp_path):
-    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 0})
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 0, "owl": 1})
     for number in range(3):
         (folder / f"dog/{number}.heic").write_bytes(b"x")
     assert (
@@ -421,7 +420,7 @@ def test_the_digest_is_computed_once_per_change_of_the_folder(tmp_path, monkeypa
 # The split.
 
 
-def test_the_split_is_a_share_of_each_class_by_name_and_the_first_pictures_are_balanced(tmp_path):
+def test_the_split_is_a_share_of_each_class_by_name_and_begins_balanced(tmp_path):
     parts = listing.split(again(picture_folders.write(tmp_path, {"a": 20, "b": 10, "c": 2})), 0.25)
     test, train = ([label for label, _ in parts[part]] for part in ("test", "train"))
     assert [test.count(label) for label in range(3)] == [5, 2, 1] and [
@@ -448,6 +447,7 @@ def copied(listing, groups):
         classes=tuple(listing),
         has_test=False,
         copies=groups,
+        unlabelled=[],
         files={
             "train": [
                 (label, name) for label, names in enumerate(listing.values()) for name in names
@@ -487,7 +487,7 @@ def test_copies_are_in_the_same_part_and_the_share_is_kept(classes, groups, test
         assert parts == listing.split(copied(classes, {}), 0.25)
 
 
-def test_copies_with_two_labels_are_in_the_same_part_unless_a_class_had_nothing_to_train_on():
+def test_copies_with_two_labels_are_in_one_part_unless_a_class_has_no_others():
     classes = {"a": [f"a{n}" for n in range(12)], "b": [f"b{n}" for n in range(12)]}
     twins = {f"{label}{n}": f"a{n}" for label in "ab" for n in range(6)}
     parts = {
@@ -522,14 +522,15 @@ def test_a_class_keeps_a_picture_for_each_part(count, share, tests):
 
 
 def test_the_facts_of_a_folder_are_its_own(tmp_path):
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     folder = picture_folders.write(tmp_path / "p", {"a": 10, "b": 5})
     keys = {"dataset": "folder", "test_share": 0.2, "image_size": [24, 40], "image_channels": 1}
-    assert facts.of(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts(
+    keys |= {"labels": "auto", "leave_out": "none"}
+    assert facts.find(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts(
         (24, 40, 1), 2, 12, 3
     )
     single = picture_folders.write(tmp_path / "q", {"a": 10, "b": 1})
-    assert facts.of(types.SimpleNamespace(**keys, folder=str(single))) == facts.Facts(
+    assert facts.find(types.SimpleNamespace(**keys, folder=str(single))) == facts.Facts(
         (24, 40, 1), 2, 9, 2
     )
 
@@ -630,7 +631,7 @@ def test_the_layouts_of_medmnist_and_keras_are_read(tmp_path):
 @pytest.mark.parametrize(
     "arrays, words",
     [
-        ({"images": IMAGES}, "it has no array labels"),
+        ({"labels": LABELS}, "it has no array images"),
         ({"labels": LABELS}, "it has no array images"),
         (
             {"images": IMAGES.astype(float), "labels": LABELS},
@@ -651,8 +652,6 @@ def test_the_layouts_of_medmnist_and_keras_are_read(tmp_path):
             {"train_images": IMAGES, "train_labels": np.zeros((6, 14), int)},
             "train_labels is int64 (6, 14), not one label",
         ),
-        ({"x_train": IMAGES}, "it has no array y_train"),
-        ({"images": IMAGES, "labels": LABELS * 0}, "has 1 class,"),
         *(
             (
                 {"images": IMAGES, "labels": LABELS // 2 + more, "classes": np.array(["a", "b"])},
@@ -801,3 +800,122 @@ def test_a_name_that_is_not_utf8_can_be_shown(tmp_path):
     with open(os.fsencode(tmp_path) + b"/\xff.png", "wb"):
         pass
     shown(listing.find([tmp_path])[0][0]).encode()
+
+
+# Pictures without labels, or with few.
+
+
+def names(listing):
+    return sorted(listing.unlabelled)
+
+
+@pytest.mark.parametrize(
+    "labels, counts",
+    [
+        ("auto", {"": 5}),
+        ("auto", {"cat": 5}),
+        ("auto", {"cat": 4, "empty": 0, "": 1}),
+        ("none", {"cat": 2, "dog": 2, "dog/inner": 1}),
+        ("auto", {"train": 3, "test": 2}),
+    ],
+)
+def test_pictures_without_classes_are_taken_without_labels(tmp_path, labels, counts):
+    folder = picture_folders.write(tmp_path / "p", counts)
+    found = listing.source(str(folder), labels)
+    assert found.classes == () and found.files == {"train": []} and len(names(found)) == 5
+    parts = listing.split(found, 0.25)
+    assert [len(parts[part]) for part in ("train", "test")] == [4, 1]
+    assert {label for files in parts.values() for label, _ in files} == {None}
+    assert sorted(name for files in parts.values() for _, name in files) == names(found)
+    assert all((folder / name).is_file() for name in names(found))
+
+
+def test_the_digest_counts_whether_there_are_labels_and_which(tmp_path):
+    folder = picture_folders.write(tmp_path / "p", {"a": 3, "b": 3})
+    table = tmp_path / "labels.csv"
+    digests = [listing.source(str(folder), labels).digest for labels in ("auto", "folders", "none")]
+    for label in "yz":
+        table.write_text(f"name,label\na/0000.png,x\nb/0000.png,{label}\n")
+        listing.source.cache_clear()
+        digests.append(listing.source(str(folder), str(table)).digest)
+    assert digests[0] == digests[1] and len(set(digests)) == 4
+
+
+def test_a_table_gives_labels_to_few_pictures_and_the_others_are_learned_from(tmp_path):
+    folder = picture_folders.write(tmp_path / "p", {"": 9})
+    table = tmp_path / "labels.csv"
+    table.write_text(
+        "label,name\n"
+        + "".join(f"{'xy'[row % 2]},000{row}.png\n" for row in range(6))
+        + ",0008.png\n"
+    )
+    found = listing.source(str(folder), str(table))
+    assert found.classes == ("x", "y") and found.counts("train") == [3, 3]
+    parts = listing.split(found, 0.34)
+    assert [label for label, _ in parts["train"]] == [0, 1, 0, 1, None, None, None]
+    assert sorted(label for label, _ in parts["test"]) == [0, 1]
+
+
+def test_a_folder_unlabelled_beside_the_classes_has_no_label(tmp_path):
+    folder = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4, "unlabelled": 3})
+    found = again(folder)
+    assert found.classes == ("a", "b") and found.skipped == []
+    assert names(found) == [f"unlabelled/000{row}.png" for row in range(3)]
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("name,label\n0000.png,a\n0000.png,b\n", "'0000.png' is there twice (row 3)"),
+        ("name,label\nother.png,a\nx.png,b\n", "has no picture 'other.png' and 1 more"),
+        ("name,label\n0000.png,a\n", "has 1 class; 2 to 256"),
+        ("name" + ",label" * 10**6, "begins with 1,000,001 columns"),
+        ("name,label\n0000.png,a,b\n", "row 2 has 3 columns"),
+        ("0000.png;a\n", "begins with 1 columns"),
+        ("", "begins with 0 columns"),
+        ("name,label\n", "has no rows"),
+        (b"\xff\xfename", "is no text in UTF-8"),
+        ('name,label\n"0000.png,a\n', "is no table in CSV"),
+        ("name,label\n0000.png," + "a" * 200_000, "is no table in CSV: field larger"),
+        (None, "is no file"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_one_line(tmp_path, text, words):
+    folder = picture_folders.write(tmp_path / "p", {"": 3})
+    table = tmp_path / "labels.csv"
+    if text is not None:
+        table.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError) as error:
+        listing.source(str(folder), str(table))
+    message = str(error.value)
+    assert words in message and message.isprintable() and len(message) < 400
+
+
+def test_pictures_are_left_out_by_a_list_and_the_digest_is_that_of_the_others(tmp_path):
+    folder = picture_folders.write(tmp_path / "p", {"": 5})
+    names_file = tmp_path / "leave_out.txt"
+    names_file.write_text("0001.png\r\n0003.png\nno such.png\n")
+    found = listing.source(str(folder), "auto", str(names_file))
+    assert names(found) == ["0000.png", "0002.png", "0004.png"]
+    assert found.skipped == [(f"000{row}.png", listing.LEFT_OUT) for row in (1, 3)]
+    assert found.remarks[-1] == "1 of the names in leave_out are not there, as no such.png"
+    for row in (1, 3):
+        (folder / f"000{row}.png").unlink()
+    assert again(folder).digest == found.digest
+
+
+def test_a_npz_file_without_labels_or_with_a_table_or_a_list(tmp_path):
+    path = str(picture_folders.npz(tmp_path / "a.npz", images=IMAGES))
+    assert listing.source(path).unlabelled == list("012345") and listing.source(path).classes == ()
+    one = str(picture_folders.npz(tmp_path / "b.npz", images=IMAGES, labels=LABELS * 0))
+    assert listing.source(one).classes == ()
+    table, left = tmp_path / "labels.csv", tmp_path / "left.txt"
+    table.write_text("name,label\n0,a\n5,b\n4,a\n2,b\n")
+    left.write_text("1\n")
+    found = listing.source(path, str(table), str(left))
+    assert found.files == {"train": [(0, "0"), (1, "2"), (0, "4"), (1, "5")]}
+    assert found.unlabelled == ["3"] and found.skipped == [("1", listing.LEFT_OUT)]
+    assert (
+        len({found.digest, listing.source(path).digest, listing.source(path, str(table)).digest})
+        == 3
+    )

@@ -183,9 +183,7 @@ def test_a_training_image_is_its_own_nearest_neighbour(runs, name):
     "name, layer",
     [("autoencoder", "latent"), ("classifier", "fc2_relu"), ("classifier with features", "fc1")],
 )
-def test_neighbours_are_told_by_the_runs_features_else_by_the_last_layer_before_the_scores(
-    runs, name, layer
-):
+def test_neighbours_are_by_the_runs_features_else_by_the_layer_before_the_scores(runs, name, layer):
     _, of = runs(name)
     assert of.layer == layer and of.compared == answering_run.TRAIN
 

@@ -46,7 +46,7 @@ def client(app):
 @pytest.fixture(scope="module")
 def address(app):
     """The address of the application behind its real server."""
-    with local.listen(0, "make demo") as listening:
+    with local.listen(0) as listening:
         site = server.create_server(app, listening)
         threading.Thread(target=site.run, daemon=True).start()
         yield "http://{}:{}".format(*listening.getsockname())
@@ -79,7 +79,7 @@ def test_a_picture_is_answered_over_http(address, picture):
 
 
 def test_it_listens_on_this_machine_alone():
-    with local.listen(0, "make demo") as listening:
+    with local.listen(0) as listening:
         host, port = listening.getsockname()
         assert host == "127.0.0.1"
         with socket.socket() as elsewhere:  # it does not listen on another address of this machine
@@ -226,11 +226,11 @@ def test_a_client_that_asks_before_it_sends_too_much_is_refused_before(connect):
     assert b" 413 " in connection.recv(100)
 
 
-def test_connections_that_never_finish_their_requests_keep_no_picture_waiting_and_are_closed(
+def test_connections_that_never_finish_keep_no_picture_waiting_and_are_closed(
     app, picture, monkeypatch
 ):
     monkeypatch.setattr(local, "SECONDS", 2)
-    with local.listen(0, "make demo") as listening, contextlib.ExitStack() as stack:
+    with local.listen(0) as listening, contextlib.ExitStack() as stack:
         site = server.create_server(app, listening)
         threading.Thread(target=site.run, daemon=True).start()
         begun = time.monotonic()
@@ -262,12 +262,12 @@ def test_nothing_is_written(address, picture, tmp_path, monkeypatch):
 
 
 def test_a_port_that_is_taken_is_one_line_that_names_another():
-    with local.listen(0, "make demo") as listening:
+    with local.listen(0) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(
             UserError, match=f"port {port} is in use by another program.*make demo PORT={port + 1}"
         ):
-            local.listen(port, "make demo")
+            local.listen(port)
 
 
 # The script.

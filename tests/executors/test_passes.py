@@ -20,7 +20,9 @@ NETWORKS = pytest.mark.parametrize(
 
 
 def settings(network, rung, **changes):
-    return plan.Settings(network=network, variant=rung, batch_size=4, **{"epochs": 3, **changes})
+    return plan.TrainingSettings(
+        network=network, rung=rung, batch_size=4, **{"epochs": 3, **changes}
+    )
 
 
 def start(network, rung="cpu", **changes):

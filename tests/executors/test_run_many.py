@@ -13,7 +13,7 @@ from small_networks import PLAIN
 def test_many_runs_are_as_many_single_ones(rung):
     length, found = plan.Length(3, 3), []
     made = plan.training_plan(
-        plan.Settings(network=PLAIN, variant=rung, batch_size=2, optimizer=Optimizer("adam")),
+        plan.TrainingSettings(network=PLAIN, rung=rung, batch_size=2, optimizer=Optimizer("adam")),
         plan.Dataset(6, "uint8"),
         length,
     )

@@ -42,7 +42,7 @@ def test_batchnorm_in_float32_keeps_small_variances_of_large_values():
 JITTERED = np.array([[0, 0, 0], [0, 0, 1], [2, -1, 0], [-1, 2, 1]], np.int32)
 
 
-def test_the_definition_of_jitter_moves_nothing_without_an_angle_and_turns_by_the_angle():
+def test_jitter_as_defined_moves_nothing_without_an_angle_and_turns_by_it():
     images, unit = (
         np.random.default_rng(0).integers(1, 256, (4, 5, 5, 2)).astype(np.uint8),
         np.ones(2, np.float32),
@@ -211,9 +211,9 @@ class OneStep:
             network,
             2 * batch,
         )
-        settings = plan.Settings(
+        settings = plan.TrainingSettings(
             network=network,
-            variant="cpu_sequential",
+            rung="cpu_sequential",
             batch_size=batch,
             augmentation=plan.Augmentation(flip=True, crop=1),
             seed=5,
@@ -318,11 +318,13 @@ def test_the_sequential_rung_passes_the_parity_protocol(protocol):
     assert 0 < max(deviations.values()) <= protocol.tolerance
 
 
-def test_every_layer_is_an_operation_of_its_own_but_where_taps_are_summed_before_they_are_rounded():
-    assert [pattern.kinds for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1] == [
-        ("upsample2d", "conv2d")
-    ]
-    assert all(pattern.decomposes for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1)
+def test_every_layer_is_an_operation_of_its_own_but_where_taps_are_summed_first():
+    assert [
+        pattern.kinds for pattern in cpu_sequential.RUNG.patterns if len(pattern.kinds) > 1
+    ] == [("upsample2d", "conv2d")]
+    assert all(
+        pattern.decomposes for pattern in cpu_sequential.RUNG.patterns if len(pattern.kinds) > 1
+    )
 
 
 def test_the_seconds_are_those_of_every_kind_of_work():

@@ -60,7 +60,7 @@ def test_every_row_has_its_features_to_the_bit_its_name_label_and_prediction(
         assert rows["label"].to_pylist() == [
             classes[label] for label in data.array(f"{part}_labels.npy")
         ]
-        assert rows["file"].to_pylist() == names.of(data, part)
+        assert rows["file"].to_pylist() == names.read(data, part)
     assert rows["file"][0].as_py() == "a/\\xe9\n.png"
     assert rows["prediction"].to_pylist() == [
         classes[label] for label in run["svm"].array("predictions.npy")
@@ -98,7 +98,7 @@ def test_the_odd_half_and_joined_features_are_there_and_the_lead_of_kernel_ridge
     assert min(rows["decision"].to_pylist()) > 0
 
 
-def test_a_network_that_classifies_without_features_has_its_probabilities_on_a_validation_set(
+def test_a_classifier_without_features_has_its_probabilities_on_a_validation_set(
     tmp_path, monkeypatch
 ):
     run = answering_run.make(tmp_path / "results", network="lenet_5")

@@ -352,10 +352,10 @@ def test_a_recipe_is_restored_from_params_and_the_saved_arrays(tmp_path):
         "features_flip": True,
         "features_pca": 4,
     }
-    transform = features.fit_channels(encoder, images, FeatureTransform.of(params))
+    transform = features.fit_channels(encoder, images, FeatureTransform.from_params(params))
     transform, _, _ = features.fit_components(encoder, images, transform, 4, True)
     artifacts.save_tensors(tmp_path / features.FILE, transform.tensors())
-    again = FeatureTransform.of(params, artifacts.load_tensors(tmp_path / features.FILE))
+    again = FeatureTransform.from_params(params, artifacts.load_tensors(tmp_path / features.FILE))
     assert (again.threshold, again.grid, again.flip) == (0.5, 0, True)
     ((_, rows),), ((_, same),) = (
         list(features.blocks(encoder, images, one)) for one in (transform, again)

@@ -16,7 +16,7 @@ from ladder.features import patches
 from ladder.network import layers, networks
 from ladder.network.networks import Fit
 
-SETTINGS = patches.Settings("kmeans", (600,), 4, (0.05,), 7)
+SETTINGS = patches.PatchSettings("kmeans", (600,), 4, (0.05,), 7)
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 9, 8, 2)).astype(np.float32)
 
 

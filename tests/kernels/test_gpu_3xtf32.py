@@ -26,7 +26,7 @@ from tensor_checks import (
 
 RUNG = "gpu_3xtf32"
 ONE_ARITHMETIC = True  # in the tests of gpu_opt_v1 the kernels run in both
-LAUNCHES = gpu_3xtf32.LAUNCHES
+LAUNCHES = gpu_3xtf32.RUNG.launches
 
 
 @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
@@ -41,7 +41,7 @@ def test_three_products_are_a_hundred_times_as_accurate_as_one():
     exact = conv.forward(conv.x, conv.weight, conv.bias)
     errors = {
         name: np.abs(forward(launches, conv, name) - exact).max() / np.abs(exact).max()
-        for name, launches in (("exact", LAUNCHES), ("tf32", gpu_3xtf32.launches("tf32")))
+        for name, launches in (("exact", LAUNCHES), ("tf32", gpu_3xtf32.rung("tf32").launches))
     }
     assert errors["exact"] < 2e-6 and 1e-4 < errors["tf32"] < 1e-3
 
@@ -70,15 +70,15 @@ def test_other_products_are_launched_as_gpu_gemm_does(name):
 
 
 def test_weight_gradients_too_narrow_for_a_warp_are_launched_as_gpu_gemm_does():
-    def made(rung, filters):
+    def launched(rung, filters):
         return {
             launch
             for launch in convolution_launches(rung, (2, 6, 6, 8, filters, 3, 1))
             if "weight_grad" in launch[0]
         }
 
-    assert made(gpu_3xtf32, 8) == made(gpu_gemm, 8)
-    assert made(gpu_3xtf32, 9) != made(gpu_gemm, 9)
+    assert launched(gpu_3xtf32, 8) == launched(gpu_gemm, 8)
+    assert launched(gpu_3xtf32, 9) != launched(gpu_gemm, 9)
 
 
 def test_the_largest_layers_use_the_large_tile():

@@ -47,7 +47,10 @@ def test_copies_have_all_bits_with_zeros_behind():
 )
 def test_products_of_packed_numbers(shape, stride, tile):
     check_products(
-        shape, stride, forward=lambda conv, relu: forward(conv, relu, tile, FLOAT32), number=FLOAT32
+        shape,
+        stride,
+        forward=lambda conv, relu: forward(conv, relu, tile, FLOAT32),
+        number_format=FLOAT32,
     )
 
 
@@ -55,7 +58,7 @@ def test_input_gradients_of_packed_numbers():
     check_products(
         (1, 9, 8, 40, 64, 3, 1),
         input_grad=lambda conv: input_grad(conv, NARROW, FLOAT32),
-        number=FLOAT32,
+        number_format=FLOAT32,
     )
 
 
@@ -68,7 +71,10 @@ def test_input_gradients_of_packed_numbers():
 def test_weight_gradients_of_packed_numbers(shape, stride, tile, monkeypatch):
     monkeypatch.setattr("ladder.rungs.packed_tiles.SPLITS", 1)
     check_products(
-        shape, stride, weight_grad=lambda conv: weight_grad(conv, tile, FLOAT32), number=FLOAT32
+        shape,
+        stride,
+        weight_grad=lambda conv: weight_grad(conv, tile, FLOAT32),
+        number_format=FLOAT32,
     )
 
 

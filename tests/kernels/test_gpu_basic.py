@@ -17,7 +17,7 @@ from kernel_checks import counters, fused, integers, normal, poisoned
 from ladder.arithmetic import randomness
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import gpu_basic
-from rung_checks import made, run_step
+from rung_checks import completed_launches, run_step
 
 FOLDER = KERNELS / "gpu_basic"
 
@@ -186,8 +186,12 @@ def test_a_data_set_may_have_more_values_than_32_bits_count(dtype):
             "permutation": permutation + first,
             **case.writes,
         }
-        for launch in made(
-            gpu_basic.LAUNCHES[case.operation], arrays, case.reads, case.writes, **case.attributes
+        for launch in completed_launches(
+            gpu_basic.RUNG.launches[case.operation],
+            arrays,
+            case.reads,
+            case.writes,
+            **case.attributes,
         ):
             arguments = [
                 arrays[argument] if isinstance(argument, str) else argument

@@ -13,9 +13,9 @@ from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed_launches as launches
+from ladder.rungs.interface import Gradient
 from ladder.rungs.packed_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
 from ladder.rungs.packing import PHASE_WEIGHTS
-from ladder.rungs.patterns import Gradient
 from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
 from rung_checks import ONE_ORDER, ORDERS, in_one_order, run_step
 from rung_plans import NETWORK, trained_in

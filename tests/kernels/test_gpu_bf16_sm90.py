@@ -26,7 +26,6 @@ from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed_launches as launches
 from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.packing import PIXELS_OF_PARTIAL
-from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import plan
 from rounded_copies import (
@@ -43,6 +42,7 @@ from tensor_checks import sums  # noqa: F401 (a fixture)
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import disassembly  # noqa: E402
+from ladder.rungs.interface import Gradient
 
 RUNG = "gpu_bf16_sm90"
 ONE_ARITHMETIC = True
@@ -402,7 +402,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(
     index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
     with in_one_order():
         run_step(
-            gpu_opt_v1.LAUNCHES["maxpool2d_forward"],
+            gpu_opt_v1.RUNG.launches["maxpool2d_forward"],
             {"x": forward(conv, True, tile)},
             {"y": pooled, "index": index},
             operation="maxpool2d_forward",
@@ -721,7 +721,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     assert copy.tobytes() == channel_blocks_of(y, 1).tobytes()
     pooled, index = poisoned((3, 3, 5, 72)), poisoned((3, 3, 5, 72), np.uint8)
     run_step(
-        gpu_opt_v1.LAUNCHES["maxpool2d_forward"],
+        gpu_opt_v1.RUNG.launches["maxpool2d_forward"],
         {"x": y},
         {"y": pooled, "index": index},
         ("forward",),
@@ -773,9 +773,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (zoo.RISING, ()), (NORMALIZED, ())],
     ids=["wide", "deep", "deep, not a", "rising", "normalized"],
 )
-def test_a_network_of_channel_blocks_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(
-    network, frozen
-):
+def test_channel_blocks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     check_training(RUNG, network, "bfloat16", frozen)
 
 
@@ -856,7 +854,7 @@ def test_the_autoencoders_launches_are_products_and_the_update():
     assert len(PLAN.launches) == 19
 
 
-def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_channel_blocks():
+def test_the_autoencoders_wide_convolutions_have_channel_blocks():
     operations = {
         (step.layer, step.operation)
         for step in PLAN.steps
@@ -891,7 +889,7 @@ def test_rows_of_shared_memory_suffice_for_the_windows_of_every_block(image, ker
         places[first : first + 64].max() + (kernel - 1) * (width + 1) + 1 - places[first] // 8 * 8
         for first in range(0, len(places), 64)
     )
-    assert rung.span(64, image, kernel, stride) == -(-needed // 8) * 8
+    assert rung.span(64, rung.Windows(image, kernel, stride)) == -(-needed // 8) * 8
     needed = max(
         places[first : first + 64].max()
         + row * width
@@ -900,7 +898,7 @@ def test_rows_of_shared_memory_suffice_for_the_windows_of_every_block(image, ker
         for first in range(0, len(places), 64)
         for row in range(kernel)
     )
-    assert rung.span_of_taps(image, kernel, stride) == -(-needed // 8) * 8
+    assert rung.span_of_taps(rung.Windows(image, kernel, stride)) == -(-needed // 8) * 8
 
 
 @pytest.mark.parametrize(
@@ -1077,19 +1075,19 @@ def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
 MISUSES = {
     "no fence before products": ("loop.cuh", "        wgmma_fence();\n", "", "missing wgmma fence"),
     "one set of fragments": (
-        "loop.cuh",
+        "hopper.cuh",
         "        warp.load(odd);\n        warp.add(sum, odd);",
         "        warp.load(even);\n        warp.add(sum, even);",
         "missing wgmma wait",
     ),
-    "sums written too early": ("loop.cuh", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
+    "sums written too early": ("hopper.cuh", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
     "filters released too early": ("loop.cuh", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
     "pixels not waited for": ("loop.cuh", "        if (tap == 0) pixels.wait();\n", "", None),
     "filters not waited for": ("loop.cuh", "        filters.wait();\n", "", "missing barrier wait"),
-    "phases that do not change": ("loop.cuh", "        parity ^= last;\n", "", None),
+    "phases that do not change": ("hopper.cuh", "        parity ^= last;\n", "", None),
     "stages overwritten while they are read": (
-        "loop.cuh",
-        "        barrier_wait(read + stage, parity ^ 1);\n",
+        "hopper.cuh",
+        "        barrier_wait(empty + stage, parity ^ 1);\n",
         "",
         None,
     ),

@@ -76,7 +76,7 @@ def test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too():
         padded(to_float16(gradient), 2),
     )
     weight = normal(40, 3, 3, 24)
-    copy, flipped = rounded_weight(weight, number=FLOAT16, orders=ORDERS)
+    copy, flipped = rounded_weight(weight, number_format=FLOAT16, orders=ORDERS)
     assert np.array_equal(numbers(copy, FLOAT16), to_float16(weight))
     assert np.array_equal(
         numbers(flipped, FLOAT16), to_float16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0)
@@ -102,7 +102,10 @@ def test_copies_are_rounded_to_halves_subnormal_and_infinite_ones_too():
 )
 def test_products_of_packed_halves(shape, stride, tile):
     check_products(
-        shape, stride, forward=lambda conv, relu: forward(conv, relu, tile, FLOAT16), number=FLOAT16
+        shape,
+        stride,
+        forward=lambda conv, relu: forward(conv, relu, tile, FLOAT16),
+        number_format=FLOAT16,
     )
 
 
@@ -123,7 +126,10 @@ def test_products_of_packed_halves(shape, stride, tile):
 def test_weight_gradients_of_packed_halves(shape, stride, tile, monkeypatch):
     monkeypatch.setattr("ladder.rungs.packed_tiles.SPLITS", 1)
     check_products(
-        shape, stride, weight_grad=lambda conv: weight_grad(conv, tile, FLOAT16), number=FLOAT16
+        shape,
+        stride,
+        weight_grad=lambda conv: weight_grad(conv, tile, FLOAT16),
+        number_format=FLOAT16,
     )
 
 

@@ -121,7 +121,7 @@ def test_only_pooling_of_2x2_has_kernels_of_its_own(window, stride, padding, run
 def pooling_steps(network):
     """Without a loss: the network's output and input differ in size."""
     build = Builder(
-        plan.Settings(network=network, variant=RUNG, batch_size=2),
+        plan.TrainingSettings(network=network, rung=RUNG, batch_size=2),
         network.layers,
         "float32",
         training=True,
@@ -174,9 +174,9 @@ def test_losses_are_added_in_float64():
 
 
 def test_a_plan_updates_the_parameters_that_learn_in_one_launch_and_no_others():
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=NETWORK,
-        variant=RUNG,
+        rung=RUNG,
         batch_size=2,
         optimizer=Optimizer("adam"),
         frozen=NETWORK.encoder,

@@ -2,6 +2,7 @@
 with the cpu rung.
 """
 
+import dataclasses
 import functools
 import itertools
 
@@ -21,7 +22,7 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
 from ladder.network.optimizers import AVERAGES, Optimizer
 from ladder.rungs import gpu_opt_v2, tiles
-from ladder.rungs.patterns import Gradient
+from ladder.rungs.interface import Gradient
 from ladder.training import parity, plan
 from rung_checks import (
     ORDERS,
@@ -134,14 +135,14 @@ def check_gradients(conv, kind, values, orders, operation, weight):
     reads, dy = received(conv, kind, values)
     dx, dweight, dbias = (poisoned(array.shape) for array in (conv.x, conv.weight, conv.bias))
     run_step(
-        gpu_opt_v2.LAUNCHES[f"{operation}_input_grad"],
+        gpu_opt_v2.RUNG.launches[f"{operation}_input_grad"],
         {**reads, "weight": weight},
         {"dx": dx},
         padding=conv.padding,
         orders=orders,
     )
     run_step(
-        gpu_opt_v2.LAUNCHES[f"{operation}_weight_grad"],
+        gpu_opt_v2.RUNG.launches[f"{operation}_weight_grad"],
         {"x": conv.x, **reads},
         {"dweight": dweight, "dbias": dbias},
         padding=conv.padding,
@@ -174,7 +175,7 @@ def test_what_is_compiled_by_a_newer_compiler_computes_the_same_bytes(monkeypatc
         reads, _ = received(conv, "pool", normal)
         found.append(poisoned(conv.x.shape))
         run_step(
-            gpu_opt_v2.LAUNCHES["conv2d_input_grad"],
+            gpu_opt_v2.RUNG.launches["conv2d_input_grad"],
             {**reads, "weight": conv.weight},
             {"dx": found[-1]},
             padding=conv.padding,
@@ -354,8 +355,8 @@ def parameter_steps(made, name):
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
-    settings = plan.Settings(
-        network=NETWORK, variant=RUNG, batch_size=64, optimizer=Optimizer("adam")
+    settings = plan.TrainingSettings(
+        network=NETWORK, rung=RUNG, batch_size=64, optimizer=Optimizer("adam")
     )
     made = plan.training_plan(
         settings, plan.Dataset(64, "uint8"), plan.Length(1, 1), fuse_update=fused
@@ -508,7 +509,9 @@ def test_parity_with_the_tiles_of_large_batches(monkeypatch):
 
 
 def test_parity_with_gradients_that_are_added_before_the_update(monkeypatch):
-    monkeypatch.setattr(gpu_opt_v2, "GRADIENTS_IN_PARTS", False)
+    monkeypatch.setattr(
+        gpu_opt_v2, "RUNG", dataclasses.replace(gpu_opt_v2.RUNG, gradients_in_parts=False)
+    )
     check_parity()
 
 

@@ -71,7 +71,10 @@ def test_copies_are_rounded_to_tf32_with_zeros_behind():
 )
 def test_products_of_packed_numbers(shape, stride, tile):
     check_products(
-        shape, stride, forward=lambda conv, relu: forward(conv, relu, tile, TF32), number=TF32
+        shape,
+        stride,
+        forward=lambda conv, relu: forward(conv, relu, tile, TF32),
+        number_format=TF32,
     )
 
 
@@ -79,7 +82,7 @@ def test_products_of_packed_numbers(shape, stride, tile):
     "shape, tile", [((1, 9, 8, 40, 64, 3, 1), NARROW), ((2, 5, 6, 44, 36, 3, 0), SQUARE)], ids=str
 )
 def test_input_gradients_of_packed_numbers(shape, tile):
-    check_products(shape, input_grad=lambda conv: input_grad(conv, tile, TF32), number=TF32)
+    check_products(shape, input_grad=lambda conv: input_grad(conv, tile, TF32), number_format=TF32)
 
 
 # shape, stride, tile: one square and several, of whole steps and not; filters that end within the
@@ -103,7 +106,7 @@ def test_input_gradients_of_packed_numbers(shape, tile):
 def test_weight_gradients_of_packed_numbers(shape, stride, tile, monkeypatch):
     monkeypatch.setattr("ladder.rungs.packed_tiles.SPLITS", 1)
     check_products(
-        shape, stride, weight_grad=lambda conv: weight_grad(conv, tile, TF32), number=TF32
+        shape, stride, weight_grad=lambda conv: weight_grad(conv, tile, TF32), number_format=TF32
     )
 
 

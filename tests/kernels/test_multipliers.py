@@ -1,4 +1,4 @@
-"""common/multiplier.cuh and the sums of gemm_tile.cuh in the emulator against multipliers.py, to
+"""common/multiplier.cuh and products without it in the emulator against multipliers.py, to
 the bit, and compiled for every architecture.
 """
 
@@ -29,6 +29,7 @@ ALL = [*NAMED.values(), TABLE, NARROW_TABLE]
 
 KERNELS = """
 #include "common/gemm_tile.cuh"
+#include "common/product.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) products(const float* __restrict__ a, const float* __restrict__ b,
                                                            float* __restrict__ c, int count) {
@@ -74,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) piece_{name}(const float* a
 
 EXACT = """
 #ifdef WITH
-#include "common/multiplier.cuh"
+#include "common/product.cuh"
 #else
 __device__ __forceinline__ float multiply(float a, float b) { return a * b; }
 #endif

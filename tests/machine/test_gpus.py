@@ -107,9 +107,7 @@ def a_file_in_place_of_the_folder(tmp_path):
         a_file_in_place_of_the_folder,
     ],
 )
-def test_a_lock_writes_into_no_file_of_another_name_and_a_warning_says_that_there_is_none(
-    monkeypatch, tmp_path, caplog, trap
-):
+def test_a_lock_writes_into_no_file_of_another_name_and_warns(monkeypatch, tmp_path, caplog, trap):
     (tmp_path / "letter.txt").write_text("Dear Ada")
     trap(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

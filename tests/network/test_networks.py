@@ -79,7 +79,7 @@ def test_an_autoencoder_too_deep_for_its_images_reports_the_largest_depth(image,
         )
 
 
-def test_an_autoencoder_with_norm_has_two_convolutions_for_each_but_the_first_and_the_same_decoder():
+def test_an_autoencoder_with_norm_has_two_convolutions_for_each_but_the_first():
     network, plain = networks.build("autoencoder", norm=True), networks.build("autoencoder")
     decoder = [layer.name for layer in plain.layers if layer.name.startswith("dec")]
     assert [layer.name for layer in network.layers if layer.name.startswith("dec")] == decoder
@@ -123,7 +123,7 @@ def test_noise_and_penalty_of_an_autoencoder_are_layers_before_and_after_its_enc
     )
 
 
-def test_a_variational_autoencoder_draws_its_latent_values_around_means_which_are_the_features():
+def test_a_variational_autoencoder_draws_latent_values_around_means_its_features():
     plain, network = (
         networks.build("autoencoder"),
         networks.build("autoencoder", variational=True, beta=0.5, penalty=2.0),
@@ -183,7 +183,7 @@ def test_a_decoder_that_reads_more_than_the_latent_values_is_none():
     assert networks.decoder(network("latent")).layers[-1].inputs == ("conv", networks.INPUT)
 
 
-def test_a_residual_autoencoder_adds_the_input_of_each_block_to_its_second_convolution():
+def test_a_residual_autoencoder_adds_each_blocks_input_to_its_second_convolution():
     network = networks.build("autoencoder", (8, 8, 4), filters=(4, 6), residual=True, noise=0.5)
     assert [layer.name for layer in network.needed_for("latent")] == [
         "noise",
@@ -333,7 +333,7 @@ def test_features_that_the_output_does_not_depend_on_are_no_code():
         ),
     ],
 )
-def test_a_winner_take_all_autoencoder_that_fits_no_image_names_the_key_and_what_it_may_be(
+def test_a_winner_take_all_autoencoder_that_fits_no_image_names_the_key(
     image, options, message, most
 ):
     with pytest.raises(UserError, match=f"config: {message}"):
@@ -376,7 +376,7 @@ def test_the_patch_network_has_its_published_size():
     assert not network.classifies and not network.trains
 
 
-def test_the_patch_network_has_the_layers_that_it_had_before_its_filters_had_another_side():
+def test_the_patch_network_has_its_published_layers_with_filters_of_another_side():
     network = networks.build("patch_net")
     assert networks.from_params({"network": "patch_net", "image": [32, 32, 3]}) == network
     assert [(layer.name, layer.kind, layer.attributes) for layer in network.layers] == [
@@ -428,7 +428,7 @@ def test_the_patch_network_has_the_layers_that_it_had_before_its_filters_had_ano
     ],
     ids=str,
 )
-def test_the_last_windows_of_the_patch_network_are_of_4_where_only_these_cover_or_fit_the_map(
+def test_last_windows_of_the_patch_network_are_of_4_where_only_these_cover_or_fit(
     image, kernel, maps, window, features
 ):
     network = networks.build("patch_net", image, filters=(5, 6, 7, 8), kernel=kernel)
@@ -533,9 +533,7 @@ def test_the_dense_layer_of_small_cnn_reads_the_output_of_its_convolutions():
     ),
 )
 @pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
-def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_before_them(
-    name, image
-):
+def test_a_classifier_has_a_score_for_each_class_and_features_of_the_layer_before(name, image):
     network = networks.build(name, image, classes=7)
     assert network.classifies and network.layers[-1].kind == "dense"
     assert network.layers[-1].output_shape == (1, 1, 7) and network.layers[-1].inputs == (
@@ -545,9 +543,7 @@ def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_
 
 
 @pytest.mark.parametrize("depth, parameters", [(11, 9_231_114), (16, 14_728_266)])
-def test_vgg_has_the_published_size_of_the_cifar_form_but_for_the_biases_before_normalisations(
-    depth, parameters
-):
+def test_vgg_has_the_published_size_but_for_the_biases_before_normalisations(depth, parameters):
     """As counted where each convolution has a bias, which the normalisation after it would subtract
     again.
     """
@@ -637,7 +633,7 @@ BLOCKS = {18: 8, 34: 16, 50: 16, 101: 33}
 
 
 @pytest.mark.parametrize("depth", IMAGENET)
-def test_the_mnist_form_of_a_resnet_is_the_published_one_except_for_its_first_and_last_layer(depth):
+def test_a_resnet_for_mnist_is_the_published_one_but_for_its_first_and_last_layer(depth):
     features = 512 if depth < 50 else 2048
     network = networks.build(f"resnet{depth}", MNIST)
     first = convolution(7, 3, 64, bias=False) - convolution(7, 1, 64, bias=False)

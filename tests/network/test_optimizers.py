@@ -31,7 +31,7 @@ def test_warmup_rises_linearly_to_the_scheduled_rate():
     assert np.allclose(rates, [0.5, 1, 1.5, 2] + [2] * 8, rtol=1e-15)
 
 
-def test_a_warmup_as_long_as_the_run_is_as_asked_and_a_longer_one_is_a_tenth_of_the_run():
+def test_a_warmup_as_long_as_the_run_is_as_asked_and_a_longer_one_a_tenth_of_the_run():
     rates = optimizers.learning_rates(12.0, LENGTH, warmup_steps=12)
     assert np.allclose(rates, np.arange(1, 13), rtol=1e-15)
     long = plan.Length(40, 3)

@@ -114,9 +114,7 @@ def resnet():
     return network, {name: value + np.float32(0.5) for name, value in values.items()}
 
 
-def test_other_networks_are_safetensors_with_the_names_and_shapes_of_other_frameworks(
-    tmp_path, resnet
-):
+def test_other_networks_are_safetensors_with_names_and_shapes_of_other_frameworks(tmp_path, resnet):
     network, values = resnet
     path = tmp_path / weights.file_name(network)
     weights.save(path, network, values)
@@ -197,7 +195,7 @@ def test_an_autoencoder_starts_from_safetensors_too(tmp_path, parameters, file):
     assert all(np.array_equal(back[name], parameters[name]) for name in parameters)
 
 
-def test_batch_normalisation_starts_as_the_identity_and_at_zero_at_the_end_of_a_residual_branch():
+def test_batch_normalisation_starts_as_the_identity_or_at_zero_ending_a_branch():
     network = networks.build("resnet18", (28, 28, 1), width=4)
     initial, state = weights.initialize(network, 0), weights.initial_state(network)
     assert (initial["stem_bn.weight"] == 1).all() and not initial["stage1_1_bn2.weight"].any()

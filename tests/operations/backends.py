@@ -15,6 +15,7 @@ import pytest
 import cpu_rung
 import cuda_emulator
 import operation_cases
+import references
 from ladder.arithmetic.multipliers import FORMATS, to_bfloat16, to_float16, to_tf32
 from ladder.executors import sequential
 from ladder.executors.cpu import executor as cpu_executor
@@ -22,14 +23,14 @@ from ladder.executors.cpu import small
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda.launching import Bound
 from ladder.rungs import catalog
-from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from operation_cases import Near
-from rung_checks import ORDERS, kernel_folder, made, run_launches
+from rung_checks import ORDERS, completed_launches, kernel_folder, run_launches
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import numpy_reference  # noqa: E402
+from ladder.rungs.interface import Gradient, implementation
 
 UNIT, UNIT_64 = 2.0**-24, 2.0**-47  # of the bounds; in float64 the definitions err too
 ROUNDED = {"float32": None, "tf32": to_tf32, "bfloat16": to_bfloat16, "float16": to_float16}
@@ -90,8 +91,13 @@ class Functions:
 
 
 class Sequential(Functions):
+    """Its operations that are definitions in float64 are compared with these in float32."""
+
     def __init__(self):
         super().__init__("cpu_sequential", sequential.OPERATIONS)
+
+    def has(self, case):
+        return super().has(case) and (case.exact or case.operation not in references.LOOPS)
 
     def call(self, operation, operands):
         self.operations[operation](**operands)
@@ -146,10 +152,10 @@ class Rung:
     """
 
     def __init__(self, name, arithmetic="rounded", tensor_sums="rounded", launches=None):
-        self.name, self.entry, module = name, catalog.RUNGS[name], catalog.module(name)
+        self.name, self.entry, rung = name, catalog.RUNGS[name], implementation(name)
         self.launches, self.together = (
-            launches or module.LAUNCHES,
-            getattr(module, "UPDATES_TOGETHER", False),
+            launches or rung.launches,
+            rung.updates_together,
         )
         self.arithmetic, self.tensor_sums = arithmetic, tensor_sums
         self.variation = (
@@ -161,11 +167,11 @@ class Rung:
         """Whether it launches the operation otherwise than the rung below, with a fused ReLU if
         that is asked for.
         """
-        below = self.entry.below and catalog.module(self.entry.below)
+        below = self.entry.below and implementation(self.entry.below)
         if (
             case.operation not in self.launches
             or below
-            and self.launches[case.operation] is below.LAUNCHES.get(case.operation)
+            and self.launches[case.operation] is below.launches.get(case.operation)
         ):
             return False
         # exact in either model
@@ -175,18 +181,22 @@ class Rung:
             np.isinf(array).any() for array in case.reads.values()
         ):
             return False  # the small part of an infinite operand is no number
-        found = self.made(case)
+        found = self.launched_by(case)
         without = {**case.attributes, "relu": False}
-        if case.attributes.get("relu") and found == self.made(case, attributes=without):
+        if case.attributes.get("relu") and found == self.launched_by(case, attributes=without):
             return False
-        return not below or case.operation not in below.LAUNCHES or found != self.made(case, below)
+        return (
+            not below
+            or case.operation not in below.launches
+            or found != self.launched_by(case, below)
+        )
 
-    def made(self, case, below=None, attributes=None):
+    def launched_by(self, case, below=None, attributes=None):
         """What it launches, or what the rung below does."""
-        together = getattr(below, "UPDATES_TOGETHER", False) if below else self.together
+        together = below.updates_together if below else self.together
         reads, writes, given = self._operands(case, together)
-        launches = below.LAUNCHES if below else self.launches
-        return made(
+        launches = below.launches if below else self.launches
+        return completed_launches(
             launches[case.operation],
             {**reads, **writes},
             reads,
@@ -198,7 +208,7 @@ class Rung:
     def perform(self, case, orders=ORDERS):
         reads, writes, attributes = self._operands(case, self.together)
         arrays = {**reads, **writes}
-        launches = made(
+        launches = completed_launches(
             self.launches[case.operation], arrays, reads, writes, case.operation, **attributes
         )
         self.run(launches, arrays, orders)

@@ -113,7 +113,7 @@ def test_runs_can_be_sorted_by_the_divergence_of_latent_values_that_were_drawn(r
     }
 
 
-def test_a_run_departs_from_the_configuration_also_where_most_runs_do_and_never_from_what_that_leaves_to_the_machine(
+def test_a_run_departs_from_the_configuration_but_for_what_is_the_machines(
     whole,
 ):
     results, _ = whole
@@ -152,7 +152,7 @@ def test_what_two_runs_have_differently_comes_before_what_only_one_of_them_has()
     assert history.apart(a, b)["patches"] == ("–", "9")
 
 
-def test_the_best_run_of_each_data_set_has_its_interval_and_what_sets_it_apart_from_the_configuration_and_the_next(
+def test_the_best_run_of_each_data_set_has_its_interval_and_what_sets_it_apart(
     tmp_path,
 ):
     first = synthetic_results.add(
@@ -301,7 +301,7 @@ def count_opened(monkeypatch, below):
     return opened
 
 
-def test_five_hundred_reports_are_half_a_megabyte_with_fifty_rows_each_file_read_at_most_twice(
+def test_five_hundred_reports_are_half_a_megabyte_with_each_file_read_at_most_twice(
     results, whole, monkeypatch
 ):
     many(results, results / "report" / whole[1][0].version, 500)
@@ -435,11 +435,11 @@ COMPARED = [
         },
     ],
 )
-def test_what_the_page_says_of_runs_plans_their_very_versions_whatever_the_configuration_has_by_now(
+def test_what_the_page_says_of_runs_plans_their_versions_whatever_is_configured_now(
     monkeypatch, here
 ):
     base = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
-    planned = [chains.chain(runs.of(config.load(base | run)))["report"] for run in COMPARED]
+    planned = [chains.chain(runs.resolve(config.load(base | run)))["report"] for run in COMPARED]
     inputs = [
         {
             role: types.SimpleNamespace(manifest={"spec": parent.spec})
@@ -454,7 +454,7 @@ def test_what_the_page_says_of_runs_plans_their_very_versions_whatever_the_confi
         for roles, report in zip(inputs, planned, strict=True)
     ]
     make_history.configured.cache_clear()
-    plan = plans.of(base | here | {"compare": json.loads(json.dumps(entries))})
+    plan = plans.load(base | here | {"compare": json.loads(json.dumps(entries))})
     page = stages.page(
         stages.STAGES["compare"],
         stages.Configuration(plan.run, {"compare": runs.entries(plan.run.given)}, {}),

@@ -64,7 +64,7 @@ def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share()
     assert (of_second["issue"]["x"], of_second["issue"]["y"]) == ([500], [160])
 
 
-def test_a_track_is_as_long_as_the_step_of_the_rung_below_and_its_launches_fill_the_step():
+def test_a_track_is_as_long_as_the_step_of_the_rung_below_filled_by_its_launches():
     first, second = launches.context([FIRST, SECOND], {"gpu_shared": "0.03 ms"})["rungs"]
     assert (first["length"], first["floor"], first["gain"]) == (100, 20, "")
     assert (second["length"], second["floor"], second["gain"], second["measured"]) == (

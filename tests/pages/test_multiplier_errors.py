@@ -45,7 +45,7 @@ def pixels(uri):
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))))
 
 
-def test_the_picture_is_blue_below_orange_above_and_clear_at_zero_with_the_first_operand_upwards():
+def test_the_picture_is_blue_below_orange_above_and_has_the_first_operand_upwards():
     errors = np.zeros((SIDE, SIDE))
     errors[:BLOCK, :BLOCK], errors[-BLOCK:, :BLOCK] = -0.1, 0.06
     shown = pixels(picture(errors, 0.1))

@@ -138,7 +138,7 @@ SETTINGS = {
     ],
 )
 def test_an_arm_is_what_changes_the_products(change, expected):
-    arm = Arm.of(SETTINGS | change)
+    arm = Arm.from_settings(SETTINGS | change)
     assert (arm.trained, arm.directions, arm.tested, arm.loss_scale) == expected
     assert arm.exact == (expected[0] == expected[2] == "exact")
 
@@ -154,7 +154,7 @@ def test_an_arm_is_what_changes_the_products(change, expected):
     ],
 )
 def test_a_test_is_otherwise_where_it_is_not_the_forward_pass_of_the_training(change, otherwise):
-    assert Arm.of(SETTINGS | change).tested_otherwise == otherwise
+    assert Arm.from_settings(SETTINGS | change).tested_otherwise == otherwise
 
 
 def test_the_table_for_spreadsheets_has_a_line_for_each_row(cells):

@@ -335,9 +335,7 @@ def test_arms_of_one_multiplier_are_told_apart_by_name(tmp_path):
     ]
 
 
-def test_accuracy_over_cost_has_an_axis_for_each_source_and_names_what_none_cheaper_reaches(
-    tmp_path, table
-):
+def test_accuracy_over_cost_has_an_axis_by_source_and_names_the_cheapest(tmp_path, table):
     given = {
         "power in mW": {"my_table.npy": 0.2, "am32": 0.3, "mit16": 0.4, "alone.npy": 9},
         "area": {"am32": 5},

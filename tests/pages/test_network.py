@@ -30,8 +30,8 @@ def step(name):
     network, dataset = built(name), plan.Dataset(8, "uint8")
     if name == "patch_net":
         return plan.inference_plan(network, "cpu", 8, dataset)
-    settings = plan.Settings(
-        network=network, variant="cpu", batch_size=8, optimizer=optimizers.Optimizer("adam")
+    settings = plan.TrainingSettings(
+        network=network, rung="cpu", batch_size=8, optimizer=optimizers.Optimizer("adam")
     )
     return plan.training_plan(settings, dataset, plan.Length(1, 1))
 
@@ -85,16 +85,6 @@ def test_costs_add_up_to_the_networks(name):
     )
 
 
-def test_the_memory_is_that_with_recompute_where_it_is_asked_for():
-    context = network_page.context(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
-    assert (context["memory"], context["unshared"]) == (232_036_984, 393_626_784)
-    page = network_page.page(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
-    assert "With <code>recompute</code> a step takes" in page
-    assert context_of("lenet_5")["unshared"] is None
-    for name in ("lenet_5", "wta_autoencoder"):
-        assert "recompute" not in network_page.page(built(name), "cpu", 8, "adam")
-
-
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_lines_join_each_layer_with_what_it_reads(name):
     network = built(name)
@@ -137,7 +127,7 @@ def test_a_shortcut_with_layers_of_its_own_has_them_in_its_lane():
     )
 
 
-def test_shortcuts_that_overlap_have_lanes_of_their_own_and_those_that_follow_each_other_share_one():
+def test_shortcuts_that_overlap_have_own_lanes_and_consecutive_ones_share_one():
     nested = {"a": (), "b": ("a",), "c": ("b",), "d": ("c", "b"), "e": ("d", "a")}
     _, edges = network_page.arrange(nested)
     assert sorted(edge.along for edge in edges if edge.along) == [1, 2]

@@ -203,6 +203,6 @@ def test_every_operation_of_a_rung_counts_as_some_kind_of_work():
         **numpy_executor.OPERATIONS,
         **small.OPERATIONS,
         **numba_executor.OPERATIONS,
-        **gpu_opt_v2.LAUNCHES,
+        **gpu_opt_v2.RUNG.launches,
     }:
         assert Step(operation, "", {}, {}, {}).work != "other", operation

@@ -146,7 +146,7 @@ def test_the_page_shows_every_picture_below_its_folder_and_why_others_are_not_th
     assert ("Reconstruction" in page) == (predictor.votes is not None)
 
 
-def test_the_overview_has_every_picture_by_class_and_the_closest_calls_are_shown_in_full(
+def test_the_overview_has_every_picture_by_class_and_the_closest_calls_in_full(
     answered, monkeypatch
 ):
     predictor, found = answered[:2]
@@ -171,7 +171,7 @@ def test_names_with_no_folder_in_common_are_shown_whole():
     assert predictions._common_folder(["1.png"]) == ""
 
 
-def test_bars_of_an_svm_are_its_votes_with_the_answer_first_and_longest_and_its_margins_beside_them():
+def test_bars_of_an_svm_are_its_votes_answer_first_with_its_margins_beside_them():
     answer = {
         "class": "5",
         "margins": {"8": -0.25, "3": 0.5, "1": 2.0},

@@ -7,7 +7,6 @@ import json
 import math
 import re
 import tracemalloc
-import types
 
 import numpy as np
 import pytest
@@ -108,7 +107,7 @@ def test_the_lines_of_many_images_are_not_in_memory_at_once(digits, monkeypatch)
     assert text.count("\n") == many + 1 and peak < 10 * len(text)
 
 
-def test_pictures_of_ones_own_are_named_in_the_csv_and_beside_the_errors_whatever_their_names_are(
+def test_own_pictures_are_named_in_the_csv_and_beside_errors_whatever_their_names(
     digits, monkeypatch
 ):
     hostile = '7/<script>"\n,;=1.png'
@@ -536,7 +535,7 @@ def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_pag
         (7, 7, "changed the accuracy of the SVM by 0.0 points"),
     ],
 )
-def test_the_verdict_on_the_features_of_a_network_that_classifies_follows_the_numbers(
+def test_the_verdict_on_the_features_of_a_classifier_follows_the_numbers(
     lenet, monkeypatch, won, lost, says
 ):
     gain = {"won": won, "lost": lost, **intervals.words(intervals.paired(won, lost, 360))}
@@ -544,7 +543,7 @@ def test_the_verdict_on_the_features_of_a_network_that_classifies_follows_the_nu
     assert says in text_of(page_of(lenet)).replace("\xa0", " ")
 
 
-def test_the_result_stands_once_and_beside_it_how_many_images_only_one_of_two_classifies_correctly(
+def test_the_result_stands_once_beside_how_many_images_only_one_of_two_has_right(
     digits, digits_page
 ):
     text = text_of(digits_page)
@@ -696,7 +695,7 @@ def test_the_change_of_the_loss_is_told_beside_the_reconstructions_of_test_image
     assert "On the test images it is 0.0123." in text
 
 
-def test_the_divergence_and_pictures_from_the_prior_are_shown_where_latent_values_are_drawn(
+def test_divergence_and_pictures_from_the_prior_are_shown_where_values_are_drawn(
     tmp_path, digits, digits_page
 ):
     run = synthetic_run.make(tmp_path, drawn=0.25)
@@ -728,48 +727,6 @@ def test_the_divergence_and_pictures_from_the_prior_are_shown_where_latent_value
     )
     assert report.summary(digits, "r0123456789e")["divergence"] is None
     assert 'id="samples"' not in digits_page and "divergence" not in digits_page
-
-
-def test_what_recompute_saved_and_cost_is_told(digits):
-    saved = {"kept": 400_000_000, "shared": 300_000_000, "taken": 250_000_000}
-    with_it = dict(digits["train"].metrics, recompute=saved)
-    epochs = [{**epoch, "recompute": 1.2} for epoch in with_it["seconds_by_pass"]]
-    assert timing.recomputing(digits["train"]) is None and "recompute" not in text_of(
-        page_of(digits)
-    )
-    shared, again = (
-        types.SimpleNamespace(metrics={**with_it, **more})
-        for more in ({}, {"seconds_by_pass": epochs})
-    )
-    assert timing.recomputing(shared) == {**saved, "seconds": None}
-    found = timing.recomputing(again)
-    assert found == {**saved, "seconds": "12\u202fs", "share": "13.3\u202f%"}
-
-
-@pytest.mark.parametrize(
-    "seconds, words",
-    [
-        (None, "share memory. Computing activations again would have saved no more."),
-        (
-            "12 s",
-            "leaves 300.0 MB, and computing activations again in the backward pass the rest. This took 12 s, 13 % of the "
-            "training.",
-        ),
-    ],
-)
-def test_the_page_tells_what_recompute_saved(digits, monkeypatch, seconds, words):
-    saved = {
-        "kept": 400_000_000,
-        "shared": 300_000_000,
-        "taken": 250_000_000,
-        "seconds": seconds,
-        "share": "13 %",
-    }
-    monkeypatch.setattr(timing, "recomputing", lambda train: saved)
-    text = text_of(page_of(digits)).replace("\u202f", " ").replace("\xa0", " ")
-    assert (
-        "With recompute the buffers take 250.0 MB in place of 400.0 MB: " in text and words in text
-    )
 
 
 def test_targets_may_name_what_the_summary_has():
@@ -999,7 +956,7 @@ def text_and_numbers(results, *dataset, **settings):
     return text_of(page_of(run)), report.summary(run, "r0123456789e", PARAMS)
 
 
-def test_a_run_that_starts_from_a_file_names_it_and_calls_only_the_random_draw_untrained(tmp_path):
+def test_a_run_from_a_file_names_it_and_calls_only_the_random_draw_untrained(tmp_path):
     text, numbers = text_and_numbers(tmp_path, start=START["file"])
     assert (
         numbers["start"] == START
@@ -1310,7 +1267,7 @@ def test_a_verdict_ends_with_what_follows(tmp_path, network, controls, conclusio
     assert f"{conclusion}" in text_of(report.page(run, numbers))
 
 
-def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_logistic_regression(
+def test_a_classifier_is_held_against_the_most_frequent_class_and_a_linear_one(
     tmp_path,
 ):
     run = synthetic_run.make(tmp_path, "mnist", network="lenet_5", epochs=1)
@@ -1329,9 +1286,7 @@ def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_l
     assert "Logistic regression, raw pixels" in page and 'class="track  off"' in page
 
 
-def test_the_page_says_when_and_how_a_rung_and_cuml_were_checked_before_their_first_use(
-    digits, digits_page
-):
+def test_the_page_says_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):
     def noted(role, name, summary):
         one = artifacts.Artifact(digits[role].folder)
         note = {"name": name, "made": "2026-01-31T12:34:56Z", "seconds": 12.3, "summary": summary}

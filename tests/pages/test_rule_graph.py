@@ -43,7 +43,7 @@ def joined(graph):
     return sorted(tuple(names[end] for end in ends(line)) for line in graph["lines"])
 
 
-def test_lines_lead_from_the_dot_of_a_stage_to_those_made_from_it_without_what_follows():
+def test_lines_lead_from_a_stage_to_those_made_from_it_without_what_follows():
     assert joined(drawn(RUN)) == sorted(
         [
             ("data", "normalized"),

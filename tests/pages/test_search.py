@@ -124,7 +124,7 @@ OVERRIDES = {
 }
 
 
-def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_made_with(inputs):
+def test_the_printed_command_plans_the_best_run_whatever_files_the_search_had(inputs):
     here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     searched = config.load(
         here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "validation": 180}}
@@ -148,7 +148,7 @@ def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_ma
             if role != "report"
         }
 
-    again = runs.of(config.load(edited | written | {"validation": 180}))
+    again = runs.resolve(config.load(edited | written | {"validation": 180}))
     assert again.settings.autoencoder_filters == [256, 128] and versions(again) == versions(
         best.run
     )

@@ -129,9 +129,7 @@ def derived(value):
             yield from derived([part.get(key) for part in inner])
 
 
-def test_every_number_of_the_page_is_in_the_summary_or_a_sum_product_or_count_of_numbers_there(
-    run, numbers
-):
+def test_every_number_of_the_page_is_in_the_summary_or_computed_of_numbers_there(run, numbers):
     page = report.context(run, numbers)
     there = {value for _, value in leaves(numbers, without=())} | set(derived(numbers))
     for network_part in page["network"]["parts"]:  # of a long network, a part of the layers

@@ -133,7 +133,7 @@ def test_auto_tries_first_what_is_predicted_the_fastest(machine, tmp_path, card,
 
 
 @pytest.mark.parametrize("card", sorted(OLDER), ids=lambda card: card[0])
-def test_a_card_too_old_for_every_rung_gets_the_cpu_and_the_reason_before_any_package(
+def test_a_card_too_old_for_every_rung_gets_the_cpu_and_the_reason_without_packages(
     machine, tmp_path, card
 ):
     for installed in ((), ("cupy",)):

@@ -40,9 +40,9 @@ IN_PLACE = {"add_bias"}  # kernels that read what they write
 
 
 def made_for(network, rung, batch):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         optimizer=Optimizer("momentum"),
         multipliers=plan.made_for(rung),

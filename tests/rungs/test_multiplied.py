@@ -67,9 +67,9 @@ def step(rung, multiplier, image, batch):
         "up",
         "mse",
     )
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         gradient_scale="batch",
         loss_scale=1,
@@ -191,9 +191,9 @@ def test_another_multiplier_would_not_pass_for_it(name):
 def test_only_the_directions_asked_for_are_approximate(rung):
     network, am32 = zoo.NETWORKS["lenet_5"], MULTIPLIERS["am32"]
     for direction in multipliers.DIRECTIONS:
-        settings = plan.Settings(
+        settings = plan.TrainingSettings(
             network=network,
-            variant=rung,
+            rung=rung,
             batch_size=4,
             multipliers=ByDirection(**{direction: am32}),
         )
@@ -212,9 +212,9 @@ def test_only_the_directions_asked_for_are_approximate(rung):
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(rung):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=networks.build("autoencoder"),
-        variant=rung,
+        rung=rung,
         batch_size=4,
         multipliers=ByDirection(weight_grad=MULTIPLIERS["mit32"]),
     )
@@ -248,9 +248,9 @@ def test_behind_an_upsampling_phase_weights_are_rounded_once(rung):
     """y, and the gradients of the weight and of the input behind its ReLU, by definition: sums of
     rounded taps are far off.
     """
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=UPSAMPLED,
-        variant=rung,
+        rung=rung,
         batch_size=3,
         gradient_scale="batch",
         multipliers=multipliers.PRECISIONS["bfloat16"],
@@ -301,11 +301,11 @@ READ_TWICE = networks.resolve(
 )
 
 
-def test_features_multiply_the_taps_that_training_did_where_another_layer_reads_the_larger_image():
+def test_features_multiply_the_taps_of_training_where_another_layer_reads_the_image():
     """The plan of the features of b leaves out c, the other reader."""
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=READ_TWICE,
-        variant="cpu",
+        rung="cpu",
         batch_size=3,
         multipliers=multipliers.PRECISIONS["bfloat16"],
     )
@@ -339,9 +339,9 @@ INTEGERS = [
 @pytest.mark.parametrize("rung", RUNGS)
 def test_products_of_integers_are_those_of_quantised_operands(rung, multiplier):
     """Every operand has one scale; the bias and its gradient are not quantised."""
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=UPSAMPLED,
-        variant=rung,
+        rung=rung,
         batch_size=3,
         gradient_scale="batch",
         multipliers=ByDirection.everywhere(multiplier),
@@ -387,8 +387,8 @@ def test_networks_train_with_integers_as_on_the_cpu_rung(rung):
 
 
 def test_a_forward_pass_of_integers_leaves_the_gradients_exact():
-    settings = plan.Settings(
-        network=UPSAMPLED, variant="cpu", batch_size=3, multipliers=ByDirection(forward=INTEGERS[0])
+    settings = plan.TrainingSettings(
+        network=UPSAMPLED, rung="cpu", batch_size=3, multipliers=ByDirection(forward=INTEGERS[0])
     )
     made = plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH)
     assert {step.operation for step in made.steps if "multiplier" in step.attributes} == {
@@ -396,19 +396,3 @@ def test_a_forward_pass_of_integers_leaves_the_gradients_exact():
     }
     # two images and two weights
     assert sum(step.operation == "quantise" for step in made.steps) == 4
-
-
-def test_memory_that_is_used_again_changes_no_byte_of_a_step_with_integers():
-    losses = []
-    for recompute in (False, True):
-        settings = plan.Settings(
-            network=zoo.NETWORKS["odd"],
-            variant="cpu",
-            batch_size=3,
-            recompute=recompute,
-            multipliers=ByDirection.everywhere(INTEGERS[1]),
-        )
-        made = plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH)
-        arrays = one_step("cpu", made)
-        losses.append([arrays[name].tobytes() for name in made.network.parameters])
-    assert losses[0] == losses[1]

@@ -33,14 +33,18 @@ def test_copies_are_made_of_what_is_read_again():
 
     settings = {
         "network": zoo.WIDE,
-        "variant": RUNG,
+        "rung": RUNG,
         "batch_size": 2,
         "multipliers": PRECISIONS["bfloat16"],
     }
     dataset = plan.Dataset(4, "uint8")
-    trained = entries(plan.training_plan(plan.Settings(**settings), dataset, plan.Length(1, 1)))
+    trained = entries(
+        plan.training_plan(plan.TrainingSettings(**settings), dataset, plan.Length(1, 1))
+    )
     frozen = entries(
-        plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1))
+        plan.training_plan(
+            plan.TrainingSettings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)
+        )
     )
     inferred = entries(
         plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"])

@@ -63,7 +63,7 @@ def test_of_equal_tiles_the_first_is_taken():
 @pytest.mark.parametrize("size, chosen", [(None, LARGE), (driver.Size(108, 0, 0, 0, 0), TALL)])
 def test_tiles_are_those_for_the_gpu_of_this_machine_or_an_h200(monkeypatch, size, chosen):
     monkeypatch.setattr(driver, "gpu_size", lambda: size)
-    settings = plan.Settings(network=NETWORK, variant="gpu_gemm", batch_size=64)
+    settings = plan.TrainingSettings(network=NETWORK, rung="gpu_gemm", batch_size=64)
     made = plan.training_plan(settings, plan.Dataset(64, "uint8"), plan.Length(1, 1))
     (launch,) = next(
         step for step in made.steps if (step.layer, step.operation) == ("enc2", "conv2d_forward")
@@ -143,7 +143,7 @@ def computed(rung, operation):
     output = poisoned(y)
     role = "dx" if operation.endswith("grad") else "y"
     index = {"index": poisoned(y, np.uint8)} if operation == "pool" else {}
-    step = rung.LAUNCHES["conv2d_forward" if operation == "pool" else operation]
+    step = rung.RUNG.launches["conv2d_forward" if operation == "pool" else operation]
     (launch,) = run_step(
         step, reads, {role: output, **index}, ("random",), padding=1, stride=1, **attributes
     )

@@ -46,7 +46,7 @@ def inputs(tmp_path, monkeypatch):
 
 STAGES = {
     "ridge": (fit_ridge, {"seed": 1}, "predictions.npy"),
-    "knn": (classify_knn, {"knn_k": 5, "knn_distance": "cosine"}, "predictions.npy"),
+    "knn": (classify_knn, {"knn_k": 5}, "predictions.npy"),
     "features": (
         extract_features,
         {"encoder": "pixels", "features_pca": 9, "features_fit_rows": 200, "seed": 1},

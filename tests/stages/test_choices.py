@@ -14,7 +14,6 @@ from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
 from ladder.machine import runtime
-from ladder.pages import paper
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import artifacts
@@ -48,6 +47,7 @@ SMALL = {
 # The choices of each run; the others are those of SMALL and experiment.yaml.
 RUNS = [
     {
+        "share": False,
         "normalization": "unit",
         "autoencoder_norm": True,
         "optimizer": "sgd",
@@ -61,7 +61,6 @@ RUNS = [
         "features_pca": 5,
         "svm_kernel": "rbf",
         "svm_gamma": "scale",
-        "knn_distance": "cosine",
         "evaluations": ["linear", "ridge", "knn"],
         "controls": ["random", "pixels"],
         "feature_map": True,
@@ -69,8 +68,6 @@ RUNS = [
         "multiplier": "am32",
         "multiplier_in": ["forward"],
         "multiplier_as_it_is": True,
-        "strict_versions": True,
-        "figures": paper.missing() is None,
         "features_variant": "cpu_sequential",
     },
     {
@@ -89,7 +86,6 @@ RUNS = [
         "svm_kernel": "linear",
         "svm_backend": "sklearnex",
         "evaluations": ["knn"],
-        "knn_distance": "euclidean",
         "data_residency": "device",
         "validation": 10,
         "patience": 1,
@@ -169,7 +165,7 @@ RUNS = [
     {"network": "resnet50", "steps": 1},
     {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1},
-    {"network": "vgg11", "steps": 1, "recompute": True},
+    {"network": "vgg11", "steps": 1},
     {"network": "vgg16", "steps": 1},
     {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
     {
@@ -197,10 +193,7 @@ UNNAMED = {
     "steps": "none",
     "multiplier": "exact",
     "feature_map": False,
-    "figures": False,
     "data_residency": None,
-    "recompute": None,
-    "strict_versions": None,
     "multiplier_as_it_is": None,
 }
 # of a key, in the parameters
@@ -237,7 +230,6 @@ def documented():
         ("data_residency", "auto"),
         ("confirm", True),
         ("confirm", False),
-        *([("figures", True)] if paper.missing() else []),
         ("features_variant", "same"),
         ("features_max_pool", "auto"),
         ("normalization", "zca"),
@@ -265,7 +257,7 @@ def resolved(run):
     raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
     if backends.unavailable(run.get("svm_backend", "sklearn")):
         run = {**run, "svm_backend": "sklearn"}
-    return runs.of(config.load({**raw, **SMALL, **run}))
+    return runs.resolve(config.load({**raw, **SMALL, **run}))
 
 
 def test_every_documented_choice_is_in_a_run():
@@ -357,7 +349,7 @@ def make(artifact, settings):
         "data_residency": settings.data_residency,
         "monitor": "1",
         "multiplier": multiplier,
-        "recompute": str(settings.recompute),
+        "page": "",
     }
     for parent in artifact.parents.values():
         make(parent, settings)  # of another chain: the training by another rung

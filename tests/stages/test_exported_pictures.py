@@ -148,7 +148,7 @@ def wide_png(kind):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_every_mode_and_every_cut_file_is_the_same_image_or_refused_in_the_same_words(tmp_path):
+def test_every_mode_and_cut_file_is_the_same_image_or_refused_in_the_same_words(tmp_path):
     whole = every_mode()
     files = whole + [file[: len(file) * part // 8] for file in whole for part in (1, 7)]
     otherwise, counts, imported = two_readers.compare(files, tmp_path)

@@ -47,7 +47,7 @@ def test_images_that_pca_is_fitted_to_are_computed_once(rows, flip, tmp_path, mo
     assert sorted(seen[False]) == once and sorted(seen[True]) == (once if flip else [])
 
     fitted = artifacts.Artifact(tmp_path / "f")
-    transform = features.FeatureTransform.of(params, fitted.tensors(features.FILE))
+    transform = features.FeatureTransform.from_params(params, fitted.tensors(features.FILE))
     encoder, _ = extract_features.ENCODERS["network"](read, params, 1, OPTIONS)
     for name, part in zip(("train", "test"), images, strict=True):
         expected = np.concatenate(

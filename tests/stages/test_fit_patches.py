@@ -37,7 +37,7 @@ PATCH_NET = {
 NORM = {**PARAMS, "autoencoder_norm": True}
 
 
-def made(folder, params, threads=2):
+def fitted(folder, params, threads=2):
     """(network, artifact) of a fit, from images that have edges to be found."""
     height, width, channels = params["image"]
     random = np.random.default_rng(0)
@@ -77,7 +77,7 @@ def values(network, artifact):
     ids=["autoencoder", "norm", "patch_net", "patch_net of 4x4", "patch_net of 8x8"],
 )
 def test_every_layer_with_a_fit_is_fitted_and_the_others_do_not_change(tmp_path, params):
-    network, artifact = made(tmp_path, params)
+    network, artifact = fitted(tmp_path, params)
     before, after = weights.initialize(network, 1), values(network, artifact)
     for name in network.parameters:
         layer, _, role = name.partition(".")
@@ -99,7 +99,7 @@ def test_the_second_layer_is_fitted_to_the_output_of_the_first(tmp_path):
     """Its responses to patches of the first layer's output, computed by definition, have mean 0 and
     standard deviation 1.
     """
-    network, artifact = made(tmp_path, {**PARAMS, "patches_samples": [600, 9000]})
+    network, artifact = fitted(tmp_path, {**PARAMS, "patches_samples": [600, 9000]})
     found, images = (
         values(network, artifact),
         artifacts.Artifact(tmp_path / "normalized/n0").array("train.npy"),
@@ -117,7 +117,7 @@ def test_the_second_layer_is_fitted_to_the_output_of_the_first(tmp_path):
 @pytest.mark.parametrize("kernel, window", [(4, 5), (6, 5), (8, 4)])
 def test_the_features_of_a_fitted_patch_network_are_its_definition(tmp_path, kernel, window):
     """In float64, of the images that the network reads as they are: bytes over 255."""
-    network, artifact = made(
+    network, artifact = fitted(
         tmp_path, {**PATCH_NET, "patch_net_kernel": kernel, "image": [26, 27, 3]}
     )
     found, uploaded = values(network, artifact), parity.random_images(network, 2)
@@ -152,7 +152,7 @@ def test_the_bytes_are_the_same_on_any_number_of_threads(tmp_path, params, monke
     monkeypatch.setattr(cpu_executor, "SMALL", 1)
     written = set()
     for threads in (1, 2, 3):
-        network, artifact = made(tmp_path / str(threads), params, threads)
+        network, artifact = fitted(tmp_path / str(threads), params, threads)
         written.add(artifact.path(weights.file_name(network)).read_bytes())
     assert len(written) == 1
 
@@ -162,7 +162,7 @@ def test_another_rung_fits_nearly_the_same_weights(tmp_path):
     params = {**NORM, "patches_atoms": "random"}
     del params["patches_iterations"]
     (network, here), (_, there) = (
-        made(tmp_path / rung, {**params, "variant": rung}) for rung in ("cpu", "cpu_sequential")
+        fitted(tmp_path / rung, {**params, "variant": rung}) for rung in ("cpu", "cpu_sequential")
     )
     here, there = values(network, here), values(network, there)
     assert all(

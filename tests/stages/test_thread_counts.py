@@ -87,7 +87,12 @@ PATCH_NET = {
     "image": [20, 21, 3],
 }
 SVM = {"backend": "sklearn", "kernel": "rbf", "C": 1.0, "gamma": "scale"}
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
+OPTIONS = {
+    "data_residency": "auto",
+    "multiplier": "exact",
+    "monitor": "0",
+    "page": "",
+}
 
 STAGES = {  # stage and what is special about it: (make, params, options if make takes them)
     "normalized, zca": (normalize_images.make, {"normalization": "zca"}),
@@ -212,12 +217,11 @@ STAGES = {  # stage and what is special about it: (make, params, options if make
     "ridge, shifted copies": (fit_ridge.make, {"seed": 1, "array_library": "numpy"}),
     "knn, shifted copies": (
         classify_knn.make,
-        {"knn_k": 7, "knn_distance": "cosine", "array_library": "numpy"},
+        {"knn_k": 7, "array_library": "numpy"},
     ),
-    "knn": (classify_knn.make, {"knn_k": 7, "knn_distance": "euclidean", "array_library": "numpy"}),
-    "knn, cosine": (
+    "knn": (
         classify_knn.make,
-        {"knn_k": 7, "knn_distance": "cosine", "array_library": "numpy"},
+        {"knn_k": 7, "array_library": "numpy"},
     ),
     "map": (map_features.make, {"seed": 1}),
 }
@@ -287,7 +291,7 @@ def parents(folder, stage, params):
     }
     images = {f"{part}_images.npy": values.astype(np.uint8) for part, values in pixels.items()}
     found = {
-        "data": made(
+        "data": artifact_of(
             folder / "data", {**labels, **images}, {"classes": [str(n) for n in range(classes)]}
         )
     }
@@ -302,7 +306,9 @@ def parents(folder, stage, params):
             ).astype(np.float32)
             for part, count in (("train", train), ("test", test))
         }
-        found[f"part{number}"] = made(folder / f"f{number}", vectors, {"dimensions": DIMENSIONS})
+        found[f"part{number}"] = artifact_of(
+            folder / f"f{number}", vectors, {"dimensions": DIMENSIONS}
+        )
     found["features"] = found["part1"]
     if "network" in params:
         network = networks.from_params(params)
@@ -321,11 +327,11 @@ def parents(folder, stage, params):
         found["features"] = artifacts.Artifact(folder / "features")
     if "shifted copies" in stage:
         copies = random.standard_normal((4, test, DIMENSIONS)).astype(np.float32)
-        found["shifted1"] = made(folder / "shifted1", {"shifted.npy": copies}, {})
+        found["shifted1"] = artifact_of(folder / "shifted1", {"shifted.npy": copies}, {})
     return found
 
 
-def made(folder, arrays, metrics):
+def artifact_of(folder, arrays, metrics):
     with artifacts.making(folder, spec(folder.name)) as work:
         for name, values in arrays.items():
             work.write_array(name, values)

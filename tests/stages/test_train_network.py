@@ -12,7 +12,6 @@ from ladder.arithmetic import randomness
 from ladder.data.normalization import Statistics
 from ladder.machine import runtime
 from ladder.network import networks, weights
-from ladder.progress import size
 from ladder.store import artifacts, shorter
 from ladder.training.inference import Inference
 from manifest_files import spec
@@ -52,7 +51,12 @@ HEAD = {
     "network": "autoencoder_classifier",
     "freeze_encoder": False,
 }
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
+OPTIONS = {
+    "data_residency": "auto",
+    "multiplier": "exact",
+    "monitor": "0",
+    "page": "",
+}
 STEPS = {
     "schedule": "step",
     "schedule_step_epochs": 2,
@@ -181,9 +185,7 @@ def test_the_cases_stop_early_and_within_an_epoch_where_they_say_so(train):
     )
 
 
-def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that_are_kept(
-    train, inputs
-):
+def test_the_reconstruction_error_of_all_test_images_is_that_of_the_kept_weights(train, inputs):
     made = train("trained", {**SMALL, "epochs": 2})
     network, statistics = networks.from_params(SMALL), Statistics.load(inputs["normalized"])
     model = Inference(network, "cpu", weights.of_artifact(made, network), statistics, 1)
@@ -212,9 +214,7 @@ def test_each_epoch_of_a_training_in_two_parts_has_its_accuracy(train):
 
 
 @pytest.mark.parametrize("params", [SMALL, LABELLED, {**FITTED}])
-def test_snapshots_are_those_of_trainings_that_end_there_and_none_of_a_training_in_parts(
-    train, params
-):
+def test_snapshots_are_those_of_trainings_that_end_there_and_none_of_parts(train, params):
     long = train("long", {**params, "epochs": 3})
     if params == FITTED:
         assert "epochs.safetensors" not in long.manifest["files"]
@@ -266,38 +266,6 @@ def test_pictures_are_decoded_from_samples_of_the_prior_by_the_seed(train):
 
 
 @pytest.mark.parametrize(
-    "params, how",
-    [
-        ({**SMALL, "variant": "cpu_sequential", "epochs": 2}, "; activations are made again"),
-        (
-            {**SMALL, "epochs": 2},
-            "; no activation is made again, because the poolings of autoencoder leave none whose memory that "
-            "would save with cpu",
-        ),
-    ],
-)
-def test_recompute_changes_no_byte_and_says_what_it_saves(train, caplog, params, how):
-    kept = train("kept", params)
-    with caplog.at_level(logging.INFO):
-        less = train("less", params, recompute="True")
-    assert bytes_of(less) == bytes_of(kept)
-    saved, again = less.metrics["recompute"], less.metrics["seconds_by_pass"][0].get("recompute", 0)
-    assert kept.metrics["recompute"] == {} and saved["taken"] <= saved["shared"] < saved["kept"]
-    assert (saved["taken"] < saved["shared"], again > 0) == (
-        how == "; activations are made again",
-    ) * 2
-    executor = "workspace of the executor"
-    assert [
-        sum(made.metrics["memory"].values()) - made.metrics["memory"][executor]
-        for made in (kept, less)
-    ] == [saved["kept"], saved["taken"]]
-    assert (
-        f"recompute: a step takes {size(saved['taken'])} in place of {size(saved['kept'])}, shared by buffers that are not "
-        f"in use at the same time{how}\n"
-    ) in caplog.text
-
-
-@pytest.mark.parametrize(
     "changes, kept",
     [
         ({"schedule": "cosine"}, False),
@@ -313,7 +281,7 @@ def test_only_what_a_longer_training_can_go_on_from_is_kept(train, changes, kept
     assert (shorter.STATE in made.manifest["files"]) == kept
 
 
-def test_the_first_steps_of_a_training_that_the_warm_up_fits_into_are_others_where_it_does_not_fit(
+def test_the_first_steps_are_others_where_the_warm_up_does_not_fit(
     train,
 ):
     short, long = (
@@ -377,7 +345,7 @@ def interrupted(train, monkeypatch):
     return made
 
 
-def test_an_interrupted_training_with_a_shorter_warm_up_than_asked_for_ends_in_the_same_bytes(
+def test_an_interrupted_training_with_a_shortened_warm_up_ends_in_the_same_bytes(
     train, interrupted, caplog
 ):
     params = {**SMALL, "warmup_steps": 30, "epochs": 7}

@@ -192,7 +192,7 @@ def test_a_full_disk_is_an_error_and_not_a_crash(tmp_path):
     assert not (tmp_path / "d1/manifest.json").exists()
 
 
-def test_a_forced_artifact_starts_in_an_empty_folder_and_a_finished_one_keeps_only_its_files(
+def test_a_forced_artifact_starts_empty_and_a_finished_one_keeps_only_its_files(
     tmp_path,
 ):
     def make(**options):

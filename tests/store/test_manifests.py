@@ -104,9 +104,7 @@ def test_a_manifest_of_another_shape_is_damaged_although_its_digest_is_right(fol
     assert fault_of(folder).startswith(f"manifest.json: {fault}")
 
 
-def test_text_that_is_no_json_or_nested_too_deep_is_damaged_although_its_digest_is_right(
-    folder, monkeypatch
-):
+def test_text_that_is_no_json_or_nested_too_deep_is_damaged_despite_its_digest(folder, monkeypatch):
     for text in ("[" * 10**5, '"a": 1' + "0" * 10**5, "\ufffd"):
         monkeypatch.setattr(manifests, "_text", lambda value, text=text: b"{\n" + text.encode())
         (folder / "manifest.json").write_bytes(manifests.encoded({}))
@@ -146,7 +144,7 @@ def test_only_a_file_of_another_time_is_read_and_a_whole_one_gets_its_time_back(
     assert fault_of(folder) == "" and read == ["weights.bin"]
 
 
-def test_damage_of_the_same_size_and_time_is_seen_by_who_reads_the_file_and_from_then_on_by_all(
+def test_damage_of_the_same_size_and_time_is_seen_by_its_reader_and_then_by_all(
     folder,
 ):
     path = folder / "weights.bin"

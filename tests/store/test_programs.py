@@ -1,7 +1,6 @@
 """What of a source file is part of a version."""
 
 import ast
-import textwrap
 
 import pytest
 
@@ -111,18 +110,42 @@ def test_a_digest_is_read_from_the_cache_and_made_again_where_that_is_damaged(ro
 
 
 def test_comments_of_a_kernel_change_no_digest(root):
-    text = programs.without_comments(KERNEL)
-    assert text == textwrap.dedent("""\
-        __global__ void scale(float *x, float a) {
-            printf("%f // not a comment\\"", '"', x[0]);
-            x[threadIdx.x] *= a;
-        }""")
+    text = programs.tokens(KERNEL)
+    assert text == (
+        "__global__ void scale ( float * x , float a ) { printf ( "
+        '"%f // not a comment\\"" , \'"\' , x [ 0 ] ) ; x [ threadIdx . x ] * = a ; }'
+    )
     assert (
         digest(root, "a.cu", KERNEL)
         == digest(root, "a.cuh", text)
         != digest(root, "a.cu", KERNEL.replace("*= a", "+= a"))
     )
-    assert programs.without_comments("a/**/b // c \\\n c\nd") == "a b\nd"
+    assert programs.tokens("a/**/b // c \\\n c\nd") == "a b d"
+
+
+def test_a_directive_keeps_its_line_whatever_a_formatter_does():
+    text = "int a;\n# define B(x) \\\n  (x+1)\nint c = B( 2 );"
+    assert programs.tokens(text) == "int a ;\n# define B ( x ) ( x + 1 )\nint c = B ( 2 ) ;"
+
+
+def test_a_module_that_moves_to_another_folder_changes_no_digest_another_module_does(
+    root, monkeypatch
+):
+    monkeypatch.setattr(programs, "SCRIPTS", root)
+    for folder in ("ladder/training", "ladder/plan"):
+        (root / folder).mkdir(parents=True)
+    texts = [
+        f"from ladder.{folder} import plan\nfrom ladder.{folder}.plan import Plan as Made\n"
+        f"import ladder.{folder}.plan\n"
+        for folder in ("training", "plan")
+    ]
+    assert digest(root, "a.py", texts[0]) == digest(root, "a.py", texts[1])
+    for old, new in (
+        ("import plan", "import gone"),
+        ("Plan as", "Gone as"),
+        (".plan import", ".x import"),
+    ):
+        assert digest(root, "a.py", texts[0].replace(old, new)) != digest(root, "a.py", texts[0])
 
 
 def test_every_byte_of_another_file_counts(root):

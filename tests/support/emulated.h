@@ -40,7 +40,7 @@ using emulator::wgmma_fence;
 #define wgmma_commit emulator::wgmma_commit_group
 #define wgmma_wait emulator::wgmma_wait_group
 template <unsigned count>
-void waited(float (&)[count]) {}
+void fence_accumulators(float (&)[count]) {}
 #define sync_first emulator::bar_sync
-#define give_registers emulator::setmaxnreg_dec
-#define take_registers emulator::setmaxnreg_inc
+#define setmaxnreg_dec emulator::setmaxnreg_dec
+#define setmaxnreg_inc emulator::setmaxnreg_inc

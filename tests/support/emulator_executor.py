@@ -12,7 +12,7 @@ import numpy as np
 
 import cuda_emulator
 import emulated
-from ladder.rungs.patterns import Table
+from ladder.rungs.interface import Table
 
 ALIGNMENT = 256  # of an allocation on a GPU
 GUARD = 16 << 10  # bytes before and behind every buffer
@@ -43,11 +43,10 @@ class Executor:
         }
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda module: module.plain, modules))  # compiles
-        arrays = {
+        return {
             name: uploaded[name] if name in uploaded else _guarded(_poisoned(buffer))
-            for name, buffer in plan.own.items()
+            for name, buffer in plan.buffers.items()
         }
-        return arrays | plan.views(arrays)
 
     def run(self, plan, arrays):
         self.run_many(plan, arrays, 1)
@@ -59,11 +58,11 @@ class Executor:
         for step in (*plan.prologue, *count * plan.steps):
             for launch in step.launches:
                 self.launch(launch, arrays)
-                for name in sorted(plan.memory(launch.buffers)):
+                for name in sorted(launch.buffers):
                     _check_guards(
                         f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name]
                     )
-        for name in plan.own:
+        for name in plan.buffers:
             _check_guards("a step that does not use the buffer", plan.rung, name, arrays[name])
 
     def launch(self, launch, arrays):

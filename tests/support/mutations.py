@@ -1,4 +1,4 @@
-"""Mutants of a program: what the scripts that change kernels and modules share."""
+"""Mutants of a program: what the scripts that change kernels share."""
 
 import dataclasses
 import random

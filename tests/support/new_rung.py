@@ -26,24 +26,16 @@ from ladder.sources import ROOT, SCRIPTS
 from rung_checks import training_plan
 
 KERNELS, MODULES = ROOT / "kernels", SCRIPTS / "ladder/rungs"
-# What a plan reads of a rung's module besides LAUNCHES.
-PASSED_ON = ("PATTERNS", "UPDATES_TOGETHER", "GRADIENTS_IN_PARTS")
-
 MODULE = """{quotes}{below} with {file} of its own: say here what it changes.
 
-Kernels of kernels/{name} take the place of {below}'s where they have their names and arguments. For another grid, block or
-number of launches, write a launch function as in {below}.py, and add it to LAUNCHES: "relu_forward": relu_forward.
+Kernels of kernels/{name} take the place of {below}'s where they have their names and arguments. For
+another grid, block or number of launches, write a launch function as in {below}.py, and add it:
+RUNG = ... .with_launches({{"relu_forward": relu_forward}})
 {quotes}
 
 from ladder.rungs import {below}
-from ladder.rungs.{below} import {passed_on}
-from ladder.rungs.patterns import with_files
 
-__all__ = [{exported}]
-
-LAUNCHES = {{
-    **with_files({below}.LAUNCHES, {{"{kernel}": "{name}/{file}"}}),
-}}
+RUNG = {below}.RUNG.with_files({{"{kernel}": "{name}/{file}"}})
 """
 ROW = """# The rung's row in the ladder; the name of this folder is its name.
 technique = "say here what it adds"
@@ -83,8 +75,6 @@ def start(name, below, kernel=""):
         raise UserError(f"FROM={excerpt(below)} is no rung for a GPU{nearest(below, gpu)}")
     kernel = chosen(below, kernel)
     file = pathlib.Path(kernel).name
-    module = catalog.module(below)
-    names = [one for one in PASSED_ON if hasattr(module, one)]
     contents = {
         **{
             KERNELS / name / path.name: path.read_text()
@@ -97,8 +87,6 @@ def start(name, below, kernel=""):
             below=below,
             file=file,
             kernel=kernel,
-            passed_on=", ".join(names),
-            exported=", ".join(f'"{one}"' for one in ["LAUNCHES", *names]),
         ),
     }
     write(name, contents)

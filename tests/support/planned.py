@@ -21,7 +21,9 @@ def run(file_sha256=None, **keys):
     """A run on the CPU; file_sha256: as if it started from a file of initial weights with this
     checksum.
     """
-    made = runs.of(config.load(RAW | {"svm_backend": "sklearn", "array_library": "numpy"} | keys))
+    made = runs.resolve(
+        config.load(RAW | {"svm_backend": "sklearn", "array_library": "numpy"} | keys)
+    )
     return dataclasses.replace(made, file_sha256=file_sha256) if file_sha256 else made
 
 

@@ -1,5 +1,7 @@
-"""Every operation in float64, written as its definition reads: slow, and independent of the
-library.
+"""Every operation in float64, written as its definition reads: slow.
+
+Those of LOOPS are the plain loops of the rung cpu_sequential, with which no other rung shares code.
+The others are independent of the library.
 
 Images are (N, H, W, C), vectors (N, 1, 1, units). Addition is NumPy's own. Gradients come from
 `gradient`, by differences.
@@ -11,24 +13,43 @@ import statistics
 
 import numpy as np
 
+from ladder.executors import sequential
+
+# operations whose loops are the definition; each is one of cpu_sequential's
+LOOPS = {
+    "conv2d_forward",
+    "conv2d_input_grad",
+    "conv2d_weight_grad",
+    "maxpool2d_forward",
+    "maxpool2d_backward",
+    "avgpool2d_forward",
+    "avgpool2d_backward",
+    "winner_take_all_forward",
+    "lrn_forward",
+    "attention_forward",
+    "local_contrast_forward",
+}
+
+
+def computed(operation, arrays, written, **attributes):
+    """The arrays that an operation of LOOPS writes in float64, one alone or a tuple.
+
+    arrays: role -> array; written: role -> shape.
+    """
+    given = {role: np.asarray(array, np.float64) for role, array in arrays.items()}
+    made = {role: np.zeros(shape) for role, shape in written.items()}
+    sequential.OPERATIONS[operation](**given, **made, **attributes)
+    return next(iter(made.values())) if len(made) == 1 else tuple(made.values())
+
 
 def conv2d(x, weight, bias, padding, stride=1):
     """x (N, H, W, C), weight (O, K, K, C), bias (O): cross-correlation with zeros around the
     image.
     """
-    images, height, width, _ = x.shape
-    filters, kernel = weight.shape[:2]
-    x = np.pad(x.astype(np.float64), ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    out = np.zeros((images, *slid(height, width, kernel, stride, padding), filters))
-    for row in range(out.shape[1]):
-        for column in range(out.shape[2]):
-            window = x[
-                :, stride * row : stride * row + kernel, stride * column : stride * column + kernel
-            ]
-            out[:, row, column] = (
-                np.einsum("nklc,oklc->no", window, weight.astype(np.float64)) + bias
-            )
-    return out
+    size = slid(*x.shape[1:3], weight.shape[1], stride, padding)
+    arrays = {"x": x, "weight": weight, "bias": np.broadcast_to(bias, len(weight))}
+    written = {"y": (len(x), *size, len(weight))}
+    return computed("conv2d_forward", arrays, written, stride=stride, padding=padding)
 
 
 def slid(height, width, window, stride, padding):
@@ -52,58 +73,29 @@ def maxpool2d(x, window=2, stride=2, padding=0):
     """(maxima, places window * row + column) of the windows' pixels in the image; the first if
     tied, NaN first.
     """
-    images, height, width, channels = x.shape
-    out = np.zeros((images, *slid(height, width, window, stride, padding), channels))
-    place = np.zeros(out.shape, np.uint8)
-    for position in np.ndindex(out.shape):
-        image, row, column, channel = position
-        pixels = _window(row, column, (height, width), window, stride, padding)
-        values = [x[image, i, j, channel] for i, j, _ in pixels]
-        first = int(np.argmax(values))
-        out[position], place[position] = values[first], pixels[first][2]
-    return out, place
+    shape = (len(x), *slid(*x.shape[1:3], window, stride, padding), x.shape[3])
+    written = {"y": shape, "index": shape}
+    slide = {"window": window, "stride": stride, "padding": padding}
+    y, places = computed("maxpool2d_forward", {"x": x}, written, **slide)
+    return y, places.astype(np.uint8)
 
 
 def maxpool2d_backward(dy, place, shape, window=2, stride=2, padding=0):
     """dx of this shape: each dy at the pixel its window took, added up where windows overlap."""
-    dx = np.zeros(shape)
-    for position in np.ndindex(dy.shape):
-        image, row, column, channel = position
-        i, j = divmod(int(place[position]), window)
-        dx[image, stride * row + i - padding, stride * column + j - padding, channel] += dy[
-            position
-        ]
-    return dx
+    slide = {"window": window, "stride": stride, "padding": padding}
+    return computed("maxpool2d_backward", {"dy": dy, "index": place}, {"dx": shape}, **slide)
 
 
 def avgpool2d(x, window=2, stride=2, padding=0):
     """Sum of each window over window^2; zeros around the image count as pixels."""
-    images, height, width, channels = x.shape
-    out = np.zeros((images, *slid(height, width, window, stride, padding), channels))
-    for row, column in np.ndindex(out.shape[1:3]):
-        for i, j, _ in _window(row, column, (height, width), window, stride, padding):
-            out[:, row, column] += x[:, i, j]
-    return out / window**2
+    shape = (len(x), *slid(*x.shape[1:3], window, stride, padding), x.shape[3])
+    slide = {"window": window, "stride": stride, "padding": padding}
+    return computed("avgpool2d_forward", {"x": x}, {"y": shape}, **slide)
 
 
 def avgpool2d_backward(dy, shape, window, stride, padding):
-    batch, height, width, channels = shape
-    dx = np.zeros((batch, height + 2 * padding, width + 2 * padding, channels))
-    for row, column in np.ndindex(dy.shape[1:3]):
-        dx[:, stride * row : stride * row + window, stride * column : stride * column + window] += (
-            dy[:, [[row]], [[column]]]
-        )
-    return dx[:, padding : padding + height, padding : padding + width] / window**2
-
-
-def _window(row, column, size, window, stride, padding):
-    """(row, column, place) of a window's pixels in the image, row by row."""
-    pixels = [
-        (stride * row + i - padding, stride * column + j - padding, window * i + j)
-        for i in range(window)
-        for j in range(window)
-    ]
-    return [pixel for pixel in pixels if 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]]
+    slide = {"window": window, "stride": stride, "padding": padding}
+    return computed("avgpool2d_backward", {"dy": dy}, {"dx": shape}, **slide)
 
 
 def global_avgpool(x):
@@ -179,14 +171,10 @@ def winner_take_all(x, winners, images):
 
     Ties go to the first. NaN counts as infinite.
     """
-    ranked = np.where(np.isnan(x), np.inf, x).reshape(len(x), -1, x.shape[3])
-    order = np.argsort(-ranked, axis=1, kind="stable")
-    mask = np.zeros(ranked.shape, np.uint8)
-    np.put_along_axis(mask, order[:, :winners], 1, axis=1)
-    losers = np.argsort(-ranked.max(axis=1), axis=0, kind="stable")[images:]
-    np.put_along_axis(mask, losers[:, None], 0, axis=0)
-    mask = mask.reshape(x.shape)
-    return x.astype(np.float64) * mask, mask
+    written = {"y": x.shape, "mask": x.shape}
+    how = {"winners": winners, "images": images}
+    y, mask = computed("winner_take_all_forward", {"x": x}, written, **how)
+    return y, mask.astype(np.uint8)
 
 
 def sample(mean, log_variance, drawn):
@@ -215,12 +203,8 @@ def lrn(x, size, alpha, beta, k):
     """(y, sums): x over a power of the sum of squares over `size` channels, of which size // 2 are
     before the value's own.
     """
-    squares, channels = x.astype(np.float64) ** 2, x.shape[3]
-    sums = np.zeros(x.shape)
-    for channel in range(channels):
-        first, last = max(channel - size // 2, 0), min(channel + (size - 1) // 2, channels - 1)
-        sums[..., channel] = k + alpha / size * squares[..., first : last + 1].sum(axis=3)
-    return x * sums**-beta, sums
+    written = {"y": x.shape, "sums": x.shape}
+    return computed("lrn_forward", {"x": x}, written, size=size, alpha=alpha, beta=beta, k=k)
 
 
 def position_norm(x, epsilon):
@@ -235,24 +219,15 @@ def attention(x):
     pixels), y their sums of values.
     """
     images, height, width, channels = x.shape
-    query, key, value = np.split(
-        x.astype(np.float64).reshape(images, height * width, channels), 3, axis=2
-    )
-    scores = np.einsum("npc,nqc->npq", query, key) / np.sqrt(channels / 3)
-    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
-    weights /= weights.sum(axis=2, keepdims=True)
-    return np.einsum("npq,nqc->npc", weights, value).reshape(
-        images, height, width, channels // 3
-    ), weights
+    pixels = height * width
+    written = {"y": (images, height, width, channels // 3), "weights": (images, pixels, pixels)}
+    return computed("attention_forward", {"x": x}, written)
 
 
 def local_contrast(x, image, kernel, epsilon):
     """x over the root of variance plus epsilon of each of its pixels' windows in `image`."""
-    y = x.astype(np.float64)
-    for row, column in np.ndindex(x.shape[1:3]):
-        window = image[:, row : row + kernel, column : column + kernel].astype(np.float64)
-        y[:, row, column] /= np.sqrt(window.reshape(len(x), -1).var(axis=1) + epsilon)[:, None]
-    return y
+    arrays, how = {"x": x, "image": image}, {"kernel": kernel, "epsilon": epsilon}
+    return computed("local_contrast_forward", arrays, {"y": x.shape}, **how)
 
 
 def soft_threshold(x, threshold):
@@ -469,23 +444,12 @@ def add_tap_gradients(gradient):
 
 
 def conv2d_input_grad(dy, weight, padding, height, width, stride=1):
-    size = weight.shape[1]
-    dx = np.zeros((len(dy), height + 2 * padding, width + 2 * padding, weight.shape[3]))
-    for row, column in np.ndindex(dy.shape[1:3]):
-        top, left = stride * row, stride * column
-        dx[:, top : top + size, left : left + size] += np.einsum(
-            "no,oklc->nklc", dy[:, row, column].astype(float), weight
-        )
-    return dx[:, padding : padding + height, padding : padding + width]
+    written = {"dx": (len(dy), height, width, weight.shape[3])}
+    slide = {"stride": stride, "padding": padding}
+    return computed("conv2d_input_grad", {"dy": dy, "weight": weight}, written, **slide)
 
 
 def conv2d_weight_grad(x, dy, padding, size, stride=1):
-    x = np.pad(x.astype(float), ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    return sum(
-        np.einsum(
-            "no,nklc->oklc",
-            dy[:, row, column],
-            x[:, stride * row : stride * row + size, stride * column : stride * column + size],
-        )
-        for row, column in np.ndindex(dy.shape[1:3])
-    )
+    written = {"dweight": (dy.shape[3], size, size, x.shape[3])}
+    slide = {"stride": stride, "padding": padding}
+    return computed("conv2d_weight_grad", {"x": x, "dy": dy}, written, **slide)

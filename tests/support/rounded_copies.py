@@ -35,38 +35,48 @@ from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run
 ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32, FLOAT32: np.asarray}
 
 
-def numbers(copy, number=BFLOAT16):
+def numbers(copy, number_format=BFLOAT16):
     """float32 of the words of a copy."""
     if copy.dtype == np.uint32:
         return copy.view(np.float32)
     return (
         copy.view(np.float16).astype(np.float32)
-        if number is FLOAT16
+        if number_format is FLOAT16
         else (copy.astype(np.uint32) << 16).view(np.float32)
     )
 
 
-def padded(image, padding, number=BFLOAT16):
+def padded(image, padding, number_format=BFLOAT16):
     """With borders of zeros, and channels of zeros up to the end of a chunk."""
     return np.pad(
-        image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % number.chunk))
+        image,
+        (
+            (0, 0),
+            (padding, padding),
+            (padding, padding),
+            (0, -image.shape[3] % number_format.chunk),
+        ),
     )
 
 
-def rounded_input(x, padding, number=BFLOAT16, orders=ONE_ORDER):
-    copy = poisoned(padded(x, padding, number).shape, number.dtype)
+def rounded_input(x, padding, number_format=BFLOAT16, orders=ONE_ORDER):
+    copy = poisoned(padded(x, padding, number_format).shape, number_format.dtype)
     run_step(
-        launched("conv2d_round_input", number), {"x": x}, {"rounded": copy}, orders, padding=padding
+        launched("conv2d_round_input", number_format),
+        {"x": x},
+        {"rounded": copy},
+        orders,
+        padding=padding,
     )
     return copy
 
 
-def rounded_gradient(dy, padding, number=BFLOAT16, orders=ONE_ORDER):
+def rounded_gradient(dy, padding, number_format=BFLOAT16, orders=ONE_ORDER):
     """(copy, partials)."""
-    copy = poisoned(padded(dy, padding, number).shape, number.dtype)
+    copy = poisoned(padded(dy, padding, number_format).shape, number_format.dtype)
     partials = poisoned((rows_of_packing(dy.shape, padding), dy.shape[3]))
     run_step(
-        launched("conv2d_round_gradient", number),
+        launched("conv2d_round_gradient", number_format),
         {"dy": dy},
         {"rounded": copy, "bias_partials": partials},
         orders,
@@ -75,19 +85,23 @@ def rounded_gradient(dy, padding, number=BFLOAT16, orders=ONE_ORDER):
     return copy, partials
 
 
-def columns_of(x, kernel, stride, padding, number=BFLOAT16):
+def columns_of(x, kernel, stride, padding, number_format=BFLOAT16):
     """The windows of an image side by side (im2col), with zeros up to the end of a chunk."""
     image = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(1, 2))[
         :, ::stride, ::stride
     ]
-    return padded(windows.transpose(0, 1, 2, 4, 5, 3).reshape(*windows.shape[:3], -1), 0, number)
+    return padded(
+        windows.transpose(0, 1, 2, 4, 5, 3).reshape(*windows.shape[:3], -1), 0, number_format
+    )
 
 
-def gathered(x, kernel, stride, padding, number=BFLOAT16, orders=ONE_ORDER):
-    columns = poisoned(columns_of(x, kernel, stride, padding, number).shape, number.dtype)
+def gathered(x, kernel, stride, padding, number_format=BFLOAT16, orders=ONE_ORDER):
+    columns = poisoned(
+        columns_of(x, kernel, stride, padding, number_format).shape, number_format.dtype
+    )
     run_step(
-        launched("gather_columns", number),
+        launched("gather_columns", number_format),
         {"x": x},
         {"columns": columns},
         orders,
@@ -97,63 +111,68 @@ def gathered(x, kernel, stride, padding, number=BFLOAT16, orders=ONE_ORDER):
     return columns
 
 
-def rounded_weight(weight, flip=True, number=BFLOAT16, orders=ONE_ORDER, packing=None):
+def rounded_weight(weight, flip=True, number_format=BFLOAT16, orders=ONE_ORDER, packing=None):
     """[copy, flipped]."""
-    copies, attribute = copies_of("w", weight.shape, flip, number, packing)
-    run_step(launched("copy_weights", number), {"w": weight}, copies, orders, copies=attribute)
+    copies, attribute = copies_of("w", weight.shape, flip, number_format, packing)
+    run_step(
+        launched("copy_weights", number_format), {"w": weight}, copies, orders, copies=attribute
+    )
     return list(copies.values())
 
 
-def launched(operation, number):
-    return launches.of_format(number)[operation]
+def launched(operation, number_format):
+    return launches.of_format(number_format)[operation]
 
 
-def copies_of(name, shape, flip=True, number=BFLOAT16, packing=None):
+def copies_of(name, shape, flip=True, number_format=BFLOAT16, packing=None):
     """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight; packing: other
     than Packing.
     """
     shapes = {
         role: size
-        for role, size in (packing or Packing(number)).weight(shape).items()
+        for role, size in (packing or Packing(number_format)).weight(shape).items()
         if flip or role != "flipped"
     }
     return (
-        {f"{name}.{role}": poisoned(size, number.dtype) for role, size in shapes.items()},
+        {f"{name}.{role}": poisoned(size, number_format.dtype) for role, size in shapes.items()},
         {name: {role: f"{name}.{role}" for role in shapes}},
     )
 
 
-def check_copies(number):
+def check_copies(number_format):
     """Copies of 4 bytes are the numbers, rounded, of all sizes, with zeros behind; partial sums are
     of what was not rounded.
     """
-    rounds = ROUNDS[number]
+    rounds = ROUNDS[number_format]
     x = np.ldexp(
         normal(3, 9, 8, 22), np.random.default_rng(0).integers(-140, 120, (3, 9, 8, 22), np.int32)
     )
     x.flat[:4] = np.inf, np.nan, -np.inf, 1e-45
     assert np.array_equal(
-        numbers(rounded_input(x, 1, number, ORDERS)), padded(rounds(x), 1, number), equal_nan=True
+        numbers(rounded_input(x, 1, number_format, ORDERS)),
+        padded(rounds(x), 1, number_format),
+        equal_nan=True,
     )
     gradient = normal(2, 5, 7, 38)
-    copy, partials = rounded_gradient(gradient, 2, number, ORDERS)
-    assert np.array_equal(numbers(copy), padded(rounds(gradient), 2, number))
+    copy, partials = rounded_gradient(gradient, 2, number_format, ORDERS)
+    assert np.array_equal(numbers(copy), padded(rounds(gradient), 2, number_format))
     error = np.abs(partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float))
     assert (
         error <= gamma(gradient[..., 0].size) * np.abs(gradient).sum(axis=(0, 1, 2), dtype=float)
     ).all()
     weight = normal(42, 3, 3, 27)
-    copy, flipped = rounded_weight(weight, number=number, orders=ORDERS)
-    assert np.array_equal(numbers(copy), padded(rounds(weight), 0, number))
+    copy, flipped = rounded_weight(weight, number_format=number_format, orders=ORDERS)
+    assert np.array_equal(numbers(copy), padded(rounds(weight), 0, number_format))
     assert np.array_equal(
-        numbers(flipped), padded(rounds(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, number)
+        numbers(flipped),
+        padded(rounds(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0), 0, number_format),
     )
-    check_columns(number)
-    check_products_of_columns(number)
-    for tile in weight_tiles(number):
-        if not isinstance(tile, Window) and tile.m % number.step == 0:
-            check_weight_gradients_behind_pooling(number, tile)
-    check_loss(number)
+    check_columns(number_format)
+    check_products_of_columns(number_format)
+    for tile in weight_tiles(number_format):
+        if not isinstance(tile, Window) and tile.m % number_format.step == 0:
+            check_weight_gradients_behind_pooling(number_format, tile)
+    check_loss(number_format)
 
 
 COLUMNS = [
@@ -164,17 +183,19 @@ COLUMNS = [
 ]
 
 
-def check_columns(number):
+def check_columns(number_format):
     """Columns are the windows, rounded, of an image in float32 and of a batch that is loaded, whose
     bytes are load_batch's.
     """
-    rounds = ROUNDS[number]
+    rounds = ROUNDS[number_format]
     for shape, *window in COLUMNS:
         x = normal(*shape)
         x.flat[:2] = np.inf, np.nan
-        wanted = rounds(columns_of(x, *window, number))
+        wanted = rounds(columns_of(x, *window, number_format))
         assert np.array_equal(
-            numbers(gathered(x, *window, number, ORDERS), number), wanted, equal_nan=True
+            numbers(gathered(x, *window, number_format, ORDERS), number_format),
+            wanted,
+            equal_nan=True,
         )
         for dtype, flip in ((np.uint8, True), (np.float32, False)):
             images = (
@@ -182,7 +203,7 @@ def check_columns(number):
             )
             permutation = np.random.default_rng(1).permutation(len(images))
             scale, offset = (np.abs(normal(shape[3], seed=seed)) for seed in (2, 3))
-            batch, columns = poisoned(shape), poisoned(wanted.shape, number.dtype)
+            batch, columns = poisoned(shape), poisoned(wanted.shape, number_format.dtype)
             reads = {
                 "images": images,
                 "permutation": permutation,
@@ -192,7 +213,7 @@ def check_columns(number):
             }
             kernel, stride, padding = window
             run_step(
-                launched("load_batch", number),
+                launched("load_batch", number_format),
                 reads,
                 {"batch": batch, "columns": columns},
                 ORDERS,
@@ -205,11 +226,11 @@ def check_columns(number):
                 == references.load_batch(images, permutation[3:], scale, offset, flip).tobytes()
             )
             assert np.array_equal(
-                numbers(columns, number), rounds(columns_of(batch, *window, number))
+                numbers(columns, number_format), rounds(columns_of(batch, *window, number_format))
             )
 
 
-def check_loss(number):
+def check_loss(number_format):
     """The gradient, times the loss scale, is rounded to a copy; its sums and the loss are those of
     what was not rounded.
     """
@@ -221,12 +242,12 @@ def check_loss(number):
     ):
         prediction, target, divisor = normal(*shape), normal(*shape, seed=1), 24
         copy, partials = (
-            poisoned(padded(target, padding, number).shape, number.dtype),
+            poisoned(padded(target, padding, number_format).shape, number_format.dtype),
             poisoned((rows_of_packing(shape, padding, PIXELS_OF_LOSS), shape[3])),
         )
         losses, counters = poisoned(5, np.float64), np.array([7, 0, 2], np.int64)
         run_step(
-            launched("mse", number),
+            launched("mse", number_format),
             {"prediction": prediction, "target": target, "counters": counters},
             {"rounded": copy, "bias_partials": partials, "losses": losses},
             ORDERS,
@@ -236,7 +257,8 @@ def check_loss(number):
         )
         gradient = np.float32(factor) * (np.float32(2 / divisor) * (prediction - target))
         assert np.array_equal(
-            numbers(copy, number), padded(ROUNDS[number](gradient), padding, number)
+            numbers(copy, number_format),
+            padded(ROUNDS[number_format](gradient), padding, number_format),
         )
         error = np.abs(
             partials.sum(axis=0, dtype=float) - gradient.sum(axis=(0, 1, 2), dtype=float)
@@ -247,16 +269,18 @@ def check_loss(number):
         )
 
 
-def forward_of_columns(conv, relu, number):
+def forward_of_columns(conv, relu, number_format):
     """y of a Convolution whose images are columns."""
     y, weight = (
         poisoned(conv.output),
-        rounded_weight(conv.weight, number=number, packing=columns_packing(conv, number))[0],
+        rounded_weight(
+            conv.weight, number_format=number_format, packing=columns_packing(conv, number_format)
+        )[0],
     )
     run_step(
-        launched("rounded_conv2d_forward", number),
+        launched("rounded_conv2d_forward", number_format),
         {
-            "x": gathered(conv.x, conv.kernel, conv.stride, conv.padding, number),
+            "x": gathered(conv.x, conv.kernel, conv.stride, conv.padding, number_format),
             "weight": weight,
             "bias": conv.bias,
         },
@@ -267,13 +291,13 @@ def forward_of_columns(conv, relu, number):
     return y
 
 
-def weight_grad_of_columns(conv, number):
+def weight_grad_of_columns(conv, number_format):
     """(dweight, dbias)."""
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-    dy, partials = rounded_gradient(conv.dy, 0, number)
-    x = gathered(conv.x, conv.kernel, conv.stride, conv.padding, number)
+    dy, partials = rounded_gradient(conv.dy, 0, number_format)
+    x = gathered(conv.x, conv.kernel, conv.stride, conv.padding, number_format)
     run_step(
-        launched("rounded_conv2d_weight_grad", number),
+        launched("rounded_conv2d_weight_grad", number_format),
         {"x": x, "dy": dy, "bias_partials": partials},
         {"dweight": dweight, "dbias": dbias},
         stride=1,
@@ -293,7 +317,7 @@ BEHIND_POOLING = [
 ]
 
 
-def check_weight_gradients_behind_pooling(number, tile=None):
+def check_weight_gradients_behind_pooling(number_format, tile=None):
     """They are those of the gradient that a pooling leads back to its places, whose sum is the bias
     gradient.
     """
@@ -308,14 +332,14 @@ def check_weight_gradients_behind_pooling(number, tile=None):
             dy, places = np.zeros(conv.output, np.float32), np.arange(4).reshape(2, 2)
             for row, column in np.ndindex(2, 2):
                 dy[:, row::2, column::2] = np.where(
-                    index == places[row, column], ROUNDS[number](pooled), 0
+                    index == places[row, column], ROUNDS[number_format](pooled), 0
                 )
-            copy, partials = rounded_gradient(pooled, 0, number)
+            copy, partials = rounded_gradient(pooled, 0, number_format)
             dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
             run_step(
-                functools.partial(launches.weight_grad, tile=tile, number=number),
+                functools.partial(launches.weight_grad, tile=tile, number_format=number_format),
                 {
-                    "x": gathered(conv.x, kernel, 1, padding, number),
+                    "x": gathered(conv.x, kernel, 1, padding, number_format),
                     "dy": copy,
                     "index": index,
                     "bias_partials": partials,
@@ -325,15 +349,15 @@ def check_weight_gradients_behind_pooling(number, tile=None):
                 padding=0,
                 kernel=1,
             )
-            equal(dweight, conv.weight_grad(ROUNDS[number](conv.x), dy))
+            equal(dweight, conv.weight_grad(ROUNDS[number_format](conv.x), dy))
             equal(dbias, pooled.sum(axis=(0, 1, 2), dtype=float))
 
 
-def columns_packing(conv, number):
-    return Columns(number, (conv.kernel, conv.stride))
+def columns_packing(conv, number_format):
+    return Columns(number_format, (conv.kernel, conv.stride))
 
 
-def check_products_of_columns(number):
+def check_products_of_columns(number_format):
     """As check_products, of convolutions whose images are columns."""
     for ((batch, height, width, channels), kernel, stride, padding), filters in itertools.product(
         COLUMNS, (40, 136)
@@ -341,10 +365,10 @@ def check_products_of_columns(number):
         check_products(
             (batch, height, width, channels, filters, kernel, padding),
             stride,
-            lambda conv, relu: forward_of_columns(conv, relu, number),
+            lambda conv, relu: forward_of_columns(conv, relu, number_format),
             None,
-            lambda conv: weight_grad_of_columns(conv, number),
-            number,
+            lambda conv: weight_grad_of_columns(conv, number_format),
+            number_format,
         )
 
 
@@ -367,7 +391,7 @@ def close(found, wanted):
 
 
 def check_products(
-    shape, stride=1, forward=None, input_grad=None, weight_grad=None, number=BFLOAT16
+    shape, stride=1, forward=None, input_grad=None, weight_grad=None, number_format=BFLOAT16
 ):
     """Exact on small integers, in every order; otherwise the products of rounded operands, but for
     the order and the rounding of sums. Those of integers are the same where tensor cores truncate
@@ -380,7 +404,7 @@ def check_products(
     def check(values, equal):
         conv, exact = (Convolution(shape, values, stride) for _ in range(2))
         exact.x, exact.weight, exact.dy = (
-            ROUNDS[number](value) for value in (conv.x, conv.weight, conv.dy)
+            ROUNDS[number_format](value) for value in (conv.x, conv.weight, conv.dy)
         )
         if forward:
             y = exact.forward(exact.x, exact.weight, conv.bias)
@@ -399,16 +423,16 @@ def check_products(
         check(normal, close)
 
 
-def forward(conv, relu, tile=None, number=BFLOAT16):
+def forward(conv, relu, tile=None, number_format=BFLOAT16):
     """y of a Convolution; tile: replaces the one that the shape asks for, here and in the
     gradients.
     """
     y = poisoned(conv.output)
     run_step(
-        functools.partial(launches.forward, tile=tile, number=number),
+        functools.partial(launches.forward, tile=tile, number_format=number_format),
         {
-            "x": rounded_input(conv.x, conv.padding, number),
-            "weight": rounded_weight(conv.weight, number=number)[0],
+            "x": rounded_input(conv.x, conv.padding, number_format),
+            "weight": rounded_weight(conv.weight, number_format=number_format)[0],
             "bias": conv.bias,
         },
         {"y": y},
@@ -418,13 +442,13 @@ def forward(conv, relu, tile=None, number=BFLOAT16):
     return y
 
 
-def input_grad(conv, tile=None, number=BFLOAT16):
+def input_grad(conv, tile=None, number_format=BFLOAT16):
     dx = poisoned(conv.x.shape)
     run_step(
-        functools.partial(launches.input_grad, tile=tile, number=number),
+        functools.partial(launches.input_grad, tile=tile, number_format=number_format),
         {
-            "dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, number)[0],
-            "flipped": rounded_weight(conv.weight, number=number)[1],
+            "dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, number_format)[0],
+            "flipped": rounded_weight(conv.weight, number_format=number_format)[1],
             "zeros": np.zeros(conv.x.shape[3:], np.float32),
         },
         {"dx": dx},
@@ -433,14 +457,18 @@ def input_grad(conv, tile=None, number=BFLOAT16):
     return dx
 
 
-def weight_grad(conv, tile=None, number=BFLOAT16):
+def weight_grad(conv, tile=None, number_format=BFLOAT16):
     """(dweight, dbias)."""
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
-    dy, partials = rounded_gradient(conv.dy, padding, number)
+    dy, partials = rounded_gradient(conv.dy, padding, number_format)
     run_step(
-        functools.partial(launches.weight_grad, tile=tile, number=number),
-        {"x": rounded_input(conv.x, conv.padding, number), "dy": dy, "bias_partials": partials},
+        functools.partial(launches.weight_grad, tile=tile, number_format=number_format),
+        {
+            "x": rounded_input(conv.x, conv.padding, number_format),
+            "dy": dy,
+            "bias_partials": partials,
+        },
         {"dweight": dweight, "dbias": dbias},
         stride=conv.stride,
         padding=padding,
@@ -449,7 +477,7 @@ def weight_grad(conv, tile=None, number=BFLOAT16):
     return dweight, dbias
 
 
-def wide_builds(made, number):
+def wide_builds(made, number_format):
     """(source, defines) of a plan's kernels on copies of 4 bytes, and of tiles whose sums and
     fragments take most registers.
     """
@@ -462,25 +490,25 @@ def wide_builds(made, number):
         | {
             (
                 "gpu_tf32/weight_grad_halo.cu",
-                (*tile.defines(KERNEL=tile.kernel, WHOLE=whole), *number.defines),
+                (*tile.defines(KERNEL=tile.kernel, WHOLE=whole), *number_format.defines),
             )
-            for tile in weight_tiles(number)
+            for tile in weight_tiles(number_format)
             if isinstance(tile, Window)
             for whole in (False, True)
         }
         | {
             (
                 f"gpu_tf32/weight_grad{kind}.cu",
-                (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number.defines),
+                (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number_format.defines),
             )
-            for tile in weight_tiles(number)
+            for tile in weight_tiles(number_format)
             if not isinstance(tile, Window)
             for whole in (False, True)
             for kind in ("", "_pooled")
-            if not kind or tile.m % number.step == 0
+            if not kind or tile.m % number_format.step == 0
         }
         | {
-            (f"gpu_tf32/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number.defines))
+            (f"gpu_tf32/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number_format.defines))
             for entry in ("", "_copy", "_gradient", "_gradient_pool")
             for tile in (LARGE, SQUARE)
         }

@@ -11,7 +11,7 @@ from emulated import KERNELS, load
 from kernel_checks import integers, poisoned
 from ladder.arithmetic.multipliers import kernel_defines
 from ladder.rungs import catalog, tiles
-from ladder.rungs.patterns import Table
+from ladder.rungs.interface import Table
 from ladder.training import plan
 from ladder.training.planning.data import Step
 
@@ -54,12 +54,12 @@ def in_one_order():
 def run_step(launches, reads, writes, orders=None, operation="step", **attributes):
     """Run a step with arrays given by role; launches: the launch function. Returns its launches."""
     arrays = {**reads, **writes}
-    found = made(launches, arrays, reads, writes, operation, **attributes)
+    found = completed_launches(launches, arrays, reads, writes, operation, **attributes)
     run_launches(found, arrays, orders)
     return found
 
 
-def made(launches, arrays, reads, writes, operation="step", **attributes):
+def completed_launches(launches, arrays, reads, writes, operation="step", **attributes):
     """The launches of a step, as a plan completes them; its workspace joins the arrays."""
     step = Step(
         operation,
@@ -96,9 +96,9 @@ def passed(argument, arrays):
 
 
 def training_plan(rung, network, batch=64, multiprocessors=tiles.H200):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         multipliers=plan.made_for(rung),
         multiprocessors=multiprocessors,
@@ -140,7 +140,9 @@ def convolution_launches(rung, shape, stride=1):
     return {
         (launch.source, launch.defines)
         for operation in ("conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad")
-        for launch in made(rung.LAUNCHES[operation], dict(arrays), arrays, arrays, **attributes)
+        for launch in completed_launches(
+            rung.RUNG.launches[operation], dict(arrays), arrays, arrays, **attributes
+        )
     }
 
 

@@ -63,10 +63,10 @@ def plans(rung):
 
 
 def trained_in(network, rung, batch, dtype="uint8", fuse_update=True, **settings):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         **{
             "network": network,
-            "variant": rung,
+            "rung": rung,
             "batch_size": batch,
             "optimizer": MOMENTUM,
             "multipliers": plan.made_for(rung),

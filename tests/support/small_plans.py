@@ -10,7 +10,7 @@ IMAGES = plan.Dataset(20, "uint8")
 
 
 def training_plan(network=NETWORK, rung="cpu", batch=4, **settings):
-    settings = plan.Settings(network=network, variant=rung, batch_size=batch, **settings)
+    settings = plan.TrainingSettings(network=network, rung=rung, batch_size=batch, **settings)
     return plan.training_plan(settings, IMAGES, plan.Length(10, 5))
 
 

@@ -38,14 +38,14 @@ def add(
 ):
     """Write a run with its report below `results`; returns {role: artifacts.Artifact}.
 
-    settings: of synthetic_run.Settings, and parameters of the training or of ADDED; faster:
-    speed-up of its training; noise: standard deviation of the noise added to its weights; loss:
-    factor of its losses; sources: {stage: digest of its file}.
+    settings: of synthetic_run.SyntheticSettings, and parameters of the training or of ADDED;
+    faster: speed-up of its training; noise: standard deviation of the noise added to its weights;
+    loss: factor of its losses; sources: {stage: digest of its file}.
     """
     own = {
         key: settings.pop(key)
         for key in list(settings)
-        if key in synthetic_run.Settings.__dataclass_fields__
+        if key in synthetic_run.SyntheticSettings.__dataclass_fields__
     }
     fresh = pathlib.Path(results, ".fresh")
     run = synthetic_run.make(fresh, **own)

@@ -30,7 +30,7 @@ ACCURACIES = {
 
 
 @dataclasses.dataclass
-class Settings:
+class SyntheticSettings:
     """train: number of training images, None for all; steps: None for whole epochs; validation: if
     not 0, size of a validation set instead of `test` images, which the training was measured on,
     with `patience`; features_layer: None for a network that classifies without an SVM.
@@ -76,9 +76,9 @@ class Settings:
 
 def make(results, dataset="digits", **settings):
     """Write a run's artifacts below `results`; returns them by role, as a report's inputs.
-    settings: of Settings.
+    settings: of SyntheticSettings.
     """
-    settings, random = Settings(dataset, **settings), np.random.default_rng(7)
+    settings, random = SyntheticSettings(dataset, **settings), np.random.default_rng(7)
     params = _network_params(settings)
     network = networks.from_params(params)
     layer = settings.features_layer or (None if network.classifies else network.features)
@@ -340,8 +340,8 @@ def _training_metrics(network, images, batch, history, sizes):
     steps, per_epoch = len(sizes), -(-images // batch)
     epochs = [slice(start, start + per_epoch) for start in range(0, steps, per_epoch)]
     step = plan.training_plan(
-        plan.Settings(
-            network=network, variant="cpu", batch_size=batch, optimizer=Optimizer("adam")
+        plan.TrainingSettings(
+            network=network, rung="cpu", batch_size=batch, optimizer=Optimizer("adam")
         ),
         plan.Dataset(images, "uint8"),
         plan.Length(steps, per_epoch),
@@ -531,7 +531,7 @@ def _score(results, stage, suffix, read, data, settings, random):
     params = {
         "linear": {"seed": 1},
         "ridge": {"seed": 1},
-        "knn": {"knn_k": 10, "knn_distance": "cosine"},
+        "knn": {"knn_k": 10},
     }.get(stage, {})
     params |= _shifts(settings) if stage != "evaluate" else {}
     work, finish = _artifact(

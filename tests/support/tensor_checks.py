@@ -17,7 +17,7 @@ from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1, tiles
-from rung_checks import made, run_step, training_plan
+from rung_checks import completed_launches, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
 NAMED = {**MULTIPLIERS, **FORMATS}
@@ -114,13 +114,13 @@ class RoundedOperands:
         return self.rung.__name__.rpartition(".")[2]
 
     def _compiled(self):
-        return compiled_launches(self._name(), self.rung.LAUNCHES, self.name, self.network)
+        return compiled_launches(self._name(), self.rung.RUNG.launches, self.name, self.network)
 
 
 def same_launches(one, other, shape, name):
     """Whether two rungs compile a forward convolution in the same way with a multiplier."""
     found = [
-        [launch.defines for launch in _launches(rung.LAUNCHES, "conv2d_forward", name, shape)]
+        [launch.defines for launch in _launches(rung.RUNG.launches, "conv2d_forward", name, shape)]
         for rung in (one, other)
     ]
     return found[0] == found[1]
@@ -134,7 +134,7 @@ def _launches(launches, operation, name, shape, stride=1):
         if case.operation == operation
     ]
     arrays = case.reads, case.writes
-    return made(
+    return completed_launches(
         launches[operation], arrays[0] | arrays[1], *arrays, **case.attributes, **multiplier(name)
     )
 

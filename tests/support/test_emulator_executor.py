@@ -73,7 +73,7 @@ def test_a_launch_that_writes_before_its_buffer_is_named():
     writes.
     """
     made = plan.training_plan(
-        plan.Settings(network=NETWORK, variant="gpu_basic", batch_size=2),
+        plan.TrainingSettings(network=NETWORK, rung="gpu_basic", batch_size=2),
         plan.Dataset(2, "uint8"),
         plan.Length(1, 1),
     )

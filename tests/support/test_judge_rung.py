@@ -119,13 +119,13 @@ def test_an_error_of_the_rungs_module_is_one_line_with_its_place(project):
     module = project / "workflow/scripts/ladder/rungs/mine.py"
     right = module.read_text()
     try:
-        module.write_text(right.replace("    **with_files", "    **without_files"))
+        module.write_text(right.replace("RUNG = ", "RUNG = another."))
         judged = run(project, "-c", JUDGE)
     finally:
         module.write_text(right)
     assert judged.returncode == 1 and judged.stderr == ""
     assert re.fullmatch(
-        r"mine: its module fails: mine\.py:\d+: NameError: name 'without_files' is not.*\n",
+        r"mine: its module fails: mine\.py:\d+: NameError: name 'another' is not.*\n",
         judged.stdout,
     )
 

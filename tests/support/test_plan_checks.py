@@ -10,7 +10,7 @@ import plan_checks
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs.patterns import Launch
+from ladder.rungs.interface import Launch
 from ladder.training import plan
 from ladder.training.planning.data import Buffer
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 
 NETWORK = networks.build("autoencoder")
 PLAN = plan.training_plan(
-    plan.Settings(network=NETWORK, variant="gpu_basic", batch_size=2),
+    plan.TrainingSettings(network=NETWORK, rung="gpu_basic", batch_size=2),
     plan.Dataset(4, "uint8"),
     plan.Length(2, 2),
 )

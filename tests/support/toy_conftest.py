@@ -1,5 +1,5 @@
-"""The conftest.py of projects that tests of mutate_kernels.py and mutate_python.py make: --short
-leaves out *_at_night.
+"""The conftest.py of projects that tests of mutate_kernels.py make: --short leaves out
+*_at_night.
 """
 
 

@@ -72,15 +72,14 @@ def by_stage(contents, place, threads=2):
         Image.new("RGB", (30, 30)).save(place / part / "whole.png")
     for number, content in enumerate(contents):
         (place / f"train/a/{number:05d}.png").write_bytes(content)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     params = {
-        "folder_sha256": listing.of(str(place)).digest,
+        "folder_sha256": listing.source(str(place)).digest,
         "image_size": SHAPE[:2],
         "image_channels": SHAPE[2],
     }
-    data, skipped, _ = folder.load(
-        str(place), params, {"train": "all", "test": "all"}, place, threads
-    )
+    options = {"folder": str(place), "labels": "auto", "leave_out": "none"}
+    data, skipped, _ = folder.load(options, params, {"train": "all", "test": "all"}, place, threads)
     found = dict(zip(data.names["train"], np.asarray(data.train_images), strict=True)) | {
         entry["file"]: entry["reason"] for entry in skipped
     }

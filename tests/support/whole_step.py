@@ -98,9 +98,9 @@ def trained(rung, images, values):
     """Parameter -> its value after a step of the rung in the emulator, of images whose pixels are
     integers.
     """
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=NETWORK,
-        variant=rung,
+        rung=rung,
         batch_size=len(images),
         gradient_scale="batch",
         multipliers=plan.made_for(rung),

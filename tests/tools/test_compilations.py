@@ -10,12 +10,12 @@ import pytest
 from emulated import KERNELS
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
-from ladder.rungs.patterns import Launch
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import compilations  # noqa: E402
+from ladder.rungs.interface import Launch
 from table import with_table  # noqa: E402
 
 RECORD = compilations.read()

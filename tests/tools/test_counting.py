@@ -48,7 +48,7 @@ def test_the_loop_that_multiplies_is_the_one_that_counts():
     )
 
 
-def test_products_of_matrices_and_copies_are_counted_apart_and_what_never_runs_is_not():
+def test_products_and_copies_are_counted_apart_and_what_never_runs_is_not():
     code = CODE.replace("FFMA R16, R8, R12, R16", "HMMA.16816.F32.BF16 R16, R8, R12, R16")
     code = code.replace(
         "LDG.E.128 R12, desc[UR4][R4.64]", "LDGSTS.E.BYPASS.128 [R7], desc[UR4][R4.64]"
@@ -78,26 +78,26 @@ def test_without_products_the_longest_loop_and_without_a_loop_all_instructions_c
     )
 
 
-def together(*instructions):
+def loads(*instructions):
     """How many loads are under way at once with each of a loop of these instructions."""
     numbered = "\n".join(
         f"/*{16 * place:04x}*/ {text} ;"
         for place, text in enumerate((*instructions, "@P0 BRA `(.L_x_1)"))
     )
-    return disassembly.together(f".L_x_1:\n{numbered}")
+    return disassembly.kernel_loads(f".L_x_1:\n{numbered}")
 
 
 def test_a_load_is_under_way_until_an_instruction_reads_it():
     one, other = "LDG.E R2, desc[UR4][R8.64]", "@!P1 LDG.E R3, desc[UR4][R10.64]"
     wide = "LDG.E.128.CONSTANT R4, desc[UR4][R2.64]"
-    assert together(one, "FADD R1, R1, R2", other, "FADD R1, R1, R3") == [1, 1]
-    assert together(one, other, "FADD R1, R1, R2", "FADD R1, R1, R3") == [2, 2]
+    assert loads(one, "FADD R1, R1, R2", other, "FADD R1, R1, R3") == [1, 1]
+    assert loads(one, other, "FADD R1, R1, R2", "FADD R1, R1, R3") == [2, 2]
     # what the round before asked for
-    assert together("FADD R1, R1, R2", one, "FADD R1, R1, R3", other) == [2, 2]
+    assert loads("FADD R1, R1, R2", one, "FADD R1, R1, R3", other) == [2, 2]
     # the second's address is what the first brings
-    assert together(one, wide, "FADD R1, R1, R7") == [1, 1]
-    assert together(wide, "STG.E desc[UR4][R8.64], R7", one) == [1, 1]
-    assert together("FADD R1, R2, R3") == []
+    assert loads(one, wide, "FADD R1, R1, R7") == [1, 1]
+    assert loads(wide, "STG.E desc[UR4][R8.64], R7", one) == [1, 1]
+    assert loads("FADD R1, R2, R3") == []
 
 
 @pytest.mark.skipif(
@@ -183,7 +183,7 @@ def test_occupancy_and_waves():
     assert prediction.waves(A100, launch(resident={**launch()["resident"], "A100": 0})) is None
 
 
-def test_a_launch_runs_where_a_block_has_room_and_with_the_copy_engine_on_hopper_alone():
+def test_a_launch_runs_where_a_block_has_room_and_copy_engines_on_hopper_alone():
     assert [gpu.name for gpu in prediction.GPUS if prediction.runs(gpu, launch())] == [
         gpu.name for gpu in prediction.GPUS
     ]
@@ -208,7 +208,7 @@ def test_instructions_are_those_of_the_loop_as_often_as_its_loads_were_counted()
     )
 
 
-def test_single_words_that_the_compiler_loads_four_at_a_time_are_not_four_rounds_of_the_loop():
+def test_words_that_the_compiler_loads_four_at_a_time_are_not_four_rounds():
     in_shared = {
         **launch()["per_warp"],
         "shared_loads": {"requests": 96, "wavefronts": 96, "least": 96},
@@ -293,7 +293,7 @@ def test_bulk_copies_come_from_level_2_and_what_wgmma_reads_passes_shared_memory
     )
 
 
-def test_products_of_wgmma_are_those_that_its_reads_were_for_at_the_peak_that_mma_sync_does_not_reach():
+def test_products_of_wgmma_are_those_of_its_reads_at_a_peak_above_mma_sync():
     """A wgmma of 64x128x16, that reads 4096 bytes, is for each of four warps 16 products of
     16x8x16.
     """
@@ -307,7 +307,7 @@ def test_products_of_wgmma_are_those_that_its_reads_were_for_at_the_peak_that_mm
     assert times(rates=half, body=body)["tensor cores"] == 2 * times(body=body)["tensor cores"]
 
 
-def test_a_launch_ends_with_its_longest_chain_after_the_mean_ones_that_a_place_had_before():
+def test_a_launch_ends_with_its_longest_chain_after_the_mean_ones_before():
     """Two blocks to a multiprocessor, of whose sectors level 1 misses a half."""
     loads = {
         "missed": 10,
@@ -321,7 +321,7 @@ def test_a_launch_ends_with_its_longest_chain_after_the_mean_ones_that_a_place_h
     )
 
 
-def test_copies_are_waited_for_as_often_as_the_loop_waits_or_as_shared_memory_is_filled():
+def test_copies_are_waited_for_as_often_as_the_loop_waits_or_memory_is_filled():
     waiting = {**launch()["body"], "waits": 1.5}
     assert times(body=waiting)["latency"] == pytest.approx(10 * 1.5e-6)
     assert times(body=waiting, blocks=2 * 264)["latency"] == pytest.approx(2 * 10 * 1.5e-6)
@@ -358,7 +358,7 @@ NOTHING = {**launch()["body"], "instructions": 1, "is_loop": False, "products": 
 
 
 @pytest.mark.parametrize("gpu", prediction.GPUS, ids=lambda gpu: gpu.name)
-def test_a_tiny_launch_takes_what_any_launch_takes_and_one_that_only_copies_the_time_of_memory(gpu):
+def test_a_tiny_launch_takes_what_any_takes_and_a_copy_the_time_of_memory(gpu):
     tiny = prediction.interval(gpu, [launch(blocks=1, body=NOTHING)])
     least, most = ASSUMPTIONS["launch"].values[gpu.name]
     assert 0.9 * least <= tiny.low < tiny.high <= 1.1 * most + 1e-6
@@ -405,7 +405,7 @@ def recorded(rung):
 
 
 @pytest.mark.parametrize("gpu", prediction.GPUS, ids=lambda gpu: gpu.name)
-def test_no_assumption_shortens_a_step_at_its_pessimistic_end_and_the_interval_lies_within_the_extremes(
+def test_no_assumption_shortens_a_step_at_its_pessimistic_end(
     gpu,
 ):
     launches = recorded("gpu_f16")  # which has room on all
@@ -422,7 +422,7 @@ def test_no_assumption_shortens_a_step_at_its_pessimistic_end_and_the_interval_l
 
 
 @pytest.mark.parametrize("name", ASSUMPTIONS)
-def test_every_assumption_has_a_source_a_measurement_that_decides_and_its_optimistic_value_first(
+def test_every_assumption_has_a_source_a_deciding_measurement_and_optimism_first(
     name,
 ):
     assumption = ASSUMPTIONS[name]

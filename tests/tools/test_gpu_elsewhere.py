@@ -27,7 +27,7 @@ import tools  # noqa: E402
     not nvrtc.installed() or shutil.which("g++") is None,
     reason="no NVRTC (envs/kernels.txt) or no g++",
 )
-def test_prepared_kernels_and_one_folder_are_all_that_a_machine_needs_and_another_goes_on(tmp_path):
+def test_prepared_kernels_and_one_folder_are_all_that_a_machine_needs(tmp_path):
     out = tmp_path / "check"
     prepared = call(sys.executable, ROOT, {}, out, "--prepare", "--rungs", "gpu_basic,gpu_bf16")
     assert (out / "cache/kernel-ladder/kernels/nvrtc.txt").exists()

@@ -38,7 +38,7 @@ def test_a_prediction_is_an_interval_of_the_card_that_the_driver_names():
     assert table.predicted(counts, unit=1000) == "0.21-0.28" and table.predicted(None) == ""
 
 
-def test_every_rung_has_its_first_prediction_its_interval_and_the_seconds_of_an_epoch():
+def test_every_rung_has_its_first_prediction_its_interval_and_seconds_of_an_epoch():
     rows = list(prediction_tables.times(counted.read()["rungs"], 64))
     assert {row[0] for row in rows} == set(table.documented_rungs())
     (last,) = (row for row in rows if row[0] == "gpu_bf16_sm90")
@@ -169,7 +169,7 @@ def test_a_comment_changes_no_kernel(monkeypatch, tmp_path):
     assert step_kernels.text("a.cu") == step_kernels.text("b.cu")
 
 
-def test_what_was_measured_of_the_kernels_of_then_lies_in_its_second_prediction_and_no_interval_is_wide():
+def test_what_was_measured_of_earlier_kernels_lies_in_their_second_prediction():
     record, rungs = results.measured_then(results.records()), results.then()["rungs"]
     for rung in rungs:
         interval, measured = (
@@ -279,7 +279,7 @@ def test_other_networks_of_a_record_have_a_table_of_their_own():
     assert table.others({}) == []
 
 
-def test_multipliers_of_a_record_have_a_table_of_their_own_with_ratios_to_the_fastest_exact_rung():
+def test_multipliers_of_a_record_have_a_table_with_ratios_to_the_fastest_exact_rung():
     am32 = dataclasses.replace(cases.MULTIPLIED, multiplier="am32")
     rows = raced(am32, ("gpu_gemm", "fp32", 30000.0, {}))
     exact = raced(

@@ -129,7 +129,7 @@ def test_the_time_of_the_controls_stands_apart():
     assert preset_table.times({"summary": {"seconds": {"svm": 75.0}}}) == ("75 s", "")
 
 
-def test_the_short_row_is_of_the_classifier_that_answers_and_not_of_the_most_accurate_one():
+def test_the_short_row_is_of_the_classifier_that_answers_not_of_the_most_accurate():
     ridge = SUMMARY["evaluations"] | {"ridge_random": 0.7}
     assert preset_table.short_row(record(evaluations=ridge))[:3] == (
         "`one`",

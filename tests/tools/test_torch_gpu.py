@@ -75,7 +75,7 @@ def test_float16_scales_the_loss_and_lets_no_infinite_gradient_into_a_weight(tor
     ]
 
 
-def test_a_graph_is_captured_after_steps_on_a_stream_of_its_own_and_replayed_with_new_images(torch):
+def test_a_graph_is_captured_after_steps_on_an_own_stream_and_replayed_on_new_images(torch):
     torch_gpu, fake = torch
     torch_gpu.prepare(CASE, GRAPH)
     steps = [entry for entry in fake.log if entry.startswith(("step", "replay"))]
@@ -96,7 +96,7 @@ def test_a_graph_is_captured_after_steps_on_a_stream_of_its_own_and_replayed_wit
 
 def test_a_batch_of_another_size_than_the_graphs_is_made_without_it(torch):
     torch_gpu, fake = torch
-    run = torch_gpu.Training(cases.Case.of(CASE), cases.CONTENDERS[GRAPH])
+    run = torch_gpu.TorchTraining(cases.Case.from_dict(CASE), cases.CONTENDERS[GRAPH])
     fake.log.clear()
     run.step_with(fake_torch.Tensor(fake, 1), fake_torch.Tensor(fake, 1))
     assert fake.log == ["autocast bf16", "step of 1 on default"]
@@ -111,7 +111,9 @@ def test_every_pass_of_every_convolution_is_timed_in_a_graph_of_its_own(
 ):
     torch_gpu, fake = torch
     rows = torch_gpu.convolutions(CASE, precision)["rows"]
-    layers = [layer.name for layer in cases.Case.of(CASE).network.layers if layer.kind == "conv2d"]
+    layers = [
+        layer.name for layer in cases.Case.from_dict(CASE).network.layers if layer.kind == "conv2d"
+    ]
     assert [(row["layer"], row["operation"]) for row in rows] == [
         (layer, name) for layer in layers for name in torch_gpu.CONVOLUTIONS
     ]

@@ -66,7 +66,7 @@ def test_a_rung_that_computes_as_the_cpu_does_passes(gpu, network, batches):
 
 
 @pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_bf16"])
-def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision(
+def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_at_that_precision(
     gpu, monkeypatch, rung
 ):
     asked = []

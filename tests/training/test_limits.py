@@ -15,7 +15,7 @@ IMAGES = plan.Dataset(20, "uint8")
 
 
 def training_plan(network, rung, batch):
-    settings = plan.Settings(network=network, variant=rung, batch_size=batch)
+    settings = plan.TrainingSettings(network=network, rung=rung, batch_size=batch)
     return plan.training_plan(settings, IMAGES, plan.Length(10, 5))
 
 
@@ -69,11 +69,11 @@ TOO_LARGE = [
 def test_a_batch_too_large_for_32_bit_indices_is_refused_on_a_gpu(
     network, rung, batch, buffer, most
 ):
-    for made in (
+    for planned in (
         training_plan,
         lambda network, rung, batch: plan.inference_plan(network, rung, batch, IMAGES),
     ):
-        buffers = made(network, rung, most).buffers.values()
+        buffers = planned(network, rung, most).buffers.values()
         assert (
             max(
                 math.prod(each.shape) for each in buffers if each.kind not in ("dataset", "control")
@@ -86,7 +86,7 @@ def test_a_batch_too_large_for_32_bit_indices_is_refused_on_a_gpu(
                 match=f"^batch_size {refused} gives {buffer} more numbers than {rung} can index; "
                 f"set batch_size to {most} or less$",
             ):
-                made(network, rung, refused)
+                planned(network, rung, refused)
 
 
 def test_weights_too_large_for_32_bit_indices_are_refused_with_any_batch():
@@ -108,7 +108,7 @@ def test_weights_too_large_for_32_bit_indices_are_refused_with_any_batch():
 def test_a_layer_whose_grid_no_gpu_takes_is_refused():
     """gpu_basic has a block in y for every 8 filters or units."""
 
-    def made(layer):
+    def planned(layer):
         network = networks.resolve("wide", (1, 1, 1), (layer,), layer.name, "cross_entropy")
         return plan.inference_plan(network, "gpu_basic", 1, IMAGES)
 
@@ -116,7 +116,7 @@ def test_a_layer_whose_grid_no_gpu_takes_is_refused():
         assert (
             max(
                 launch.grid[1]
-                for step in made(layer("a", 524_280)).steps
+                for step in planned(layer("a", 524_280)).steps
                 for launch in step.launches
                 if len(launch.grid) > 1
             )
@@ -127,7 +127,7 @@ def test_a_layer_whose_grid_no_gpu_takes_is_refused():
             "make the layer smaller or set variant to cpu"
         )
         with pytest.raises(UserError, match=f"^{refused}$"):
-            made(layer("a", 524_281))
+            planned(layer("a", 524_281))
 
 
 def test_a_data_set_may_have_more_numbers_than_32_bits_index():

@@ -270,9 +270,8 @@ def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_na
 
 def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_part():
     assert {work for _, work in WORK} == set(measure_rungs.WORK) - {create.WAITING}
-    settings = plan.Settings(
-        network=zoo.ZOO, variant="gpu_opt_v2", batch_size=2, optimizer=Optimizer("adam")
+    settings = plan.TrainingSettings(
+        network=zoo.ZOO, rung="gpu_opt_v2", batch_size=2, optimizer=Optimizer("adam")
     )
     made = plan.training_plan(settings, plan.Dataset(4, "uint8"), plan.Length(2, 2))
-    # with recompute, gpu_bf16
-    assert set(made.bytes_by_kind()) == {*PURPOSES, "dataset", "control"} - {"shared", "copy"}
+    assert set(made.bytes_by_kind()) == {*PURPOSES, "dataset", "control"} - {"copy"}  # gpu_bf16

@@ -110,9 +110,7 @@ def test_training_leaves_out_what_only_features_read(rung):
 
 
 @pytest.mark.parametrize("batch, images", [(10, 3), (11, 4), (1, 1), (20, 6)])
-def test_the_share_of_images_that_keep_their_winners_is_rounded_up_in_training_and_all_keep_them_afterwards(
-    batch, images
-):
+def test_the_share_of_images_that_keep_their_winners_is_rounded_up_in_training(batch, images):
     (step,) = [
         step
         for step in training_plan(WTA, rung="cpu_sequential", batch=batch).steps
@@ -134,7 +132,7 @@ def test_features_stop_at_the_latent():
     assert "dec1.weight" not in made.buffers
 
 
-def test_the_flop_are_the_published_count_with_upsampled_convolutions_at_four_ninths_and_winograd_ones_at_a_quarter():
+def test_the_flop_are_the_published_count_with_four_ninths_of_upsampled_convolutions():
     # 758.1 MFLOP per image without the Winograd form of enc2 and dec1, and the loss, four per
     # element
     plain = 2 * 3 * sum(NETWORK.layer(name).macs for name in ("enc2", "dec1"))

@@ -84,9 +84,9 @@ def beside_pytorch(rung, title, folder):
 def train(case, network, rung, start):
     """The finished training.Training."""
     images, labels = pytorch_truth.dataset(case)
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=pytorch_truth.BATCH,
         epochs=pytorch_truth.EPOCHS,
         optimizer=case.optimizer,

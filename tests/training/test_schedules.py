@@ -4,7 +4,7 @@ import pytest
 from ladder.data import datasets, normalization
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
-from ladder.training import plan, schedules, training
+from ladder.training import parameters, plan, schedules, training
 
 PARAMS = {
     "training": "gradient",
@@ -12,8 +12,22 @@ PARAMS = {
     "epochs": 10,
     "schedule": "constant",
     "warmup_steps": 150,
+    "variant": "cpu",
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "weight_decay": 0,
+    "gradient_clip": 0,
+    "augment_flip": False,
+    "augment_crop": 0,
+    "augment_rotate": 0,
+    "augment_colour": 0,
+    "seed": 0,
 }
 STEPS = {"schedule": "step", "schedule_step_epochs": 10, "warmup_steps": 0}
+
+
+def given(**changes):
+    return parameters.read(parameters.TrainingParameters, {**PARAMS, **changes, "image": [8, 8, 3]})
 
 
 @pytest.mark.parametrize(
@@ -44,7 +58,7 @@ STEPS = {"schedule": "step", "schedule_step_epochs": 10, "warmup_steps": 0}
             ],
         ),
         ({"steps": 150}, 434, []),
-        ({"steps": "none"}, 959, []),
+        ({}, 959, []),
         ({"epochs": 0}, 434, []),
         ({"steps": 0}, 434, []),
         ({**STEPS, "epochs": 11}, 434, []),
@@ -60,7 +74,7 @@ STEPS = {"schedule": "step", "schedule_step_epochs": 10, "warmup_steps": 0}
     ],
 )
 def test_what_does_not_fit_is_named_with_its_keys(changes, images, words):
-    assert schedules.misfits({**PARAMS, **changes}, images) == words
+    assert schedules.misfits(given(**changes), images) == words
 
 
 @pytest.mark.parametrize(
@@ -71,16 +85,16 @@ def test_what_does_not_fit_is_named_with_its_keys(changes, images, words):
     ],
 )
 def test_each_part_of_a_training_has_the_schedule_for_itself(training, keys):
-    lines = schedules.misfits({**PARAMS, "training": training, "decoder_epochs": 2}, 434)
+    lines = schedules.misfits(given(training=training, decoder_epochs=2), 434)
     assert [line.partition("(")[2].partition(",")[0] for line in lines] == keys
 
 
 def test_a_short_training_learns_although_its_warm_up_does_not_fit():
     data = datasets.limited(datasets.digits(), 434, "all")
     network = networks.from_params({"network": "lenet_5", "image": [32, 32, 3], "classes": 10})
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant="cpu",
+        rung="cpu",
         batch_size=64,
         steps=30,
         optimizer=Optimizer("adam"),

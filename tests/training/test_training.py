@@ -39,9 +39,9 @@ SMALL = networks.resolve(
 )
 IMAGES = np.random.default_rng(0).integers(0, 256, (11, 12, 8, 1), dtype=np.uint8)
 STATISTICS = normalization.measure("unit", IMAGES)
-SETTINGS = plan.Settings(
+SETTINGS = plan.TrainingSettings(
     network=SMALL,
-    variant="cpu",
+    rung="cpu",
     batch_size=4,
     epochs=3,
     optimizer=Optimizer("adam"),
@@ -65,7 +65,7 @@ def finish(run):
 
 
 def test_gradients_through_the_whole_network_are_finite_differences():
-    settings = plan.Settings(network=SMALL, variant="cpu", batch_size=3)
+    settings = plan.TrainingSettings(network=SMALL, rung="cpu", batch_size=3)
     made = plan.training_plan(settings, plan.Dataset(3, "float64"), plan.Length(1, 1), "float64")
     rng = np.random.default_rng(1)
     bound = {name: rng.standard_normal(shape) for name, shape in SMALL.parameters.items()}
@@ -96,7 +96,7 @@ def test_gradients_through_the_whole_network_are_finite_differences():
             ), name
 
 
-def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch_included():
+def test_the_loss_of_an_epoch_is_the_mean_over_all_images_with_the_last_batch():
     run = start(learning_rate=0.0, epochs=1)
     run.run_epoch()
     one_batch = start(learning_rate=0.0, epochs=1, batch_size=11)
@@ -107,7 +107,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch
 PREPARED = {
     "adam": {},
     "all batches whole": {"images": IMAGES[:8]},
-    "plain loops": {"variant": "cpu_sequential"},
+    "plain loops": {"rung": "cpu_sequential"},
     "augmented": {
         "augmentation": plan.Augmentation(flip=True, crop=1),
         "optimizer": Optimizer("momentum", 0.9),
@@ -228,7 +228,7 @@ def test_a_loss_scale_preserves_gradients_that_are_too_small_for_halves():
     assert np.array_equal(moved[1], weights.initialize(SMALL, 1)["a.weight"])
 
 
-def test_precision_float16_trains_as_float32_where_gradients_would_be_zeros_without_a_loss_scale():
+def test_float16_trains_as_float32_where_gradients_vanish_without_a_loss_scale():
     """One batch, with a scale that makes its gradients too small for halves, and with the one that
     is the default.
     """
@@ -307,7 +307,7 @@ def test_another_seed_shuffles_in_another_order():
 
 
 def test_the_sequential_rung_takes_any_number_of_threads():
-    one, three = (finish(start(threads=threads, variant="cpu_sequential")) for threads in (1, 3))
+    one, three = (finish(start(threads=threads, rung="cpu_sequential")) for threads in (1, 3))
     assert bytes_of(one) == bytes_of(three)
 
 
@@ -426,11 +426,11 @@ def test_a_run_with_residual_blocks_and_attention_resumes_in_the_same_bytes(tmp_
         "autoencoder", (12, 8, 1), filters=(1, 4), residual=True, attentive=True
     )
     whole, before = (
-        start(network=network, variant=rung, optimizer=Optimizer("momentum")) for _ in range(2)
+        start(network=network, rung=rung, optimizer=Optimizer("momentum")) for _ in range(2)
     )
     before.run_epoch()
     before.save(tmp_path / "checkpoint")
-    after = start(threads=3, network=network, variant=rung, optimizer=Optimizer("momentum"))
+    after = start(threads=3, network=network, rung=rung, optimizer=Optimizer("momentum"))
     assert after.restore(tmp_path / "checkpoint")
     assert bytes_of(finish(after)) == bytes_of(finish(whole))
     assert whole.losses[-1] < whole.losses[0]
@@ -534,7 +534,7 @@ def start_classifier(rung="cpu", **changes):
     settings = dataclasses.replace(
         SETTINGS,
         network=CLASSIFIER,
-        variant=rung,
+        rung=rung,
         epochs=None,
         steps=8,
         augmentation=plan.Augmentation(flip=True, crop=2),
@@ -562,14 +562,14 @@ def test_accuracy_and_running_statistics_are_those_of_the_images_trained_on():
 def start_drawn(rung="cpu", beta=2.0, **changes):
     network = networks.build("autoencoder", (12, 8, 1), filters=(5,), variational=True, beta=beta)
     settings = dataclasses.replace(
-        SETTINGS, network=network, variant=rung, **{"epochs": None, "steps": 8, **changes}
+        SETTINGS, network=network, rung=rung, **{"epochs": None, "steps": 8, **changes}
     )
     return training.Training(settings, IMAGES, STATISTICS, weights.initialize(network, 1), 2)
 
 
 def start_rounded(rung="cpu"):
     """At bfloat16, where the convolutions behind both upsamplings have phases."""
-    run = start(variant=rung, multipliers=PRECISIONS["bfloat16"])
+    run = start(rung=rung, multipliers=PRECISIONS["bfloat16"])
     assert sum(step.operation == "phase_conv2d_forward" for step in run.plan.steps) == 2
     return run
 

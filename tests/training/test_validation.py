@@ -63,9 +63,9 @@ NETWORKS = pytest.mark.parametrize(
 def start(network=AUTOENCODER, patience=None, others=(OTHERS, OTHER_LABELS), **changes):
     """A training that is measured on `others` unless patience is None."""
     settings = dataclasses.replace(
-        plan.Settings(
+        plan.TrainingSettings(
             network=network,
-            variant="cpu",
+            rung="cpu",
             batch_size=4,
             epochs=6,
             optimizer=Optimizer("adam"),
@@ -111,7 +111,7 @@ def measure(monkeypatch, losses):
 @NETWORKS
 @pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
 def test_looking_changes_no_byte_of_the_weights_and_no_loss(network, rung):
-    blind, looking = start(network, variant=rung), start(network, 0, variant=rung)
+    blind, looking = start(network, rung=rung), start(network, 0, rung=rung)
     finish(blind)
     finish(looking, monitor=2)
     assert bytes_of(looking.values) == bytes_of(blind.values) == bytes_of(looking.kept)
@@ -268,6 +268,6 @@ def test_the_forward_pass_is_that_of_the_rung(monkeypatch):
     monkeypatch.setattr(
         inference.executors, "create", lambda rung, *more: made.append(rung) or create("cpu", 1)
     )
-    settings = plan.Settings(network=AUTOENCODER, variant="gpu_basic", batch_size=4)
+    settings = plan.TrainingSettings(network=AUTOENCODER, rung="gpu_basic", batch_size=4)
     validation.Validation(settings, OTHERS, STATISTICS, 1)
     assert made == ["gpu_basic"]

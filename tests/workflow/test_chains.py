@@ -27,7 +27,7 @@ def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
     ].parents.keys() & {"train_reference"}
 
 
-def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named():
+def test_a_classifier_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named():
     lenet = {"network": "lenet_5"}
     first = ["data", "normalized", "initial", "train", "evaluate"]
     assert list(planned.chain(lenet)) == [*first, "features_pixels", "linear_pixels", "report"]
@@ -51,7 +51,7 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
     }
 
 
-def test_features_that_saw_no_labels_are_measured_with_few_of_them_beside_the_controls():
+def test_features_that_saw_no_labels_are_measured_with_few_beside_the_controls():
     chain = planned.chain(label_counts=[300, 10, 1433, 9], features_concatenate=[{"seed": 5}])
     roles = [role for role in chain if chain[role].stage == "labels"]
     assert roles == ["labels", "labels_random", "labels_pixels"]
@@ -82,7 +82,7 @@ def test_without_a_number_that_suffices_or_where_labels_trained_there_is_no_curv
     assert "labels" not in planned.chain({"label_counts": [10]} | keys)
 
 
-def test_a_control_with_settings_of_its_own_is_the_untrained_network_of_a_run_with_them():
+def test_a_control_with_own_settings_is_the_untrained_network_of_a_run_with_them():
     other = {"normalization": "standardize", "features_pool": 4, "svm_C": 3.0}
     chain, plain = planned.chain(control_settings=other), planned.versions()
     control = {
@@ -217,10 +217,8 @@ def test_a_wrong_part_is_one_line(entry, words):
         ("svm_gamma", 0.1),
         ("evaluations", ["knn"]),
         ("knn_k", 3),
-        ("knn_distance", "cosine"),
         ("classify_shifts", 1),
         ("feature_map", False),
-        ("figures", True),
         ("controls", ["pixels"]),
         ("seeds", [2]),
         ("ablation", [{"epochs": 3}]),
@@ -229,7 +227,7 @@ def test_a_wrong_part_is_one_line(entry, words):
         ("targets", [{"metric": "test_accuracy", "at_least": 0.5}]),
     ],
 )
-def test_a_key_that_is_refused_in_a_part_changes_no_feature_and_outside_it_is_allowed(key, value):
+def test_a_key_refused_in_a_part_changes_no_feature_and_is_allowed_outside_it(key, value):
     assert planned.versions(**{key: value})["features"] == planned.versions()["features"]
     with pytest.raises(UserError, match=f"{key} changes no feature"):
         planned.run(features_concatenate=[{key: value}])
@@ -243,7 +241,7 @@ def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls():
         assert read == {chain[f"{'features' if kind == '_pixels' else 'joined'}{kind}"].version}
     both = {"evaluations": ["linear", "knn"]}
     knn = {"knn", "knn_random", "knn_pixels", "report"}
-    assert planned.changed(both, knn_k=3) == planned.changed(both, knn_distance="euclidean") == knn
+    assert planned.changed(both, knn_k=3) == knn
     assert planned.changed({}, knn_k=3) == set() and planned.changed({}, feature_map=False) == {
         "map",
         "report",

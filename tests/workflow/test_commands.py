@@ -11,7 +11,7 @@ from ladder.workflow import commands
 from ladder.workflow.commands import Command
 
 
-def of(text):
+def command(text):
     return Command(tuple(text.split()))
 
 
@@ -31,7 +31,7 @@ def of(text):
     ],
 )
 def test_targets_are_words_that_are_no_values_of_an_option_that_takes_several(text, targets):
-    assert of(text).targets == targets
+    assert command(text).targets == targets
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_targets_are_words_that_are_no_values_of_an_option_that_takes_several(te
     ],
 )
 def test_what_is_forced(text, forced, forces_all):
-    assert (of(text).forced, of(text).forces_all) == (forced, forces_all)
+    assert (command(text).forced, command(text).forces_all) == (forced, forces_all)
 
 
 @pytest.mark.parametrize(
@@ -62,18 +62,24 @@ def test_what_is_forced(text, forced, forces_all):
     ],
 )
 def test_a_dry_run_is_told(text, dry):
-    assert of(text).dry == dry
+    assert command(text).dry == dry
 
 
 def test_the_executor_and_options_with_settings():
-    assert of("--cores 1").executor == "local" and of("-e slurm --jobs 3").executor == "slurm"
-    assert of("report --executor=cluster-generic").executor == "cluster-generic"
     assert (
-        of("--configfile a.yaml").has_settings
-        and of("-C a=1").has_settings
-        and not of("report -n").has_settings
+        command("--cores 1").executor == "local"
+        and command("-e slurm --jobs 3").executor == "slurm"
     )
-    assert of("--configfile a.yaml b.yaml --cores 1").values("--configfile") == ["a.yaml", "b.yaml"]
+    assert command("report --executor=cluster-generic").executor == "cluster-generic"
+    assert (
+        command("--configfile a.yaml").has_settings
+        and command("-C a=1").has_settings
+        and not command("report -n").has_settings
+    )
+    assert command("--configfile a.yaml b.yaml --cores 1").values("--configfile") == [
+        "a.yaml",
+        "b.yaml",
+    ]
 
 
 @pytest.fixture

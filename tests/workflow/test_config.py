@@ -12,7 +12,6 @@ from ladder.data import datasets, listing
 from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.network import networks
-from ladder.pages import paper
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import cache
@@ -490,7 +489,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:
         loaded = planned.loaded(raw | {key: value})
-        runs.of(loaded)
+        runs.resolve(loaded)
         runs.entries(loaded)
     assert (
         words in str(caught.value)
@@ -552,9 +551,10 @@ def test_latent_values_are_drawn_by_the_autoencoder_alone_trained_by_gradient(ra
 
 def test_the_features_of_a_variational_autoencoder_are_its_means(raw):
     drawn = raw | {"variational": True}
-    assert runs.of(config.load(drawn)).features_layer == "mean"
+    assert runs.resolve(config.load(drawn)).features_layer == "mean"
     assert (
-        runs.of(config.load(drawn | {"features_layer": "enc2_pool"})).features_layer == "enc2_pool"
+        runs.resolve(config.load(drawn | {"features_layer": "enc2_pool"})).features_layer
+        == "enc2_pool"
     )
 
 
@@ -672,7 +672,7 @@ def test_every_number_has_a_largest_value():
 
 def test_names_of_multipliers_in_versions(raw, tmp_path):
     def resolved(**keys):
-        return runs.of(config.load(raw | keys))
+        return runs.resolve(config.load(raw | keys))
 
     found = resolved(multiplier="am32", multiplier_in=["weight_grad", "forward"])
     assert found.settings.multiplier_in == ["forward", "weight_grad"]
@@ -761,17 +761,8 @@ def test_residual_blocks_and_attention_need_an_autoencoder_that_is_trained(raw, 
     planned.loaded(raw | {key: True, "network": "autoencoder_classifier"})
 
 
-def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkeypatch):
-    monkeypatch.setattr(paper.importlib.util, "find_spec", lambda name: None)
-    assert planned.loaded(raw | {"figures": False}).figures is False
-    with pytest.raises(
-        UserError, match="^config: figures need Matplotlib, .* here: `envs/install figures`"
-    ):
-        planned.loaded(raw | {"figures": True})
-
-
 def test_no_auto_is_left_after_resolving(raw):
-    run = runs.of(config.load(raw))
+    run = runs.resolve(config.load(raw))
     assert run.settings.variant in catalog.RUNGS and run.settings.svm_backend in (
         "cuml",
         "sklearnex",
@@ -786,7 +777,7 @@ def test_no_auto_is_left_after_resolving(raw):
 @pytest.fixture
 def pets(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     return picture_folders.write(tmp_path / "pets", {"cat": 40, "dog": 50})
 
 
@@ -826,7 +817,7 @@ def pets(tmp_path, monkeypatch):
 )
 def test_pictures_that_do_not_go_with_the_settings_are_one_line(raw, pets, keys, words):
     with pytest.raises(UserError) as error:
-        runs.of(config.load(raw | {"dataset": "folder", "folder": str(pets)} | keys))
+        runs.resolve(config.load(raw | {"dataset": "folder", "folder": str(pets)} | keys))
     message = str(error.value)
     assert words in message and message.startswith("config: ") and message.isprintable()
 

@@ -103,9 +103,7 @@ def test_listing_removes_nothing_and_says_how_to(results, runs):
     assert "accuracy 95.4 %" in next(line for line in lines if name(runs[1]["svm"]) in line)
 
 
-def test_what_keep_matches_is_named_and_one_that_matches_nothing_is_refused_with_the_nearest(
-    results, runs
-):
+def test_what_keep_matches_is_named_and_one_without_a_match_is_refused(results, runs):
     (train, other), report = [run["train"].version for run in runs], runs[0]["report"].version
     assert garbage.named(results, [train, f"report/{report}", "train/t*"]) == {
         train: [f"train/{train}"],

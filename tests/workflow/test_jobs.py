@@ -32,7 +32,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def plan():
-    return plans.of(RAW)
+    return plans.load(RAW)
 
 
 def jobs_of(plan, text="", now="now"):
@@ -50,7 +50,6 @@ def make_all(plan, *but):
         if role not in but and artifact.stage not in (
             "parity",
             "network",
-            "gradients",
             "compare",
             "multipliers",
             "search",
@@ -79,12 +78,12 @@ def test_what_is_there_follows_parents_that_are_made_again_but_not_newer_file_ti
     assert inputs(jobs_of(plan), plan, "features") == {"normalized": True, "train": False}
 
 
-def test_a_target_asks_for_what_is_damaged_or_missing_above_what_is_whole_and_nothing_else(plan):
+def test_a_target_asks_only_for_what_is_damaged_or_missing_above_what_is_whole(plan):
     make_all(plan, "initial")
     pathlib.Path(plan.chain["train"].manifest).write_text("{")
     wanted = {plan.chain[role].manifest for role in ("features", "train", "initial")}
-    assert {path for path, _ in jobs_of(plan).made("features")} == wanted
-    assert {path for path, _ in jobs_of(plan).made("data")} == {plan.chain["data"].manifest}
+    assert {path for path, _ in jobs_of(plan).inputs_of("features")} == wanted
+    assert {path for path, _ in jobs_of(plan).inputs_of("data")} == {plan.chain["data"].manifest}
 
 
 def test_a_damaged_artifact_is_made_again_and_its_children_are_not(plan):
@@ -96,7 +95,7 @@ def test_a_damaged_artifact_is_made_again_and_its_children_are_not(plan):
     assert made.why(plan.chain["train"].version).startswith(
         f"damaged: {plan.chain['train'].manifest} ("
     )
-    assert caller.told("damaged") == [plan.chain["train"].version]
+    assert caller.fact("damaged") == [plan.chain["train"].version]
 
 
 @pytest.mark.parametrize("text", ["-f train", "train -R train"])
@@ -110,9 +109,7 @@ def test_a_forced_target_is_made_again_and_so_are_its_children(plan, text):
     assert "now" not in inputs(made, plan, "data")
 
 
-def test_a_run_that_has_failed_in_a_list_repeats_its_reason_when_it_is_asked_for_alone(
-    plan, monkeypatch
-):
+def test_a_run_that_failed_in_a_list_repeats_its_reason_when_asked_for_alone(plan, monkeypatch):
     make_all(plan)
     make(plan.chain["train"], 2000, failed="it diverged")
     assert "now" in inputs(jobs_of(plan), plan, "train")
@@ -122,7 +119,7 @@ def test_a_run_that_has_failed_in_a_list_repeats_its_reason_when_it_is_asked_for
 
 def test_a_job_that_cannot_run_here_is_refused_and_an_artifact_of_elsewhere_is_taken(monkeypatch):
     monkeypatch.setattr(catalog, "no_gpu", lambda: "needs an NVIDIA GPU")
-    plan = plans.of(RAW | {"variant": "gpu_basic"})
+    plan = plans.load(RAW | {"variant": "gpu_basic"})
     with pytest.raises(UserError, match="variant gpu_basic needs an NVIDIA GPU"):
         jobs_of(plan).inputs(plan.chain["train"].version)
     make_all(plan)
@@ -133,7 +130,7 @@ def test_a_stage_that_the_run_lacks_is_named_with_those_that_it_has(plan):
     with pytest.raises(
         UserError, match="evaluate: this configuration has no such stage; it has data, normalized,"
     ):
-        jobs_of(plan).made("evaluate")
+        jobs_of(plan).inputs_of("evaluate")
 
 
 def test_copies_that_are_not_those_of_the_artifact_are_made_anew(plan):
@@ -147,7 +144,7 @@ def test_copies_that_are_not_those_of_the_artifact_are_made_anew(plan):
     assert jobs_of(plan).copied("report") == [(report.manifest, False), ("now", False)]
 
 
-def test_an_archive_in_results_is_the_file_of_its_artifact_and_takes_no_second_place_on_the_disk(
+def test_an_archive_in_results_is_the_file_of_its_artifact_and_no_second_one(
     plan,
 ):
     artifact, archive = plan.chain["model"], pathlib.Path("results/model.zip")
@@ -186,7 +183,7 @@ def test_a_copy_on_a_disk_without_links_is_compared_with_its_file(plan):
 
 
 def test_a_model_that_cannot_be_exported_is_a_line_before_its_parents_are_made():
-    plan = plans.of(RAW | {"test_multiplier": "am16"})
+    plan = plans.load(RAW | {"test_multiplier": "am16"})
     with pytest.raises(UserError, match="the products of this run are rounded .am16."):
         jobs_of(plan).inputs(plan.chain["model"].version)
 
@@ -231,19 +228,19 @@ def test_file_times_are_put_in_the_order_of_the_work_and_none_lies_ahead(plan):
 def test_a_command_with_nothing_to_do_is_idle_and_one_with_work_is_not(plan):
     made = jobs_of(plan)
     assert made.idle is None
-    made.made("train")
+    made.inputs_of("train")
     made.inputs(plan.chain["train"].version)
     assert made.idle is False
     make_all(plan)
     made = jobs_of(plan)
     for role in ("train", "normalized", "data", "initial"):
-        made.made(role)
+        made.inputs_of(role)
         made.inputs(plan.chain[role].version)
     assert made.idle is True
 
 
 def test_options_and_threads_are_those_of_the_run_that_needs_the_artifact():
-    plan = plans.of(
+    plan = plans.load(
         RAW | {"threads": 2, "compare": [{"threads": 1, "seed": 5, "data_residency": "host"}]}
     )
     made, other = (
@@ -268,7 +265,7 @@ def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(p
     pathlib.Path("presets/mine.yaml").write_text("seed: 77\n")
     artifacts, faults = plans.reached(plan)
     assert f"train/{plan.chain['train'].version}" in artifacts
-    assert f"train/{plans.of(RAW | {'seed': 77}).chain['train'].version}" in artifacts
+    assert f"train/{plans.load(RAW | {'seed': 77}).chain['train'].version}" in artifacts
     assert len(faults) == 1 and faults[0].startswith(
         "presets/odd.yaml does not go with config.yaml: config: features_layer"
     )

@@ -11,8 +11,7 @@ from ladder.machine import runtime
 from ladder.network import networks, weights
 from ladder.pages import network_file, reproduce
 from ladder.sources import ROOT
-from ladder.training import plan
-from ladder.workflow import chains, checks, config, network_files, runs
+from ladder.workflow import chains, config, network_files, runs
 
 MINE = """\
 # A small network
@@ -259,7 +258,9 @@ def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, 
         path = here / folder / "mine.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return chains.chain(runs.of(config.load(raw | {"network": str(path)})))["train"].version
+        return chains.chain(runs.resolve(config.load(raw | {"network": str(path)})))[
+            "train"
+        ].version
 
     assert version(MINE) == version(MINE, "other") == version("# words\n" + MINE)
     assert version(MINE) != version(changed("units: 64", "units: 65"))
@@ -268,53 +269,31 @@ def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, 
 def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
     (here / "mine.yaml").write_text(MINE)
     raw |= {"network": "mine.yaml", "variant": "cpu"}
-    assert runs.of(config.load(raw | {"features_layer": "pool1"})).features_layer == "pool1"
+    assert runs.resolve(config.load(raw | {"features_layer": "pool1"})).features_layer == "pool1"
     with pytest.raises(UserError, match="mine.yaml has no such layer; did you mean hidden"):
-        runs.of(config.load(raw | {"features_layer": "hiden"}))
+        runs.resolve(config.load(raw | {"features_layer": "hiden"}))
 
 
-@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(
     "memory, words",
     [(10**6, "not even 1 fits, with 263,306 parameters"), (6 * 10**6, "or less fits")],
 )
 def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
-    here, raw, monkeypatch, memory, words, recompute
+    here, raw, monkeypatch, memory, words
 ):
     (here / "mine.yaml").write_text(MINE)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64, "recompute": recompute}
+    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
     with pytest.raises(
         UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has"
     ) as error:
-        runs.of(config.load(raw))
+        runs.resolve(config.load(raw))
     assert words in str(error.value)
     if memory > 10**6:
         fits = int(str(error.value).rpartition("batch_size ")[2].split()[0])
-        runs.of(config.load(raw | {"batch_size": fits}))
+        runs.resolve(config.load(raw | {"batch_size": fits}))
         with pytest.raises(UserError, match="takes"):
-            runs.of(config.load(raw | {"batch_size": fits + 1}))
-
-
-def test_recompute_is_named_where_a_step_fits_with_it(here, raw, monkeypatch):
-    (here / "mine.yaml").write_text(MINE)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
-    network = checks.check(config.load(raw)).network
-    kept, less = (
-        plan.one_step(network, "cpu", 64, "adam", recompute).bytes for recompute in (False, True)
-    )
-    monkeypatch.setattr(runtime, "memory_bytes", lambda: less)
-    with pytest.raises(
-        UserError,
-        match=r"takes .*, but this machine has .*; batch_size \d+ or less fits, and this one with "
-        "recompute=true$",
-    ):
-        runs.of(config.load(raw))
-    runs.of(config.load(raw | {"recompute": True}))
-    monkeypatch.setattr(runtime, "memory_bytes", lambda: less - 1)
-    with pytest.raises(UserError, match="or less fits$"):
-        runs.of(config.load(raw))
-    assert less < kept
+            runs.resolve(config.load(raw | {"batch_size": fits + 1}))
 
 
 def test_the_examples_of_the_documentation_are_networks(here):
@@ -347,7 +326,9 @@ def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):
     (here / "first").mkdir()
     (here / "first/mine.yaml").write_text(MINE)
     planned = chains.chain(
-        runs.of(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16}))
+        runs.resolve(
+            config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})
+        )
     )
     params = planned["report"].spec["params"]
     manifests = {
@@ -356,7 +337,7 @@ def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):
     (here / "mine.yaml").write_text(reproduce.network_file(params))
     written = yaml.safe_load(reproduce.text(reproduce.settings(manifests, params)))
     assert written["network"] == "mine.yaml"
-    again = chains.chain(runs.of(config.load(raw | written)))
+    again = chains.chain(runs.resolve(config.load(raw | written)))
     assert {role: artifact.version for role, artifact in again.items()} == {
         role: artifact.version for role, artifact in planned.items()
     }
@@ -369,7 +350,7 @@ class Planned:
         self.manifest = {"spec": spec}
 
 
-def test_weights_with_running_statistics_are_safetensors_although_the_network_rebuilds_images(here):
+def test_weights_with_running_statistics_are_safetensors_also_of_an_autoencoder(here):
     first, norm, last = (
         {"layer": "conv", "kind": "conv2d", "filters": 4},
         {"layer": "norm", "kind": "batchnorm"},

@@ -42,7 +42,6 @@ def test_a_validation_set_takes_the_place_of_the_test_images_in_the_version():
         {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]},
         {"resnet_width": 8},
         {"monitor": 100},
-        {"recompute": True},
     ],
 )
 def test_a_key_without_effect_changes_nothing(keys):
@@ -64,9 +63,8 @@ def test_features_may_be_extracted_by_another_rung_than_the_trainings():
     assert chain["train"].spec["params"]["variant"] == "cpu"
 
 
-def test_targets_and_figures_are_part_of_the_reports_version_alone():
+def test_targets_are_part_of_the_reports_version_alone():
     assert planned.changed({}, targets=[{"metric": "test_accuracy", "at_least": 0.6}]) == {"report"}
-    assert planned.changed({}, figures=True) == {"report"}
 
 
 def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on():
@@ -285,7 +283,7 @@ def test_the_images_of_pictures_depend_on_their_content_and_not_on_their_place(
         == planned.chain()["data"].version
     )
     picture_folders.picture(5).save(tmp_path / "two/a/0000.png")
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     assert planned.chain(**keys | {"folder": second})["data"].version != version
 
 

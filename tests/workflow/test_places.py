@@ -40,7 +40,7 @@ def test_a_folder_that_is_something_else_is_named(make):
             check("logs", "results")
 
 
-def test_folders_that_are_there_missing_or_links_to_folders_are_writable_and_left_as_they_were(
+def test_folders_missing_ones_and_links_to_them_are_writable_and_left_as_they_were(
     here,
 ):
     (here / "results").mkdir()

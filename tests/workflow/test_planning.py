@@ -1,6 +1,4 @@
-"""What a version depends on beside parameters: the sources of a stage and, if they count,
-libraries.
-"""
+"""What a version depends on beside parameters: the sources of a stage, and not the libraries."""
 
 import pytest
 
@@ -8,25 +6,16 @@ import planned
 from ladder import sources
 from ladder.machine import libraries
 from ladder.rungs import catalog
-from ladder.workflow import planning, reasons
+from ladder.workflow import planning
 from ladder.workflow.stages import STAGES
 
 
-def test_versions_of_libraries_count_only_if_strict(monkeypatch):
+def test_versions_of_libraries_do_not_count(monkeypatch):
     here = {"numpy": "2.4.6", "scikit-learn": "1.9.1"}
     monkeypatch.setattr(libraries, "_version", here.get)
-    usual, strict = (planned.chain(strict_versions=strict) for strict in (False, True))
+    usual = planned.chain()
     here["scikit-learn"] = "1.9.2"
     assert planned.chain()["svm"].version == usual["svm"].version
-    later = planned.chain(strict_versions=True)
-    assert later["initial"].version == strict["initial"].version  # drawn with NumPy alone
-    assert later["svm"].version != strict["svm"].version != usual["svm"].version
-    assert later["svm"].spec["libraries"] == {"numpy": "2.4.6", "scikit-learn": "1.9.2"}
-    assert reasons._differences(strict["svm"].spec, later["svm"].spec, {}) == [
-        "scikit-learn 1.9.1 -> 1.9.2",
-        "parent data changed",
-        "parent features changed",
-    ]
 
 
 def test_the_sources_of_a_stage_are_the_imports_of_its_script():

@@ -468,9 +468,7 @@ def encoder_bytes(folder):
     return (folder / "weights.bin").read_bytes()[: 8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
 
 
-def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_trained_on(
-    done, tmp_path
-):
+def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns(done, tmp_path):
     project = shutil.copytree(done, tmp_path / "project")
     status, output = run(project, "report", *FITTED, "training=patches", "decoder_epochs=2")
     assert status == 0, output
@@ -520,9 +518,7 @@ HEADED, FIRST = ("network=autoencoder_classifier", "head_units=10"), 256  # filt
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_head_over_the_encoder_of_a_trained_autoencoder_is_beside_the_svm_on_that_encoder(
-    done, tmp_path, frozen
-):
+def test_a_head_over_a_trained_encoder_is_beside_the_svm_on_that_encoder(done, tmp_path, frozen):
     project = shutil.copytree(done, tmp_path / "project")
     before = json.loads((project / "results/summary.json").read_text())
     theirs = safetensors_of(project / before["weights"])

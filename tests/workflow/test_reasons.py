@@ -13,15 +13,15 @@ def finish(results, artifact):
 
 
 def test_a_longer_list_of_runs_is_described_in_a_few_words(tmp_path):
-    def together(*seeds):
+    def page_of(*seeds):
         entries = [runs.Entry({"seed": seed}, planned.run(seed=seed), "") for seed in seeds]
         return planned.page("multipliers", multipliers=entries)
 
-    made = together(1, 2, 3)
+    made = page_of(1, 2, 3)
     folder = tmp_path / "multipliers" / made.version
     manifest_files.write(folder, made.spec)
     assert (
-        reasons.why(together(1, 4), tmp_path)
+        reasons.why(page_of(1, 4), tmp_path)
         == "entries changed, parent report changed, parent train changed"
     )
 

@@ -17,7 +17,7 @@ MACHINE = {"variant": "cpu", "svm_backend": "sklearn", "array_library": "numpy"}
 @pytest.fixture
 def pets(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.of.cache_clear()
+    listing.source.cache_clear()
     return {"dataset": "folder", "folder": str(picture_folders.write(tmp_path / "pets", PETS))}
 
 
@@ -28,7 +28,7 @@ def run(*given, **keys):
     merged = config.base() | MACHINE
     for each in (*given, keys):
         merged |= each
-    return runs.of(config.load(merged))
+    return runs.resolve(config.load(merged))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_networks_go_by_the_size_of_the_images(shape, pool, encoder, weight)
     ],
 )
 def test_few_pictures_and_few_steps_are_warned_of(counts, steps, words):
-    warned = recipe.warnings(counts, steps)
+    warned = recipe.warnings(sum(counts), counts, steps)
     assert len(warned) == len(words) and all(map(str.startswith, warned, words))
 
 
@@ -158,7 +158,7 @@ def test_whitening_with_too_few_pictures_is_refused(pets):
 
 
 def test_what_was_chosen_is_said_a_line_each_with_its_reason(pets):
-    lines = plans.said(plans.of(config.base() | MACHINE | pets))
+    lines = plans.notes(plans.load(config.base() | MACHINE | pets))
     assert "batch_size 40 (there are no more training images than 40)" in lines
     assert any(line.startswith("network patch_net, training patches") for line in lines)
     assert "40 training pictures are few: 64 and more are better" in lines

@@ -118,7 +118,7 @@ def test_every_run_is_scored_on_the_same_validation_set(loaded, keys, of, valida
 
 def test_the_runs_are_the_ordinary_ones_of_their_settings(loaded):
     (entry,) = search.plan(loaded(search={"keys": {"learning_rate": [0.01]}})).entries
-    plain = runs.of(loaded(learning_rate=0.01, validation=143))
+    plain = runs.resolve(loaded(learning_rate=0.01, validation=143))
     assert chains.chain(entry.run)["report"].version == chains.chain(plain)["report"].version
 
 

@@ -83,12 +83,8 @@ def call(tmp_path):
     return call
 
 
-def test_the_libraries_of_the_work_are_recorded_and_checked_where_they_count(call):
-    done = call({})
-    assert artifacts.Artifact(done.folder).manifest["libraries"] == {}
-    done = call({}, libraries={"numpy": "0.9"}, output="d2")
-    assert done.returncode == 1 and "planned with other versions of libraries" in done.stderr
-    assert "(numpy 0.9 -> none)" in done.stderr and not (done.folder / "manifest.json").exists()
+def test_the_libraries_of_the_work_are_recorded(call):
+    assert artifacts.Artifact(call({}).folder).manifest["libraries"] == {}
 
 
 def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
@@ -201,7 +197,7 @@ def test_a_source_edited_after_the_run_was_planned_is_named(call):
     )
 
 
-def test_an_artifact_is_made_again_if_it_was_whole_before_the_command_began_and_else_used(call):
+def test_an_artifact_is_made_again_only_if_it_was_whole_before_the_command_began(call):
     def threads_of(number, **told):
         call.told |= told
         return artifacts.Artifact(call({}, "--threads", number).folder).metrics["threads"]

@@ -29,9 +29,7 @@ def test_a_stage_has_a_script_and_its_pages_have_names_of_their_own():
         ({"training": "patches", "network": "patch_net"}, "patches"),
     ],
 )
-def test_a_page_of_several_runs_is_made_from_the_report_and_the_weights_of_each_that_can_run(
-    keys, weights
-):
+def test_a_page_of_several_runs_is_made_from_report_and_weights_of_each_that_can_run(keys, weights):
     run = planned.run(**keys)
     parents = planned.page(
         "compare", compare=[runs.Entry({}, run, "no such GPU"), runs.Entry(keys, run, "")]
@@ -42,13 +40,10 @@ def test_a_page_of_several_runs_is_made_from_the_report_and_the_weights_of_each_
     }
 
 
-def test_pages_of_a_network_have_no_parents_and_depend_on_its_size():
-    for page in ("network", "gradients"):
-        assert planned.page(page).parents == {}
-        assert (
-            planned.page(page).version
-            != planned.page(page, planned.run(autoencoder_filters=[8, 4])).version
-        )
+def test_the_page_of_a_network_has_no_parents_and_depends_on_its_size():
+    page = planned.page("network")
+    assert page.parents == {}
+    assert page.version != planned.page("network", planned.run(autoencoder_filters=[8, 4])).version
 
 
 def test_a_model_is_made_from_the_report_and_from_what_answers_for_the_run():

@@ -83,7 +83,7 @@ def test_a_line_has_the_number_of_the_stage_its_seconds_and_its_key_number(
 def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("results").mkdir()
-    assert terminal.said({"report"}) == []
+    assert terminal.page_lines({"report"}) == []
     for name in ("report.html", "network.html"):
         pathlib.Path("results", name).touch()
     pathlib.Path("results/summary.json").write_text(
@@ -92,8 +92,8 @@ def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_pa
     report, network = (
         (tmp_path / f"results/{name}.html").as_uri() for name in ("report", "network")
     )
-    assert terminal.said({"report"}) == ["", "An SVM classifies well.", report]
-    assert terminal.said({"results/network.html", "svm"}) == ["", network]
+    assert terminal.page_lines({"report"}) == ["", "An SVM classifies well.", report]
+    assert terminal.page_lines({"results/network.html", "svm"}) == ["", network]
 
 
 def command(folder, *words):
@@ -146,3 +146,35 @@ def test_the_terminal_has_a_line_for_each_stage_and_with_v_snakemakes_words(tmp_
     )
     assert sum("try a smaller learning_rate" in line for line in lines) == 1
     assert not any("Error in rule" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words, targets, wanted",
+    [
+        (
+            ["report", "pets"],
+            ["report", "pets"],
+            ["report", "--config", "dataset=folder", 'folder="pets"'],
+        ),
+        (
+            ["report", "a.npz", "--config", "seed=2"],
+            ["report", "a.npz"],
+            ["report", "--config", "dataset=folder", 'folder="a.npz"', "seed=2"],
+        ),
+        (["./data"], ["./data"], ["--config", "dataset=folder", 'folder="./data"']),
+        (["not/there"], ["not/there"], ["--config", "dataset=folder", 'folder="not/there"']),
+        (["data"], ["data"], ["data"]),
+        (["results/repot.html"], ["results/repot.html"], ["results/repot.html"]),
+        (["report", "--directory", "pets"], ["report"], ["report", "--directory", "pets"]),
+        (["notes.txt"], ["notes.txt"], ["notes.txt"]),
+    ],
+)
+def test_a_target_that_is_a_folder_of_pictures_becomes_settings(
+    tmp_path, monkeypatch, words, targets, wanted
+):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("pets", "data", "results"):
+        pathlib.Path(folder).mkdir()
+    for file in ("a.npz", "notes.txt"):
+        pathlib.Path(file).touch()
+    assert terminal.with_pictures(words, targets) == wanted

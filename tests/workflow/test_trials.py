@@ -96,7 +96,7 @@ def test_a_search_ends_with_its_budget_and_finds_what_is_good():
     assert len({canonical(entry.overrides) for entry in plan.entries}) == 40
 
 
-def test_the_runs_follow_from_the_seed_and_the_results_and_a_larger_budget_keeps_them(
+def test_the_runs_follow_from_seed_and_results_and_a_larger_budget_keeps_them(
     tmp_path, monkeypatch
 ):
     few = [entry.overrides for entry in searched(budget=12).entries]

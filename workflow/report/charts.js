@@ -163,20 +163,6 @@
       this.log?.setAttribute("aria-pressed", this.kind.y !== "linear");
     }
 
-    // What the reader sees of the chart, to be seen again in one with more points.
-    get view() {
-      const {min, max} = this.plot?.scales.x ?? {};
-      const zoomed = this.plot && (min > this.whole.x[0] || max < this.whole.x[1]);
-      return {chosen: this.chosen, x: zoomed ? {min, max} : null, focused: this.stage === document.activeElement};
-    }
-
-    see({chosen, x, focused}) {
-      this.choose(chosen);
-      this.draw();
-      if (x) this.plot?.setScale("x", x);
-      if (focused) this.stage.focus();
-    }
-
     // The points of the chart: {x, y, series, index}, x on the chosen axis.
     get points() {
       return this.data.series.flatMap((series, number) => series.series === "level" ? [] : series.x.map((_, index) =>
@@ -398,7 +384,7 @@
     nearTo(point) {
       if (!this.data.nearest) return [];
       this.byPicture ??= new Map(this.points.map(one => [one.series.picture[one.index], one]));
-      return this.data.nearest[point.series.picture[point.index]].map(number => this.byPicture.get(number));
+      return this.data.nearest[point.series.picture[point.index]].map(number => this.byPicture.get(number)).filter(Boolean);
     }
 
     pictures(points) {
@@ -425,7 +411,9 @@
       const scale = side / Math.max(width, height);
       const one = element("i", "picture");
       one.style.cssText = `width:${width * scale}px;height:${height * scale}px`;
-      const sheet = one.appendChild(Object.assign(new Image(), {src: image, alt: ""}));
+      // The sheet of the whole page, where the chart has none of its own.
+      const src = image || css("--sheet").replace(/^url\(["']?|["']?\)$/g, "");
+      const sheet = one.appendChild(Object.assign(new Image(), {src, alt: ""}));
       sheet.style.cssText = `width:${columns * width * scale}px;left:${-(number % columns) * width * scale}px;top:${
         -Math.floor(number / columns) * height * scale}px`;
       return one;
@@ -518,23 +506,11 @@
   });
   const again = () => charts.forEach(chart => chart.draw());
 
-  const add = place => {
-    charts.splice(0, Infinity, ...[...place.querySelectorAll(".chart")].map(box => new Chart(box)));
-    for (const series of charts.flatMap(chart => chart.data.series)) {
-      if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
-    }
-    most = Math.max(COLOURED, asked.length);
-  };
-  // For a page that gets its charts later: what `put` puts into this element is drawn in the place of all former ones, each seen as
-  // the former one was.
-  globalThis.drawCharts = (place, put) => {
-    const seen = charts.map(chart => chart.view);
-    put();
-    add(place);
-    charts.forEach((chart, at) => seen[at] ? chart.see(seen[at]) : chart.draw());
-  };
-
-  add(document);
+  charts.push(...[...document.querySelectorAll(".chart")].map(box => new Chart(box)));
+  for (const series of charts.flatMap(chart => chart.data.series)) {
+    if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
+  }
+  most = Math.max(COLOURED, asked.length);
   for (const name of names) {
     if (!colours.has(name.dataset.run)) continue;
     const button = element("button", "");

@@ -72,14 +72,14 @@ for file in COMMAND.values("--configfile", "--configfiles"):
     # Of a key that is there twice Snakemake takes the last.
     or_exit(configuration.read_file, file)
 CONFIG = or_exit(plans.base, config, here=HOME == str(workflow.basedir))
-PLAN = or_exit(plans.of, CONFIG)
+PLAN = or_exit(plans.load, CONFIG)
 JOBS = jobs.Jobs(PLAN, COMMAND, PLACED)
 CHAIN, SETTINGS, SEARCHED = PLAN.chain, PLAN.run.settings, PLAN.search
-say(*plans.said(PLAN))
-if not caller.told("elsewhere"):
+say(*plans.notes(PLAN))
+if not caller.fact("elsewhere"):
     say(*plans.other_libraries(PLAN))
 if (
-    caller.told("keep_failed")
+    caller.fact("keep_failed")
     and (COMMAND.cores or 1) > 1
     and PLAN.run.given.threads == "all"
 ):
@@ -111,10 +111,11 @@ def kept(path):
     return update(report(path, category="Pages") if is_page else path)
 
 
-# Parameters. Of functions of the output Snakemake keeps no record, so that it makes nothing again for another reason or thread.
+# Parameters. Most are functions of `output`, of whose values Snakemake keeps no record: another number
+# of threads, or another reason, makes nothing again.
 
 
-def of(attribute):
+def planned(attribute):
     """Params function: an attribute of the artifact, such as its folder."""
     return lambda wildcards: getattr(PLAN.artifacts[wildcards.version], attribute)
 
@@ -139,10 +140,11 @@ def tool(name):
 
 
 def training_options(wildcards, output):
-    """The options of a training: one more names the folder of the finished shorter one that it goes on from."""
-    keys = "data_residency", "plan", "multiplier", "monitor", "recompute"
+    """The options of a training: also the finished shorter one that it goes on from, and its page."""
+    keys = "data_residency", "plan", "multiplier", "monitor"
     folder = JOBS.goes_on_from(wildcards.version)
-    return f"{options(*keys)(wildcards, output)} --option goes_on_from={folder}"
+    page = f"logs/train/{wildcards.version}.html"
+    return f"{options(*keys)(wildcards, output)} --option goes_on_from={folder} --option page={page}"
 
 
 def threads_of(wildcards):
@@ -156,7 +158,7 @@ def stage_threads(wildcards, threads):
 
 
 def gpus(wildcards):
-    return int(catalog.computes_on_gpu(of("spec")(wildcards)["params"]))
+    return int(catalog.computes_on_gpu(planned("spec")(wildcards)["params"]))
 
 
 def draw_runs(wildcards):

@@ -87,8 +87,8 @@ rule predictions:
         " --multiplier {params.multiplier:q} --threads {params.threads} --log {log:q} -- {params.pictures:q}"
 
 
-# Commands: the settings of the active run as YAML, those that are not the default or all; its training step as tables; artifacts of
-# another machine or results folder; and the removal of what nothing reaches.
+# Commands: the settings of the active run as YAML, those that are not the default or all; its training step as tables;
+# and the removal of what nothing reaches.
 for target, every in (("settings", False), ("all_settings", True)):
 
     rule:
@@ -121,40 +121,6 @@ rule explain:
         "explain: the training step of the active run"
     shell:
         "{params.command} | tee {log:q}"
-
-
-rule bundle:
-    input:
-        inputs(JOBS.always),
-        inputs(JOBS.made, "report"),
-    output:
-        update(local("results/bundle.zip")),
-    log:
-        "logs/bundle.log",
-    localrule: True
-    conda:
-        ENVIRONMENT
-    params:
-        command=lambda wildcards: with_configuration("write_bundle", "logs/bundle.json"),
-    message:
-        "{output}: the report with what it takes to check it and to make it again"
-    shell:
-        "{params.command} | tee {log:q}"
-
-
-rule pull:
-    log:
-        "logs/pull.log",
-    localrule: True
-    conda:
-        ENVIRONMENT
-    params:
-        script=tool("pull"),
-        source=SETTINGS.from_,
-    message:
-        "pull: finished artifacts of {params.source}"
-    shell:
-        "python3 {params.script:q} --from {params.source:q} | tee {log:q}"
 
 
 rule gc:

@@ -10,13 +10,13 @@ passed.
 from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
-from ladder.pages import paper, parity
-from ladder.training import measure_rungs
+from ladder.pages import parity
+from ladder.training import measure_rungs, parameters
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    batch = params["batch_size"]
+    batch = parameters.read(parameters.StepParameters, params).batch_size
     with measure_rungs.apart(params, batch, work.threads) as run:
         summary = measure_rungs.compare(networks.from_params(params), params["rungs"], batch, run)
     if summary["machine"] != params["machine"]:
@@ -25,11 +25,8 @@ def make(work, inputs, params):
         )
     timestamp = progress.utc()
     work.write_json("parity.json", {**summary, "made": timestamp})
-    variables = parity.context(summary, timestamp, params["predictions"])
-    figures = paper.write(work, variables) if params.get("figures") else {}
-    work.write_bytes(
-        "parity.html", parity.page(summary, timestamp, params["predictions"], figures).encode()
-    )
+    page = parity.page(summary, timestamp, params["predictions"])
+    work.write_bytes("parity.html", page.encode())
     work.metrics = {
         "fastest": summary["fastest"],
         "passed": {rung["name"]: rung.get("passed", False) for rung in summary["rungs"]},

@@ -1,7 +1,7 @@
 """Stage `knn`: classify the test features (or the validation set) by their k nearest training
 features.
 
-params: knn_k, knn_distance, array_library, classify_shifts unless it is none.
+params: knn_k, array_library, classify_shifts unless it is none.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
 features' parts if images are shifted.
 Writes predictions.npy uint8 (test rows,).
@@ -21,7 +21,6 @@ def make(work, inputs, params):
     predictions = knn.predict(
         *scoring.load(inputs),
         params["knn_k"],
-        params["knn_distance"],
         library,
         shifts.of_test(inputs),
     )

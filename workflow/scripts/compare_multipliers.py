@@ -9,7 +9,7 @@ multipliers.json: {"rows": the same lines, "cells": [{"settings", "versions", "s
 "reason"}]}; versions and summary come from the report, None without one.
 """
 
-from ladder.pages import multiplier_runs, multipliers, paper
+from ladder.pages import multiplier_runs, multipliers
 from ladder.workflow import stage_script
 
 
@@ -34,8 +34,7 @@ def make(work, inputs, params):
         },
     )
     work.write_bytes("multipliers.csv", multiplier_runs.csv_text(rows).encode())
-    figures = paper.write(work, multipliers.context(groups, costs)) if params.get("figures") else {}
-    work.write_bytes("multipliers.html", multipliers.page(groups, figures, costs).encode())
+    work.write_bytes("multipliers.html", multipliers.page(groups, costs).encode())
 
 
 if __name__ == "__main__":

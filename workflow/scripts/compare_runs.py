@@ -1,14 +1,13 @@
 """Stage `compare`: a comparison of the runs in the configuration's compare list.
 
-params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}]; figures:
-whether to write paper.py's. inputs: report<n> and train<n> (the artifact with the weights) of each
-entry that ran; n is the entry's index. Writes compare.html, compare.csv, compare.tex, and
-compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}], "ensemble":
-ensemble.numbers}; versions and summary come from the report and are None, with a "reason", for an
-entry without a result.
+params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}].
+inputs: report<n> and train<n> (the artifact with the weights) of each entry that ran; n is the
+entry's index. Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the
+overrides, "versions", "summary"}], "ensemble": ensemble.numbers}; versions and summary come from
+the report and are None, with a "reason", for an entry without a result.
 """
 
-from ladder.pages import compare, ensemble, latex, paper, run_table
+from ladder.pages import compare, ensemble, run_table
 from ladder.workflow import stage_script
 
 
@@ -22,9 +21,7 @@ def make(work, inputs, params):
         "compare.csv",
         run_table.csv_text(runs, last=ensemble.csv_lines(variables["ensemble"])).encode(),
     )
-    work.write_bytes("compare.tex", latex.comparison(variables).encode())
-    figures = paper.write(work, variables) if params.get("figures") else {}
-    work.write_bytes("compare.html", compare.page(runs, figures).encode())
+    work.write_bytes("compare.html", compare.page(runs).encode())
 
 
 if __name__ == "__main__":

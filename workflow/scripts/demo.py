@@ -50,7 +50,7 @@ def serve(arguments):
     settings = run.settings
     runtime.set_threads(settings.threads)
     # before the model is loaded, which can take long
-    with local.listen(arguments.port, "make demo") as listening:
+    with local.listen(arguments.port) as listening:
         app = server.create_app(
             Predictor(inputs, settings.threads, settings.data_residency, settings.test_multiplier)
         )
@@ -73,7 +73,7 @@ def read_run(paths, overrides):
         raw[key] = config.read_yaml(
             value, f"--config {key}", f"--config {key}: the value is not YAML"
         )
-    return runs.of(config.load(raw))
+    return runs.resolve(config.load(raw))
 
 
 def open_run(chain, given):

@@ -1,24 +1,20 @@
 """Stage `network`: a drawing of the network with the costs of each layer.
 
 params: network with its options, image, classes if it classifies, batch_size, optimizer, variant
-(the rung whose kernels and memory are shown), recompute (absent if not).
+(the rung whose kernels and memory are shown).
 Writes network.html.
 """
 
 from ladder.network import networks
 from ladder.pages import network as network_page
+from ladder.training import parameters
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
     network = networks.from_params(params)
-    page = network_page.page(
-        network,
-        params["variant"],
-        params["batch_size"],
-        params["optimizer"],
-        params.get("recompute"),
-    )
+    given = parameters.read(parameters.StepParameters, params)
+    page = network_page.page(network, given.variant, given.batch_size, given.optimizer)
     work.write_bytes("network.html", page.encode())
 
 

@@ -7,12 +7,12 @@ those of a GPU's rung.
 """
 
 import argparse
-import dataclasses
 import json
 import pathlib
 
 from ladder import command
-from ladder.training import explain, phases, plan
+from ladder.arithmetic import multipliers
+from ladder.training import explain, parameters, phases, plan
 from ladder.workflow import chains, runs
 from ladder.workflow import config as configuration
 
@@ -25,7 +25,7 @@ def main():
         "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
     )
     raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
-    print("\n\n".join(map(explain.text, plans_of(runs.of(configuration.load(raw))))))
+    print("\n\n".join(map(explain.text, plans_of(runs.resolve(configuration.load(raw))))))
 
 
 def plans_of(run):
@@ -39,12 +39,18 @@ def plans_of(run):
     if not train:
         return [plan.inference_plan(run.network, own.variant, own.batch_size, dataset)]
     parts = [
-        dataclasses.replace(part, recompute=own.recompute)
-        for _, part in phases.of(run.network, train.spec["params"], own.multiplier)
+        part
+        for _, part in phases.parts(
+            run.network,
+            parameters.read(parameters.TrainingParameters, train.spec["params"]),
+            multipliers.from_params(train.spec["params"], own.multiplier),
+        )
     ]
     return [
         plan.training_plan(
-            part, dataset, plan.Length.of(dataset.rows, part.batch_size, part.epochs, part.steps)
+            part,
+            dataset,
+            plan.Length.from_epochs(dataset.rows, part.batch_size, part.epochs, part.steps),
         )
         for part in parts
     ]

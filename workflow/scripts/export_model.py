@@ -52,7 +52,7 @@ def write(folder, inputs, threads):
     """Write the files of the archive that are no source files; returns ({name in it: path of each},
     metrics).
     """
-    from ladder.export import card, encoder, model  # they need what `requirements` asks for
+    from ladder.export import alike, card, encoder, model  # they need what `requirements` asks for
 
     answering, images = model.Answering(inputs), inputs["data"].array("test_images.npy")
     facts = {
@@ -64,6 +64,8 @@ def write(folder, inputs, threads):
         "version": folder.name,
     }
     names, measured = model.export(answering, facts, folder, images, threads)
+    if "neighbours" in inputs:
+        names = [*names, *alike.write(folder, inputs)]
     artifacts.save_tensors(folder / "encoder.safetensors", encoder.tensors(answering.parts))
     (folder / "encoder.json").write_text(
         json.dumps(encoder.described(answering.parts), indent=1) + "\n", "utf-8"

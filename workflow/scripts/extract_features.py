@@ -99,7 +99,10 @@ def fit(encoder, images, params, library):
         if "features_fit_rows" in params
         else np.arange(len(images))
     )
-    transform, sampled = features.FeatureTransform.of(params), features.Chosen(images, indices)
+    transform, sampled = (
+        features.FeatureTransform.from_params(params),
+        features.Chosen(images, indices),
+    )
     if "features_polarity_scale" in params:
         transform = features.fit_channels(encoder, sampled, transform)
     if "features_pca" not in params:
@@ -140,9 +143,9 @@ def reconstruction_loss(inputs, params, images, threads, options):
     network = networks.from_params(params)
     if network.classifies or not network.trains:
         return {}
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=params["variant"],
+        rung=params["variant"],
         batch_size=1,
         multipliers=multipliers.from_params(params, options["multiplier"]),
     )

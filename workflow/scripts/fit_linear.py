@@ -4,7 +4,7 @@
 params: seed (of the validation rows that choose the strength), classify_shifts unless it is none.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
 features' parts if images are shifted.
-Writes linear.safetensors (the arrays of linear.Model: all that predictions need) and
+Writes linear.safetensors (the arrays of linear.LinearModel: all that predictions need) and
 predictions.npy uint8 (test rows,).
 """
 

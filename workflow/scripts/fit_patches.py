@@ -26,7 +26,7 @@ def make(work, inputs, params, options):
     statistics = Statistics.load(inputs["normalized"])
     images = inputs["normalized"].array("train.npy")
     initial = weights.of_artifact(inputs["initial"], network)
-    settings = patches.Settings(
+    settings = patches.PatchSettings(
         params["patches_atoms"],
         tuple(params["patches_samples"]),
         params.get("patches_iterations", 0),
@@ -39,15 +39,17 @@ def make(work, inputs, params, options):
 
     for number, spec in enumerate(network.fits):
         layer = network.layer(spec.layer)
-        outputs = LayerOutputs(
+        source = layer.inputs[0]
+        encoder = Inference(
             network,
-            layer.inputs[0],
             params["variant"],
             values,
             statistics,
             work.threads,
+            None if source == networks.INPUT else source,
             options["data_residency"],
         )
+        outputs = LayerOutputs(encoder, statistics)
         with runtime.thread_pools().limit(limits=1):
             sampled = patches.sample(
                 layer, images, settings.of_layer(number)[0], outputs.batches, settings.seed, number
@@ -76,22 +78,14 @@ def make(work, inputs, params, options):
 
 
 class LayerOutputs:
-    """The output of layer `source`, computed by the rung, or the network's input.
+    """The output of a layer, computed by an Inference, or the network's input if that is until no
+    layer.
 
     seconds: category -> time of the previous layers; device: description of the device.
     """
 
-    def __init__(self, network, source, rung, values, statistics, threads, data_residency):
-        self.statistics, self.seconds = statistics, {}
-        self.encoder = Inference(
-            network,
-            rung,
-            values,
-            statistics,
-            threads,
-            None if source == networks.INPUT else source,
-            data_residency,
-        )
+    def __init__(self, encoder, statistics):
+        self.encoder, self.statistics, self.seconds = encoder, statistics, {}
         self.device = self.encoder.executor.device()
 
     def batches(self, images):

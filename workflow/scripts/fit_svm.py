@@ -4,10 +4,12 @@
 params: backend (resolved), kernel, C, gamma (not for linear), classify_shifts unless it is none.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
 features' parts if images are shifted.
-Writes model.safetensors (the arrays of svm.Model: all that predictions need), predictions.npy uint8
-(test rows,), margins.npy float64 (test rows,), by how much each prediction has won, and
-decisions.npy float32 (test rows, pairs of classes), what the predictions were made from
-(svm.classify).
+Files:
+    model.safetensors  the arrays of svm.SvmModel: all that predictions need
+    predictions.npy    uint8 (test rows,)
+    margins.npy        float64 (test rows,), by how much each prediction has won
+    decisions.npy      float32 (test rows, pairs of classes), what the predictions were made from
+                       (svm.classify)
 """
 
 import time

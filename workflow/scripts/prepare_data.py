@@ -4,13 +4,15 @@ params: dataset, train_limit; validation or test_limit; cifar10_sha256 with cifa
 image_size, image_channels and test_share with folder.
 options: urls (a JSON list: mirrors of a dataset that is one file, else an address for each file)
 and downloads (the folder of downloaded files), for datasets that are downloaded; folder, the path
-of pictures of one's own.
+of pictures of one's own, with labels and leave_out (data/listing.py).
 Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy,
-test_labels.npy uint8 (N,); with validation, test_images.npy and test_labels.npy are the validation
-set of training rows, and the test set is not read. Of pictures also skipped.json, [{"file",
-"reason"}], and names.json, {"train": [...], "test": [...]}: the path of each row's picture below
-the folder, or its row in the .npz file (data/names.py); its metrics say what the folders were taken
-for (remarks) and how many pictures are there more than once (copies).
+test_labels.npy uint8 (L,), where L is N, or fewer of pictures of which only the first L, or none,
+have labels (classes is empty then); with validation, test_images.npy and test_labels.npy are the
+validation set of training rows, and the test set is not read. Of pictures also skipped.json,
+[{"file", "reason"}], and names.json, {"train": [...], "test": [...]}: the path of each row's
+picture below the folder, or its row in the .npz file (data/names.py); its metrics say what the
+folders were taken for (remarks), how many pictures are there more than once (copies), and which
+keys name lists of pictures (given).
 """
 
 import dataclasses
@@ -27,6 +29,7 @@ from ladder.progress import log
 from ladder.workflow import stage_script
 
 BLOCK = 1000  # images that are written together
+LISTS = {"labels": "auto", "leave_out": "none"}  # options beside the folder -> their defaults
 
 
 def make(work, inputs, params, options):
@@ -42,7 +45,7 @@ def make(work, inputs, params, options):
         )
     images, pictures = {"train": dataset.train_images, "test": dataset.test_images}, dataset.names
     if validation:  # of the numbers of rows: the images may be a map of a large file
-        rows = np.arange(len(dataset.train_labels))
+        rows = np.arange(len(images["train"]))
         first = copies.first(copies.digests(images["train"])) if pictures else None
         dataset = datasets.with_validation(
             dataclasses.replace(dataset, train_images=rows), validation, first
@@ -58,7 +61,7 @@ def make(work, inputs, params, options):
         log.info(
             "%d training images are for validation, %d remain for training",
             validation,
-            len(dataset.train_labels),
+            len(images["train"]),
         )
     seen = {part: [] for part in images}
     for part, array in images.items():
@@ -76,8 +79,7 @@ def make(work, inputs, params, options):
             log.info("%s", copies.sentence(counts, "validation" if validation else "test"))
     work.metrics |= {
         "classes": list(dataset.classes),
-        "train": len(dataset.train_labels),
-        "test": len(dataset.test_labels),
+        **{part: len(array) for part, array in images.items()},
     }
 
 
@@ -88,19 +90,21 @@ class Rows:
         self.array, self.numbers = array, numbers
         self.shape, self.dtype = (len(numbers), *array.shape[1:]), array.dtype
 
+    def __len__(self):
+        return len(self.numbers)
+
     def __getitem__(self, part):
         return self.array[self.numbers[part]]
 
 
 def _pictures(work, params, options, limits):
-    dataset, skipped, remarks = folder.load(
-        options["folder"], params, limits, work.folder, work.threads
-    )
+    dataset, skipped, remarks = folder.load(options, params, limits, work.folder, work.threads)
     work.write_json("skipped.json", skipped)
     work.metrics = {
         "folder": shown(pathlib.Path(options["folder"]).expanduser().absolute().name),
         "skipped": len(skipped),
         "remarks": remarks,
+        "given": [key for key, usual in LISTS.items() if options[key] != usual],
     }
     return dataset
 

@@ -28,7 +28,7 @@ def make(work, inputs, params, options):
     fitted_params = fitted.manifest["spec"]["params"]
     encoder, _ = ENCODERS[fitted_params["encoder"]](inputs, fitted_params, work.threads, options)
     library = arrays.library(fitted_params.get("array_library"), work.threads)
-    transform = features.FeatureTransform.of(fitted_params, fitted.tensors(features.FILE))
+    transform = features.FeatureTransform.from_params(fitted_params, fitted.tensors(features.FILE))
     names = shifts.NAMES if transform.flip == "apart" else shifts.NAMES[:1]
     offsets, dimensions = shifts.offsets(params["classify_shifts"]), fitted.metrics["dimensions"]
     count, written = len(offsets) * len(images), len(names) * dimensions
@@ -39,7 +39,7 @@ def make(work, inputs, params, options):
         progress.size(4 * count * written),
     )
 
-    together = shifts.Together.of(encoder, params["classify_shifts"])
+    together = shifts.Together.from_encoder(encoder, params["classify_shifts"])
     with contextlib.ExitStack() as stack:
         outs = [
             stack.enter_context(

@@ -1,30 +1,39 @@
-"""Stage `train`: train the network, with a checkpoint after each epoch.
+"""Stage `train`: train the network, with a checkpoint after each epoch. After an interruption it
+resumes from the last checkpoint, with bit-identical results.
 
-params: network with its options, image, classes if it classifies, training, variant, batch_size,
-epochs or steps, decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or
-instead of training all layers), optimizer, learning_rate, momentum, weight_decay, gradient_clip,
-gradient_scale, schedule, schedule_step_epochs, schedule_step_factor, warmup_steps, augment_flip,
-augment_crop, augment_rotate, augment_colour, freeze_encoder, seed, multiplier, multiplier_in,
-loss_scale (absent if they have no effect); patience where there is a validation set, which is then
-measured after every epoch: without a smaller loss for so many epochs (0: never) the training stops;
-with patience the weights are those of the best epoch. inputs: normalized, initial or patches, data
-if the network classifies.
-options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute
-(True or False, see training/recompute.py), multiplier: the name or the file of the table of the
-parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this
-one, or ''.
-Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of
-each step and, if the network classifies, `hits`: correct predictions in the batch, if it draws
-latent values, `divergences`: nats per image, and with a validation set of each epoch int64
-`validation_steps`, the steps made by then, float64 `validation_losses` and int64 `validation_hits`;
-reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or validation)
-images; samples.npy if it draws latent values: uint8 (32, H, W, C), decoded from samples of the
-prior by the seed. Of a training in one part epochs.safetensors: before it and after 1, 2, 4, 8, ...
-epochs `EPOCH.filters`, float32 weights of a first convolution, and `EPOCH.reconstructions`, uint8
-(8, H, W, C), if it does not classify. Where a longer
-training could go on from this one, state.safetensors: the optimizer's running averages, and the
-weights after the last step if other ones are kept. After an interruption it resumes from the last
-checkpoint, with bit-identical results.
+inputs   normalized; initial or patches; data if the network classifies
+params   network with its options, image, and classes if it classifies; multiplier and multiplier_in
+         or precision; the fields of parameters.TrainingParameters that have an effect
+options  do not change the results:
+    data_residency  where the images are: executors/create.py
+    goes_on_from    folder of a shorter training whose steps are the first of this one, or ''
+    monitor         steps between log lines with the loss, 0 for none
+    multiplier      name or file of the table of the parameter `multiplier`
+    page            the file of training/live.py
+
+It first trains only the decoder of a fitted encoder, for decoder_epochs, before all layers or
+instead of them. With a validation set (patience) the loss on it is measured after every epoch. A
+training with patience > 0 stops after so many epochs without a smaller one, and keeps the weights
+of the best epoch.
+
+Files, where H, W, C is the shape of an image:
+    weights.bin or weights.safetensors
+    history.safetensors
+        losses, hits, divergences  float64, by step; hits, the right predictions of the batch, where
+                                   the network classifies; divergences in nats per image, where it
+                                   draws latent values
+        validation_steps           int64, by epoch: the steps made by then
+        validation_losses          float64, by epoch
+        validation_hits            int64, by epoch, where the network classifies
+    reconstructions.npy            uint8 (16, H, W, C), of the first test (or validation) images,
+                                   where the network does not classify
+    samples.npy                    uint8 (32, H, W, C), decoded from samples of the prior by the
+                                   seed, where the network draws latent values
+    epochs.safetensors             of a training in one part, before it and after 1, 2, 4, 8, ...
+                                   epochs: EPOCH.filters, float32 weights of a first convolution,
+                                   and EPOCH.reconstructions, uint8 (8, H, W, C)
+    state.safetensors              where a longer training can go on from this one: the optimizer's
+                                   running averages, and the last weights if other ones are kept
 """
 
 import dataclasses
@@ -38,9 +47,9 @@ from ladder.data.normalization import Statistics
 from ladder.machine import compiling
 from ladder.network import networks, weights
 from ladder.network.optimizers import warmup
-from ladder.progress import duration, log, size
+from ladder.progress import duration, log
 from ladder.store import shorter
-from ladder.training import phases, schedules, snapshots, training
+from ladder.training import live, parameters, phases, schedules, snapshots, training
 from ladder.training.earlier import Earlier, state
 from ladder.training.inference import Inference
 from ladder.training.validation import Validation
@@ -52,44 +61,42 @@ RISEN = 1.05
 # metrics with a number for each epoch
 OF_EPOCHS = "loss", "accuracy", "divergence", "seconds_by_pass"
 # metrics of the last part alone
-OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"
+OF_THE_END = "seconds_from_samples", "memory", "kernels", "device", "launching"
 
 
 def make(work, inputs, params, options):
     network = networks.from_params(params)
+    given = parameters.read(parameters.TrainingParameters, params)
+    multiplied = multipliers.from_params(params, options["multiplier"])
     statistics = Statistics.load(inputs["normalized"])
     initial = weights.of_artifact(inputs.get("patches", inputs.get("initial")), network)
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
 
     common = statistics, work.threads, options["data_residency"]
-    misfits = schedules.misfits(params, len(images))
+    misfits = schedules.misfits(given, len(images))
     for line in misfits:
         log.info("%s", line)
 
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []  # parts: [(history, metrics)]
-    for name, part in phases.of(network, params, options["multiplier"])[len(parts) :]:
-        part = dataclasses.replace(part, recompute=options["recompute"] == "True")
-        validation = validation_in(part, inputs, params, *common) if "patience" in params else None
-        checkpoint = work.folder / f"checkpoint{name}.safetensors"
-        with compiling.shown():
-            run = training.Training(
-                part, images, statistics, values, *common[1:], labels, validation
+    with live.Page(options["page"], f"{network.name}, {work.folder.name}") as page:
+        for name, part in phases.parts(network, given, multiplied)[len(parts) :]:
+            validation = validation_in(part, inputs, given, *common)
+            checkpoint = work.folder / f"checkpoint{name}.safetensors"
+            with compiling.shown():
+                run = training.Training(
+                    part, images, statistics, values, *common[1:], labels, validation
+                )
+                begin(run, work, checkpoint, earlier)
+                if not run.done:
+                    run.prepare()
+            take_snapshots = snapshots_of(part, inputs, given, statistics, work.threads)
+            train(run, checkpoint, int(options["monitor"]), (take_snapshots, page))
+            values = run.kept
+            parts.append(
+                (history(run, sum(measured["steps"] for _, measured in parts)), metrics(run))
             )
-            begin(run, work, checkpoint, earlier)
-            if not run.done:
-                run.prepare()
-        if part.recompute:
-            log.info("%s", recomputed(run))
-        train(
-            run,
-            checkpoint,
-            int(options["monitor"]),
-            looking(part, inputs, params, statistics, work.threads),
-        )
-        values = run.kept
-        parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_tensors(
@@ -100,9 +107,10 @@ def make(work, inputs, params, options):
         work.write_tensors(snapshots.FILE, run.snapshots)
     ends_with_an_epoch = run.step % run.length.steps_per_epoch == 0
     if shorter.is_kept(
-        params,
+        given.schedule,
+        given.patience,
         ends_with_an_epoch,
-        warmup(run.length, params["warmup_steps"]) == params["warmup_steps"],
+        warmup(run.length, given.warmup_steps) == given.warmup_steps,
     ):
         work.write_tensors(shorter.STATE, state(run))
     work.metrics = joined([measured for _, measured in parts])
@@ -123,13 +131,17 @@ def make(work, inputs, params, options):
     }
 
 
-def validation_in(settings, inputs, params, *common):
-    """The Validation of a training; common: statistics, threads and data_residency."""
+def validation_in(settings, inputs, given, *common):
+    """The Validation of a training, None without one; common: statistics, threads and
+    data_residency.
+    """
+    if given.patience is None:
+        return None
     labels = (
         np.asarray(inputs["data"].array("test_labels.npy")) if settings.network.classifies else None
     )
     return Validation(
-        settings, inputs["normalized"].array("test.npy"), *common, labels, params["patience"]
+        settings, inputs["normalized"].array("test.npy"), *common, labels, given.patience
     )
 
 
@@ -161,9 +173,9 @@ def begin(run, work, checkpoint, earlier):
     work.seconds_before += run.seconds
 
 
-def looking(settings, inputs, params, statistics, threads):
+def snapshots_of(settings, inputs, given, statistics, threads):
     """A function of a Training that takes its snapshots; of one with parts nothing is taken."""
-    if params["training"] != "gradient":
+    if given.training != "gradient":
         return lambda run: None
     images = inputs["normalized"].array("test.npy")[: snapshots.IMAGES]
     rebuild = (
@@ -174,12 +186,17 @@ def looking(settings, inputs, params, statistics, threads):
     return lambda run: snapshots.take(run, rebuild)
 
 
-def train(run, checkpoint, monitor, look):
-    look(run)
+def train(run, checkpoint, monitor, callbacks):
+    """Train to the end; callbacks: functions of the run, called before the first epoch and after
+    each.
+    """
+    for callback in callbacks:
+        callback(run)
     while not run.done:
         seconds, images = run.seconds, run.images_seen
         run.run_epoch(checkpoint, monitor)
-        look(run)
+        for callback in callbacks:
+            callback(run)
         run.save(checkpoint)
         seconds, images = run.seconds - seconds, run.images_seen - images
         log.info(
@@ -224,22 +241,6 @@ def risen(losses):
     return next((epoch for epoch, is_rise in enumerate(rises, 1) if is_rise), None) == len(losses)
 
 
-def recomputed(run):
-    """The line of the log that says what recompute saves."""
-    saves, how = (
-        run.recomputing(),
-        "shared by buffers that are not in use at the same time; activations are made again",
-    )
-    if saves["taken"] == saves["shared"]:
-        how = (
-            "shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
-            f"{run.settings.network.name} leave none whose memory that would save with {run.settings.variant}"
-        )
-    return (
-        f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
-    )
-
-
 def scores(kind, losses, accuracies):
     """The last loss, and the last accuracy if there is one, in words of the log."""
     return f"  {kind}loss {losses[-1]:.5f}" + (
@@ -248,7 +249,7 @@ def scores(kind, losses, accuracies):
 
 
 def reconstruct(settings, values, images, statistics, threads):
-    return pictures(settings, settings.network, values, images, statistics, statistics, threads)
+    return pictures(settings, values, images, statistics, statistics, threads)
 
 
 def sample(settings, decoder, values, statistics, threads):
@@ -258,16 +259,17 @@ def sample(settings, decoder, values, statistics, threads):
         settings.seed, randomness.PRIOR, 0, 0, SAMPLES * math.prod(shape)
     ).reshape(SAMPLES, *shape)
     unchanged = Statistics(np.ones(shape[2], np.float32), np.zeros(shape[2], np.float32))
-    return pictures(settings, decoder, values, latent, unchanged, statistics, threads)
+    decoding = dataclasses.replace(settings, network=decoder)
+    return pictures(decoding, values, latent, unchanged, statistics, threads)
 
 
-def pictures(settings, network, values, inputs, of_inputs, of_outputs, threads):
+def pictures(settings, values, inputs, of_inputs, of_outputs, threads):
     """The network's outputs as pictures uint8 (N, H, W, C); of_inputs, of_outputs: the Statistics
     of both.
     """
     forward = multipliers.ByDirection(forward=settings.multipliers.forward)
     inference = Inference(
-        network, settings.variant, values, of_inputs, threads, multipliers=forward
+        settings.network, settings.rung, values, of_inputs, threads, multipliers=forward
     )
     return np.concatenate(
         [of_outputs.to_pixels(outputs) for _, outputs in inference.batches(inputs)]
@@ -306,7 +308,6 @@ def metrics(run):
         "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
-        "recompute": run.recomputing(),
         "kernels": run.plan.kernel_table,
         "device": run.executor.device(),
         "launching": run.executor.launching(),

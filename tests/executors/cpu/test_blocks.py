@@ -58,7 +58,7 @@ def test_the_bias_gradient_of_a_pooled_convolution_needs_the_pooled_pixels_only(
     y = np.maximum(y, 0) if relu else y
     index = random.integers(0, 4, y.shape).astype(np.uint8)
     gradient, worker = blocks.Gradient(y, dy, relu, index, (5, 7, 5)), Worker()
-    whole = gradient.of(worker, slice(1, 3))
+    whole = gradient.of_block(worker, slice(1, 3))
     seen = gradient.for_bias(worker, slice(1, 3), whole)
     assert seen.size == y[1:3].size
     np.testing.assert_array_equal(blocks.bias_gradient(seen), whole.sum(axis=(0, 1, 2)))

@@ -50,7 +50,7 @@ def small_or_not(request, monkeypatch):
         monkeypatch.setattr(small, "MOST_WEIGHTS", 0)
 
 
-def test_several_threads_share_small_operands_in_blocks_and_groups_of_which_the_last_are_smaller(
+def test_threads_share_small_operands_in_blocks_and_groups_with_smaller_last_ones(
     monkeypatch,
 ):
     cpu_rung.cut_at_any_size(monkeypatch, cpu_rung.BY_IMAGE)

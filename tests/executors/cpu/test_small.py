@@ -13,13 +13,13 @@ MNIST = (28, 28, 1)
 STEPS, BATCH = 3, 19  # groups of two images and a last one of one
 
 
-class Training:
+class SmallTraining:
     def __init__(self, network, threads=2, shape=MNIST):
         self.network, count = networks.build(network, shape), STEPS * BATCH
         random, length = np.random.default_rng(0), plan.Length(STEPS, STEPS)
-        settings = plan.Settings(
+        settings = plan.TrainingSettings(
             network=self.network,
-            variant="cpu",
+            rung="cpu",
             batch_size=BATCH,
             optimizer=optimizers.Optimizer("adam"),
         )
@@ -58,12 +58,12 @@ class Training:
 
 @pytest.mark.parametrize("network", ["lenet_300_100", "lenet_5", "small_cnn"])
 def test_a_step_of_a_small_network_is_one_table(network):
-    assert Training(network).calls() == ["work_through"]
+    assert SmallTraining(network).calls() == ["work_through"]
 
 
 def test_large_convolutions_are_no_tasks():
     assert {"winograd_conv2d_forward", "upsample_conv2d_backward"} <= set(
-        Training("autoencoder", shape=(32, 32, 3)).calls()
+        SmallTraining("autoencoder", shape=(32, 32, 3)).calls()
     )
 
 
@@ -88,9 +88,9 @@ def test_a_training_by_tasks_is_the_same_training(network, monkeypatch):
     assert BATCH % -(-BATCH // small.GROUPS), (
         "the last group of images has to be smaller than the others"
     )
-    found = Training(network).run()
+    found = SmallTraining(network).run()
     monkeypatch.setattr(small, "MOST_WEIGHTS", 0)
-    expected = Training(network)
+    expected = SmallTraining(network)
     assert "conv2d_backward" in expected.calls()
     expected.run()
     assert (found.arrays["counters"] == [STEPS, STEPS * BATCH, STEPS]).all()
@@ -104,7 +104,7 @@ def test_a_training_by_tasks_is_the_same_training(network, monkeypatch):
 
 
 def test_scratch_counts_as_workspace_and_is_shared_by_the_operations():
-    one, step = Training("lenet_300_100").run(), 4 * BATCH * 784
+    one, step = SmallTraining("lenet_300_100").run(), 4 * BATCH * 784
     assert step <= one.executor.workspace_bytes() < 2 * step
 
 

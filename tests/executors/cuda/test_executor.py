@@ -16,9 +16,9 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
 from ladder.rungs import catalog
-from ladder.rungs.patterns import Launch, Table
+from ladder.rungs.interface import Launch, Table
 from ladder.training import inference as inference_module
-from ladder.training import parity, plan, recompute, training
+from ladder.training import parity, plan, training
 from ladder.training.planning.data import Plan, Step
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
@@ -86,7 +86,7 @@ def train(executor, epochs=2, images=IMAGES, rung="gpu_basic", network=SMALL, **
     )
     plans = {
         batch: plan.training_plan(
-            plan.Settings(network=network, variant=rung, batch_size=batch, **settings),
+            plan.TrainingSettings(network=network, rung=rung, batch_size=batch, **settings),
             plan.Dataset(len(images), images.dtype.name),
             length,
         )
@@ -126,14 +126,6 @@ def test_both_residencies_give_the_emulators_bytes(pretend, expected, residency,
     assert_same(train(cuda_executor.Executor(1, residency)), expected)
 
 
-@pytest.mark.parametrize("residency", ["device", "host"])
-def test_recomputed_activations_give_the_emulators_bytes(pretend, expected, monkeypatch, residency):
-    pretend()
-    # also where that saves nothing
-    monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)
-    assert_same(train(cuda_executor.Executor(1, residency), recompute=True), expected)
-
-
 DRAWN = {"network": LABELLED, "augmentation": plan.Augmentation(flip=True, crop=1), "seed": 3}
 
 
@@ -151,7 +143,7 @@ def test_labels_and_draws_are_those_of_the_real_order_and_step(pretend, drawn, r
 
 
 @pytest.mark.parametrize("entry", ["cross_entropy_rows", "draw_augmentation", "dropout_forward"])
-def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(
+def test_a_kernel_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(
     pretend, drawn, monkeypatch, entry
 ):
     pretend()
@@ -431,38 +423,6 @@ def test_too_little_memory_says_how_much_and_which_batch_fits(pretend):
         cuda_executor.Executor(1).allocate(inference(fitting + 4), {})
 
 
-def test_the_batch_that_fits_is_named_where_buffers_share_memory(pretend):
-    gpu = pretend(memory=400_000)
-    with pytest.raises(UserError) as error:
-        cuda_executor.Executor(1).allocate(step_of(64), {})
-    fitting = int(str(error.value).rpartition("batch_size ")[2].split()[0])
-    arrays = cuda_executor.Executor(1).allocate(step_of(fitting), {})
-    assert fitting > 1 and set(arrays) == set(step_of(fitting).buffers)
-    assert gpu.used == sum(
-        cuda_executor.aligned(buffer.bytes) for buffer in step_of(fitting).own.values()
-    )
-
-
-def step_of(batch):
-    """With half as many weights as activations."""
-    wide = networks.resolve(
-        "wide",
-        (6, 6, 2),
-        (
-            layers.conv2d("a", 32),
-            layers.relu("a_relu"),
-            layers.maxpool2d("a_pool"),
-            layers.upsample2d("up"),
-            layers.conv2d("b", 32),
-            layers.conv2d("c", 2),
-        ),
-        "a_pool",
-        "mse",
-    )
-    settings = plan.Settings(network=wide, variant="gpu_basic", batch_size=batch, recompute=True)
-    return plan.training_plan(settings, plan.Dataset(len(IMAGES), "uint8"), plan.Length(1, 1))
-
-
 def test_memory_that_holds_not_even_one_image_says_so(pretend):
     pretend(memory=5_000)
     with pytest.raises(UserError, match="not even batch_size 1 fits"):
@@ -532,13 +492,6 @@ def test_an_argument_not_listed_as_read_counts_as_written():
         other, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),)
     )
     assert cuda_executor.waits_between_streams(planned(one, other)) == [(), (0,)]
-
-
-def test_a_launch_waits_for_those_that_use_the_memory_that_its_buffers_share():
-    one, other = step(0, "a", "b", 0), step(1, "c", "d", 1)
-    assert cuda_executor.waits_between_streams(planned(one, other)) == [(), ()]
-    sharing = dataclasses.replace(planned(one, other), places={"a": 0, "d": 0})
-    assert cuda_executor.waits_between_streams(sharing) == [(), (0,)]
 
 
 def test_the_buffers_of_a_table_are_waited_for():
@@ -636,7 +589,7 @@ def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkey
     executor = cuda_executor.Executor(1, "device")
     train(executor)  # batches 4, 4, 4, 1 twice: steps 2 and 6 are sampled, 8 of 26 images
     launches = {}
-    settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=4)
+    settings = plan.TrainingSettings(network=SMALL, rung="gpu_basic", batch_size=4)
     for one in plan.training_plan(settings, plan.Dataset(13, "uint8"), plan.Length(8, 4)).steps:
         launches[one.work] = launches.get(one.work, 0) + len(one.launches)
     assert executor.seconds == pytest.approx(
@@ -849,9 +802,9 @@ def test_the_device_is_named_with_driver_and_cuda(pretend, monkeypatch):
 
 
 def trainer(residency, network=SMALL):
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant="gpu_basic",
+        rung="gpu_basic",
         batch_size=4,
         epochs=2,
         optimizer=optimizers.Optimizer("adam"),

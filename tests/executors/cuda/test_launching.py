@@ -61,12 +61,12 @@ def pretend(monkeypatch, tmp_path):
     cuda_executor._cupy.cache_clear()
 
 
-def bound(executor, network=SMALL, variant="gpu_basic", changed=lambda made: made, **settings):
+def bound(executor, network=SMALL, rung="gpu_basic", changed=lambda made: made, **settings):
     """(uploaded arrays, plan, its arrays) of two epochs."""
     length = plan.Length(2 * STEPS, STEPS)
     made = changed(
         plan.training_plan(
-            plan.Settings(network=network, variant=variant, batch_size=BATCH, **settings),
+            plan.TrainingSettings(network=network, rung=rung, batch_size=BATCH, **settings),
             plan.Dataset(ROWS, "uint8"),
             length,
         )
@@ -136,8 +136,8 @@ def test_replayed_steps_give_the_bytes_of_launches_one_by_one(pretend, residency
 def test_every_rung_replays_its_steps(pretend, rung):
     pretend()
     for settings in ({}, {"optimizer": optimizers.Optimizer("adam")}):
-        wanted = trained(one_by_one(), variant=rung, **settings)
-        assert trained(cuda_executor.Executor(1), variant=rung, **settings) == wanted
+        wanted = trained(one_by_one(), rung=rung, **settings)
+        assert trained(cuda_executor.Executor(1), rung=rung, **settings) == wanted
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -169,7 +169,7 @@ def test_the_branches_of_a_graph_are_the_streams_and_its_edges_their_waits(
 
 @pytest.mark.parametrize("residency", RESIDENCIES)
 @pytest.mark.parametrize("looks", [1, 4, 50])
-def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one_by_one(
+def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_single_launches(
     pretend, monkeypatch, tmp_path, residency, looks
 ):
     """Twelve steps an epoch, the last of them a smaller batch; a checkpoint after every look."""
@@ -178,9 +178,9 @@ def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one
     monkeypatch.setattr(training, "LOOK_EVERY", looks)
 
     def start():
-        settings = plan.Settings(
+        settings = plan.TrainingSettings(
             network=SMALL,
-            variant="gpu_basic",
+            rung="gpu_basic",
             batch_size=BATCH,
             epochs=3,
             seed=7,
@@ -215,13 +215,11 @@ def test_a_training_in_blocks_resumes_from_any_look_in_the_bytes_of_launches_one
 
 
 @pytest.mark.parametrize("residency", RESIDENCIES)
-def test_a_prepared_training_compiles_and_records_nothing_more_and_ends_in_the_same_bytes(
-    pretend, residency
-):
+def test_a_prepared_training_compiles_nothing_more_and_ends_in_the_same_bytes(pretend, residency):
     pretend()
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=LABELLED,
-        variant="gpu_basic",
+        rung="gpu_basic",
         batch_size=BATCH,
         epochs=2,
         seed=7,
@@ -313,7 +311,7 @@ def test_every_step_is_measured_if_asked_for(pretend):
 def test_a_training_asks_for_the_steps_between_two_looks_at_once(pretend, monkeypatch):
     pretend()
     monkeypatch.setattr(training, "LOOK_EVERY", 7)
-    settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=BATCH, epochs=2)
+    settings = plan.TrainingSettings(network=SMALL, rung="gpu_basic", batch_size=BATCH, epochs=2)
     run = training.Training(
         settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(SMALL, 0), 1
     )
@@ -346,7 +344,7 @@ COPIED = networks.resolve(
     "a_relu",
     "mse",
 )
-ROUNDED = {"network": COPIED, "variant": "gpu_bf16", "multipliers": PRECISIONS["bfloat16"]}
+ROUNDED = {"network": COPIED, "rung": "gpu_bf16", "multipliers": PRECISIONS["bfloat16"]}
 
 
 def rounded(array):
@@ -392,7 +390,7 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
     inference.
     """
     pretend()
-    settings = plan.Settings(batch_size=BATCH, epochs=2, **ROUNDED)
+    settings = plan.TrainingSettings(batch_size=BATCH, epochs=2, **ROUNDED)
     made = [
         training.Training(
             settings,
@@ -444,7 +442,7 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
         )
 
 
-def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(
+def test_a_training_with_phases_stopped_within_an_epoch_resumes_in_the_same_bytes(
     pretend, monkeypatch, tmp_path
 ):
     """Weights, averages, losses, and the copies of phase weights that the resumed run has made
@@ -454,9 +452,9 @@ def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the
     images = np.random.default_rng(2).integers(
         0, 256, (11, *zoo.RISING.input_shape), dtype=np.uint8
     )
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=zoo.RISING,
-        variant="gpu_bf16",
+        rung="gpu_bf16",
         batch_size=2,
         epochs=2,
         seed=7,
@@ -557,7 +555,7 @@ def fail(text):
 
 @pytest.mark.parametrize("refuse", [refuse_begin, refuse_graph, refuse_launch])
 @pytest.mark.parametrize("residency", RESIDENCIES)
-def test_where_a_capture_is_refused_launches_go_one_by_one_and_the_reason_is_said_once(
+def test_where_a_capture_is_refused_launches_are_single_and_the_reason_is_said_once(
     pretend, monkeypatch, caplog, residency, refuse
 ):
     gpu = pretend()
@@ -648,7 +646,7 @@ def test_a_capture_with_what_cuda_refuses_fails(work):
     work(gpu, streams[0])  # outside it is allowed
 
 
-def test_a_graph_keeps_the_numbers_that_it_was_recorded_with_and_reads_arrays_as_they_are():
+def test_a_graph_keeps_the_recorded_numbers_and_reads_arrays_as_they_are():
     gpu, given = fake_cupy.Gpu(), []
 
     class Function:

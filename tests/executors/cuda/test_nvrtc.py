@@ -246,7 +246,7 @@ def test_an_error_reads_the_same_through_cupy(through_cupy, tmp_path):
 
 
 @pytest.mark.parametrize("version, asked", [((12, 8), False), ((12, 9), True), ((13, 0), True)])
-def test_a_kernel_that_was_compiled_before_is_compiled_again_for_the_report_of_its_registers(
+def test_a_compiled_kernel_is_compiled_again_for_the_report_of_its_registers(
     through_cupy, tmp_path, version, asked
 ):
     """On an H200 the second process with an empty cache of the program got machine code from

@@ -73,7 +73,7 @@ def test_of_too_many_errors_every_pair_has_some_and_frequent_ones_lose_most(digi
     assert [len(pair["errors"]) for pair in classes.gallery(digits)["pairs"]] == [1, 1, 1]
 
 
-def test_of_a_million_errors_the_most_frequent_pairs_are_shown_and_no_other_is_looked_at(
+def test_of_a_million_errors_only_the_most_frequent_pairs_are_looked_at(
     monkeypatch,
 ):
     pairs = [range(10**6), *[range(20)] * (classes.MOST - 1), *[None] * 10**5]
@@ -96,9 +96,7 @@ def test_no_probability_below_one_is_called_certain():
     assert classes._sure(0.99949).startswith("99.9") and classes._sure(0.99999).startswith("> 99.9")
 
 
-def test_a_class_has_a_dot_and_the_interval_of_its_images_on_an_axis_that_begins_at_0(
-    lenet, monkeypatch
-):
+def test_a_class_has_a_dot_and_its_interval_on_an_axis_that_begins_at_0(lenet, monkeypatch):
     shares = {"few": 35 / 37, "none": None, "many": 3500 / 3700, "all": 1.0}
     metrics = {
         "per_class": shares,

@@ -112,7 +112,7 @@ def test_a_difference_that_luck_could_explain_is_marked(accuracy, won, lost, poi
     )
 
 
-def test_looks_at_the_test_images_are_counted_once_each_and_those_at_validation_images_not_at_all(
+def test_looks_at_the_test_images_are_counted_once_and_at_validation_images_not(
     tmp_path,
 ):
     run = synthetic_run.make(tmp_path)

@@ -121,7 +121,7 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
         assert np.abs(cut - run["data"].array("test_images.npy")[at]).mean() < 10
 
 
-def test_the_neighbours_of_a_point_are_the_nearest_by_the_features_and_not_by_their_places(run):
+def test_the_neighbours_of_a_point_are_the_nearest_by_features_not_by_places(run):
     vectors = run["joined"].array("test.npy")[:100].astype(np.float64)
     shown = features.feature_map(run)["data"]["nearest"]
     for at, nearest in enumerate(shown):

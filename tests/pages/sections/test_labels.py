@@ -78,18 +78,18 @@ def test_where_more_labels_are_worse_the_smaller_number_counts():
     assert labels.equivalent(0.6, [10, 100, 1000], [0.4, 0.6, 0.5]) == pytest.approx(100)
 
 
-def said(own, pixels, whole=(0.95, 0.9)):
+def sentence(own, pixels, whole=(0.95, 0.9)):
     return labels.sentence(labels.numbers(run(own, pixels, whole)), "pixels")
 
 
 def test_the_sentence_names_the_count_that_saves_the_most_labels():
-    assert said((0.4, 0.75, 0.8), (0.4, 0.6, 0.75)) == (
+    assert sentence((0.4, 0.75, 0.8), (0.4, 0.6, 0.75)) == (
         "With 100 labels the features are as good as raw pixels with about 1,000."
     )
 
 
 def test_the_sentence_says_where_all_labels_of_the_control_are_beaten():
-    assert said((0.5, 0.91, 0.94), (0.4, 0.6, 0.75)) == (
+    assert sentence((0.5, 0.91, 0.94), (0.4, 0.6, 0.75)) == (
         "With 100 labels the features are better than raw pixels with all 10,000 (+1 points, −12 to +14 over the draws, could "
         "be luck)."
     )
@@ -105,7 +105,7 @@ def test_the_sentence_says_whether_the_lead_with_as_many_labels_could_be_luck():
 
 
 def test_the_sentence_says_where_nothing_is_saved():
-    assert said((0.4, 0.5, 0.7), (0.4, 0.6, 0.75)) == (
+    assert sentence((0.4, 0.5, 0.7), (0.4, 0.6, 0.75)) == (
         "With none of these numbers of labels are the features better than raw pixels."
     )
 
@@ -118,7 +118,7 @@ def test_the_section_has_a_row_for_each_count_and_one_for_all_labels():
     assert shown["rows"][1]["cells"][0].startswith("70\u202f% ± 13")
 
 
-def test_the_chart_has_each_curve_at_its_values_with_all_labels_last_on_a_logarithmic_axis():
+def test_the_chart_has_each_curve_at_its_values_on_a_logarithmic_axis():
     chart = section(labels.numbers(run((0.5, 0.7, 0.8), (0.4, 0.6, 0.75))))["chart"]
     own, pixels = chart["data"]["series"]
     assert own["x"] == [10, 100, 1000, 10_000] and own["y"] == [0.5, 0.7, 0.8, 0.95]

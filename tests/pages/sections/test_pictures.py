@@ -79,7 +79,7 @@ def test_filters_and_reconstructions_are_shown_by_epoch_with_the_images_above(di
         for epoch in (0, 1, 2)
     }
     assert (
-        pictures.reconstructions(digits, {})["epochs"]
+        pictures.reconstructions(digits, {"share": True})["epochs"]
         == []
         == pictures.filters(digits, {})["epochs"]
     )
@@ -92,7 +92,10 @@ def test_filters_and_reconstructions_are_shown_by_epoch_with_the_images_above(di
         "by_epoch",
         lambda inputs, kind: {f"epoch {epoch}": array for epoch, array in kinds[kind].items()},
     )
-    rebuilt, drawn = pictures.reconstructions(digits, {})["epochs"], pictures.filters(digits, {})
+    rebuilt, drawn = (
+        pictures.reconstructions(digits, {"share": True})["epochs"],
+        pictures.filters(digits, {}),
+    )
     assert [frame["name"] for frame in rebuilt] == ["epoch 0", "epoch 1", "epoch 2", "the end"]
     sheet = picture(rebuilt[1]["image"])
     assert np.array_equal(sheet[:32, :32, :3], digits["data"].array("test_images.npy")[0])

@@ -3,6 +3,7 @@
 import pytest
 
 from ladder.rungs import cpu
+from ladder.rungs.interface import Implementation
 from small_plans import NETWORK, training_plan
 
 
@@ -13,7 +14,11 @@ def test_every_layer_is_covered_once_and_in_order():
 
 def test_a_layer_the_variant_has_no_operation_for_is_named(monkeypatch):
     monkeypatch.setattr(
-        cpu, "PATTERNS", [pattern for pattern in cpu.PATTERNS if "maxpool2d" not in pattern.kinds]
+        cpu,
+        "RUNG",
+        Implementation(
+            tuple(pattern for pattern in cpu.RUNG.patterns if "maxpool2d" not in pattern.kinds)
+        ),
     )
     with pytest.raises(ValueError, match=r"cpu has no operation for layer enc1_pool \(maxpool2d\)"):
         training_plan()

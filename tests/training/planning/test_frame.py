@@ -14,9 +14,7 @@ from small_plans import IMAGES, NETWORK, training_plan
 
 
 @pytest.mark.parametrize("scale, divisor", [("mean", 4 * 16 * 16 * 3), ("batch", 4)])
-def test_the_penalty_is_divided_as_the_squared_error_is_and_scaled_as_all_gradients_are(
-    scale, divisor
-):
+def test_the_penalty_is_divided_as_the_squared_error_and_scaled_as_all_gradients(scale, divisor):
     network = networks.build("autoencoder", (16, 16, 3), filters=(8, 4), penalty=0.5)
     made = training_plan(network, batch=4, gradient_scale=scale, loss_scale=8)
     (step,) = [step for step in made.steps if step.operation == "l1_penalty_backward"]
@@ -26,9 +24,7 @@ def test_the_penalty_is_divided_as_the_squared_error_is_and_scaled_as_all_gradie
 
 
 @pytest.mark.parametrize("scale, divisor", [("mean", 4 * 12 * 10 * 3), ("batch", 4)])
-def test_latent_values_are_drawn_in_training_alone_and_their_divergence_is_divided_as_the_squared_error_is(
-    scale, divisor
-):
+def test_latent_values_are_drawn_in_training_alone_with_a_divided_divergence(scale, divisor):
     made = training_plan(zoo.DRAWN, batch=4, gradient_scale=scale, loss_scale=8, seed=9)
     forward, backward = (step for step in made.steps if step.operation.startswith("sample"))
     assert dict(forward.attributes) == {"seed": 9, "stream": 5} and dict(backward.attributes) == {
@@ -45,7 +41,7 @@ def test_latent_values_are_drawn_in_training_alone_and_their_divergence_is_divid
     ]
 
 
-def test_each_dropout_has_its_own_stream_and_augmentation_is_drawn_before_the_images_are_loaded():
+def test_each_dropout_has_its_own_stream_and_augmentation_is_drawn_before_loading():
     made = training_plan(zoo.ZOO, augmentation=plan.Augmentation(flip=True, crop=3), seed=9)
     drops = [step.attributes for step in made.steps if step.operation == "dropout_forward"]
     assert [drop["seed"] for drop in drops] == [9, 9] and drops[0]["stream"] != drops[1]["stream"]

@@ -25,7 +25,7 @@ ATTENTIVE = networks.build("autoencoder", (16, 12, 3), filters=(5, 4), attentive
 
 
 @pytest.mark.parametrize("rung", ["cpu", "cpu_sequential", "gpu_basic", "gpu_opt_v2"])
-def test_attention_keeps_its_weights_and_counts_two_products_forward_and_four_backward(rung):
+def test_attention_keeps_its_weights_and_counts_two_products_forward_four_backward(rung):
     made = training_plan(ATTENTIVE, rung=rung, batch=10)
     assert made.buffers["attention.weights"].bytes == 4 * 10 * 12 * 12
     assert {

@@ -1,5 +1,6 @@
-"""Print the class of pictures and its margin: python predict.py PICTURE ...   It needs onnxruntime,
-NumPy and Pillow alone.
+"""Print the class of pictures and its margin: python predict.py PICTURE ...   Of a model without
+labels it prints the pictures of its run that are most like each. It needs onnxruntime, NumPy and
+Pillow alone.
 """
 
 import json
@@ -14,6 +15,7 @@ except ImportError as missing:
     raise SystemExit(f"{missing}: pip install onnxruntime numpy pillow") from None
 
 MODEL = pathlib.Path(__file__).with_name("model.onnx")
+NEAREST = 5  # pictures that are named
 
 
 def main(names):
@@ -40,14 +42,32 @@ def main(names):
 
 
 def answer(session, facts, name):
-    """The class of a picture and its margin, in words; raises PictureError."""
+    """The class of a picture and its margin, or the pictures most like it, in words; raises
+    PictureError.
+    """
     image, _ = pictures.fit(pictures.read(name)[0], facts["dataset"], facts["image"])
+    if not facts["classes"]:
+        return most_alike(session.run(["features"], {"images": image[None]})[0][0])
     place, *numbers = session.run(
         ["class", "margin", "features", "decisions"], {"images": image[None]}
     )
     if not all(np.isfinite(values).all() for values in numbers):
         raise pictures.PictureError("no answer, because the model computes NaN or Inf from it")
     return f"{facts['classes'][place[0]]}, margin {numbers[0][0]:.3g}"
+
+
+def most_alike(features):
+    """The names of the pictures most like one with these features (D,), with the cosines, the most
+    alike first.
+    """
+    mean, vectors = (np.load(MODEL.with_name(name)) for name in ("mean.npy", "pictures.npy"))
+    names = json.loads(MODEL.with_name("pictures.json").read_text("utf-8"))
+    if not np.isfinite(features).all():
+        raise pictures.PictureError("no answer, because the model computes NaN or Inf from it")
+    direction = (features - mean) / (np.linalg.norm(features - mean) or 1)
+    cosines = vectors.astype(np.float32) @ direction
+    best = np.argsort(-cosines, kind="stable")[:NEAREST]
+    return ", ".join(f"{names[place]} ({cosines[place]:.3f})" for place in best)
 
 
 if __name__ == "__main__":

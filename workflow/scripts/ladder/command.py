@@ -47,6 +47,6 @@ def repeat_at_the_end(message: str) -> None:
     """Make a message one of the last lines of the workflow's output, where a rule has called this
     program.
     """
-    if errors := caller.told("errors"):
+    if errors := caller.fact("errors"):
         with contextlib.suppress(OSError), open(errors, "a", encoding="utf-8") as file:
             file.write(message + "\n")  # a full disk has no room for it either

@@ -33,7 +33,7 @@ def start_logging(file: pathlib.Path | None = None) -> None:
     log.handlers.clear()
     log.propagate = False
     terminal = _BesideBars()
-    if caller.told("quiet"):  # errors too are told by the command
+    if caller.fact("quiet"):  # errors too are told by the command
         terminal.addFilter(lambda record: record.levelno == logging.WARNING)
     log.addHandler(terminal)
     if file is not None:

@@ -19,8 +19,9 @@ ROOT = SCRIPTS.parents[1]
 # The frame around the work: none of these files can change a byte of an artifact's data. A download
 # is verified by its checksum; executors, the catalog of rungs and backends choose modules, which
 # count themselves; a check before the first use decides only whether a rung runs; the record of
-# scores is not part of an artifact; a training that goes on from a shorter one ends in the bytes of
-# one that does not; a file that a user names is read whole or refused.
+# scores and the page of a training are not part of an artifact; a training that goes on from a
+# shorter one ends in the bytes of one that does not; a file that a user names is read whole or
+# refused.
 NEUTRAL = frozenset(
     f"workflow/scripts/ladder/{name}.py"
     for name in (
@@ -56,6 +57,7 @@ NEUTRAL = frozenset(
         "store/scores",
         "store/shorter",
         "training/first_use",
+        "training/live",
         "workflow/stage_script",
     )
 )

@@ -65,7 +65,7 @@ class Magnitudes:
     largest: float
 
     @classmethod
-    def of(cls, matrix):
+    def measure(cls, matrix):
         bits = _magnitudes(_contiguous(matrix).reshape(-1, order="A").view(np.int32))
         return cls(*np.array(bits, np.int32).view(np.float32).tolist())
 
@@ -79,7 +79,7 @@ def pack(b, multiplier):
         prepared = (b.astype(np.int32) + np.int32(multiplier.most)).view(np.float32)
     else:
         prepared = OPERANDS.get(_kind(multiplier), np.asarray)(b)
-    return Packed(b, _panels(prepared), multiplier, Magnitudes.of(b))
+    return Packed(b, _panels(prepared), multiplier, Magnitudes.measure(b))
 
 
 def product(a, b, multiplier, out=None):
@@ -110,7 +110,7 @@ def _product(a, b, out):
     if a.shape[1] != len(b.values):
         raise ValueError(f"{a.shape} by {b.values.shape} is no matrix product")
     a, table = _contiguous(a), _table(b.multiplier)
-    sums, panels = _loops(Magnitudes.of(a), b)
+    sums, panels = _loops(Magnitudes.measure(a), b)
     direct = out is not None and out.flags.c_contiguous and out.dtype == np.float32
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
     if result.shape != (len(a), b.values.shape[1]):

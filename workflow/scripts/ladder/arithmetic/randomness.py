@@ -19,7 +19,8 @@ import numpy as np
     JITTER,
     PRIOR,
     LABELLED_ROWS,
-) = range(1, 12)
+    CHANGES,
+) = range(1, 13)
 LAYER = 16
 
 WORDS_PER_BLOCK = 8  # 32-bit numbers per counter value

@@ -30,7 +30,7 @@ def resolve_backend(name: str) -> str:
     """`name` itself, or for 'auto' the first of BACKENDS that this machine can run and that passes
     its check.
 
-    Only a command that runs jobs makes a check that was never made: caller.told("checks"). Others
+    Only a command that runs jobs makes a check that was never made: caller.fact("checks"). Others
     trust the backend. Raises UserError for an unknown name.
     """
     if name == "auto":
@@ -68,7 +68,7 @@ def require(name: str | None) -> dict[str, Any]:
 def _passes(name: str) -> bool:
     if name != ON_GPU:
         return True
-    outcome = first_use.outcome(_check(), makes=bool(caller.told("checks")))
+    outcome = first_use.outcome(_check(), makes=bool(caller.fact("checks")))
     if outcome is None or outcome["passed"]:
         return True
     log.warning("svm_backend cuml is passed over: %s", first_use.refusal(_check(), outcome))

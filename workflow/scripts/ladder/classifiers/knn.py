@@ -5,50 +5,36 @@ import numpy as np
 from ladder.arithmetic.arrays import NumPy
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 
-DISTANCES = ("cosine", "euclidean")
 SORTING = 40  # bytes for each distance, while CuPy sorts a block of them
 ON_CPU = NumPy()
 
 
-def predict(train, labels, rows, k, distance, library=ON_CPU, shifted=()):
+def predict(train, labels, rows, k, library=ON_CPU, shifted=()):
     """The predicted labels (M,), dtype of labels, of rows (M, D), from train (N, D) float32 and
-    labels (N,).
+    labels (N,), by the cosine of the angle between two rows.
 
-    distance: cosine or euclidean; library: see arrays.py. Ties go to the lowest class. Rows may be
-    memory-mapped. Results are bit-identical for any number of threads. shifted: the features of
-    shifted copies of the same images, each as `rows`: the neighbours of `rows` and of these vote
-    together. Raises UserError for fewer than k training rows, RunFailed for features that are not
-    finite.
+    library: see arrays.py. Ties go to the lowest class. Rows may be memory-mapped. Results are
+    bit-identical for any number of threads. shifted: the features of shifted copies of the same
+    images, each as `rows`: the neighbours of `rows` and of these vote together. Raises UserError
+    for fewer than k training rows, RunFailed for features that are not finite.
     """
     if k > len(train):
         raise UserError(
             f"knn_k is {k}, but there are {len(train)} training images; at most {len(train)}"
         )
-    center = (
-        np.mean(train, axis=0, dtype=np.float64).astype(np.float32)
-        if distance == "euclidean"
-        else np.float32(0)
-    )
-    known = _prepared(train, center, distance)
-    offsets = (
-        np.einsum("ij,ij->i", known, known)
-        if distance == "euclidean"
-        else np.zeros(len(known), np.float32)
-    )
+    known = _prepared(train)
     classes, codes = np.unique(labels, return_inverse=True)
     side, part = library.blocks(len(known), 2 * 4 * train.shape[1] + SORTING * k, SORTING)
     parts = [slice(start, start + part) for start in range(0, len(known), part)]
     known = library.keep(known)
-    offsets, codes = library.upload(offsets), library.upload(codes)
+    codes = library.upload(codes)
 
     def block(start):
         votes = sum(votes_of(features[start : start + side]) for features in (rows, *shifted))
         return classes[library.download(votes.argmax(axis=1))]
 
     def votes_of(queries):
-        voters = _nearest(
-            library.upload(_prepared(queries, center, distance)), known, offsets, parts, k, library
-        )
+        voters = _nearest(library.upload(_prepared(queries)), known, parts, k, library)
         return library.xp.stack(
             [(codes[voters] == code).sum(axis=1) for code in range(len(classes))], axis=1
         )
@@ -58,18 +44,14 @@ def predict(train, labels, rows, k, distance, library=ON_CPU, shifted=()):
     )
 
 
-def _nearest(queries, known, offsets, parts, k, library):
+def _nearest(queries, known, parts, k, library):
     """Numbers (n, k) of the known rows that are nearest to each of the queries (n, D), part by
     part, in no order.
-
-    Compared by |x - y|^2 without |x|^2, which all neighbours of x share; with offsets of 0 that is
-    -2 x.y, as for 1 - cosine.
     """
     xp, apart, numbers = library.xp, None, None
     for part in parts:
         distances = queries @ library.upload(known[part]).T
-        distances *= -2
-        distances += offsets[part]
+        distances *= -1  # as 1 - cosine orders them
         which = xp.broadcast_to(
             xp.arange(part.start, part.start + distances.shape[1]), distances.shape
         )
@@ -83,14 +65,10 @@ def _nearest(queries, known, offsets, parts, k, library):
     return numbers
 
 
-def _prepared(rows, center, distance):
-    """A float32 copy of the rows, normalised to length 1 for cosine, else centred, which reduces
-    rounding errors.
-    """
-    rows = np.asarray(rows, np.float32) - center
+def _prepared(rows):
+    """A float32 copy of the rows, normalised to length 1."""
+    rows = np.asarray(rows, np.float32)
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     if not np.isfinite(norms).all():
         raise RunFailed(NOT_FINITE.format(""))
-    if distance == "cosine":
-        rows /= np.where(norms > 0, norms, 1)[:, None]
-    return rows
+    return rows / np.where(norms > 0, norms, 1)[:, None]

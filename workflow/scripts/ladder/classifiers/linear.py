@@ -29,7 +29,7 @@ ROWS = 4096  # rows per block
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class LinearModel:
     """classes (k,): labels, ascending; weights (D, k) and intercept (k,) float32; strength: the one
     chosen.
 
@@ -48,7 +48,8 @@ class Model:
 
 
 def fit(features, labels, seed):
-    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer.
+    """The LinearModel of features (N, D) float32, which may be memory-mapped, and labels (N,)
+    integer.
 
     Computes on one thread, so that the bits do not depend on their number. Raises UserError for
     fewer than two classes or fewer than 20 rows, RunFailed for features that are not finite.
@@ -81,7 +82,7 @@ def fit(features, labels, seed):
             np.concatenate([-half, half]) for half in (weights / 2, intercept / 2)
         )
     weights = weights.T * scale[:, None]
-    return Model(
+    return LinearModel(
         solver.classes_,
         weights.astype(np.float32),
         (intercept - mean @ weights).astype(np.float32),

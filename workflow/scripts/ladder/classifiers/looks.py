@@ -34,7 +34,7 @@ class Looks:
     count: int
 
 
-def of(source: Any) -> Looks:
+def find(source: Any) -> Looks:
     """The Looks of a listing.Folder or listing.Npz."""
     path = cache.folder("looks") / source.digest
     if cached := cache.find(path):
@@ -46,7 +46,10 @@ def of(source: Any) -> Looks:
 
 def _look(source):
     sampled = sorted(
-        ((part, name) for part, files in source.files.items() for _, name in files),
+        [
+            *((part, name) for part, files in source.files.items() for _, name in files),
+            *(("train", name) for name in source.unlabelled),
+        ],
         key=lambda row: hashlib.sha256(row[1].encode("utf-8", "surrogateescape")).digest(),
     )[:SAMPLE]
     images, sides = [], []

@@ -47,7 +47,7 @@ ON_CPU = NumPy()
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class RidgeModel:
     """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel:
     kernel_functions.Kernel.
 
@@ -82,8 +82,8 @@ _SAVED = ("classes", "center", "coefficients", "intercept")
 
 
 def load(path, features):
-    """The Model that Model.save wrote to `path`, with the training features (N, D) float32 that it
-    was fitted to.
+    """The RidgeModel that RidgeModel.save wrote to `path`, with the training features (N, D)
+    float32 that it was fitted to.
 
     Raises UserError for any other file.
     """
@@ -95,12 +95,12 @@ def load(path, features):
         raise UserError(
             f"{path} is not a file of kernel ridge regression: {error} is missing"
         ) from error
-    return Model(rows=features - saved["center"], kernel=kernel, **saved)
+    return RidgeModel(rows=features - saved["center"], kernel=kernel, **saved)
 
 
 def fit(features, labels, seed, library=ON_CPU, odd=0):
-    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer;
-    library: see arrays.py.
+    """The RidgeModel of features (N, D) float32, which may be memory-mapped, and labels (N,)
+    integer; library: see arrays.py.
 
     odd: number of last columns that are the odd part of the features; their sign and their mean
     mean nothing. Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for
@@ -125,7 +125,7 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
     intercept = targets.mean(axis=0)
     kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
     coefficients = _solve(rows, targets - intercept, kernel, strength, library)
-    return Model(
+    return RidgeModel(
         classes,
         center,
         rows,

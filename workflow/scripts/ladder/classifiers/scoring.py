@@ -16,14 +16,11 @@ MARGINS = "margins.npy"  # of the classifiers that answer for a run
 
 def load(inputs):
     """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D)
-    memory-mapped).
+    memory-mapped); of those images that have a label.
     """
     features = inputs["features"]
-    return (
-        features.array("train.npy"),
-        np.asarray(inputs["data"].array("train_labels.npy")),
-        features.array("test.npy"),
-    )
+    labels = np.asarray(inputs["data"].array("train_labels.npy"))
+    return features.array("train.npy")[: len(labels)], labels, features.array("test.npy")
 
 
 def load_with_odd_part(inputs):
@@ -32,7 +29,7 @@ def load_with_odd_part(inputs):
     """
     train, labels, test = load(inputs)
     parts = [mirrored.odd_part(inputs["features"], name) for name in ("train", "test")]
-    columns = parts[0].shape[1]
+    parts[0], columns = parts[0][: len(labels)], parts[0].shape[1]
     if columns:  # without one, the rows stay memory-mapped
         train, test = (
             np.concatenate(both, axis=1) for both in zip((train, test), parts, strict=True)

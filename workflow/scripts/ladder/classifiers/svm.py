@@ -67,7 +67,7 @@ PREDICT_ROWS, PREDICT_VALUES = 512, 2**24
 
 
 @dataclasses.dataclass
-class Model:
+class SvmModel:
     """A fitted one-vs-one machine of k classes, s support vectors, D features.
 
     classes (k,): labels, ascending. support (s,) int64: rows of the training set, grouped by class,
@@ -118,7 +118,7 @@ _ARRAYS = ("classes", "n_support", "support", "support_vectors", "dual_coef", "i
 
 
 def load(path):
-    """The Model that Model.save wrote to `path`. Raises UserError for any other file."""
+    """The SvmModel that SvmModel.save wrote to `path`. Raises UserError for any other file."""
     tensors = artifacts.load_tensors(pathlib.Path(path))
     try:
         name = tensors["kernel"].tobytes().decode("ascii", "replace")
@@ -130,7 +130,7 @@ def load(path):
         raise UserError(f"{path} is not an SVM's file: {error} is missing") from error
     if name not in KERNELS:
         raise UserError(f"{path} is not an SVM's file: its kernel is {name!r}")
-    return Model(Kernel(name, gamma, int(degree), coef0), penalty, **arrays)
+    return SvmModel(Kernel(name, gamma, int(degree), coef0), penalty, **arrays)
 
 
 def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale", threads=1):
@@ -138,8 +138,9 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
     (N,) integer.
 
     gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. Returns
-    (Model, name of the solver). Raises UserError for hyperparameters out of range, a backend that
-    this machine cannot run, or fewer than two classes, RunFailed for features that are not finite.
+    (SvmModel, name of the solver). Raises UserError for hyperparameters out of range, a backend
+    that this machine cannot run, or fewer than two classes, RunFailed for features that are not
+    finite.
     """
     _check_settings(backend, kernel, C, gamma)
     classes = np.unique(labels)
@@ -297,7 +298,7 @@ class _Rows:
         slices = [slice(int(start), int(end)) for start, end in itertools.pairwise([0, *ends])]
         return cls(rows, order, slices, center, squared_norms(rows))
 
-    def of(self, i):
+    def of_class(self, i):
         """Rows and norms of class i."""
         return self.rows[self.slices[i]], self.norms[self.slices[i]]
 
@@ -345,11 +346,11 @@ def _solve_pairs(rows, kernel, C, threads):
     largest = sum(sorted(rows.counts)[-2:])
     workers = int(max(1, min(threads, len(pairs), PAIRS_MEMORY // _pair_bytes(largest))))
     _announce(rows, kernel, C, pairs, workers)
-    within = [kernel.within(*rows.of(i), threads) for i in range(len(rows.slices))]
+    within = [kernel.within(*rows.of_class(i), threads) for i in range(len(rows.slices))]
 
     def solve(pair):
         i, j = pair
-        across = kernel.block(*rows.of(i), *rows.of(j), max(1, threads // workers))
+        across = kernel.block(*rows.of_class(i), *rows.of_class(j), max(1, threads // workers))
         return _solve_pair(within[i], within[j], across, kernel, C)
 
     return matmul.for_each(solve, pairs, workers, "SVM", "pair")
@@ -404,7 +405,7 @@ def _solve_pairs_on_gpu(rows, kernel, C):
 
 
 def _fit_onedal(rows, classes, kernel, C):
-    """The Model of scikit-learn-intelex's SVC, which has libsvm's layout, but opposite signs for
+    """The SvmModel of scikit-learn-intelex's SVC, which has libsvm's layout, but opposite signs for
     two classes.
     """
     from sklearnex.svm import SVC
@@ -418,13 +419,12 @@ def _fit_onedal(rows, classes, kernel, C):
             "scikit-learn-intelex handed the work back to scikit-learn; set svm_backend to sklearn"
         )
     sign = -1.0 if len(classes) == 2 else 1.0
-    return _model(
-        rows, classes, kernel, C, svc.support_, sign * svc.dual_coef_, sign * svc.intercept_
-    )
+    solution = svc.support_, sign * svc.dual_coef_, sign * svc.intercept_
+    return _model(rows, classes, kernel, C, solution)
 
 
 def _assemble(rows, classes, kernel, C, solutions):
-    """The Model assembled from the solutions of all class pairs."""
+    """The SvmModel assembled from the solutions of all class pairs."""
     dual, intercepts = np.zeros((len(classes) - 1, len(rows.rows))), []
     for (i, j), (support, coefficients, intercept) in zip(
         decisions.pairs(len(classes)), solutions, strict=True
@@ -436,15 +436,19 @@ def _assemble(rows, classes, kernel, C, solutions):
         ]
         intercepts.append(-intercept)
     support = np.flatnonzero(dual.any(axis=0))
-    return _model(rows, classes, kernel, C, support, dual[:, support], np.array(intercepts))
+    solution = support, dual[:, support], np.array(intercepts)
+    return _model(rows, classes, kernel, C, solution)
 
 
-def _model(rows, classes, kernel, C, support, dual_coef, intercept):
-    """The Model with support vectors rows.rows[support], `support` ascending."""
+def _model(rows, classes, kernel, C, solution):
+    """The SvmModel of a solution: (support, dual_coef, intercept), with support vectors
+    rows.rows[support], `support` ascending.
+    """
+    support, dual_coef, intercept = solution
     n_support = [
         np.count_nonzero((support >= part.start) & (support < part.stop)) for part in rows.slices
     ]
-    return Model(
+    return SvmModel(
         kernel,
         float(C),
         classes,
@@ -510,7 +514,7 @@ def _expected_seconds(rows, kernel, C, pairs, workers):
     from a probe.
     """
     power = SOLVE_POWER[kernel.name]
-    (x, x_norms), (y, y_norms) = ([part[:PROBE_ROWS] for part in rows.of(i)] for i in (0, 1))
+    (x, x_norms), (y, y_norms) = ([part[:PROBE_ROWS] for part in rows.of_class(i)] for i in (0, 1))
     start = time.perf_counter()
     across = kernel.block(x, x_norms, y, y_norms)
     gemm = (time.perf_counter() - start) / across.size

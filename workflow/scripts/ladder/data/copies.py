@@ -4,6 +4,7 @@ writes them.
 
 import collections
 import hashlib
+import itertools
 
 import numpy as np
 
@@ -22,13 +23,15 @@ def first(digests):
 def count(digests, labels):
     """Numbers of pictures: those that are there more than once, test pictures that are training
     pictures too, and those that are there with different labels. digests, labels: train, test -> N
-    digests and labels (N,).
+    digests, and labels (L,) of the first L.
     """
     rows = [
-        row for part in digests for row in zip(digests[part], labels[part].tolist(), strict=True)
+        row
+        for part in digests
+        for row in itertools.zip_longest(digests[part], labels[part].tolist())
     ]
     times = collections.Counter(digest for digest, _ in rows)
-    labelled = collections.Counter(digest for digest, _ in set(rows))
+    labelled = collections.Counter(digest for digest, label in set(rows) if label is not None)
     trained_on = set(digests["train"])
     return {
         "pictures": sum(times[digest] > 1 for digest, _ in rows),

@@ -121,7 +121,7 @@ MNIST_SMALL_FILES = (
 @dataclasses.dataclass(frozen=True)
 class Dataset:
     """Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into
-    `classes`.
+    `classes`. Of pictures of one's own some or all may have no label: the first L of N have one.
 
     names: part -> the names of its pictures in the order of its rows, of pictures of one's own.
     """
@@ -567,7 +567,8 @@ def _limited_rows(labels, limit, key, classes):
 
 
 def with_validation(dataset, count, first=None):
-    """The dataset with a validation set of `count` training rows, which replaces the test set.
+    """The dataset with a validation set of `count` training rows, which replaces the test set; of
+    those with a label, if any has one.
 
     The validation set is stratified by class and does not depend on a run's seed, so runs can be
     compared; smaller validation sets are contained in larger ones, and rows keep their order.
@@ -575,18 +576,18 @@ def with_validation(dataset, count, first=None):
     but for those at its edge, unless that left a class none on one of the two. Raises UserError if
     a class would have no row on either side.
     """
-    labels = dataset.train_labels
+    total = len(dataset.train_images)
+    labels = dataset.train_labels if dataset.classes else np.zeros(total, np.uint8)
     order = randomness.generator(0, randomness.VALIDATION, 0).permutation(len(labels))
     places = np.empty(len(labels))
     places[order] = _rank_in_class(labels[order])
     sizes = np.bincount(labels, minlength=len(dataset.classes))
     shares = (places + 0.5) / sizes[labels]  # random position of a row within its class, 0 to 1
-    for together in (shares if first is None else shares[first], shares):
+    classes = max(1, len(dataset.classes))
+    for together in (shares if first is None else shares[first[: len(labels)]], shares):
         chosen = np.zeros(len(labels), bool)
         chosen[np.lexsort((labels, together))[:count]] = True
-        lacking = any(
-            len(np.unique(labels[rows])) < len(dataset.classes) for rows in (chosen, ~chosen)
-        )
+        lacking = any(len(np.unique(labels[rows])) < classes for rows in (chosen, ~chosen))
         if not lacking:
             break
     if lacking:
@@ -594,11 +595,13 @@ def with_validation(dataset, count, first=None):
             f"validation {count} does not fit: of {len(labels)} training images it leaves a class without "
             "any for one of the two; choose another number"
         )
+    labels = labels if dataset.classes else labels[:0]
+    in_validation = np.pad(chosen, (0, total - len(chosen)))
     return Dataset(
-        dataset.train_images[~chosen],
-        labels[~chosen],
-        dataset.train_images[chosen],
-        labels[chosen],
+        dataset.train_images[~in_validation],
+        labels[~chosen[: len(labels)]],
+        dataset.train_images[in_validation],
+        labels[chosen[: len(labels)]],
         dataset.classes,
     )
 

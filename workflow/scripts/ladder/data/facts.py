@@ -9,14 +9,15 @@ from ladder.data import listing
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """shape: (height, width, channels) of an image; classes: their number; train, test: number of
-    images without limits.
+    """shape: (height, width, channels) of an image; classes: their number, 0 of images without
+    labels; train, test: number of images without limits; unlabelled: training images without one.
     """
 
     shape: tuple[int, int, int]
     classes: int
     train: int
     test: int
+    unlabelled: int = 0
 
 
 FACTS = {
@@ -31,7 +32,7 @@ FACTS = {
 FOLDER = "folder"  # the dataset of pictures of one's own
 
 
-def of(settings: Any) -> Facts:
+def find(settings: Any) -> Facts:
     """The Facts of the data set of `settings` (workflow.settings.Settings).
 
     Of pictures of one's own train and test count files that may turn out unreadable.
@@ -46,12 +47,13 @@ def of(settings: Any) -> Facts:
         len(source.classes),
         train_count,
         test_count,
+        len(source.unlabelled) if source.classes else train_count,
     )
 
 
 def pictures(settings: Any) -> Any:
     """The listing of the pictures of one's own that `settings` name."""
-    return listing.of(settings.folder)
+    return listing.source(settings.folder, settings.labels, settings.leave_out)
 
 
 @functools.lru_cache(maxsize=8)

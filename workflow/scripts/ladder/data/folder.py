@@ -30,8 +30,8 @@ NAMED = 3  # files that a message names
 @dataclasses.dataclass(frozen=True)
 class Part:
     """What was read of a part: images uint8 (N, H, W, C), a map of a file on the disk; labels uint8
-    (N,); names and digests of the images, N each; skipped: name -> (label, reason); more: names of
-    the pictures with frames or pages beside the first.
+    (L,) of the first L, those that have one; names and digests of the images, N each; skipped: name
+    -> (label, reason); more: names of the pictures with frames or pages beside the first.
     """
 
     images: np.ndarray
@@ -42,15 +42,15 @@ class Part:
     more: list
 
 
-def load(path, params, limits, scratch, threads):
-    """(Dataset, [{"file", "reason"}] of what was skipped, remarks) of the pictures at `path`, a
-    folder or a .npz file.
+def load(options, params, limits, scratch, threads):
+    """(Dataset, [{"file", "reason"}] of what was skipped, remarks) of the pictures that `options`
+    name: folder, a folder or a .npz file, labels and leave_out (listing.source).
 
     params: folder_sha256, image_size, image_channels, test_share; limits: part -> number of images,
     "all" or 0 for none; scratch: a folder with room for the images. Raises UserError where the
     pictures are not those of folder_sha256, or a class is left without any.
     """
-    source = _checked(path, params)
+    source = _checked(options, params)
     shape = (*params["image_size"], params["image_channels"])
     damaged, alike = {}, {}
     # until the split is one of pictures that can be read, and equal ones are in one part
@@ -61,10 +61,7 @@ def load(path, params, limits, scratch, threads):
             for part, files in split.items()
         }
         lacking = {
-            part: sorted(set(range(len(source.classes))) - set(read.labels.tolist()))
-            if limits[part]
-            else []
-            for part, read in parts.items()
+            part: _lacking(source, read) if limits[part] else [] for part, read in parts.items()
         }
         before = len(damaged), len(alike)
         damaged, alike = damaged | _damaged(parts, lacking), alike | _equal(source, parts)
@@ -77,8 +74,8 @@ def load(path, params, limits, scratch, threads):
         )
     refused = functools.reduce(operator.or_, (read.skipped for read in parts.values()), damaged)
     _check_classes(source, lacking, refused)
-    listing.of.cache_clear()
-    _checked(path, params)
+    listing.source.cache_clear()
+    _checked(options, params)
     skipped = [*source.skipped, *((name, reason) for name, (_, reason) in refused.items())]
     _log(source, skipped, [name for part in parts.values() for name in part.more])
     return (
@@ -96,7 +93,7 @@ def _log(source, skipped, more):
     for remark in source.remarks:
         log.info("%s", remark)
     if skipped:
-        count = len(source.skipped) + sum(map(len, source.files.values()))
+        count = len(source.skipped) + sum(map(len, source.files.values())) + len(source.unlabelled)
         log.info("%s; skipped.json names them", listing.skipping(skipped, count))
     if more:
         log.info(
@@ -107,14 +104,21 @@ def _log(source, skipped, more):
         )
 
 
-def _checked(path, params):
-    """The listing of `path`; raises UserError unless its content is the planned one."""
-    source = listing.of(path)
+def _checked(options, params):
+    """The listing of the pictures; raises UserError unless its content is the planned one."""
+    source = listing.source(options["folder"], options["labels"], options["leave_out"])
     if source.digest != params["folder_sha256"]:
         raise UserError(
-            f"the pictures of {shown(path)} changed after this run was planned; run it again"
+            f"the pictures of {shown(source.path)} changed after this run was planned; run it again"
         )
     return source
+
+
+def _lacking(source, read):
+    """The labels of which a Part has no picture; without labels [None] if it has none at all."""
+    if not source.classes:
+        return [] if read.names else [None]
+    return sorted(set(range(len(source.classes))) - set(read.labels.tolist()))
 
 
 def _damaged(parts, lacking):
@@ -162,6 +166,10 @@ def _check_classes(source, lacking, refused):
             if label == missing[0]
         ]
         more = f"; {len(faults) - NAMED} more" if faults[NAMED:] else ""
+        if not source.classes:
+            raise UserError(
+                f"folder: fewer than two pictures can be read ({'; '.join(faults[:NAMED])}{more})"
+            )
         few = (
             f"no {part} picture of class" if source.has_test else "fewer than two pictures of class"
         )
@@ -182,25 +190,25 @@ def _part(source, part, files, shape, limit, scratch, threads):
         )
         file = tempfile.TemporaryFile(dir=scratch)  # lives as long as its map
         for start in range(0, len(files), AT_ONCE):
-            if len(labels) == most:
+            if len(names) == most:
                 break
             batch = files[start : start + AT_ONCE]
             for (label, name), (image, remarks) in zip(
                 batch, pool.map(read, (name for _, name in batch)), strict=True
             ):
-                if len(labels) < most and image is not None:
+                if len(names) < most and image is not None:
                     file.write(image.data)
-                    labels.append(label)
+                    labels += [] if label is None else [label]
                     names.append(name)
                     digests.append(hashlib.sha256(image.data).digest())
                     more += [name] if pictures.FIRST in remarks else []
-                elif len(labels) < most:
+                elif len(names) < most:
                     skipped[name] = label, remarks
             progress.update(len(batch))
         file.flush()
     images = (
-        np.memmap(file, np.uint8, "r", shape=(len(labels), *shape))
-        if labels
+        np.memmap(file, np.uint8, "r", shape=(len(names), *shape))
+        if names
         else np.empty((0, *shape), np.uint8)
     )
     return Part(images, np.array(labels, np.uint8), names, digests, skipped, more)

@@ -1,10 +1,10 @@
 """Pictures of one's own, before any is read: their files or rows, their classes, and a digest of
 their content.
 
-A folder has a folder of pictures for each class, or train/ and test/ with such folders; a .npz file
-has arrays. Planning a run needs their numbers, the digest and which have the same content; the
-latter two are kept as long as names, sizes and times of the files stay the same. Standard library;
-NumPy only for .npz files.
+A folder has a folder of pictures for each class, or train/ and test/ with such folders, or pictures
+without labels, or only some with them; a .npz file has arrays. Planning a run needs their numbers,
+the digest and which have the same content; the latter two are kept as long as names, sizes and
+times of the files stay the same. Standard library; NumPy only for .npz files.
 """
 
 import collections
@@ -12,6 +12,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -21,6 +22,7 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
+from ladder.data import labelling
 from ladder.data.reading import plain
 from ladder.errors import UserError, excerpt, one_line
 from ladder.files import shown
@@ -52,6 +54,12 @@ PART_NAME = re.compile(
     "(?:(train|training)|(test|testing)|(val|valid|validation))(?:[ _-]?(?:set|data|images))?", re.I
 )
 VALIDATION = "val"
+UNLABELLED = ("unlabelled", "unlabeled")  # a folder beside those of the classes
+NO_LABELS = (
+    "The pictures are taken without labels; two or more folders of pictures, or a table "
+    "(labels=TABLE.csv), would give them"
+)
+LEFT_OUT = "in the list leave_out"
 # Part -> names of its images and labels in a .npz file: ours, MedMNIST's, and those of Keras.
 OURS = {
     "train": ("images", "labels"),
@@ -189,10 +197,14 @@ def _kind(name):
 
 
 @functools.cache
-def of(path):
+def source(path, labels=labelling.AUTO, leave_out="none"):
     """The Folder or Npz at a path (str); raises UserError where it is neither, or none that can be
     a data set.
+
+    labels: auto, folders, none, or the path of a table (labelling.py); leave_out: the path of a
+    list, or none.
     """
+    without = labelling.left_out(leave_out) if leave_out != "none" else frozenset()
     full = pathlib.Path(os.path.expanduser(path))
     if path == "none":
         raise UserError(
@@ -208,7 +220,7 @@ def of(path):
         )
     if os.path.isdir(full):
         try:
-            return Folder(full)
+            return Folder(full, labels, without)
         except OSError as error:
             raise UserError(
                 f"config: folder: cannot read {shown(error.filename or full)}: {error.strerror}"
@@ -217,22 +229,40 @@ def of(path):
         raise UserError(
             f"config: folder is {shown(full)}, which is neither a folder nor a .npz file"
         )
-    return Npz(full)
+    return Npz(full, labels, without)
 
 
 class Folder:
     """The pictures of a folder.
 
-    classes: names, in their order; files: part -> [(label, name below the folder)], sorted by name;
-    has_test: whether there is a folder of test pictures, else `files` has them all as "train";
-    skipped: [(name, reason)] of files that are not read at all; remarks: sentences on what the
-    folders were taken for, where their names do not say it.
+    classes: names, in their order, none where no picture has a label; files: part -> [(label, name
+    below the folder)] of those that have one, sorted by name; has_test: whether there is a folder
+    of test pictures, else `files` has them all as "train"; unlabelled: the names of those that have
+    none; skipped: [(name, reason)] of files that are not read at all; remarks: sentences on what
+    the folders were taken for, where their names do not say it. labels: as in `of`; without: names
+    that are left out.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, labels=labelling.AUTO, without=frozenset()):
         self.path, self.skipped, self._walk = path, [], Walk(path, "config: folder")
-        folders = self._folders("")
-        parts, self.remarks = _parts(folders, path)
+        self._without, self._stats, self.remarks, self.has_test = without, [], [], False
+        self.unlabelled, self._labelling = [], ""
+        if labelling.is_table(labels):
+            self._take_table(labelling.table(labels))
+        elif labels == labelling.NONE:
+            self._take_all()
+        elif not self._take_folders(labels):
+            self._take_all()
+            self.remarks.append(NO_LABELS)
+        self.remarks += _unknown(without, self.skipped)
+
+    def _take_folders(self, labels):
+        """Take the folders for classes; False where `labels` is auto and fewer than two of them
+        have pictures.
+        """
+        path = self.path
+        folders = [name for name in self._folders("") if name not in UNLABELLED]
+        parts, remarks = _parts(folders, path)
         self.has_test = "test" in parts
         if not self.has_test and (
             lone := [name for name in folders if _part(name) in PARTS and self._folders(name)]
@@ -243,16 +273,22 @@ class Folder:
                 "of the classes up"
             )
         self.classes = in_order(self._folders(parts["train"]) if self.has_test else folders)
+        if labels == labelling.AUTO and not self._has_classes(parts.get("train", "")):
+            self.has_test = False
+            return False
+        self.remarks += remarks
         _check_classes(self.classes, path)
         if self.has_test:
             self._check_same_classes(parts)
-        self.files, self._stats, used = {}, [], set()
+        self.files, used = {}, set()
         for part, folder in (parts or {"train": ""}).items():
             places = [os.path.join(folder, name) for name in self.classes]
             self.files[part] = [
-                file for label, place in enumerate(places) for file in self._pictures(label, place)
+                (label, name) for label, place in enumerate(places) for name in self._class(place)
             ]
             used |= set(places)
+        beside = [name for name in UNLABELLED if os.path.isdir(path / name)]
+        self.unlabelled = [name for folder in beside for name in self._pictures(folder)]
         self.skipped += [(name, "not in the folder of a class") for name in self._outside(used)]
         self.skipped += [
             (
@@ -265,6 +301,33 @@ class Folder:
             if self.has_test and name not in parts.values()
         ]
         self.remarks += [] if self.has_test else self._layers()
+        return True
+
+    def _has_classes(self, part):
+        """Whether at least two of the classes have a file that is a picture by its name."""
+        walk = Walk(self.path, "config: folder")  # of its own: each folder is entered once
+        with_pictures = (
+            name
+            for name in self.classes
+            if any(file.lower().endswith(SUFFIXES) for file in walk.files(self.path / part / name))
+        )
+        return len(list(itertools.islice(with_pictures, 2))) == 2
+
+    def _take_all(self):
+        """Take all pictures of the folder without a label."""
+        self._walk = Walk(self.path, "config: folder")
+        self.classes, self.files, self._labelling = (), {"train": []}, labelling.NONE
+        self.unlabelled = self._pictures("")
+        _check_two(self.unlabelled, self.path, self.skipped)
+
+    def _take_table(self, table):
+        """Take all pictures of the folder, with the labels of a table."""
+        named = self._pictures("")
+        self.classes, labelled, self.unlabelled = _by_table(
+            table, named, {name for name, _ in self.skipped}, self.path
+        )
+        self.files = {"train": labelled}
+        self._labelling = json.dumps([(self.classes[label], name) for label, name in labelled])
 
     def _check_same_classes(self, parts):
         for here, there in ((parts["train"], parts["test"]), (parts["test"], parts["train"])):
@@ -299,8 +362,15 @@ class Folder:
 
     @property
     def digest(self):
-        """sha256 of the names of the pictures and the sha256 of each."""
-        return self._content["digest"]
+        """sha256 of the names of the pictures and the sha256 of each, and of labels that do not
+        follow from these names.
+        """
+        content = self._content["digest"]
+        if not self._labelling:
+            return content
+        return hashlib.sha256(
+            f"{content}\n{self._labelling}".encode("utf-8", "replace")
+        ).hexdigest()
 
     @functools.cached_property
     def copies(self):
@@ -325,28 +395,36 @@ class Folder:
     def _folders(self, part):
         return self._walk.folders(self.path / part)
 
-    def _pictures(self, label, folder):
-        """(label, name) of the pictures of a class; notes their sizes and times, and what is
-        skipped.
-        """
-        labelled, begin, before = [], len(str(self.path / folder)), len(self.skipped)
-        for path in self._walk.files(self.path / folder):
-            name = folder + path[begin:]  # relpath takes longer than all the rest
-            if reason := self._fault(path, name):
-                self.skipped.append((name, reason))
-            else:
-                labelled.append((label, name))
-        if not labelled:
+    def _class(self, folder):
+        """The names of the pictures of a class; raises UserError without any."""
+        before = len(self.skipped)
+        names = self._pictures(folder)
+        if not names:
             others = self.skipped[before:]
             there = f" ({skipping(others, len(others))})" if others else ""
             raise UserError(
                 f"config: folder: {shown(self.path / folder)} has no picture{there}; remove the folder, or put "
                 f"pictures of the class into it ({', '.join(SUFFIXES)})"
             )
-        return labelled
+        return names
+
+    def _pictures(self, folder):
+        """The names of the pictures below a folder; notes their sizes and times, and what is
+        skipped.
+        """
+        names, begin = [], len(str(self.path / folder)) + (not folder)
+        for path in self._walk.files(self.path / folder):
+            name = folder + path[begin:]  # relpath takes longer than all the rest
+            if reason := self._fault(path, name):
+                self.skipped.append((name, reason))
+            else:
+                names.append(name)
+        return names
 
     def _fault(self, path, name):
         """Why a file is not read, in words; '' if it is, and its size and time are noted."""
+        if name in self._without:
+            return LEFT_OUT
         if not path.lower().endswith(SUFFIXES):
             return "no picture by its name" if os.path.exists(path) else "a link that leads nowhere"
         try:
@@ -373,17 +451,16 @@ class Folder:
 
 class Npz:
     """The pictures of a .npz file with the arrays images, uint8 (N, H, W), (N, H, W, 1) or (N, H,
-    W, 3), and labels, (N,) or (N, 1).
+    W, 3), and perhaps labels, (N,) or (N, 1).
 
     It may have test_images and test_labels, and classes, the names of the labels 0, 1, ...; without
     them the classes are the different labels. LAYOUTS has the other names of the arrays. Attributes
     as those of Folder; the name of a picture is the number of its row.
     """
 
-    skipped = ()
-
-    def __init__(self, path):
-        self.path, self.remarks = path, []
+    def __init__(self, path, labels=labelling.AUTO, without=frozenset()):
+        self.path, self.remarks, self.skipped, self.unlabelled = path, [], [], []
+        self._labelling = json.dumps(sorted(without)) if without else ""
         try:
             with zipfile.ZipFile(path) as self._archive:
                 self._names = {
@@ -391,11 +468,7 @@ class Npz:
                     for name in self._archive.namelist()
                     if name.endswith(".npy")
                 }
-                self._arrays = self._parts()
-                self.has_test = "test" in self._arrays
-                self.classes, numbered = self._classes(
-                    [self._labels(*names) for names in self._arrays.values()]
-                )
+                self._take(labels, without)
         except UserError:
             raise
         except Exception as error:  # of damage, passwords and kinds of compression, many types
@@ -403,11 +476,10 @@ class Npz:
                 f"config: folder: {shown(path)} is not a .npz file of arrays: {error}"
             ) from error
         del self._archive
+        if not self.classes:
+            _check_two(self.unlabelled, path, self.skipped)
+            return
         _check_classes(self.classes, path)
-        self.files = {
-            part: [(int(label), str(row)) for row, label in enumerate(numbers)]
-            for part, numbers in zip(self._arrays, numbered, strict=True)
-        }
         if empty := [
             name
             for part in self.files
@@ -417,6 +489,44 @@ class Npz:
             raise UserError(
                 f"config: folder: {shown(path)} has no picture of class {excerpt(empty[0])}"
             )
+
+    def _take(self, labels, without):
+        """Take the arrays of the file that is open, with the labels that they or a table have."""
+        names = next((names for names in LAYOUTS if names["train"][0] in self._names), LAYOUTS[0])
+        own = labels == labelling.FOLDERS or (
+            labels == labelling.AUTO and self._has_labels(*names["train"])
+        )
+        self._arrays = self._parts(names) if own else {"train": names["train"]}
+        self.remarks += [NO_LABELS] if labels == labelling.AUTO and not own else []
+        self.has_test = "test" in self._arrays
+        if without and self.has_test:
+            raise UserError(
+                f"config: leave_out: rows of {shown(self.path)} cannot be left out, since it has test "
+                "images of its own, whose numbers are the same"
+            )
+        self._total = self._count(names["train"][0])
+        rows = [str(row) for row in range(self._total)]
+        self.skipped = [(row, LEFT_OUT) for row in rows if row in without]
+        self.remarks += _unknown(without, self.skipped)
+        if own:
+            self.classes, numbered = self._classes(
+                [self._labels(*pair) for pair in self._arrays.values()]
+            )
+            self.files = {
+                part: [
+                    (int(label), str(row))
+                    for row, label in enumerate(numbers)
+                    if str(row) not in without
+                ]
+                for part, numbers in zip(self._arrays, numbered, strict=True)
+            }
+            return
+        table = labelling.table(labels) if labelling.is_table(labels) else {}
+        self.classes, labelled, self.unlabelled = _by_table(
+            table, [row for row in rows if row not in without], without, self.path
+        )
+        self.files = {"train": labelled}
+        self._labelling = json.dumps([labelled, self.classes, self.unlabelled])
 
     counts = Folder.counts
     digest = Folder.digest
@@ -439,7 +549,7 @@ class Npz:
                         self._rows(),
                         f"reading {self.path.name}",
                         "picture",
-                        total=len(self.files["train"]),
+                        total=self._total,
                     )
                 )
             )
@@ -464,9 +574,12 @@ class Npz:
         """The name of the array with the images of a part."""
         return self._arrays.get(part, self._arrays["train"])[0]
 
-    def _parts(self):
-        """Part -> names of its images and labels."""
-        names = next((names for names in LAYOUTS if names["train"][0] in self._names), LAYOUTS[0])
+    def _has_labels(self, images, labels):
+        """Whether there are labels, more than one of them."""
+        return labels in self._names and len(set(self._labels(images, labels).tolist())) > 1
+
+    def _parts(self, names):
+        """Part -> names of its images and labels, of those of a layout."""
         there = {
             part: pair for part, pair in names.items() if part == "train" or self._names & set(pair)
         }
@@ -484,8 +597,8 @@ class Npz:
             )
         return there if "test" in there or not others else {**there, "test": others}
 
-    def _labels(self, images, labels):
-        """The labels of a part, an array (N,), after the header of its images was checked."""
+    def _count(self, images):
+        """The number of images of an array, after its header was checked."""
         import numpy as np
 
         (count, *shape), dtype = self._checked_header(images)
@@ -502,6 +615,11 @@ class Npz:
             raise ValueError(
                 f"{images} has more than {size(MOST_UNPACKED)} or {MOST_ROWS:,} rows; write folders of pictures"
             )
+        return count
+
+    def _labels(self, images, labels):
+        """The labels of a part, an array (N,)."""
+        count = self._count(images)
         values = self._small(labels)
         if values.shape != (count,) or values.dtype.kind not in "iuU":
             raise ValueError(
@@ -624,11 +742,51 @@ def _groups(digests):
     return [group for group in names.values() if group[1:]]
 
 
+def _by_table(table, names, skipped, path):
+    """(classes, [(label, name)], names without a label) of pictures by a table {name: label};
+    skipped: names that the table may have too.
+    """
+    if unknown := sorted(table.keys() - set(names) - skipped):
+        more = f" and {len(unknown) - 1:,} more" if unknown[1:] else ""
+        raise UserError(
+            f"config: labels: {shown(path)} has no picture {excerpt(unknown[0])}{more}; names are paths "
+            "below the folder, as a/b.png, and of a .npz file the numbers of its rows from 0"
+        )
+    labelled = [(table[name], name) for name in names if table.get(name)]
+    classes = in_order({label for label, _ in labelled})
+    if table:
+        _check_classes(classes, path)
+    numbers = {label: number for number, label in enumerate(classes)}
+    return (
+        classes,
+        [(numbers[label], name) for label, name in labelled],
+        [name for name in names if not table.get(name)],
+    )
+
+
+def _unknown(without, skipped):
+    """A list with the remark on names of leave_out that are not there, or without."""
+    if not (unknown := sorted(without - {name for name, reason in skipped if reason == LEFT_OUT})):
+        return []
+    return [f"{len(unknown):,} of the names in leave_out are not there, as {shown(unknown[0])}"]
+
+
+def _check_two(names, path, skipped):
+    """Check that there are pictures to learn from, and one that was not learned from."""
+    if len(names) < 2:
+        there = f" ({skipping(skipped, len(skipped))})" if skipped else ""
+        raise UserError(
+            f"config: folder: {shown(path)} has {'a single' if names else 'no'} picture{there}; two at least are "
+            f"needed ({', '.join(SUFFIXES)})"
+        )
+
+
 def _check_classes(classes, path):
     if not 2 <= len(classes) <= MOST_CLASSES:
         raise UserError(
-            f"config: folder: {shown(path)} has {len(classes)} class{'es' if len(classes) != 1 else ''}, a folder "
-            f"of pictures each; 2 to {MOST_CLASSES} are possible"
+            f"config: folder: {shown(path)} has {len(classes)} class{'es' if len(classes) != 1 else ''}; 2 to "
+            f"{MOST_CLASSES} are possible, a folder of pictures each or a label each; labels=none takes pictures "
+            "without them"
         )
     for name in classes:
         if not name.isprintable() or len(name) > LONGEST_NAME or not name.strip():
@@ -661,19 +819,23 @@ def split(listing, test_share, without=(), alike=None):
     one and not all. Pictures are ordered by a hash of their names, in turn by class, so that the
     first ones are balanced by class, and a picture more moves at most one of the others to the
     other part. Those of the same content are in the same part, unless that left their class none
-    for one of the two.
+    for one of the two. Pictures without a label, whose label is None, follow those to train on; if
+    no picture has one, all are split as if they were one class.
     without: names that are left out; alike: {name: key} of pictures that count as the same if their
     keys are equal.
     """
     alike = alike or {}
+    unlabelled = [(None, name) for name in listing.unlabelled if name not in without]
     parts = {
         part: _by_class((file for file in files if file[1] not in without), len(listing.classes))
         for part, files in listing.files.items()
     }
+    if not listing.classes:
+        parts, unlabelled = {"train": [_by_hash(unlabelled)]}, []
     if not listing.has_test:
+        files = (file for by_class in parts["train"] for file in by_class)
         same = {
-            name: alike.get(first := listing.copies.get(name, name), first)
-            for _, name in listing.files["train"]
+            name: alike.get(first := listing.copies.get(name, name), first) for _, name in files
         }
         tests = _tests(parts["train"], test_share, same)
         parts = {
@@ -683,17 +845,18 @@ def split(listing, test_share, without=(), alike=None):
             ]
             for part in PARTS
         }
-    return {
+    in_turn = {
         part: [
             file
             for _, _, file in sorted(
-                (rank, label, file)
-                for label, files in enumerate(by_class)
+                (rank, number, file)
+                for number, files in enumerate(by_class)
                 for rank, file in enumerate(files)
             )
         ]
         for part, by_class in parts.items()
     }
+    return {**in_turn, "train": in_turn["train"] + _by_hash(unlabelled)}
 
 
 def test_count(count, test_share):
@@ -712,9 +875,10 @@ def _tests(by_class, test_share, same):
     copies (same: name -> key).
     """
     together, counts, tests = {}, collections.Counter(), set()
-    for label, name in (file for files in by_class for file in files):
-        together.setdefault(same[name], []).append(name)
-        counts[same[name], label] += 1
+    for label, files in enumerate(by_class):
+        for _, name in files:
+            together.setdefault(same[name], []).append(name)
+            counts[same[name], label] += 1
     for label, files in enumerate(by_class):
         wanted = test_count(len(files), test_share)
         taken = sum(name in tests for _, name in files)
@@ -734,9 +898,11 @@ def _by_class(files, classes):
     groups = [[] for _ in range(classes)]
     for label, name in files:
         groups[label].append((label, name))
-    return [
-        sorted(
-            rows, key=lambda row: hashlib.sha256(row[1].encode("utf-8", "surrogateescape")).digest()
-        )
-        for rows in groups
-    ]
+    return list(map(_by_hash, groups))
+
+
+def _by_hash(files):
+    """Files (label, name) in the order of a hash of their names."""
+    return sorted(
+        files, key=lambda file: hashlib.sha256(file[1].encode("utf-8", "surrogateescape")).digest()
+    )

@@ -8,7 +8,7 @@ os.fsencode gives the file's name.
 FILE = "names.json"
 
 
-def of(data, part):
+def read(data, part):
     """The names of the rows of a part, train or test, as text with \\xNN for bytes that are no
     UTF-8; None without names.
 

@@ -1,4 +1,4 @@
-"""What the servers of pages for this machine alone have in common."""
+"""What a server of a page for this machine alone needs."""
 
 import argparse
 import errno
@@ -20,11 +20,9 @@ HEADERS = {
 }
 
 
-def listen(port, command):
+def listen(port):
     """A socket that listens on 127.0.0.1; port 0: any free port. Raises UserError if the port is
     not available.
-
-    command: how a person starts the server, as `make demo`.
     """
     try:
         return socket.create_server((HOST, port))
@@ -37,7 +35,7 @@ def listen(port, command):
             else "reserved for privileged programs"
         )
         raise UserError(
-            f"port {port} is {why}; choose another: {command} PORT={port + 1 if 1024 <= port < 65535 else 8001} "
+            f"port {port} is {why}; choose another: make demo PORT={port + 1 if 1024 <= port < 65535 else 8001} "
             "(PORT=0 selects any free port)"
         ) from error
 

@@ -127,8 +127,9 @@ class Predictor:
         )
         if "features" in inputs:
             encoded = inputs.get("joined", inputs["features"])
-            self._encode, training = self._encoder(encoded), encoded.array("train.npy")
-            odd = mirrored.odd_part(encoded, "train")
+            labelled = len(inputs["data"].array("train_labels.npy"))
+            self._encode, training = self._encoder(encoded), encoded.array("train.npy")[:labelled]
+            odd = mirrored.odd_part(encoded, "train")[:labelled]
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = (
@@ -179,7 +180,7 @@ class Predictor:
         encoder = self._model(
             params, artifacts[spec["parents"]["weights"]], statistics, params["features_layer"]
         )
-        transform = features.FeatureTransform.of(params, artifact.tensors(features.FILE))
+        transform = features.FeatureTransform.from_params(params, artifact.tensors(features.FILE))
 
         def encode(images, offset=(0, 0)):
             rows = shifts.Shifted(stored(images, statistics), offset)

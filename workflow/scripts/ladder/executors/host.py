@@ -25,11 +25,10 @@ class HostExecutor:
         for name, array in uploaded.items():
             if name in plan.buffers and plan.buffers[name].shape != array.shape:
                 raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {array.shape}")
-        arrays = {
+        return {
             name: uploaded[name] if name in uploaded else zeros(buffer.shape, buffer.dtype)
-            for name, buffer in plan.own.items()
+            for name, buffer in plan.buffers.items()
         }
-        return arrays | plan.views(arrays)
 
     def fill(self, array, values):
         array[...] = values

@@ -32,12 +32,20 @@ WORDS = {  # of each file
     "encoder.py": "the encoder as a PyTorch module: torch, safetensors",
     "encoder.json": "its layers",
     "encoder.safetensors": "its weights, with PyTorch's names and layouts",
+    "mean.npy": "the mean of the features of the run's pictures",
+    "pictures.npy": "their directions from it, which predict.py compares new pictures with",
+    "pictures.json": "their names, in the same order",
     "reading/__init__.py": "how a picture becomes an image, as the run itself reads pictures: NumPy, Pillow",
     "reading/pictures.py": "of it, reading and fitting",
     "reading/plain.py": "of it, which files are read",
     "reading/tiff.py": "of it, TIFF",
 }
 TEMPLATE = sources.ROOT / "workflow/resources/model/README.md"
+TITLES = {
+    True: "An image classifier of Kernel Ladder",
+    False: "Features of pictures, by Kernel Ladder",
+}
+UNLABELLED = TEMPLATE.with_name("README_unlabelled.md")
 
 
 def text(summary, version, facts, measured, files):
@@ -48,38 +56,43 @@ def text(summary, version, facts, measured, files):
     """
     height, width, channels = facts["image"]
     differ, data = measured["classes_that_differ"], summary["dataset"]
-    return TEMPLATE.read_text("utf-8").format(
-        title=_plain(summary["name"] or "An image classifier of Kernel Ladder"),
-        verdict=_plain(summary["verdict"]),
-        accuracies="\n".join(_accuracies(summary)),
-        images=measured["images"],
-        rows="validation" if summary["validation"] else "test",
-        deviation=measured["deviations"]["decisions"],
-        same=f"the same classes but for {differ}" if differ else "the same classes",
-        precision=_precision(measured),
-        height=height,
-        width=width,
-        channels=channels,
-        classes=", ".join(map(_plain, facts["classes"])),
-        decisions=DECISIONS[summary["answered_by"]],
-        data=data,
-        licence=licences.LICENCES[data],
-        blind=""
-        if summary["validation"]
-        else f"The test images were scored {summary['test_scores']['all']} times in this folder of results.",
-        version=version,
-        report=summary["versions"]["report"],
-        program=f" {templates.program(summary)}",
-        settings=yaml.safe_dump(
-            summary["reproduce"]["settings"],
-            sort_keys=False,
-            allow_unicode=True,
-            default_flow_style=None,
-        ),
-        files="\n".join(
-            f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {WORDS[name]} |"
-            for name, file in files.items()
-        ),
+    answered_by = summary["answered_by"]
+    return (
+        (TEMPLATE if answered_by else UNLABELLED)
+        .read_text("utf-8")
+        .format(
+            title=_plain(summary["name"] or TITLES[answered_by is not None]),
+            verdict=_plain(summary["verdict"]),
+            accuracies="\n".join(_accuracies(summary)),
+            images=measured["images"],
+            rows="validation" if summary["validation"] else "test",
+            deviation=measured["deviations"]["decisions" if answered_by else "features"],
+            same=f"the same classes but for {differ}" if differ else "the same classes",
+            precision=_precision(measured),
+            height=height,
+            width=width,
+            channels=channels,
+            classes=", ".join(map(_plain, facts["classes"])),
+            decisions=DECISIONS.get(answered_by),
+            data=data,
+            licence=licences.LICENCES[data],
+            blind=""
+            if summary["validation"]
+            else f"The test images were scored {summary['test_scores']['all']} times in this folder of results.",
+            version=version,
+            report=summary["versions"]["report"],
+            program=f" {templates.program(summary)}",
+            settings=yaml.safe_dump(
+                summary["reproduce"]["settings"],
+                sort_keys=False,
+                allow_unicode=True,
+                default_flow_style=None,
+            ),
+            files="\n".join(
+                f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {WORDS[name]} |"
+                for name, file in files.items()
+            ),
+        )
     )
 
 
@@ -98,6 +111,8 @@ def _plain(words):
 
 
 def _accuracies(summary):
+    if summary["controls"] is None:
+        return []
     measured = [("this model", summary["test_accuracy"], summary["accuracy_interval"])]
     for control in summary["controls"]:
         name = control["control"]

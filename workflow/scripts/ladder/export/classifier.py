@@ -19,7 +19,9 @@ FAR = np.float32(1e30)  # the margin of a class against itself, which is not the
 
 
 def svm_decisions(graph, halves, model):
-    """real (M, pairs) of a classifiers.svm.Model for features whose odd half it does not read."""
+    """real (M, pairs) of a classifiers.svm.SvmModel for features whose odd half it does not
+    read.
+    """
     count = len(model.classes)
     values = _kernel_values(graph, halves[:1], model.support_vectors, model.center, model.kernel)
     values = graph.add("Split", values, model.n_support, outputs=count, axis=1)
@@ -43,7 +45,7 @@ def svm_decisions(graph, halves, model):
 
 
 def ridge_scores(graph, halves, model):
-    """real (M, classes) of a classifiers.ridge.Model."""
+    """real (M, classes) of a classifiers.ridge.RidgeModel."""
     halves = halves if model.kernel.odd else halves[:1]
     values = _kernel_values(graph, halves, model.rows, model.center, model.kernel)
     sums = graph.add("MatMul", values, model.coefficients.astype(graph.real))

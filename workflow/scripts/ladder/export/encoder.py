@@ -46,7 +46,7 @@ class Part:
         ]
 
     @classmethod
-    def of(cls, artifact, by_version, weight=1.0, layer=None):
+    def from_artifact(cls, artifact, by_version, weight=1.0, layer=None):
         """The part whose features an artifact `features` has; of `evaluate` those that its network
         names, or the scores.
 
@@ -60,7 +60,7 @@ class Part:
         fitted = (
             artifact.tensors(features.FILE) if features.FILE in artifact.manifest["files"] else None
         )
-        transform = features.FeatureTransform.of(spec["params"], fitted)
+        transform = features.FeatureTransform.from_params(spec["params"], fitted)
         last = (
             network.layers[layer]
             if layer
@@ -124,9 +124,9 @@ def parts(artifact, inputs):
         artifact.manifest["spec"],
     )
     if spec["stage"] != "joined":
-        return [Part.of(artifact, by_version)]
+        return [Part.from_artifact(artifact, by_version)]
     return [
-        Part.of(by_version[spec["parents"][f"part{number}"]], by_version, weight)
+        Part.from_artifact(by_version[spec["parents"][f"part{number}"]], by_version, weight)
         for number, weight in enumerate(spec["params"]["weights"], 1)
     ]
 

@@ -32,14 +32,15 @@ class Answering:
     """What gives a run its predictions. inputs: role -> artifacts.Artifact, as the stage `model`
     has them.
 
-    name: evaluate, ridge or svm; artifact: that one; parts: the encoder.Parts of its features.
+    name: evaluate, ridge or svm, None without labels; artifact: that one, or the features; parts:
+    the encoder.Parts of its features.
     """
 
     def __init__(self, inputs):
         self.name = lineage.answering(inputs)
-        self.artifact = inputs[self.name]
         self.classes = inputs["data"].metrics["classes"]
         self._features = inputs.get("joined") or inputs.get("features")
+        self.artifact = inputs[self.name] if self.name else self._features
         self._inputs = {**inputs, "features": self._features}
         self.parts = encoder.parts(self._features or self.artifact, inputs)
         self._offsets = [
@@ -58,7 +59,8 @@ class Answering:
     # The graph.
 
     def onnx(self, image, facts, real):
-        """The onnx.ModelProto: uint8 images (N, *image) -> features, decisions, class, margin.
+        """The onnx.ModelProto: uint8 images (N, *image) -> features, decisions, class, margin;
+        without labels features alone.
 
         facts: JSON-able metadata; real: np.float32 or np.float64, in which a classifier of features
         decides.
@@ -66,6 +68,8 @@ class Answering:
         graph = Graph(real)
         halves = encoder.rows(graph, self.parts, self._offsets)
         self._put_out_features(graph, halves)
+        if self.name is None:
+            return graph.model(image, {"kernel_ladder": json.dumps(facts)})
         answer = {"evaluate": self._evaluate, "ridge": self._ridge, "svm": self._svm}[self.name]
         decisions, place, margin = answer(graph, halves)
         graph.put_out("decisions", decisions, real, self._columns())
@@ -106,7 +110,7 @@ class Answering:
 
     def _evaluate(self, graph, halves):
         by_version = {entry.version: entry for entry in self._inputs.values() if entry}
-        whole = encoder.Part.of(self.artifact, by_version, layer=-1)
+        whole = encoder.Part.from_artifact(self.artifact, by_version, layer=-1)
         scores = layers.output(
             graph,
             whole.layers,
@@ -138,8 +142,10 @@ class Answering:
 
     def decisions(self, threads):
         """float64 (N, pairs or classes); of a network the logarithms of the probabilities, NaN
-        where these are below LEAST.
+        where these are below LEAST; None without labels.
         """
+        if self.name is None:
+            return None
         if self.name == "evaluate":
             probabilities = np.asarray(self.artifact.array("probabilities.npy"), np.float64)
             return np.log(np.where(probabilities < LEAST, np.nan, probabilities))
@@ -209,19 +215,22 @@ def compared(path, answering, images, threads):
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     own = {"features": answering.features(), "decisions": answering.decisions(threads)}
-    own, largest, differ = (
+    own, largest, differ, kind = (
         {name: values for name, values in own.items() if values is not None},
         {},
         0,
+        "float32",
     )
-    predictions, started = answering.artifact.array("predictions.npy"), time.perf_counter()
+    predictions = answering.artifact.array("predictions.npy") if answering.name else None
+    outputs = ["features", "decisions", "class"] if answering.name else ["features"]
+    started = time.perf_counter()
     for start in progress.bar(range(0, len(images), BATCH), "onnxruntime", "batch"):
         block = slice(start, start + BATCH)
-        features, decisions, classes = session.run(
-            ["features", "decisions", "class"], {"images": images[block]}
-        )
-        here = {"features": features, "decisions": answering.like_decisions(decisions)}
-        differ += int((classes != predictions[block]).sum())
+        here = dict(zip(outputs, session.run(outputs, {"images": images[block]}), strict=True))
+        if answering.name:
+            kind = here["decisions"].dtype.name
+            here["decisions"] = answering.like_decisions(here["decisions"])
+            differ += int((here["class"] != predictions[block]).sum())
         for name, values in own.items():
             difference = np.nanmax(np.abs(here[name] - values[block]))
             largest[name] = max(
@@ -231,8 +240,8 @@ def compared(path, answering, images, threads):
     scales = {name: float(np.nanmax(np.abs(values))) or 1.0 for name, values in own.items()}
     return {
         "deviations": {name: largest[name] / scales[name] for name in own},
-        "decisions": decisions.dtype.name,
-        "explained": answering.explained() / scales["decisions"],
+        "decisions": kind,
+        "explained": answering.explained() / scales.get("decisions", 1.0),
         "classes_that_differ": differ,
         "images": len(images),
         "images_per_second": len(images) / (time.perf_counter() - started),

@@ -59,7 +59,7 @@ class FeatureTransform:
     odd_components: np.ndarray | None = None
 
     @classmethod
-    def of(cls, params, fitted=None):
+    def from_params(cls, params, fitted=None):
         """The transform of a features stage's params; fitted: the tensors of its FILE, {} or None
         before the fit.
         """

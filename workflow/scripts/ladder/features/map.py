@@ -9,16 +9,17 @@ from ladder.features import features
 from ladder.machine import runtime
 
 ROWS = 1000  # most rows that are embedded, which takes seconds
+OF_ALL = 2000  # most of pictures without labels, training pictures among them
 FEWEST = 10  # fewer rows are not embedded
 COMPONENTS = 50  # PCA components, the input of t-SNE
 PERPLEXITY = 30  # of t-SNE; at most a third of the rows
 
 
-def rows(count, seed):
-    """Ascending indices (n,) of the rows to embed: at most ROWS of `count`, sampled by the seed;
+def rows(count, seed, most=ROWS):
+    """Ascending indices (n,) of the rows to embed: at most `most` of `count`, sampled by the seed;
     none if count < FEWEST.
     """
-    return features.sample(count, ROWS, seed) if count >= FEWEST else np.empty(0, np.int64)
+    return features.sample(count, most, seed) if count >= FEWEST else np.empty(0, np.int64)
 
 
 def layout(vectors, seed):

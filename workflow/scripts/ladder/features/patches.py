@@ -35,7 +35,7 @@ PLACES = 10  # patches per image, if there are enough images
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class PatchSettings:
     """Hyperparameters of the fits. samples, whitening: one value per layer; the last one applies to
     all further layers.
 

@@ -84,7 +84,7 @@ class Together:
     shape: tuple
 
     @classmethod
-    def of(cls, encoder, distance):
+    def from_encoder(cls, encoder, distance):
         """The Together of an Inference; None where the copies have to be computed one by one."""
         network = getattr(encoder, "network", None)
         if network is None:

@@ -37,7 +37,7 @@ def watch():
     """
     atexit.register(_flush)
     pipes = [descriptor for descriptor in OUTPUTS if _is_pipe(descriptor)]
-    if pipes and not caller.told("watched"):  # by a command that runs this one
+    if pipes and not caller.fact("watched"):  # by a command that runs this one
         caller.tell(watched=True)
         threading.Thread(target=_wait, args=[pipes], daemon=True).start()
 

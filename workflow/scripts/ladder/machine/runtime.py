@@ -46,7 +46,7 @@ def jobs_run_elsewhere() -> bool:
     """True if the stages run on other machines than the one that plans them, e.g. nodes of a
     cluster.
     """
-    return bool(caller.told("elsewhere"))
+    return bool(caller.fact("elsewhere"))
 
 
 def set_threads(count: int) -> None:

@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+Attributes = Mapping[str, Any]  # name -> number, truth value or text
+
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
@@ -21,7 +23,7 @@ class Layer:
 
     name: str
     kind: str
-    attributes: Mapping[str, Any]
+    attributes: Attributes
     inputs: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
     output_shape: tuple[int, ...] = ()
@@ -55,11 +57,13 @@ class Kind:
     """What there is to know of a kind of layer but its arithmetic. The functions take a layer's
     attributes and input shapes.
 
-    work: the category that its time is reported under (of a convolution, in each direction); node:
-    its text in a drawing and the family that determines its colour; words(attributes): its
-    attributes in words, but for stride and padding; kept: what the backward step of
-    rungs.patterns.alone reads beside the gradient, by the roles of the forward step's outputs;
-    inputs: their number; has_gradient: whether a network with this layer can be trained.
+    work          the category that its time is reported under (of a convolution, in each direction)
+    node          its text in a drawing and the family that determines its colour
+    words         of attributes: these in words, but for stride and padding
+    kept          what the backward step of rungs.patterns.alone reads beside the gradient, by the
+                  roles of the forward step's outputs
+    inputs        their number
+    has_gradient  whether a network with this layer can be trained
     """
 
     output_shape: Callable

@@ -46,12 +46,13 @@ class Fit:
     """How the weights of convolution `layer` are fitted to patches of its input;
     features/patches.py has the formulas.
 
-    whitening: 'zca', 'pca', 'none', or 'rotation' for PCA without scaling; components: number of
-    PCA components, None for the number of filters; atoms: whether the filters are unit vectors
-    learned from the whitened patches, else they are the PCA components; centred: subtract each
-    patch's mean first; contrast: regularisation of the variance by whose root a patch is divided,
-    None for no division; bias: added to the responses of the filters, whose standard deviation is
-    1.
+    whitening   'zca', 'pca', 'none', or 'rotation' for PCA without scaling
+    components  number of PCA components, None for the number of filters
+    atoms       whether the filters are unit vectors learned from the whitened patches; else they
+                are the PCA components
+    centred     whether each patch's mean is subtracted first
+    contrast    regularisation of the variance by whose root a patch is divided; None: no division
+    bias        added to the responses of the filters, whose standard deviation is 1
     """
 
     layer: str

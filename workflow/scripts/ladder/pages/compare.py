@@ -31,9 +31,9 @@ MAIN = (
 )
 
 
-def page(runs, figures=()):
-    """The page as one HTML text; figures: of paper.write."""
-    return templates.render("compare.html", {**context(runs), "figures": figures})
+def page(runs):
+    """The page as one HTML text."""
+    return templates.render("compare.html", context(runs))
 
 
 def context(runs):

@@ -42,10 +42,6 @@ PAGES = {
         "results/predictions.html --config predict=FOLDER",
     ),
     "network": ("The network drawn, with its cost by layer", "results/network.html"),
-    "gradients": (
-        "The backward pass of every layer, checked by finite differences",
-        "results/gradients.html",
-    ),
     "parity": ("Every rung that this machine can run, checked and timed", "results/parity.html"),
 }
 

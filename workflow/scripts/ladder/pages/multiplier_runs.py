@@ -74,7 +74,7 @@ class Arm:
     loss_scale: float | None
 
     @classmethod
-    def of(cls, settings):
+    def from_settings(cls, settings):
         directions = tuple(settings["multiplier_in"]) if settings["multiplier"] != "exact" else ()
         trained = settings["multiplier"] if directions else "exact"
         scaled = trained == "fp16" and directions != ("forward",)
@@ -178,7 +178,7 @@ def groups(runs):
     for run in runs:
         settings = {key: value for key, value in run.settings.items() if key not in WITHIN}
         group = groups.setdefault(str(settings), Group(settings, {}, {}))
-        arm = Arm.of(run.settings)
+        arm = Arm.from_settings(run.settings)
         if run.reason:
             group.reasons.setdefault(arm, run.reason)
         else:

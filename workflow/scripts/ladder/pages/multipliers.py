@@ -22,9 +22,9 @@ NEAR_CHANCE = {"kind": "", "text": "both near chance: nothing is shown"}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def page(groups, figures=(), costs=None):
-    """The page as one HTML text; figures: of paper.write; costs: the setting multiplier_costs."""
-    return templates.render("multipliers.html", {**context(groups, costs), "figures": figures})
+def page(groups, costs=None):
+    """The page as one HTML text; costs: the setting multiplier_costs."""
+    return templates.render("multipliers.html", context(groups, costs))
 
 
 def context(groups, costs=None):
@@ -471,7 +471,7 @@ def _multipliers(groups):
     """
     identities = {}
     for settings in (run.settings for group in groups for run in group.ran):
-        arm = Arm.of(settings)
+        arm = Arm.from_settings(settings)
         identities |= {
             arm.trained: settings["multiplier_identity"],
             arm.tested: settings["test_multiplier_identity"],

@@ -19,23 +19,18 @@ ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6  # of a drawing, in 1/16 rem
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}
 
 
-def page(network, rung, batch, optimizer, recompute=False):
+def page(network, rung, batch, optimizer):
     """The page of a networks.Network as one HTML text.
 
-    rung: whose kernels and memory are shown; optimizer: its name; recompute: see
-    training/recompute.py. Raises UserError if the batch is too large for the rung.
+    rung: whose kernels and memory are shown; optimizer: its name. Raises UserError if the batch is
+    too large for the rung.
     """
-    return templates.render("network.html", context(network, rung, batch, optimizer, recompute))
+    return templates.render("network.html", context(network, rung, batch, optimizer))
 
 
-def context(network, rung, batch, optimizer, recompute=False):
+def context(network, rung, batch, optimizer):
     """All variables of the template."""
     step = plan_of(network, rung, batch, optimizer)
-    less = (
-        plan.one_step(network, rung, batch, optimizer, recompute=True)
-        if recompute and network.trains
-        else None
-    )
     rows = layer_rows(network, step)
     parts = [
         _part(stage, [row for row in rows if row["name"] in names])
@@ -45,7 +40,7 @@ def context(network, rung, batch, optimizer, recompute=False):
     templates.add_cells(parts, COSTS)
     for part in parts:
         part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
-    memory = (less or step).bytes_by_purpose()
+    memory = step.bytes_by_purpose()
     return {
         "network": network,
         "title": templates.network_title(network.name, bool(network.draws)),
@@ -61,7 +56,6 @@ def context(network, rung, batch, optimizer, recompute=False):
         "file": network_file.text(network),
         "memory": sum(memory.values()),
         "memory_bars": templates.bars(memory, templates.size),
-        "unshared": step.bytes if less else None,
     }
 
 

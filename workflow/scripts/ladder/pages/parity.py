@@ -6,15 +6,11 @@ from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
 
-def page(summary, timestamp, predictions=(), figures=()):
+def page(summary, timestamp, predictions=()):
     """The page of `summary` as one HTML text; timestamp: as in a manifest; predictions: see
     rungs/counted.py.
-
-    figures: of paper.write.
     """
-    return templates.render(
-        "parity.html", {**context(summary, timestamp, predictions), "figures": figures}
-    )
+    return templates.render("parity.html", context(summary, timestamp, predictions))
 
 
 def context(summary, timestamp, predictions):

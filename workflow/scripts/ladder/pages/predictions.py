@@ -44,7 +44,7 @@ def answers(predictor, taken):
     images = np.stack([picture.pixels for picture in taken])
     answer, maps = predictor.answer(images), predictor.first_maps(images)
     data, names = predictor.inputs["data"], predictor.classes
-    labels, files = data.array("train_labels.npy"), picture_names.of(data, "train")
+    labels, files = data.array("train_labels.npy"), picture_names.read(data, "train")
     return [
         {
             "file": picture.name,

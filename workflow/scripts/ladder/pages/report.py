@@ -17,6 +17,7 @@ from ladder.machine import program
 from ladder.network import weights
 from ladder.pages import (
     advice,
+    changed,
     facts,
     intervals,
     output,
@@ -27,6 +28,7 @@ from ladder.pages import (
 )
 from ladder.pages.sections import (
     accuracy,
+    alike,
     classes,
     comparisons,
     data,
@@ -52,6 +54,10 @@ SECTIONS = [
     Section(*row)
     for row in (
         ("result", "result", "Result", "Result", accuracy.result),
+        ("alike", "alike", "Your pictures", "Your pictures", alike.section),
+        ("copied", "copies", "Copies", "Copies", alike.copied),
+        ("outliers", "outliers", "Outliers", "Like no other", alike.outliers),
+        ("clusters", "clusters", "Clusters", "Clusters, as suggestions", alike.clusters),
         ("few_labels", "labels", "Few labels", "With few labels", labels.section),
         ("comparisons", "beside", "In comparison", "In comparison", comparisons.section),
         ("targets", "targets", "Targets", "Targets", targets.section),
@@ -103,6 +109,7 @@ def summary(inputs, version, params=None):
         facts.params(inputs, "data")["dataset"],
     )
     names, in_order = features.networks(inputs), facts.in_order(inputs)
+    copies = changed.numbers(inputs)
     evaluated = comparisons.accuracies(inputs)
     numbers = {
         "schema_version": summary_keys.SCHEMA,
@@ -112,6 +119,8 @@ def summary(inputs, version, params=None):
             inputs, against, names, dataset, params.get("control_settings")
         )
         if against
+        else changed.sentence(inputs, copies, names)
+        if copies
         else None,
         "dataset": dataset,
         "classes": inputs["data"].metrics["classes"],
@@ -154,7 +163,6 @@ def summary(inputs, version, params=None):
         "seconds_by_pass": trained.get("seconds_by_pass"),
         "seconds_by_operation": trained.get("seconds_by_operation"),
         "memory_by_purpose": trained.get("memory"),
-        "recompute": trained.get("recompute"),
         "answered_by": lineage.answering(inputs),
         "images_per_decision": shifted["images"] if shifted else 1,
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
@@ -169,6 +177,9 @@ def summary(inputs, version, params=None):
         "per_class": classified.get("per_class"),
         "per_class_intervals": classes.per_class_intervals(classified) if score else None,
         "confusion": confusion,
+        "changed_copies": copies,
+        "likeness": alike.numbers(inputs),
+        "share": params.get("share", True),
         "reference": training.reference(inputs),
         "layer_movement": trained.get("layer_movement"),
         "seconds": {role: artifact.manifest["seconds"] for role, artifact in in_order},
@@ -224,11 +235,9 @@ def _svm(inputs):
 # The page.
 
 
-def page(inputs, numbers, figures=()):
-    """The report as one HTML text; `numbers` is its summary; figures: of paper.write, {address:
-    title}.
-    """
-    return templates.render("report.html", {**context(inputs, numbers), "figures": figures})
+def page(inputs, numbers):
+    """The report as one HTML text; `numbers` is its summary."""
+    return templates.render("report.html", context(inputs, numbers))
 
 
 def csv_text(inputs):
@@ -242,7 +251,7 @@ def csv_text(inputs):
     )
     if score is None:
         return output.csv_text(heads, [])
-    classes, files = data.metrics["classes"], picture_names.of(data, "test")
+    classes, files = data.metrics["classes"], picture_names.read(data, "test")
     columns = (
         data.array("test_labels.npy"),
         score.array("predictions.npy"),
@@ -273,7 +282,7 @@ def context(inputs, numbers):
         "title": templates.dataset_title(numbers["dataset"]),
         "networks": [title for titles in features.networks(inputs) for title in titles],
         "made": max(artifact.manifest["made"] for _, artifact in facts.in_order(inputs)),
-        "verdict": _verdict(inputs, numbers),
+        "verdict": changed.verdict(inputs, numbers) or _verdict(inputs, numbers),
         "scored_on": facts.scored_on(inputs),
         "how": facts.how(inputs),
         "head": facts.head(inputs),
@@ -301,6 +310,7 @@ def _verdict(inputs, numbers):
         "chart": verdicts.chart(inputs, numbers),
         "formula": intervals.FORMULAS[True],
         "majority": _majority(inputs, numbers["controls"]),
+        "note": "",
     }
 
 

@@ -55,9 +55,7 @@ def settings(inputs, params):
         config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"][
             "variant"
         ]
-    of_page = {
-        key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)
-    }
+    of_page = {key: params[key] for key in ("name", "tags", "targets") if params.get(key)}
     return dict(sorted(config.items())) | of_page
 
 
@@ -72,7 +70,11 @@ def unwritten(inputs):
         "folder": any("folder_sha256" in params for params in specs),
         "initial_weights": any("file_sha256" in params for params in specs),
     }
-    return [key for key, there in present.items() if there]
+    data = inputs["data"].manifest if "data" in inputs else {}
+    return [
+        *(key for key, there in present.items() if there),
+        *data.get("metrics", {}).get("given", ()),
+    ]
 
 
 def _multipliers(inputs):

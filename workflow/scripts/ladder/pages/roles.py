@@ -25,6 +25,7 @@ REPEATED = {
     "features": "features",
     "joined": "features joined",
     "shifted": "features of shifted images",
+    "changed": "features of changed copies",
     "svm": "svm",
     "linear": "linear",
     "ridge": "ridge",
@@ -46,6 +47,7 @@ TITLES = {
         for role, title in REPEATED.items()
     },
     "map": "map of the features",
+    "neighbours": "neighbours",
 }
 CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
 

@@ -165,10 +165,6 @@ KEYS: dict[str, tuple[Any, str]] = {
     "seconds_by_pass": (list[dict[str, Seconds]] | None, "of the training, by epoch"),
     "seconds_by_operation": (dict[str, Seconds] | None, "of the training or the fit"),
     "memory_by_purpose": (dict[str, Count] | None, "bytes of a training step"),
-    "recompute": (
-        dict[str, Count] | None,
-        "bytes of the buffers without `recompute`, shared, and taken with it",
-    ),
     "answered_by": (str | None, "the role of the artifact whose accuracy is `test_accuracy`"),
     "images_per_decision": (
         Count,
@@ -203,6 +199,25 @@ KEYS: dict[str, tuple[Any, str]] = {
     ),
     "per_class_intervals": (dict[str, Interval | None] | None, "their 95 % intervals (Wilson)"),
     "confusion": (list[list[Count]] | None, "rows are true classes, columns predictions"),
+    "changed_copies": (
+        group(
+            "ChangedCopies",
+            pictures=Count,
+            among=Count,
+            found=Share,
+            interval=Interval,
+            controls=list[CONTROL],
+        )
+        | None,
+        "of pictures without labels: the share of changed copies of test pictures that find their "
+        "original first among so many, and the same by the features of each control, as in `controls`",
+    ),
+    "likeness": (
+        group("Likeness", clusters=list[Count], near_copies=Count, near_from=float) | None,
+        "of pictures without labels: sizes of the clusters, pairs of near copies, and the cosine of "
+        "their features from which on they are",
+    ),
+    "share": (bool, "whether pages show pictures of one's own and their names"),
     "reference": (
         group("Reference", variant=str, largest=float, tensor=str, mean=float) | None,
         "how far the weights are from those of `reference_variant`",

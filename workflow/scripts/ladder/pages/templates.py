@@ -52,7 +52,6 @@ SITE = {
     "multipliers": "Multipliers",
     "predictions": "Predictions",
     "network": "Network",
-    "gradients": "Gradients",
     "parity": "Parity",
 }
 LONG = 24  # longer lists of layers are folded by stage

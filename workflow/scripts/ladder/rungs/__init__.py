@@ -1,6 +1,3 @@
-"""One module per rung: PATTERNS, longest first, and for a GPU LAUNCHES: operation -> function(step,
-build) -> launches.
-
-A launch function may ask the plan under construction (planning.builder.Builder) for shapes and for
-workspace.
+"""One module per rung, with its `RUNG`, an interface.Implementation: patterns and, for a GPU,
+launches.
 """

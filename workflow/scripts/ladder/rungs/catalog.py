@@ -11,7 +11,6 @@ rung has to be named.
 """
 
 import dataclasses
-import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -19,7 +18,6 @@ import math
 import pathlib
 import platform
 import tomllib
-import types
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -39,14 +37,16 @@ ROW = "rung.toml"  # of an own rung, in its folder below kernels/
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung
-    demonstrates.
+    """A row of the ladder; interface.implementation has the rung itself.
 
-    below: the rung that it builds on; role: "rung", "lesson" (one step between two rungs) or "own"
-    (of the user: _own_rungs). oldest: the least compute capability of a GPU that runs it, 80 for
-    8.0; newest: the greatest, or None; precision: key of multipliers.PRECISIONS, what the rung is
-    made for. A rung for float32 can round the operands of its products to any; another takes no
-    plan but its own.
+    executor   key of executors.create.EXECUTORS
+    technique  the optimization that the rung demonstrates
+    below      the rung that it builds on
+    role       "rung", "lesson" (one step between two rungs) or "own" (of the user: _own_rungs)
+    oldest     the least compute capability of a GPU that runs it, 80 for 8.0
+    newest     the greatest, or None
+    precision  key of multipliers.PRECISIONS, what the rung is made for: a rung for float32 can
+               round the operands of its products to any; another takes no plan but its own
     """
 
     executor: str
@@ -240,13 +240,6 @@ def uses_gpu(rung: str | None) -> TypeGuard[str]:
 def is_for_auto(rung: str) -> bool:
     """Whether `auto` may take this rung."""
     return RUNGS[rung].role == "rung"
-
-
-def module(rung: str) -> types.ModuleType:
-    """The module rungs/<rung>.py, imported by name so that a version depends on the module of its
-    own rung only.
-    """
-    return importlib.import_module(f"ladder.rungs.{rung}")
 
 
 def candidates(precision: str, results: str | pathlib.Path = "results") -> dict[str, str]:

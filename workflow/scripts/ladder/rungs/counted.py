@@ -28,10 +28,13 @@ def predictions() -> list[dict[str, Any]]:
     """What pages show of each rung's step on an H200, from the lowest rung on; [] without the
     record.
 
-    name; below: the rung that it builds on; predicted: least and most microseconds; bound: what
-    bounds it; floor: microseconds that its arithmetic or its memory traffic takes at least;
-    launches: [layer and pass, kernel, FLOP, bytes, microseconds in the middle of the interval, what
-    bounds it], one after another.
+    name       of the rung
+    below      the rung that it builds on
+    predicted  least and most microseconds
+    bound      what bounds it
+    floor      microseconds that its arithmetic or its memory traffic takes at least
+    launches   [layer and pass, kernel, FLOP, bytes, microseconds in the middle of the interval,
+               what bounds it], one after another
     """
     rows = read()["rungs"]
     return [

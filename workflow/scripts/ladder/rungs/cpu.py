@@ -1,12 +1,9 @@
 """The cpu rung: fused groups of layers for the NumPy executor."""
 
-from typing import Any
-
+from ladder.network.layers import Attributes
+from ladder.rungs.interface import Backward, Group, Implementation, Pattern, PlanBuilder
 from ladder.rungs.patterns import (
     LAYERS,
-    Backward,
-    Group,
-    Pattern,
     batchnorm_gradients,
     batchnorm_operands,
     convolution,
@@ -20,14 +17,14 @@ from ladder.rungs.patterns import (
 NARROW = 32
 
 
-def conv_block(build: Any, group: Group) -> Backward:
+def conv_block(build: PlanBuilder, group: Group) -> Backward:
     """conv2d or dense, then optionally ReLU and 2x2 max-pool."""
     conv = group[0]
     weight = {"weight": build.parameter(f"{conv.name}.weight")}
     return _block(build, group, "conv2d", weight, 2 * conv.macs, sliding(conv))
 
 
-def winograd_block(build: Any, group: Group) -> Backward:
+def winograd_block(build: PlanBuilder, group: Group) -> Backward:
     """As conv_block, for 3x3 filters with stride 1: Winograd needs 36 products instead of 144."""
     conv = group[0]
     (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
@@ -49,7 +46,7 @@ def winograd_block(build: Any, group: Group) -> Backward:
     )
 
 
-def upsample_conv_block(build: Any, group: Group) -> Backward:
+def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3 and optionally ReLU as one 4x4 transposed convolution
     with stride 2.
 
@@ -77,12 +74,12 @@ def upsample_conv_block(build: Any, group: Group) -> Backward:
 
 
 def _block(
-    build: Any,
+    build: PlanBuilder,
     group: Group,
     operation: str,
     weight: dict[str, str],
     flop: int,
-    attributes: dict[str, Any],
+    attributes: Attributes,
 ) -> Backward:
     """A convolution in any form with its fused layers; weight: {role: buffer} it reads as weight;
     flop: forward pass.
@@ -124,7 +121,7 @@ def _block(
     return backward
 
 
-def winner_block(build: Any, group: Group) -> Backward:
+def winner_block(build: PlanBuilder, group: Group) -> Backward:
     """conv2d, ReLU, winner-take-all, conv2d: between the convolutions only winners are stored and
     used.
     """
@@ -197,12 +194,12 @@ def with_stride_1_and_bias(group: Group) -> bool:
     )
 
 
-def contrast_block(build: Any, group: Group) -> None:
+def contrast_block(build: PlanBuilder, group: Group) -> None:
     """A convolution, divided by the local contrast of its input."""
     _with_what_follows(build, group, "conv2d_forward", relu=False)
 
 
-def code_block(build: Any, group: Group) -> None:
+def code_block(build: PlanBuilder, group: Group) -> None:
     """A convolution, optionally divided by the local contrast of its input, then soft threshold and
     average pooling.
     """
@@ -212,7 +209,9 @@ def code_block(build: Any, group: Group) -> None:
     )
 
 
-def _with_what_follows(build: Any, group: Group, operation: str, **attributes: Any) -> None:
+def _with_what_follows(
+    build: PlanBuilder, group: Group, operation: str, **attributes: object
+) -> None:
     """A convolution and the layers behind it as one forward step; the contrast, if it is the next
     one, is that of its image.
     """
@@ -233,7 +232,7 @@ def _with_what_follows(build: Any, group: Group, operation: str, **attributes: A
     )
 
 
-def approximate_conv(build: Any, group: Group) -> Backward:
+def approximate_conv(build: PlanBuilder, group: Group) -> Backward:
     """conv2d or dense without fusion; multiplies exactly the pairs of the layer's definition."""
     (conv,) = group
     (x, weight, bias), y, attributes, flop = (
@@ -274,7 +273,7 @@ def approximate_conv(build: Any, group: Group) -> Backward:
     return backward
 
 
-def batchnorm_block(build: Any, group: Group) -> Backward | None:
+def batchnorm_block(build: PlanBuilder, group: Group) -> Backward | None:
     """Batch normalization and optionally ReLU."""
     norm, relu = group[0], len(group) == 2
     x, y = build.source(norm), build.activation(group[-1])
@@ -310,7 +309,7 @@ def batchnorm_block(build: Any, group: Group) -> Backward | None:
     return backward
 
 
-def add_relu(build: Any, group: Group) -> Backward:
+def add_relu(build: PlanBuilder, group: Group) -> Backward:
     """The sum of two layers, then ReLU; both terms receive the ReLU's gradient."""
     (a, b), y = build.sources(group[0]), build.activation(group[1])
     build.step("add_forward", group, {"a": a, "b": b}, {"y": y}, relu=True)
@@ -339,39 +338,46 @@ def _is_same_3x3(group: Group) -> bool:
 
 
 # Longest first: the plan takes the first match.
-PATTERNS = (
-    Pattern(
-        ("conv2d", "relu", "winner_take_all", "conv2d"),
-        winner_block,
-        with_stride_1_and_bias,
-        exact_only=True,
-    ),
-    Pattern(
-        ("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True
-    ),
-    Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
-    Pattern(("conv2d", "local_contrast"), contrast_block, exact_only=True),
-    Pattern(
-        ("conv2d", "relu", "maxpool2d"),
-        winograd_block,
-        lambda group: is_2x2(group[2]) and _suits_winograd(group),
-        exact_only=True,
-    ),
-    Pattern(
-        ("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2]), exact_only=True
-    ),
-    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3, exact_only=True),
-    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3, exact_only=True),
-    Pattern(("conv2d", "relu"), winograd_block, _suits_winograd, exact_only=True),
-    Pattern(("conv2d", "relu"), conv_block, exact_only=True),
-    Pattern(("dense", "relu"), conv_block, exact_only=True),
-    Pattern(("batchnorm", "relu"), batchnorm_block),
-    Pattern(("add", "relu"), add_relu),
-    Pattern(("conv2d",), winograd_block, _suits_winograd, exact_only=True),
-    Pattern(("conv2d",), conv_block, exact_only=True),
-    Pattern(("dense",), conv_block, exact_only=True),
-    Pattern(("conv2d",), approximate_conv),
-    Pattern(("dense",), approximate_conv),
-    Pattern(("batchnorm",), batchnorm_block),
-    *LAYERS,
+RUNG = Implementation(
+    (
+        Pattern(
+            ("conv2d", "relu", "winner_take_all", "conv2d"),
+            winner_block,
+            with_stride_1_and_bias,
+            exact_only=True,
+        ),
+        Pattern(
+            ("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True
+        ),
+        Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
+        Pattern(("conv2d", "local_contrast"), contrast_block, exact_only=True),
+        Pattern(
+            ("conv2d", "relu", "maxpool2d"),
+            winograd_block,
+            lambda group: is_2x2(group[2]) and _suits_winograd(group),
+            exact_only=True,
+        ),
+        Pattern(
+            ("conv2d", "relu", "maxpool2d"),
+            conv_block,
+            lambda group: is_2x2(group[2]),
+            exact_only=True,
+        ),
+        Pattern(
+            ("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3, exact_only=True
+        ),
+        Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3, exact_only=True),
+        Pattern(("conv2d", "relu"), winograd_block, _suits_winograd, exact_only=True),
+        Pattern(("conv2d", "relu"), conv_block, exact_only=True),
+        Pattern(("dense", "relu"), conv_block, exact_only=True),
+        Pattern(("batchnorm", "relu"), batchnorm_block),
+        Pattern(("add", "relu"), add_relu),
+        Pattern(("conv2d",), winograd_block, _suits_winograd, exact_only=True),
+        Pattern(("conv2d",), conv_block, exact_only=True),
+        Pattern(("dense",), conv_block, exact_only=True),
+        Pattern(("conv2d",), approximate_conv),
+        Pattern(("dense",), approximate_conv),
+        Pattern(("batchnorm",), batchnorm_block),
+        *LAYERS,
+    )
 )

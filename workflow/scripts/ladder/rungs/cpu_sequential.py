@@ -2,6 +2,7 @@
 executor.
 """
 
-from ladder.rungs.patterns import LAYER_PATTERNS as PATTERNS
+from ladder.rungs.interface import Implementation
+from ladder.rungs.patterns import LAYER_PATTERNS
 
-__all__ = ["PATTERNS"]
+RUNG = Implementation(LAYER_PATTERNS)

@@ -6,14 +6,10 @@ another multiplier, and weight gradients of float32 too narrow for a warp, are g
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 from ladder.rungs import gpu_gemm, gpu_opt_v1, tiles
-from ladder.rungs.gpu_gemm import PATTERNS, UPDATES_TOGETHER
-from ladder.rungs.patterns import Launch
+from ladder.rungs.interface import Implementation, Launch, LaunchFunction, LaunchPlan, LoweredStep
 from ladder.rungs.tiles import Tile
-
-__all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +44,7 @@ class TensorTile:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block: two steps of both operands, the order that takes more
-        (common/conv2d_gemm.cuh).
+        (common/tensor_tile.cuh).
         """
         k = self.step
         return (
@@ -97,16 +93,15 @@ def rounded_weight_tile(filters: int, columns: int, wide: bool) -> Tile | Tensor
     return FEW_ROWS if filters < NARROWEST else weight_tile(filters, columns, wide)
 
 
-def launches(multiplier: str) -> dict[str, Callable[..., tuple[Launch, ...]]]:
-    """gpu_gemm's launches, with tensor cores for the products of this multiplier (its name)."""
+def rung(multiplier: str) -> Implementation:
+    """gpu_gemm with tensor cores for the products of this multiplier (its name)."""
     chosen = TILES if multiplier == "exact" else ROUNDED_TILES
-    return {
-        **gpu_gemm.LAUNCHES,
-        **{
-            operation: on_tensor_cores(operation, multiplier, tile_for)
-            for operation, tile_for in chosen.items()
-        },
-    }
+    return gpu_gemm.RUNG.with_launches(
+        {
+            function.__name__: on_tensor_cores(function, multiplier, chosen[function.__name__])
+            for function in CONVOLUTIONS
+        }
+    )
 
 
 def in_steps(
@@ -126,21 +121,30 @@ def in_steps(
 
 
 def on_tensor_cores(
-    operation: str, multiplier: str, tile_for: Callable[..., Tile | TensorTile]
-) -> Callable[..., tuple[Launch, ...]]:
-    def launch(step: Any, build: Any) -> tuple[Launch, ...]:
+    function: Callable[..., tuple[Launch, ...]],
+    multiplier: str,
+    tile_for: Callable[..., Tile | TensorTile],
+) -> LaunchFunction:
+    """A launch function of gpu_opt_v1 with tiles of tensor cores, for this multiplier's steps."""
+
+    def launch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
-            return gpu_gemm.LAUNCHES[operation](step, build)
-        return tuple(getattr(gpu_opt_v1, operation)(step, build, in_steps(tile_for, multiplier)))
+            return gpu_gemm.RUNG.launches[function.__name__](step, build)
+        return function(step, build, in_steps(tile_for, multiplier))
 
     return launch
 
 
+CONVOLUTIONS = (
+    gpu_opt_v1.conv2d_forward,
+    gpu_opt_v1.conv2d_input_grad,
+    gpu_opt_v1.conv2d_weight_grad,
+)
 TILES: dict[str, Callable[..., Tile | TensorTile]] = {
     "conv2d_forward": pixel_tile,
     "conv2d_input_grad": pixel_tile,
     "conv2d_weight_grad": weight_tile,
 }
 ROUNDED_TILES = {**TILES, "conv2d_weight_grad": rounded_weight_tile}
-LAUNCHES = launches("exact")
+RUNG = rung("exact")

@@ -5,14 +5,19 @@ only.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ladder.arithmetic import randomness
-from ladder.rungs.patterns import LAYER_PATTERNS, Argument, Launch, LaunchFunction
-
-PATTERNS = LAYER_PATTERNS
+from ladder.rungs.interface import (
+    Argument,
+    Implementation,
+    Launch,
+    LaunchFunction,
+    LaunchPlan,
+    LoweredStep,
+)
+from ladder.rungs.patterns import LAYER_PATTERNS
 
 BLOCK = 256
 # Partial sums of the squared error, and of a sum over all pixels of a batch; changing their number
@@ -22,11 +27,11 @@ MAGNITUDE_PARTS = 4096  # of the largest magnitude of an array
 SLIDING = "window", "stride", "padding"
 
 
-def integers(*values: int) -> tuple[np.int32, ...]:
+def integers(*values: int) -> tuple[Argument, ...]:
     return tuple(np.int32(value) for value in values)
 
 
-def floats(*values: float) -> tuple[np.float32, ...]:
+def floats(*values: float) -> tuple[Argument, ...]:
     return tuple(np.float32(value) for value in values)
 
 
@@ -34,11 +39,11 @@ def blocks(count: int, size: int = BLOCK) -> int:
     return -(-count // size)
 
 
-def elements(build: Any, name: str) -> int:
+def elements(build: LaunchPlan, name: str) -> int:
     return math.prod(build.shape(name))
 
 
-def load_batch(step: Any, build: Any) -> tuple[Launch, ...]:
+def load_batch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_batch_{build.buffers[reads['images']].dtype}"
     arguments = (
@@ -49,7 +54,7 @@ def load_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     return _one("load_batch.cu", entry, elements(build, batch), arguments)
 
 
-def draw_augmentation(step: Any, build: Any) -> tuple[Launch, ...]:
+def draw_augmentation(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     augmentation, attributes = step.writes["augmentation"], step.attributes
     batch = build.shape(augmentation)[0]
     arguments = (
@@ -62,7 +67,7 @@ def draw_augmentation(step: Any, build: Any) -> tuple[Launch, ...]:
     return _one("augmentation.cu", "draw_augmentation", batch, arguments)
 
 
-def load_augmented_batch(step: Any, build: Any) -> tuple[Launch, ...]:
+def load_augmented_batch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_augmented_batch_{build.buffers[reads['images']].dtype}"
     arguments = (
@@ -76,7 +81,7 @@ def load_augmented_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     return _one("augmentation.cu", entry, elements(build, batch), arguments)
 
 
-def draw_jitter(step: Any, build: Any) -> tuple[Launch, ...]:
+def draw_jitter(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     jitter, attributes = step.writes["jitter"], step.attributes
     batch, columns = build.shape(jitter)
     arguments = (
@@ -90,7 +95,7 @@ def draw_jitter(step: Any, build: Any) -> tuple[Launch, ...]:
     return _one("jitter.cu", "draw_jitter", batch, arguments)
 
 
-def load_jittered_batch(step: Any, build: Any) -> tuple[Launch, ...]:
+def load_jittered_batch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads, batch = step.reads, step.writes["batch"]
     entry = f"load_jittered_batch_{build.buffers[reads['images']].dtype}"
     roles = "images", "permutation", "counters", "scale", "offset", "augmentation", "jitter"
@@ -98,7 +103,7 @@ def load_jittered_batch(step: Any, build: Any) -> tuple[Launch, ...]:
     return _one("jitter.cu", entry, elements(build, batch), arguments)
 
 
-def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     filters = build.shape(y)[3]
     grid = blocks(elements(build, y) // filters, 32), blocks(filters, 8)
@@ -112,7 +117,7 @@ def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
 
-def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one(
         "conv2d.cu",
@@ -122,7 +127,7 @@ def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one(
         "conv2d.cu",
@@ -132,7 +137,7 @@ def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def conv2d_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_bias_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (filters,) = build.shape(dbias)
     partials = build.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
@@ -152,7 +157,7 @@ def conv2d_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def decompose_taps(step: Any, build: Any) -> tuple[Launch, ...]:
+def decompose_taps(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     phase_weights = step.writes["phase_weights"]
     channels, _, _, filters = build.shape(phase_weights)
     return _one(
@@ -163,7 +168,7 @@ def decompose_taps(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def phase_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def phase_conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     """The products are those of the rung's input gradient, of a convolution from y to x; likewise
     in the other directions.
     """
@@ -185,7 +190,7 @@ def phase_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def phase_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def phase_conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads = {
         "x": step.reads["dy"],
         "weight": step.reads["phase_weights"],
@@ -194,7 +199,7 @@ def phase_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     return _of_phases(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
 
 
-def phase_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def phase_conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     phase_weights = build.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
@@ -218,17 +223,21 @@ def phase_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
 
 
 def _of_phases(
-    build: Any, operation: str, step: Any, reads: Mapping[str, str], writes: Mapping[str, str]
+    build: LaunchPlan,
+    operation: str,
+    step: LoweredStep,
+    reads: Mapping[str, str],
+    writes: Mapping[str, str],
 ) -> tuple[Launch, ...]:
     """A rung's launches of an operation of the convolution from y to x."""
     attributes = {**step.attributes, "stride": 2, "padding": 1, "kernel": 4, "relu": False}
     of_convolution = dataclasses.replace(
         step, operation=operation, reads=reads, writes=writes, attributes=attributes
     )
-    return tuple(build.launches[operation](of_convolution, build))
+    return build.launches[operation](of_convolution, build)
 
 
-def dense_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def dense_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     sizes = _dense(build, reads["x"], y)
     grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
@@ -243,7 +252,7 @@ def dense_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def dense_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def dense_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one(
         "dense.cu",
@@ -253,7 +262,7 @@ def dense_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def dense_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def dense_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one(
         "dense.cu",
@@ -263,7 +272,7 @@ def dense_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def dense_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def dense_bias_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (units,) = build.shape(dbias)
     return _few(
@@ -271,7 +280,7 @@ def dense_bias_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def batchnorm_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, weight, bias = (step.reads[role] for role in ("x", "weight", "bias"))
     y, mean, inverse, running_mean, running_var = (
         step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var")
@@ -299,7 +308,7 @@ def batchnorm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def batchnorm_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, weight, mean, inverse, dy = (
         step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy")
     )
@@ -329,7 +338,7 @@ def batchnorm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_inference(step: Any, build: Any) -> tuple[Launch, ...]:
+def batchnorm_inference(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
     return _one(
@@ -345,7 +354,7 @@ def batchnorm_inference(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def dropout_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def dropout_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     y, attributes = step.writes["y"], step.attributes
     arguments = (
         step.reads["x"],
@@ -361,7 +370,7 @@ def dropout_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     return _one("dropout.cu", "dropout_forward", elements(build, y), arguments)
 
 
-def dropout_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def dropout_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
     return _one(
         "dropout.cu",
@@ -371,7 +380,7 @@ def dropout_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def winner_take_all_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def winner_take_all_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y, mask = step.reads["x"], step.writes["y"], step.writes["mask"]
     batch, height, width, channels = build.shape(x)
     largest = build.workspace(f"{step.layer}.largest", (batch, channels))
@@ -403,7 +412,7 @@ def winner_take_all_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def sample_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def sample_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads, y, attributes = step.reads, step.writes["y"], step.attributes
     arguments = (
         reads["mean"],
@@ -418,7 +427,7 @@ def sample_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     return _one("sample.cu", "sample_forward", elements(build, y), arguments)
 
 
-def sample_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def sample_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     mean, log_variance, noise, dy, counters = (
         step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters")
     )
@@ -462,7 +471,7 @@ def sample_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def lrn_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def lrn_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
     return _one(
         "lrn.cu",
@@ -472,14 +481,14 @@ def lrn_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def lrn_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def lrn_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, sums, dy, dx = step.reads["x"], step.reads["sums"], step.reads["dy"], step.writes["dx"]
     return _one(
         "lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build))
     )
 
 
-def position_norm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def position_norm_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y, norms = step.reads["x"], step.writes["y"], step.writes["norms"]
     pixels, channels = elements(build, norms), build.shape(x)[3]
     return (
@@ -498,7 +507,7 @@ def position_norm_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def position_norm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def position_norm_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     y, norms, dy, dx = step.reads["y"], step.reads["norms"], step.reads["dy"], step.writes["dx"]
     pixels, channels = elements(build, norms), build.shape(y)[3]
     along = build.workspace(f"{step.layer}.along", build.shape(norms))
@@ -518,7 +527,7 @@ def position_norm_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def attention_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def attention_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
     pixels, channels = build.shape(weights)[1], build.shape(y)[3]
     rows = elements(build, weights) // pixels
@@ -542,7 +551,7 @@ def attention_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def attention_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def attention_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
     pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
     rows = elements(build, weights) // pixels
@@ -572,7 +581,7 @@ def attention_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def local_contrast_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def local_contrast_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, image, y = step.reads["x"], step.reads["image"], step.writes["y"]
     count, values = elements(build, x), build.shape(x)[3]
     contrast = build.workspace(f"{step.layer}.contrast", build.shape(x)[:3])
@@ -597,7 +606,7 @@ def local_contrast_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def soft_threshold_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def soft_threshold_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one(
         "soft_threshold.cu",
@@ -612,7 +621,7 @@ def soft_threshold_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def quantise(step: Any, build: Any) -> tuple[Launch, ...]:
+def quantise(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y, scale = step.reads["x"], step.writes["y"], step.writes["scale"]
     count, most = elements(build, x), floats(step.attributes["most"])
     partials = build.workspace("largest_magnitudes", (MAGNITUDE_PARTS,))
@@ -634,7 +643,7 @@ def quantise(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def rescale(step: Any, build: Any) -> tuple[Launch, ...]:
+def rescale(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     y, arrays = step.writes["y"], (step.reads[role] for role in ("x", "first", "second", "bias"))
     return _one(
         "quantise.cu",
@@ -644,7 +653,7 @@ def rescale(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def mse(step: Any, build: Any) -> tuple[Launch, ...]:
+def mse(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     prediction, target, counters = (
         step.reads[role] for role in ("prediction", "target", "counters")
     )
@@ -679,7 +688,7 @@ def mse(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
+def cross_entropy(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
     )
@@ -718,7 +727,7 @@ def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchF
     The kernel's arguments are the arrays, the number of elements, and the `attributes` as floats.
     """
 
-    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
+    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
         count = elements(build, roles[arrays[-1]])
         arguments = (
@@ -741,7 +750,7 @@ def on_images(
     `attributes`.
     """
 
-    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
+    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
         arguments = (
             *(roles[role] for role in arrays),
@@ -757,7 +766,7 @@ def update(*averages: str) -> LaunchFunction:
     kernel's order.
     """
 
-    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
+    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
         parameter = step.writes["parameter"]
         count = elements(build, parameter)
         arguments = (
@@ -780,7 +789,7 @@ def update(*averages: str) -> LaunchFunction:
     return launches
 
 
-def advance(step: Any, build: Any) -> tuple[Launch, ...]:
+def advance(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     return (
         Launch(
             "gpu_basic/update.cu",
@@ -792,90 +801,95 @@ def advance(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-LAUNCHES: dict[str, LaunchFunction] = {
-    **{
-        function.__name__: function
-        for function in (
-            load_batch,
-            draw_augmentation,
-            load_augmented_batch,
-            draw_jitter,
-            load_jittered_batch,
-            conv2d_forward,
-            conv2d_input_grad,
-            conv2d_weight_grad,
-            conv2d_bias_grad,
-            decompose_taps,
-            phase_conv2d_forward,
-            phase_conv2d_input_grad,
-            phase_conv2d_weight_grad,
-            dense_forward,
-            dense_input_grad,
-            dense_weight_grad,
-            dense_bias_grad,
-            batchnorm_forward,
-            batchnorm_backward,
-            batchnorm_inference,
-            dropout_forward,
-            dropout_backward,
-            winner_take_all_forward,
-            sample_forward,
-            sample_backward,
-            lrn_forward,
-            lrn_backward,
-            position_norm_forward,
-            position_norm_backward,
-            attention_forward,
-            attention_backward,
-            local_contrast_forward,
-            soft_threshold_forward,
-            quantise,
-            rescale,
-            mse,
-            cross_entropy,
-            advance,
-        )
+RUNG = Implementation(
+    LAYER_PATTERNS,
+    {
+        **{
+            function.__name__: function
+            for function in (
+                load_batch,
+                draw_augmentation,
+                load_augmented_batch,
+                draw_jitter,
+                load_jittered_batch,
+                conv2d_forward,
+                conv2d_input_grad,
+                conv2d_weight_grad,
+                conv2d_bias_grad,
+                decompose_taps,
+                phase_conv2d_forward,
+                phase_conv2d_input_grad,
+                phase_conv2d_weight_grad,
+                dense_forward,
+                dense_input_grad,
+                dense_weight_grad,
+                dense_bias_grad,
+                batchnorm_forward,
+                batchnorm_backward,
+                batchnorm_inference,
+                dropout_forward,
+                dropout_backward,
+                winner_take_all_forward,
+                sample_forward,
+                sample_backward,
+                lrn_forward,
+                lrn_backward,
+                position_norm_forward,
+                position_norm_backward,
+                attention_forward,
+                attention_backward,
+                local_contrast_forward,
+                soft_threshold_forward,
+                quantise,
+                rescale,
+                mse,
+                cross_entropy,
+                advance,
+            )
+        },
+        "relu_forward": on_elements("relu.cu", ("x", "y")),
+        "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
+        "add_forward": on_elements("add.cu", ("a", "b", "y")),
+        "scale": on_elements("scale.cu", ("x", "y"), "factor"),
+        "winner_take_all_backward": on_elements("winner_take_all.cu", ("dy", "mask", "dx")),
+        "l1_penalty_backward": on_elements("l1_penalty.cu", ("x", "dx"), "factor"),
+        "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
+        "maxpool2d_backward": on_images(
+            "maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING
+        ),
+        "avgpool2d_forward": on_images("avgpool2d.cu", ("x", "y"), "y", "x", *SLIDING),
+        "avgpool2d_backward": on_images("avgpool2d.cu", ("dy", "dx"), "dx", "dx", *SLIDING),
+        "global_avgpool_forward": on_images("global_avgpool.cu", ("x", "y"), "y", "x"),
+        "global_avgpool_backward": on_images("global_avgpool.cu", ("dy", "dx"), "dx", "dx"),
+        "upsample2d_forward": on_images("upsample2d.cu", ("x", "y"), "y", "x"),
+        "upsample2d_backward": on_images("upsample2d.cu", ("dy", "dx"), "dx", "dx"),
+        "pad_forward": on_images("pad.cu", ("x", "y"), "y", "x", "amount"),
+        "pad_backward": on_images("pad.cu", ("dy", "dx"), "dx", "dx", "amount"),
+        "flatten_forward": on_images("flatten.cu", ("x", "y"), "y", "x"),
+        "flatten_backward": on_images("flatten.cu", ("dy", "dx"), "dx", "dx"),
+        "sgd_update": update(),
+        "momentum_update": update("velocity"),
+        "rmsprop_update": update("square"),
+        "adam_update": update("mean", "square"),
     },
-    "relu_forward": on_elements("relu.cu", ("x", "y")),
-    "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
-    "add_forward": on_elements("add.cu", ("a", "b", "y")),
-    "scale": on_elements("scale.cu", ("x", "y"), "factor"),
-    "winner_take_all_backward": on_elements("winner_take_all.cu", ("dy", "mask", "dx")),
-    "l1_penalty_backward": on_elements("l1_penalty.cu", ("x", "dx"), "factor"),
-    "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
-    "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),
-    "avgpool2d_forward": on_images("avgpool2d.cu", ("x", "y"), "y", "x", *SLIDING),
-    "avgpool2d_backward": on_images("avgpool2d.cu", ("dy", "dx"), "dx", "dx", *SLIDING),
-    "global_avgpool_forward": on_images("global_avgpool.cu", ("x", "y"), "y", "x"),
-    "global_avgpool_backward": on_images("global_avgpool.cu", ("dy", "dx"), "dx", "dx"),
-    "upsample2d_forward": on_images("upsample2d.cu", ("x", "y"), "y", "x"),
-    "upsample2d_backward": on_images("upsample2d.cu", ("dy", "dx"), "dx", "dx"),
-    "pad_forward": on_images("pad.cu", ("x", "y"), "y", "x", "amount"),
-    "pad_backward": on_images("pad.cu", ("dy", "dx"), "dx", "dx", "amount"),
-    "flatten_forward": on_images("flatten.cu", ("x", "y"), "y", "x"),
-    "flatten_backward": on_images("flatten.cu", ("dy", "dx"), "dx", "dx"),
-    "sgd_update": update(),
-    "momentum_update": update("velocity"),
-    "rmsprop_update": update("square"),
-    "adam_update": update("mean", "square"),
-}
+)
 
 
 def _convolution(
-    step: Any, build: Any, x: str, weight_shape: tuple[int, ...]
-) -> tuple[np.int32, ...]:
+    step: LoweredStep, build: LaunchPlan, x: str, weight_shape: tuple[int, ...]
+) -> tuple[Argument, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(
         *build.shape(x), *weight_shape[:2], step.attributes["padding"], step.attributes["stride"]
     )
 
 
-def _dense(build: Any, x: str, y: str) -> tuple[int, int, int]:
+def _dense(build: LaunchPlan, x: str, y: str) -> tuple[int, int, int]:
     """batch, inputs, units."""
     return build.shape(x)[0], build.shape(x)[3], build.shape(y)[3]
 
 
-def _lrn(step: Any, build: Any) -> tuple[np.generic, ...]:
+def _lrn(step: LoweredStep, build: LaunchPlan) -> tuple[Argument, ...]:
     """elements, channels, window size, alpha / size, beta: the scalar arguments of both
     directions.
     """

@@ -10,14 +10,13 @@ tiles would be mostly empty, or that need more shared memory than a block has, a
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
+from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep, PlanBuilder, Shape
 from ladder.rungs.packed_launches import (
     Epilogue,
     add_parts,
@@ -27,13 +26,10 @@ from ladder.rungs.packed_launches import (
     on_stream,
 )
 from ladder.rungs.packed_lowering import Lowering
-from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, Shape, quickest_split, sums_bytes
+from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, quickest_split, sums_bytes
 from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
-from ladder.rungs.patterns import Launch
 
-__all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
-
-# channels of a block, bytes of a row, chunks of 16: kernels/common/tensor_cores.cuh
+# channels of a block, bytes of a row, chunks of 16: kernels/common/packed.cuh
 CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8
 MOST_KERNEL = 4  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10  # bytes that a block may have
@@ -109,40 +105,41 @@ class Blocks:
         return self.tile.shared_bytes(self.rows)
 
 
-def _blocks(
-    image: Sequence[int],
-    filters: int,
-    kernel: int,
-    stride: int,
-    windows: bool = False,
-    tile: Tile | None = None,
-    spread: int = 1,
-) -> Blocks:
-    """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows
-    of y.
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """The windows of a convolution over a padded image, (batch, height, width).
 
-    spread: 2 where y has four phases, to each of which the blocks belong; here and below.
+    spread: 2 where y has four phases, to each of which a block belongs.
     """
-    *_, across = output = _output(image, kernel, stride, spread)
+
+    image: Sequence[int]
+    kernel: int
+    stride: int = 1
+    spread: int = 1
+
+    @property
+    def output(self) -> tuple[int, int, int]:
+        """(batch, height, width) of y, or of a phase."""
+        batch, *sizes = self.image
+        down, across = ((size - self.kernel) // self.stride + 2 - self.spread for size in sizes)
+        return batch, down, across
+
+
+def _blocks(
+    windows: Windows, filters: int, pools: bool = False, tile: Tile | None = None
+) -> Blocks:
+    """pools: whether results are of 2x2 windows of y."""
+    *_, across = output = windows.output
     pixels = math.prod(output)
-    tile = tile or pixel_tile(pixels * spread**2, filters)
-    together = tile.m // (2 * across) * 2 * across if windows else tile.m
-    return Blocks(tile, pixels, together, span(together, image, kernel, stride, spread))
+    tile = tile or pixel_tile(pixels * windows.spread**2, filters)
+    together = tile.m // (2 * across) * 2 * across if pools else tile.m
+    return Blocks(tile, pixels, together, span(together, windows))
 
 
-def _most_bytes(image: Sequence[int], filters: int, kernel: int, stride: int) -> int:
+def _most_bytes(windows: Windows, filters: int) -> int:
     """Of shared memory, whatever the results are."""
-    kinds = {False, CHANNEL_BLOCKS.holds_windows(_output(image, kernel, stride)[2])}
-    return max(_blocks(image, filters, kernel, stride, windows).shared_bytes for windows in kinds)
-
-
-def _output(
-    image: Sequence[int], kernel: int, stride: int, spread: int = 1
-) -> tuple[int, int, int]:
-    """(batch, height, width) of y, or of a phase; image: the padded one's."""
-    batch, *sizes = image
-    down, across = ((size - kernel) // stride + 2 - spread for size in sizes)
-    return batch, down, across
+    kinds = {False, CHANNEL_BLOCKS.holds_windows(windows.output[2])}
+    return max(_blocks(windows, filters, pools).shared_bytes for pools in kinds)
 
 
 def _image_of_gradient(image: Sequence[int], kernel: int) -> tuple[int, int, int]:
@@ -153,42 +150,41 @@ def _image_of_gradient(image: Sequence[int], kernel: int) -> tuple[int, int, int
     return batch, height + kernel - 1, width + kernel - 1
 
 
-def span(together: int, image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> int:
+def span(together: int, windows: Windows) -> int:
     """Rows of image pixels, a multiple of 8, that windows of so many neighbouring pixels of y span
     at most.
 
-    image: padded, (batch, height, width). The rows are counted from a multiple of 8 on.
+    The rows are counted from a multiple of 8 on.
     """
-    first, last = _windows(together, image, kernel, stride, spread)
-    last += (kernel - 1) * (image[2] + 1)
-    return max(_rows(first + to_phase, last + to_phase) for to_phase in _to_phases(image, spread))
+    first, last = _ends(together, windows)
+    last += (windows.kernel - 1) * (windows.image[2] + 1)
+    return max(_rows(first + to_phase, last + to_phase) for to_phase in _to_phases(windows))
 
 
-def span_of_taps(image: Sequence[int], kernel: int, stride: int, spread: int = 1) -> int:
+def span_of_taps(windows: Windows) -> int:
     """The same for a weight gradient's step, under one row of taps, whichever it is."""
-    first, last = _windows(STEP, image, kernel, stride, spread)
+    (first, last), width = _ends(STEP, windows), windows.image[2]
     return max(
-        _rows(first + below, last + below + kernel - 1)
-        for to_phase in _to_phases(image, spread)
-        for below in range(to_phase, to_phase + kernel * image[2], image[2])
+        _rows(first + below, last + below + windows.kernel - 1)
+        for to_phase in _to_phases(windows)
+        for below in range(to_phase, to_phase + windows.kernel * width, width)
     )
 
 
-def _to_phases(image: Sequence[int], spread: int) -> list[int]:
+def _to_phases(windows: Windows) -> list[int]:
     """By how many pixels of the image a phase's windows begin further than the first phase's."""
-    return [row * image[2] + column for row in range(spread) for column in range(spread)]
+    phases = range(windows.spread)
+    return [row * windows.image[2] + column for row in phases for column in phases]
 
 
-def _windows(
-    together: int, image: Sequence[int], kernel: int, stride: int, spread: int
-) -> list[np.ndarray]:
+def _ends(together: int, windows: Windows) -> list[np.ndarray]:
     """Where the windows of the first and the last of every `together` pixels begin.
 
     Not of all in a large batch: where a block begins in an image, and the image after a multiple of
     8 pixels, repeats.
     """
-    _, height, width = image
-    batch, down, across = _output(image, kernel, stride, spread)
+    (_, height, width), stride = windows.image, windows.stride
+    batch, down, across = windows.output
     repeats = CHUNKS * together // math.gcd(together, down * across)
     pixels = down * across * min(batch, repeats + blocks(together, down * across))
     first = np.arange(0, pixels, together)
@@ -209,7 +205,7 @@ def _split_of(x: Shape, filters: int, kernel: int, stride: int, spread: int = 1)
     """
     channel_blocks, *image, _ = x
     steps, tile = (
-        blocks(math.prod(_output(image, kernel, stride, spread)), STEP),
+        blocks(math.prod(Windows(image, kernel, stride, spread).output), STEP),
         filters_together(filters, kernel),
     )
     of_split, weights = (
@@ -293,7 +289,7 @@ class ChannelBlocks(Packing):
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         *image, channels = x
-        grid = _blocks(_image_of_gradient(image, kernel), channels, kernel, 1)
+        grid = _blocks(Windows(_image_of_gradient(image, kernel), kernel), channels)
         return grid.down * (grid.tile.m // LINES_OF_PARTIAL)
 
     def holds_windows(self, width: int) -> bool:
@@ -344,7 +340,7 @@ class PhaseBlocks(ChannelBlocks):
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         *image, channels = x
-        grid = _blocks(_upsampled(image), channels, *PHASE_TAPS)
+        grid = _blocks(Windows(_upsampled(image), *PHASE_TAPS), channels)
         return grid.down * (grid.tile.m // LINES_OF_PARTIAL)
 
 
@@ -357,7 +353,7 @@ def _upsampled(image: Sequence[int]) -> tuple[int, int, int]:
     return batch, 2 * height + 2, 2 * width + 2
 
 
-def packing_of(build: Any, conv: Layer) -> Packing | None:
+def packing_of(build: PlanBuilder, conv: Layer) -> Packing | None:
     """CHANNEL_BLOCKS or PHASE_BLOCKS where a convolution is this rung's, else as gpu_bf16 has
     it.
     """
@@ -371,7 +367,7 @@ def packing_of(build: Any, conv: Layer) -> Packing | None:
     )
 
 
-def phases_fit(build: Any, conv: Layer) -> bool:
+def phases_fit(build: PlanBuilder, conv: Layer) -> bool:
     """As fills_and_fits, of one behind an upsampling; the parts of its gradient have whole chunks
     of filters too.
     """
@@ -380,36 +376,35 @@ def phases_fit(build: Any, conv: Layer) -> bool:
         return False
     image = build.batch, *(size // 2 for size in conv.input_shapes[0][:2])
     padded = build.batch, *(size + 2 for size in image[1:])
-    needed = [_blocks(padded, filters, PHASE_KERNEL, 1, spread=2).shared_bytes]
+    windows = Windows(padded, PHASE_KERNEL, spread=2)
+    needed = [_blocks(windows, filters).shared_bytes]
     if build.training:
         needed += [
             weight_grad_bytes(
                 filters_together(filters, PHASE_KERNEL),
-                span_of_taps(padded, PHASE_KERNEL, 1, spread=2),
+                span_of_taps(windows),
             ),
-            _blocks(_upsampled(image), channels, *PHASE_TAPS).shared_bytes,
+            _blocks(Windows(_upsampled(image), *PHASE_TAPS), channels).shared_bytes,
         ]
     return max(needed) <= SHARED
 
 
-def fills_and_fits(build: Any, conv: Layer) -> bool:
+def fills_and_fits(build: PlanBuilder, conv: Layer) -> bool:
     """Whether a packed convolution fills rows, and its tiles fit shared memory."""
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
         return False
     batch, (height, width, _) = build.batch, conv.input_shapes[0]
     stride, padding = conv.attributes["stride"], conv.attributes["padding"]
-    image = batch, height + 2 * padding, width + 2 * padding
-    needed = [_most_bytes(image, filters, kernel, stride)]
+    windows = Windows((batch, height + 2 * padding, width + 2 * padding), kernel, stride)
+    needed = [_most_bytes(windows, filters)]
     if build.training:
-        needed.append(
-            weight_grad_bytes(
-                filters_together(filters, kernel), span_of_taps(image, kernel, stride)
-            )
-        )
+        needed.append(weight_grad_bytes(filters_together(filters, kernel), span_of_taps(windows)))
         if stride == 1:
             needed.append(
-                _most_bytes(_image_of_gradient((batch, height, width), kernel), channels, kernel, 1)
+                _most_bytes(
+                    Windows(_image_of_gradient((batch, height, width), kernel), kernel), channels
+                )
             )
     return max(needed) <= SHARED
 
@@ -417,26 +412,33 @@ def fills_and_fits(build: Any, conv: Layer) -> bool:
 # ---- launches
 
 
-def forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def forward(step: LoweredStep, build: LaunchPlan, tile: Tile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
     filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
-    return _convolution(
-        build, forward_epilogue(step, build), filters, image, step.attributes["stride"], tile
-    )
+    kernel = build.shape(step.reads["weight"])[1]
+    windows = Windows(image, kernel, step.attributes["stride"])
+    return _convolution(build, forward_epilogue(step, build), filters, windows, tile)
 
 
-def phase_forward(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def phase_forward(
+    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
+) -> tuple[Launch, ...]:
     filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
-    return _convolution(build, forward_epilogue(step, build), filters, image, 1, tile, spread=2)
+    windows = Windows(image, PHASE_KERNEL, spread=2)
+    return _convolution(build, forward_epilogue(step, build), filters, windows, tile)
 
 
-def phase_input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def phase_input_grad(
+    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
+) -> tuple[Launch, ...]:
     channels = build.shape(step.writes.get("dx") or step.writes["bias_partials"])[-1]
-    image = build.shape(step.reads["dy"])[1:4]
-    return _convolution(build, gradient_epilogue(step, build), channels, image, PHASE_TAPS[1], tile)
+    windows = Windows(build.shape(step.reads["dy"])[1:4], *PHASE_TAPS)
+    return _convolution(build, gradient_epilogue(step, build), channels, windows, tile)
 
 
-def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch, ...]:
+def input_grad(
+    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
+) -> tuple[Launch, ...]:
     reads, writes, kernel = step.reads, step.writes, build.shape(step.reads["flipped"])[1]
     if "dx" in writes:
         *image, channels = build.shape(writes["dx"])
@@ -446,27 +448,21 @@ def input_grad(step: Any, build: Any, tile: Tile | None = None) -> tuple[Launch,
             build.shape(writes["bias_partials"])[1],
         )
         image = [batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)]
-    return _convolution(
-        build, gradient_epilogue(step, build), channels, _image_of_gradient(image, kernel), 1, tile
-    )
+    windows = Windows(_image_of_gradient(image, kernel), kernel)
+    return _convolution(build, gradient_epilogue(step, build), channels, windows, tile)
 
 
 def _convolution(
-    build: Any,
+    build: LaunchPlan,
     epilogue: Epilogue,
     filters: int,
-    image: Sequence[int],
-    stride: int,
+    windows: Windows,
     tile: Tile | None,
-    spread: int = 1,
 ) -> tuple[Launch, ...]:
-    """image: the padded one's (batch, height, width)."""
     x, weight, *_ = epilogue.arrays
-    channel_blocks, kernel, _, stored, _ = build.shape(weight)
-    grid, phases = (
-        _blocks(image, filters, kernel, stride, "WINDOWS" in epilogue.defines, tile, spread),
-        spread**2,
-    )
+    channel_blocks, _, _, stored, _ = build.shape(weight)
+    grid = _blocks(windows, filters, "WINDOWS" in epilogue.defines, tile)
+    phases = windows.spread**2
     image_pixels, padded_filters = (
         elements(build, x) // channel_blocks // CHANNEL_BLOCK,
         stored // phases,
@@ -488,12 +484,12 @@ def _convolution(
             (
                 *epilogue.arrays,
                 *integers(
-                    *image[1:],
+                    *windows.image[1:],
                     channel_blocks,
                     filters,
                     padded_filters,
-                    kernel,
-                    stride,
+                    windows.kernel,
+                    windows.stride,
                     *sizes,
                     *epilogue.numbers,
                 ),
@@ -504,7 +500,7 @@ def _convolution(
     )
 
 
-def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
+def arrange_image(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, channel_blocks = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
@@ -529,7 +525,7 @@ def arrange_image(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
+def arrange_gradient(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
     channel_blocks, steps = both_gradients(step.writes)
     batch, height, width, channels = build.shape(dy)
@@ -549,7 +545,7 @@ def arrange_gradient(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     product, parts, channels = _parts_of_weight(
         step, build, step.attributes["kernel"], step.attributes["stride"]
@@ -561,7 +557,7 @@ def weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def phase_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     """The same for phase weights, and from these for the 3x3 taps."""
     product, parts, _ = _parts_of_weight(step, build, PHASE_KERNEL, 1, spread=2)
     if "parts" in step.writes:
@@ -572,18 +568,15 @@ def phase_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
 
 
 def _parts_of_weight(
-    step: Any, build: Any, kernel: int, stride: int, spread: int = 1
+    step: LoweredStep, build: LaunchPlan, kernel: int, stride: int, spread: int = 1
 ) -> tuple[Launch, str, int]:
     """(the launch that leaves a weight gradient in parts, their buffer, channels of x)."""
     x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
     channel_blocks, *image, _ = build.shape(x)
-    tile, output, weights = (
-        filters_together(filters, kernel),
-        _output(image, kernel, stride, spread),
-        filters * kernel**2,
-    )
+    tile, weights = filters_together(filters, kernel), filters * kernel**2
+    windows = Windows(image, kernel, stride, spread)
     splits, per_split = _split_of(build.shape(x), filters, kernel, stride, spread)
-    parts, rows = step.writes.get("parts"), span_of_taps(image, kernel, stride, spread)
+    parts, rows = step.writes.get("parts"), span_of_taps(windows)
     channels = (
         build.shape(parts)[1] // weights // spread**2
         if parts
@@ -597,7 +590,7 @@ def _parts_of_weight(
         channels,
         filters,
         stride,
-        math.prod(output),
+        math.prod(windows.output),
         math.prod(image),
         build.shape(dy)[-2],
         per_split,
@@ -606,7 +599,7 @@ def _parts_of_weight(
     macros = {
         "TILE_N": tile,
         "KERNEL": kernel,
-        "WHOLE_ROWS": STEP % output[2] == 0,
+        "WHOLE_ROWS": STEP % windows.output[2] == 0,
         **({"PHASES": 1} if spread > 1 else {}),
     }
     defines = tuple(f"{name}={int(value)}" for name, value in macros.items())
@@ -626,15 +619,18 @@ def _parts_of_weight(
     )
 
 
-PATTERNS = Lowering(packing_of).patterns
-LAUNCHES = {
-    **gpu_bf16.LAUNCHES,
-    "conv2d_arrange_input": arrange_image,
-    "conv2d_arrange_gradient": arrange_gradient,
-    "arranged_conv2d_forward": forward,
-    "arranged_conv2d_input_grad": input_grad,
-    "arranged_conv2d_weight_grad": on_stream(1, weight_grad),
-    "arranged_phase_conv2d_forward": phase_forward,
-    "arranged_phase_conv2d_input_grad": phase_input_grad,
-    "arranged_phase_conv2d_weight_grad": on_stream(1, phase_weight_grad),
-}
+RUNG = dataclasses.replace(
+    gpu_bf16.RUNG.with_launches(
+        {
+            "conv2d_arrange_input": arrange_image,
+            "conv2d_arrange_gradient": arrange_gradient,
+            "arranged_conv2d_forward": forward,
+            "arranged_conv2d_input_grad": input_grad,
+            "arranged_conv2d_weight_grad": on_stream(1, weight_grad),
+            "arranged_phase_conv2d_forward": phase_forward,
+            "arranged_phase_conv2d_input_grad": phase_input_grad,
+            "arranged_phase_conv2d_weight_grad": on_stream(1, phase_weight_grad),
+        }
+    ),
+    patterns=Lowering(packing_of).patterns,
+)

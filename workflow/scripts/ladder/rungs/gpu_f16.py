@@ -6,14 +6,7 @@ which the update divides out. Tiles are those that fit the 64 KB of shared memor
 sm_75, in two stages in place of three.
 """
 
-import functools
-
-from ladder.rungs import gpu_3xtf32, packed_launches, packing
-from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, UPDATES_TOGETHER
-from ladder.rungs.packed_lowering import Lowering
+from ladder.rungs import gpu_3xtf32, packed_lowering
 from ladder.rungs.packed_tiles import FLOAT16
 
-__all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
-
-PATTERNS = Lowering(functools.partial(packing.packing_of, number=FLOAT16)).patterns
-LAUNCHES = {**gpu_3xtf32.launches("float16"), **packed_launches.of_format(FLOAT16)}
+RUNG = packed_lowering.rung(gpu_3xtf32.rung("float16"), FLOAT16)

@@ -2,23 +2,14 @@
 read is never written.
 """
 
-from typing import Any
+import dataclasses
 
-from ladder.rungs.gpu_split_k import LAUNCHES
-from ladder.rungs.patterns import (
-    LAYER_PATTERNS,
-    Backward,
-    Group,
-    Pattern,
-    convolution,
-    sliding,
-    weight_gradients,
-)
-
-__all__ = ["LAUNCHES", "PATTERNS"]
+from ladder.rungs import gpu_split_k
+from ladder.rungs.interface import Backward, Group, Pattern, PlanBuilder
+from ladder.rungs.patterns import LAYER_PATTERNS, convolution, sliding, weight_gradients
 
 
-def conv2d_relu(build: Any, group: Group) -> Backward:
+def conv2d_relu(build: PlanBuilder, group: Group) -> Backward:
     """A convolution and its ReLU; backward, the ReLU's gradient first and then the convolution's
     three.
     """
@@ -65,4 +56,6 @@ def conv2d_relu(build: Any, group: Group) -> Backward:
     return backward
 
 
-PATTERNS = (Pattern(("conv2d", "relu"), conv2d_relu), *LAYER_PATTERNS)
+RUNG = dataclasses.replace(
+    gpu_split_k.RUNG, patterns=(Pattern(("conv2d", "relu"), conv2d_relu), *LAYER_PATTERNS)
+)

@@ -3,14 +3,11 @@ enough to fill them.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from ladder.rungs import gpu_opt_v1, tiles
-from ladder.rungs.gpu_opt_v1 import FEW_COLUMNS, PATTERNS, UPDATES_TOGETHER
-from ladder.rungs.patterns import Launch
+from ladder.rungs.gpu_opt_v1 import FEW_COLUMNS
+from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep
 from ladder.rungs.tiles import LARGE, TIMES, Tile
-
-__all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 
 def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> Tile:
@@ -28,26 +25,31 @@ def weight_tile(filters: int, columns: int, wide: bool) -> Tile:
 
 
 def conv2d_forward(
-    step: Any, build: Any, tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile,
 ) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_forward(step, build, tile_for)
 
 
 def conv2d_input_grad(
-    step: Any, build: Any, tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile,
 ) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_input_grad(step, build, tile_for)
 
 
 def conv2d_weight_grad(
-    step: Any, build: Any, tile_for: Callable[[int, int, bool], Tile] = weight_tile
+    step: LoweredStep, build: LaunchPlan, tile_for: Callable[[int, int, bool], Tile] = weight_tile
 ) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_weight_grad(step, build, tile_for)
 
 
-LAUNCHES = {
-    **gpu_opt_v1.LAUNCHES,
-    "conv2d_forward": conv2d_forward,
-    "conv2d_input_grad": conv2d_input_grad,
-    "conv2d_weight_grad": conv2d_weight_grad,
-}
+RUNG = gpu_opt_v1.RUNG.with_launches(
+    {
+        "conv2d_forward": conv2d_forward,
+        "conv2d_input_grad": conv2d_input_grad,
+        "conv2d_weight_grad": conv2d_weight_grad,
+    }
+)

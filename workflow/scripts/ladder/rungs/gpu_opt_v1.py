@@ -5,31 +5,30 @@ The gradient of a ReLU is fused into the layer that reads it if that is a single
 upsampling layer; otherwise it is a separate step.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from ladder.network.networks import Network
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, patterns
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.patterns import (
-    LAYERS,
-    AppliesRelu,
+from ladder.rungs.interface import (
+    Argument,
     Backward,
     Gradient,
     Group,
     Launch,
-    LaunchFunction,
+    LaunchPlan,
+    LoweredStep,
     Pattern,
+    PlanBuilder,
     Table,
     Word,
 )
+from ladder.rungs.patterns import LAYERS, AppliesRelu
 from ladder.rungs.tiles import SQUARE, Tile
-
-UPDATES_TOGETHER = True  # see planning.frame.update
 
 FEW_COLUMNS = Tile(256, 4, 4, 4)
 NARROW = Tile(64, 32, 8, 4)
@@ -64,12 +63,25 @@ class ProductTile(Protocol):
 
 PixelTile = Callable[[int, int, bool, int], ProductTile]  # pixel_tile, or another rung's
 WeightTile = Callable[[int, int, bool], ProductTile]  # weight_tile, or another rung's
-# Of update_table: the first words, of which the first is the parameter; number of blocks; further
-# words.
-Row = tuple[tuple[str, *tuple[Word, ...]], int, tuple[Word, ...]]
 
 
-def conv_block(build: Any, group: Group, applied_by_reader: AppliesRelu | None = None) -> Backward:
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Of an update's table: what it does to a parameter.
+
+    buffers  the parameter, up to two running averages, and the gradient; 0 where there is none
+    blocks   of threads that do it
+    more     further words, which the rung's kernel reads
+    """
+
+    buffers: tuple[Word, ...]
+    blocks: int
+    more: tuple[Word, ...] = ()
+
+
+def conv_block(
+    build: PlanBuilder, group: Group, applied_by_reader: AppliesRelu | None = None
+) -> Backward:
     """conv2d or dense, then optionally ReLU.
 
     applied_by_reader(network, name): replaces reader_applies_relu, for a rung with other fusions.
@@ -112,7 +124,7 @@ def conv_block(build: Any, group: Group, applied_by_reader: AppliesRelu | None =
     return backward
 
 
-def resize_block(build: Any, group: Group) -> Backward | None:
+def resize_block(build: PlanBuilder, group: Group) -> Backward | None:
     """2x2 maxpool2d or upsample2d; after a ReLU, the step's gradient is that of the ReLU's
     input.
     """
@@ -150,7 +162,7 @@ def reader_applies_relu(network: Network, name: str) -> bool:
 
 
 def gradient_before_relu(
-    build: Any, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu
+    build: PlanBuilder, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu
 ) -> str:
     """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's
     reader applies it.
@@ -168,7 +180,7 @@ def is_small_pool(group: Group) -> bool:
     return patterns.is_2x2(group[-1])
 
 
-def phase_block(build: Any, group: Group) -> Backward:
+def phase_block(build: PlanBuilder, group: Group) -> Backward:
     return patterns.phase_block(build, group, reader_applies_relu)
 
 
@@ -206,7 +218,9 @@ def split(tile: ProductTile, filters: int, columns: int, pixels: int) -> tuple[i
     return blocks(pixels, size), size
 
 
-def conv2d_forward(step: Any, build: Any, tile_for: PixelTile = pixel_tile) -> tuple[Launch, ...]:
+def conv2d_forward(
+    step: LoweredStep, build: LaunchPlan, tile_for: PixelTile = pixel_tile
+) -> tuple[Launch, ...]:
     """tile_for: replaces pixel_tile, for a rung with other tiles; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     channels, filters = build.shape(reads["weight"])[3], build.shape(y)[3]
@@ -235,7 +249,7 @@ def conv2d_forward(step: Any, build: Any, tile_for: PixelTile = pixel_tile) -> t
 
 
 def conv2d_input_grad(
-    step: Any, build: Any, tile_for: PixelTile = pixel_tile
+    step: LoweredStep, build: LaunchPlan, tile_for: PixelTile = pixel_tile
 ) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels, filters = build.shape(dx)[3], build.shape(dy)[3]
@@ -259,7 +273,7 @@ def conv2d_input_grad(
 
 
 def conv2d_weight_grad(
-    step: Any, build: Any, tile_for: WeightTile = weight_tile
+    step: LoweredStep, build: LaunchPlan, tile_for: WeightTile = weight_tile
 ) -> tuple[Launch, ...]:
     x, dy, dweight, dbias = (
         step.reads["x"],
@@ -298,18 +312,18 @@ def conv2d_weight_grad(
     )
 
 
-def maxpool2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def maxpool2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     if not patterns.is_2x2(step):
-        return gpu_basic.LAUNCHES[step.operation](step, build)
+        return gpu_basic.RUNG.launches[step.operation](step, build)
     x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
     return _one(
         "maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index), build.shape(x)
     )
 
 
-def maxpool2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def maxpool2d_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     if not patterns.is_2x2(step):
-        return gpu_basic.LAUNCHES[step.operation](step, build)
+        return gpu_basic.RUNG.launches[step.operation](step, build)
     reads, dx = step.reads, step.writes["dx"]
     batch, height, width, channels = build.shape(dx)
     return _one(
@@ -322,12 +336,12 @@ def maxpool2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def upsample2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def upsample2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one("upsample2d.cu", "upsample2d_forward", elements(build, x), (x, y), build.shape(x))
 
 
-def upsample2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
+def upsample2d_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, x, dx = step.reads["dy"], step.reads["x"], step.writes["dx"]
     return _one(
         "upsample2d.cu",
@@ -339,7 +353,7 @@ def upsample2d_backward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def mse(step: Any, build: Any) -> tuple[Launch, ...]:
+def mse(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     prediction, target = step.reads["prediction"], step.reads["target"]
     count = elements(build, prediction)
     sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
@@ -362,7 +376,7 @@ def mse(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def mse_total(step: Any, build: Any, sums: str) -> Launch:
+def mse_total(step: LoweredStep, build: LaunchPlan, sums: str) -> Launch:
     """The launch that adds the blocks' sums of squares."""
     count = elements(build, step.reads["prediction"])
     return Launch(
@@ -374,7 +388,7 @@ def mse_total(step: Any, build: Any, sums: str) -> Launch:
     )
 
 
-def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
+def cross_entropy(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
     )
@@ -408,11 +422,11 @@ def cross_entropy(step: Any, build: Any) -> tuple[Launch, ...]:
 
 
 def update(
-    step: Any,
-    build: Any,
+    step: LoweredStep,
+    build: LaunchPlan,
     source: str = "gpu_opt_v1/update.cu",
     row_of: Callable[
-        [Any, str, Gradient], tuple[int, tuple[Word, ...]]
+        [LaunchPlan, str, Gradient], tuple[int, tuple[Word, ...]]
     ] = lambda build, name, gradient: (blocks(elements(build, name)), ()),
     later: Callable[[Row], bool] = lambda row: False,
 ) -> tuple[Launch, ...]:
@@ -422,12 +436,8 @@ def update(
     rule, rows = step.operation.removesuffix("_update"), []
     for name, gradient in step.attributes["gradients"].items():
         averages = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
-        rows.append(
-            (
-                (name, *averages, *(2 - len(averages)) * [0], gradient.buffer),
-                *row_of(build, name, gradient),
-            )
-        )
+        buffers = name, *averages, *(2 - len(averages)) * [0], gradient.buffer
+        rows.append(Row(buffers, *row_of(build, name, gradient)))
     table, grid = update_table(step, build, sorted(rows, key=later))
     settings = floats(
         *(
@@ -449,42 +459,48 @@ def update(
     )
 
 
-def update_table(step: Any, build: Any, rows: Sequence[Row]) -> tuple[Table, tuple[int]]:
-    """(the Table of kernels/common/update.cuh, the grid); rows: (the first words, number of blocks,
-    further words).
-    """
+def update_table(
+    step: LoweredStep, build: LaunchPlan, rows: Sequence[Row]
+) -> tuple[Table, tuple[int]]:
+    """(the Table of kernels/common/update.cuh, the grid)."""
     words: list[tuple[Word, ...]] = []
     of_blocks: list[int] = []
-    for row, (first, count, more) in enumerate(rows):
-        words.append((*first, elements(build, first[0]), len(of_blocks), *more))
-        of_blocks += count * [row]
+    for number, row in enumerate(rows):
+        size = elements(build, str(row.buffers[0]))
+        words.append((*row.buffers, size, len(of_blocks), *row.more))
+        of_blocks += row.blocks * [number]
     starts = (len(of_blocks) + len(words[0]) * row for row in of_blocks)
     return Table((*starts, *itertools.chain(*words)), frozenset(step.writes.values())), (
         len(of_blocks),
     )
 
 
-LAUNCHES: dict[str, LaunchFunction] = {
-    **gpu_basic.LAUNCHES,
-    **{
-        function.__name__: function
-        for function in (
-            conv2d_forward,
-            conv2d_input_grad,
-            conv2d_weight_grad,
-            maxpool2d_forward,
-            maxpool2d_backward,
-            upsample2d_forward,
-            upsample2d_backward,
-            mse,
-            cross_entropy,
-        )
-    },
-    **{f"{rule}_update": update for rule in AVERAGES},
-}
+RUNG = dataclasses.replace(
+    gpu_basic.RUNG.with_launches(
+        {
+            **{
+                function.__name__: function
+                for function in (
+                    conv2d_forward,
+                    conv2d_input_grad,
+                    conv2d_weight_grad,
+                    maxpool2d_forward,
+                    maxpool2d_backward,
+                    upsample2d_forward,
+                    upsample2d_backward,
+                    mse,
+                    cross_entropy,
+                )
+            },
+            **{f"{rule}_update": update for rule in AVERAGES},
+        }
+    ),
+    patterns=PATTERNS,
+    updates_together=True,
+)
 
 
-def _shape(step: Any, build: Any, x: str, weight: str) -> tuple[np.int32, ...]:
+def _shape(step: LoweredStep, build: LaunchPlan, x: str, weight: str) -> tuple[Argument, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(
         *build.shape(x),

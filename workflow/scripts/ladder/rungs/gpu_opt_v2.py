@@ -5,28 +5,29 @@ ReLU, pooling and upsampling next to a convolution need no launch in either dire
 outputs stay in registers. Strided convolutions use gpu_opt_v1's kernels.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from ladder.network.layers import Layer
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, patterns, tiles
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_opt_v1 import is_small_pool, resize_block
-from ladder.rungs.patterns import (
-    LAYERS,
+from ladder.rungs.interface import (
     Argument,
     Backward,
     Gradient,
     Group,
     Launch,
     LaunchFunction,
+    LaunchPlan,
+    LoweredStep,
     Pattern,
+    PlanBuilder,
 )
+from ladder.rungs.patterns import LAYERS
 from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
-
-UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True  # see planning.frame.update and plan.training_plan
 
 ALL_TAPS = Tile(128, 48, 4, 12)  # 4 x 4 taps of 3 filters
 FEW_COLUMNS, FEW_ROWS = Tile(128, 32, 8, 4), Tile(48, 64, 4, 4)
@@ -37,7 +38,7 @@ FEW_FILTERS = 16  # fewer filters behind an upsampling: all taps as one product
 SPLIT_BLOCKS, SPLIT_PIXELS = 132, 64
 
 
-def conv_block(build: Any, group: Group) -> Backward:
+def conv_block(build: PlanBuilder, group: Group) -> Backward:
     """conv2d, then optionally ReLU and 2x2 max-pool."""
     conv, last = group[0], group[-1]
     kinds = [layer.kind for layer in group]
@@ -56,18 +57,18 @@ def conv_block(build: Any, group: Group) -> Backward:
     )
     saved = index or ({"y": y} if "relu" in kinds else {})
     return lambda: gradients(
-        build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, flop, padding=padding
+        build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, padding=padding
     )
 
 
-def strided_block(build: Any, group: Group) -> Backward:
+def strided_block(build: PlanBuilder, group: Group) -> Backward:
     """gpu_opt_v1's operations; the ReLU's gradient is a separate step, because a fused upsampling
     does not apply it.
     """
     return gpu_opt_v1.conv_block(build, group, applied_by_reader=lambda network, name: False)
 
 
-def upsample_conv_block(build: Any, group: Group) -> Backward:
+def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3, then optionally ReLU."""
     upsample, conv, last = group[0], group[1], group[-1]
     x, weight, bias = (
@@ -79,7 +80,7 @@ def upsample_conv_block(build: Any, group: Group) -> Backward:
     phase_weights = build.derived(
         f"{conv.name}.phase_weights", (conv.attributes["filters"], 4, 4, upsample.output_shape[2])
     )
-    flop = 2 * conv.macs * 16 // 36
+    flop = patterns.flop_of_phases(conv)
     build.step("decompose_weight", group, {"weight": weight}, {"phase_weights": phase_weights})
     build.step(
         "upsample_conv2d_forward",
@@ -91,18 +92,17 @@ def upsample_conv_block(build: Any, group: Group) -> Backward:
     )
     saved = {"y": y} if relu else {}
     return lambda: gradients(
-        build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}, flop
+        build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}
     )
 
 
 def gradients(
-    build: Any,
+    build: PlanBuilder,
     operation: str,
     group: Group,
     weight: str,
     received: Mapping[str, str],
-    flop: int,
-    **attributes: Any,
+    **attributes: object,
 ) -> None:
     """Append the backward steps of a group.
 
@@ -110,6 +110,8 @@ def gradients(
     layers' outputs or indices.
     """
     x, conv = build.source(group[0]), next(layer for layer in group if layer.parameters)
+    phases = operation.startswith("upsample")
+    flop = patterns.flop_of_phases(conv) if phases else 2 * conv.macs
     if build.wants_gradient(x):
         build.step(
             f"{operation}_input_grad",
@@ -120,11 +122,7 @@ def gradients(
             **attributes,
         )
     if build.in_parts:
-        writes = {
-            "parts": gradient_in_parts(
-                build, conv, x, received, phases=operation.startswith("upsample")
-            )
-        }
+        writes = {"parts": gradient_in_parts(build, conv, x, received, phases)}
     else:
         writes = patterns.weight_gradients(build, conv)
     build.step(
@@ -139,7 +137,7 @@ def gradients(
 
 
 def gradient_in_parts(
-    build: Any, conv: Layer, x: str, received: Mapping[str, str], phases: bool
+    build: PlanBuilder, conv: Layer, x: str, received: Mapping[str, str], phases: bool
 ) -> str:
     """The buffer with the parts of a layer's weight and bias gradient, which the update adds."""
     weight, bias = f"{conv.name}.weight", f"{conv.name}.bias"
@@ -183,7 +181,7 @@ PATTERNS = (
 )
 
 
-def pixel_tile(build: Any, pixels: int, columns: int, phases: int = 1) -> Tile:
+def pixel_tile(build: LaunchPlan, pixels: int, columns: int, phases: int = 1) -> Tile:
     """Tile of forward and input gradient, where rows are pixels; phases: number of such products in
     one launch.
     """
@@ -209,15 +207,15 @@ def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
     """The launch function with a fallback to gpu_opt_v1's for strided convolutions."""
 
     @functools.wraps(launch)
-    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
+    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
         strided = step.attributes.get("stride", 1) != 1
-        return (getattr(gpu_opt_v1, launch.__name__) if strided else launch)(step, build)
+        return (gpu_opt_v1.RUNG.launches[launch.__name__] if strided else launch)(step, build)
 
     return launches
 
 
 @of_stride_1
-def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
     filters, kernel = build.shape(reads["weight"])[:2]
     pixels = elements(build, y) // filters * (4 if index else 1)
@@ -228,8 +226,7 @@ def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
             "conv2d.cu",
             "conv2d_pool_forward",
             pixel_tile(build, pixels, filters),
-            pixels,
-            filters,
+            (pixels, filters),
             (*operands, index, *shape),
             _wide(build, step),
         )
@@ -237,15 +234,14 @@ def conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
         "conv2d.cu",
         "conv2d_forward",
         pixel_tile(build, pixels, filters),
-        pixels,
-        filters,
+        (pixels, filters),
         (*operands, *shape, *integers(step.attributes["relu"])),
         _wide(build, step),
     )
 
 
 @of_stride_1
-def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     weight, dx = step.reads["weight"], step.writes["dx"]
     channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
     entry, received = _received("conv2d_input_grad", step)
@@ -254,15 +250,14 @@ def conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
         "conv2d.cu",
         entry,
         pixel_tile(build, pixels, channels),
-        pixels,
-        channels,
+        (pixels, channels),
         (*received, weight, dx, *shape),
         _wide(build, step),
     )
 
 
 @of_stride_1
-def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     filters, kernel = build.shape(step.reads["dy"])[3], step.attributes["kernel"]
     return _weight_grad(
         step,
@@ -272,7 +267,7 @@ def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def decompose_weight(step: Any, build: Any) -> tuple[Launch, ...]:
+def decompose_weight(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     weight, phase_weights = step.reads["weight"], step.writes["phase_weights"]
     filters, _, _, channels = build.shape(weight)
     return (
@@ -287,7 +282,7 @@ def decompose_weight(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def upsample_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
+def upsample_conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, phase_weights, bias, y = (
         step.reads["x"],
         step.reads["phase_weights"],
@@ -302,8 +297,7 @@ def upsample_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
             "upsample_conv2d_taps.cu",
             "upsample_conv2d_taps",
             ALL_TAPS,
-            pixels,
-            16 * filters,
+            (pixels, 16 * filters),
             (x, phase_weights, taps, *integers(batch, height, width, channels, filters)),
             _wide(build, step),
         )
@@ -328,7 +322,7 @@ def upsample_conv2d_forward(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def upsample_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def upsample_conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     dy, phase_weights, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     batch, height, width, channels = build.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
@@ -337,8 +331,7 @@ def upsample_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
         "upsample_conv2d.cu",
         entry,
         pixel_tile(build, pixels, channels),
-        pixels,
-        channels,
+        (pixels, channels),
         (
             *received,
             phase_weights,
@@ -349,7 +342,7 @@ def upsample_conv2d_input_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def upsample_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def upsample_conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     return _weight_grad(
         step,
         build,
@@ -358,30 +351,35 @@ def upsample_conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-def update(step: Any, build: Any) -> tuple[Launch, ...]:
+def update(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     """Adds the parts of each gradient, see weight_update.cu; a whole gradient is one part."""
     return gpu_opt_v1.update(step, build, "gpu_opt_v2/weight_update.cu", _row_of)
 
 
-LAUNCHES: dict[str, LaunchFunction] = {
-    **gpu_opt_v1.LAUNCHES,
-    **{
-        function.__name__: function
-        for function in (
-            conv2d_forward,
-            conv2d_input_grad,
-            conv2d_weight_grad,
-            decompose_weight,
-            upsample_conv2d_forward,
-            upsample_conv2d_input_grad,
-            upsample_conv2d_weight_grad,
-        )
-    },
-    **{f"{rule}_update": update for rule in AVERAGES},
-}
+RUNG = dataclasses.replace(
+    gpu_opt_v1.RUNG.with_launches(
+        {
+            **{
+                function.__name__: function
+                for function in (
+                    conv2d_forward,
+                    conv2d_input_grad,
+                    conv2d_weight_grad,
+                    decompose_weight,
+                    upsample_conv2d_forward,
+                    upsample_conv2d_input_grad,
+                    upsample_conv2d_weight_grad,
+                )
+            },
+            **{f"{rule}_update": update for rule in AVERAGES},
+        }
+    ),
+    patterns=PATTERNS,
+    gradients_in_parts=True,
+)
 
 
-def _received(entry: str, step: Any) -> tuple[str, tuple[str, ...]]:
+def _received(entry: str, step: LoweredStep) -> tuple[str, tuple[str, ...]]:
     """(kernel name, its first arguments): the kernel that leads dy back through the fused max-pool
     or ReLU.
     """
@@ -393,7 +391,7 @@ def _received(entry: str, step: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def gradient_matrix(
-    build: Any, x: str, received: Mapping[str, str], filters: int, kernel: int, phases: bool
+    build: LaunchPlan, x: str, received: Mapping[str, str], filters: int, kernel: int, phases: bool
 ) -> tuple[int, int, int]:
     """(rows, columns, pixels that are summed over) of a weight gradient."""
     channels = build.shape(x)[3]
@@ -408,7 +406,9 @@ def parts_shape(splits: int, rows: int, columns: int) -> tuple[int, int]:
     return splits, 4 * blocks(rows * columns + rows, 4)
 
 
-def _weight_grad(step: Any, build: Any, entry: str, shape: tuple[int, ...]) -> tuple[Launch, ...]:
+def _weight_grad(
+    step: LoweredStep, build: LaunchPlan, entry: str, shape: tuple[int, ...]
+) -> tuple[Launch, ...]:
     """The splits of a weight gradient, and their sums unless the update adds them."""
     phases, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
     rows, columns, pixels = gradient_matrix(
@@ -431,7 +431,7 @@ def _weight_grad(step: Any, build: Any, entry: str, shape: tuple[int, ...]) -> t
     return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, phases))
 
 
-def _sum(step: Any, build: Any, parts: str, phases: bool) -> Launch:
+def _sum(step: LoweredStep, build: LaunchPlan, parts: str, phases: bool) -> Launch:
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
     weights, (filters, _, _, channels) = elements(build, dweight), build.shape(dweight)
     return Launch(
@@ -444,7 +444,7 @@ def _sum(step: Any, build: Any, parts: str, phases: bool) -> Launch:
 
 
 def _row_of(
-    build: Any, name: str, gradient: Gradient
+    build: LaunchPlan, name: str, gradient: Gradient
 ) -> tuple[int, tuple[int, int, int, int, int]]:
     """As gpu_opt_v1.update asks; the words are parts, elements apart, start, filters, channels."""
     parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
@@ -457,16 +457,16 @@ def _product(
     file: str,
     entry: str,
     tile: Tile,
-    rows: int,
-    columns: int,
+    shape: tuple[int, int],
     arguments: tuple[Argument, ...],
     wide: tuple[str, ...],
 ) -> tuple[Launch, ...]:
+    """shape: rows and columns of the product."""
     return (
         Launch(
             f"gpu_opt_v2/{file}",
             entry,
-            (blocks(rows, tile.m), blocks(columns, tile.n)),
+            (blocks(shape[0], tile.m), blocks(shape[1], tile.n)),
             (tile.threads,),
             arguments,
             defines=(*_tile(tile), *wide),
@@ -478,7 +478,7 @@ def _tile(tile: Tile) -> tuple[str]:
     return (f"TILE={tile.m},{tile.n},{tile.thread_m},{tile.thread_n}",)
 
 
-def _wide(build: Any, step: Any) -> tuple[str, str]:
+def _wide(build: LaunchPlan, step: LoweredStep) -> tuple[str, str]:
     """Whether the channels and the filters of a convolution are read 16 bytes at a time."""
     x = step.reads.get("x") or step.writes["dx"]
     y = step.reads.get("dy") or step.writes["y"]

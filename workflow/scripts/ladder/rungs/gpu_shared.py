@@ -1,14 +1,8 @@
 """A lesson: convolutions in tiles that a block of threads keeps in shared memory."""
 
-from typing import Any
-
-import numpy as np
-
 from ladder.rungs import gpu_basic
-from ladder.rungs.gpu_basic import PATTERNS, blocks, elements, integers
-from ladder.rungs.patterns import Launch, LaunchFunction
-
-__all__ = ["LAUNCHES", "PATTERNS"]
+from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.interface import Argument, Launch, LaunchPlan, LoweredStep
 
 SIDE = 16  # of a block's tile of the result
 THREADS = 16, 16
@@ -16,7 +10,7 @@ FEW = 4  # filters or channels up to which a tile would be nearly empty: gpu_bas
 
 
 def conv2d_forward(
-    step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE
+    step: LoweredStep, build: LaunchPlan, folder: str = "gpu_shared", side: int = SIDE
 ) -> tuple[Launch, ...]:
     """folder: of the kernels; side: of their tile; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
@@ -36,7 +30,7 @@ def conv2d_forward(
 
 
 def conv2d_input_grad(
-    step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE
+    step: LoweredStep, build: LaunchPlan, folder: str = "gpu_shared", side: int = SIDE
 ) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels = build.shape(dx)[3]
@@ -48,7 +42,7 @@ def conv2d_input_grad(
 
 
 def conv2d_weight_grad(
-    step: Any, build: Any, folder: str = "gpu_shared", side: int = SIDE
+    step: LoweredStep, build: LaunchPlan, folder: str = "gpu_shared", side: int = SIDE
 ) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     filters, kernel, _, channels = build.shape(dweight)
@@ -59,7 +53,7 @@ def conv2d_weight_grad(
     return (Launch(f"{folder}/conv2d.cu", "conv2d_weight_grad", grid, THREADS, arguments),)
 
 
-def sizes(step: Any, build: Any, x: str, weight: str) -> tuple[np.int32, ...]:
+def sizes(step: LoweredStep, build: LaunchPlan, x: str, weight: str) -> tuple[Argument, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(
         *build.shape(x),
@@ -69,9 +63,10 @@ def sizes(step: Any, build: Any, x: str, weight: str) -> tuple[np.int32, ...]:
     )
 
 
-LAUNCHES: dict[str, LaunchFunction] = {
-    **gpu_basic.LAUNCHES,
-    "conv2d_forward": conv2d_forward,
-    "conv2d_input_grad": conv2d_input_grad,
-    "conv2d_weight_grad": conv2d_weight_grad,
-}
+RUNG = gpu_basic.RUNG.with_launches(
+    {
+        "conv2d_forward": conv2d_forward,
+        "conv2d_input_grad": conv2d_input_grad,
+        "conv2d_weight_grad": conv2d_weight_grad,
+    }
+)

@@ -1,14 +1,10 @@
 """A lesson: gpu_wide with weight gradients that several blocks sum in parts (split-K)."""
 
-from typing import Any
-
 from ladder.rungs import gpu_wide
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_registers import SIDE
-from ladder.rungs.gpu_shared import FEW, PATTERNS, THREADS, sizes
-from ladder.rungs.patterns import Launch
-
-__all__ = ["LAUNCHES", "PATTERNS"]
+from ladder.rungs.gpu_shared import FEW, THREADS, sizes
+from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep
 
 # In all: 4 for each of the 132 multiprocessors of an H200. Splits change the bytes, so they must
 # not depend on the GPU's size.
@@ -16,11 +12,11 @@ BLOCKS = 528
 LEAST_PIXELS = 64  # of a split
 
 
-def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     filters, kernel, _, channels = build.shape(dweight)
     if filters % 4 or channels % 4 or min(filters, channels) <= FEW:
-        return gpu_wide.LAUNCHES["conv2d_weight_grad"](step, build)
+        return gpu_wide.RUNG.launches["conv2d_weight_grad"](step, build)
     pixels, weights = elements(build, dy) // filters, elements(build, dweight)
     tiles = blocks(filters, SIDE) * blocks(channels, SIDE) * kernel * kernel
     splits = max(1, min(BLOCKS // tiles, pixels // LEAST_PIXELS))
@@ -46,4 +42,4 @@ def conv2d_weight_grad(step: Any, build: Any) -> tuple[Launch, ...]:
     )
 
 
-LAUNCHES = {**gpu_wide.LAUNCHES, "conv2d_weight_grad": conv2d_weight_grad}
+RUNG = gpu_wide.RUNG.with_launches({"conv2d_weight_grad": conv2d_weight_grad})

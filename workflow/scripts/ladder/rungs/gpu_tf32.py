@@ -11,15 +11,7 @@ channels do not fit (`packing_of`), and dense layers, round operands when they l
 other activations and gradients, and sums stay float32.
 """
 
-import functools
-
-from ladder.rungs import gpu_3xtf32, packed_launches, packing
-from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER
-from ladder.rungs.packed_lowering import Lowering
+from ladder.rungs import gpu_3xtf32, packed_lowering
 from ladder.rungs.packed_tiles import TF32
 
-__all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
-
-GRADIENTS_IN_PARTS = True  # see plan.training_plan
-PATTERNS = Lowering(functools.partial(packing.packing_of, number=TF32)).patterns
-LAUNCHES = {**gpu_3xtf32.launches("tf32"), **packed_launches.of_format(TF32)}
+RUNG = packed_lowering.rung(gpu_3xtf32.rung("tf32"), TF32)

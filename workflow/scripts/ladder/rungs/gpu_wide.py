@@ -1,14 +1,10 @@
 """A lesson: gpu_registers with accesses of 16 bytes, where 4 divides the channels and filters."""
 
 from collections.abc import Callable
-from typing import Any
 
 from ladder.rungs import gpu_registers, gpu_shared
 from ladder.rungs.gpu_registers import SIDE
-from ladder.rungs.gpu_shared import PATTERNS
-from ladder.rungs.patterns import Launch, LaunchFunction
-
-__all__ = ["LAUNCHES", "PATTERNS"]
+from ladder.rungs.interface import Launch, LaunchFunction, LaunchPlan, LoweredStep
 
 
 def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
@@ -16,23 +12,24 @@ def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
     channels and filters.
     """
 
-    def launches(step: Any, build: Any) -> tuple[Launch, ...]:
+    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
         filters, _, _, channels = build.shape(step.reads.get("weight") or step.writes["dweight"])
         if filters % 4 or channels % 4:
-            return gpu_registers.LAUNCHES[function.__name__](step, build)
+            return gpu_registers.RUNG.launches[function.__name__](step, build)
         return function(step, build, folder="gpu_wide", side=SIDE)
 
     return launches
 
 
-LAUNCHES: dict[str, LaunchFunction] = {
-    **gpu_registers.LAUNCHES,
-    **{
-        function.__name__: wide(function)
-        for function in (
-            gpu_shared.conv2d_forward,
-            gpu_shared.conv2d_input_grad,
-            gpu_shared.conv2d_weight_grad,
-        )
-    },
-}
+RUNG = gpu_registers.RUNG.with_launches(
+    {
+        **{
+            function.__name__: wide(function)
+            for function in (
+                gpu_shared.conv2d_forward,
+                gpu_shared.conv2d_input_grad,
+                gpu_shared.conv2d_weight_grad,
+            )
+        },
+    }
+)

@@ -1,23 +1,29 @@
 """The launches of gpu_tf32's kernels: packing, convolutions of packed operands, their weight
 gradients, and the update.
 
-number, an argument of all: what is packed.
+number_format, an argument of all: of what is packed.
 """
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, gpu_opt_v1
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape
+from ladder.rungs.interface import (
+    Gradient,
+    Launch,
+    LaunchFunction,
+    LaunchPlan,
+    LoweredStep,
+    Word,
+)
+from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat
 from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
-from ladder.rungs.patterns import Gradient, Launch, LaunchFunction, Word
 
 # filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
 SIDE = 16
@@ -31,11 +37,13 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 # ---- packing
 
 
-def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def round_input(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
-    chunks = elements(build, rounded) // number.chunk
-    pixels = chunks // blocks(channels, number.chunk)
+    chunks = elements(build, rounded) // number_format.chunk
+    pixels = chunks // blocks(channels, number_format.chunk)
     return (
         Launch(
             "gpu_tf32/round.cu",
@@ -43,18 +51,20 @@ def round_input(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launc
             (blocks(chunks, 256),),
             (256,),
             (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"])),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
     )
 
 
-def gather_columns(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
-    return _gather(
-        "gather_columns", step, build, (step.reads["x"],), build.shape(step.reads["x"]), number
-    )
+def gather_columns(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
+    return _gather("gather_columns", step, build, (step.reads["x"],), number_format)
 
 
-def load_batch(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def load_batch(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     """The batch, and where a first layer reads columns these too."""
     reads, batch = step.reads, step.writes["batch"]
     if "columns" not in step.writes:
@@ -64,22 +74,22 @@ def load_batch(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch
         *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
         batch,
     )
-    return _gather(entry, step, build, arrays, build.shape(batch), number, step.attributes["flip"])
+    return _gather(entry, step, build, arrays, number_format, step.attributes["flip"])
 
 
 def _gather(
     entry: str,
-    step: Any,
-    build: Any,
+    step: LoweredStep,
+    build: LaunchPlan,
     arrays: tuple[str, ...],
-    image: Shape,
-    number: Format,
+    number_format: NumberFormat,
     *more: int,
 ) -> tuple[Launch, ...]:
-    """image: shape of the batch; more: numbers behind the others."""
+    """arrays: the last one is the batch; more: numbers behind the others."""
+    image = build.shape(arrays[-1])
     columns, (kernel, stride) = step.writes["columns"], step.attributes["window"]
     threads = max(math.prod(build.shape(columns)[:3]), math.prod(image[:3]))
-    defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number.defines
+    defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number_format.defines
     return (
         Launch(
             "gpu_tf32/gather.cu",
@@ -92,7 +102,9 @@ def _gather(
     )
 
 
-def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def round_gradient(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     dy, rounded, bias_partials = (
         step.reads["dy"],
         step.writes["rounded"],
@@ -100,7 +112,7 @@ def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[La
     )
     _, height, width, channels = build.shape(dy)
     pixels = elements(build, rounded) // build.shape(rounded)[3]
-    grid = build.shape(bias_partials)[0], blocks(channels, number.step)
+    grid = build.shape(bias_partials)[0], blocks(channels, number_format.step)
     return (
         Launch(
             "gpu_tf32/round.cu",
@@ -115,7 +127,7 @@ def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[La
                     pixels, height, width, channels, step.attributes["padding"], PIXELS_OF_PARTIAL
                 ),
             ),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
     )
 
@@ -125,7 +137,7 @@ def round_gradient(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[La
 
 @dataclasses.dataclass(frozen=True)
 class Epilogue:
-    """What a convolution's kernel makes of its sums.
+    """What a convolution's kernel makes of its accumulators.
 
     entry: kernel and file; arrays, numbers: the kernel's arguments before and behind the sizes;
     defines: {macro: value}.
@@ -137,7 +149,7 @@ class Epilogue:
     defines: Mapping[str, int]
 
 
-def forward_epilogue(step: Any, build: Any) -> Epilogue:
+def forward_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
     """y in float32, or the packed input of the next convolution, pooled or not."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
@@ -157,7 +169,7 @@ def forward_epilogue(step: Any, build: Any) -> Epilogue:
     return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
 
 
-def gradient_epilogue(step: Any, build: Any) -> Epilogue:
+def gradient_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
     """dx in float32, or the packed gradient of what made x, behind its pooling and ReLU."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     if "dx" in writes:
@@ -183,40 +195,49 @@ def gradient_epilogue(step: Any, build: Any) -> Epilogue:
 
 
 def forward(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
     return _convolution(
-        build, forward_epilogue(step, build), step.attributes["stride"], tile, number
+        build, forward_epilogue(step, build), step.attributes["stride"], tile, number_format
     )
 
 
 def phase_forward(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
-    return _convolution(build, forward_epilogue(step, build), 1, tile, number, phases)
+    return _convolution(build, forward_epilogue(step, build), 1, tile, number_format, phases)
 
 
 def input_grad(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     return _convolution(
-        build, gradient_epilogue(step, build), step.attributes["stride"], tile, number
+        build, gradient_epilogue(step, build), step.attributes["stride"], tile, number_format
     )
 
 
 def _convolution(
-    build: Any,
+    build: LaunchPlan,
     epilogue: Epilogue,
     stride: int,
     tile: TensorTile | None,
-    number: Format,
+    number_format: NumberFormat,
     phases: int = NO_PHASES,
 ) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
     (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    shape = tiles.Sums.of(build.shape(x), filters, kernel, stride, number)
+    shape = tiles.Sums.from_input(build.shape(x), filters, kernel, stride, number_format)
     if phases == PHASES_APART:  # each has the filters, and its windows begin in two pixels
         shape = dataclasses.replace(
             shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4
@@ -229,10 +250,11 @@ def _convolution(
         defines |= {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns}
     else:
         entry = epilogue.entry
-        defines |= {"WHOLE": channels % number.step == 0}
-        depths, by_k = blocks(kernel**2 * channels, 2 * number.chunk), (tile.m, tile.n) == (64, 64)
-        if depths < number.step // (2 * number.chunk) and not by_k:
-            defines["DEPTHS"] = depths
+        defines |= {"WHOLE": channels % number_format.step == 0}
+        mma_k, sliced_k = 2 * number_format.chunk, (tile.m, tile.n) == (64, 64)
+        mma_steps = blocks(kernel**2 * channels, mma_k)
+        if mma_steps < number_format.step // mma_k and not sliced_k:
+            defines["MMA_STEPS"] = mma_steps
     pixels = shape.batch * shape.height * shape.width * shape.phases
     sizes = integers(
         height, width, channels, shape.filters, kernel, stride, pixels, *epilogue.numbers
@@ -245,7 +267,7 @@ def _convolution(
             (tile.threads,),
             (*epilogue.arrays, *sizes),
             tiles.pixel_bytes(tile, shape, stored),
-            (*tile.defines(**defines), *number.defines),
+            (*tile.defines(**defines), *number_format.defines),
         ),
     )
 
@@ -254,7 +276,10 @@ def _convolution(
 
 
 def weight_grad(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, filters, attributes = (
@@ -263,7 +288,7 @@ def weight_grad(
         step.attributes,
     )
     split = tiles.weight_split(
-        build.shape(x), filters, attributes["kernel"], attributes["stride"], number, tile
+        build.shape(x), filters, attributes["kernel"], attributes["stride"], number_format, tile
     )
     product, parts = _parts_of_weight(
         step, build, (x, step.reads["dy"]), split, attributes["padding"]
@@ -276,13 +301,16 @@ def weight_grad(
 
 
 def phase_weight_grad(
-    step: Any, build: Any, tile: TensorTile | None = None, number: Format = BFLOAT16
+    step: LoweredStep,
+    build: LaunchPlan,
+    tile: TensorTile | None = None,
+    number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3
     taps.
     """
     x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
-    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number, tile)
+    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number_format, tile)
     product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
     return (
         (product,)
@@ -291,7 +319,9 @@ def phase_weight_grad(
     )
 
 
-def add_phase_parts(step: Any, build: Any, parts: str, stored: int) -> tuple[Launch, ...]:
+def add_phase_parts(
+    step: LoweredStep, build: LaunchPlan, parts: str, stored: int
+) -> tuple[Launch, ...]:
     """The launches that add parts of phase weights, with so many filters, to dweight, and bias
     partials to dbias.
     """
@@ -313,8 +343,8 @@ def add_phase_parts(step: Any, build: Any, parts: str, stored: int) -> tuple[Lau
 
 
 def _parts_of_weight(
-    step: Any,
-    build: Any,
+    step: LoweredStep,
+    build: LaunchPlan,
     operands: tuple[str, str],
     split: tuple[TensorTile, tiles.Sums, tuple[int, int], int],
     padding: int,
@@ -327,8 +357,8 @@ def _parts_of_weight(
     (x, dy), (tile, shape, sizes, steps) = operands, split
     (batch, height, width, channels), dy_channels = build.shape(x), build.shape(dy)[3]
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", sizes)
-    shared = tiles.shared_bytes(tile, shape.number, rows_of_k=True)
-    whole = batch * shape.height * shape.width % shape.number.step == 0
+    shared = tiles.shared_bytes(tile, shape.number_format, rows_of_k=True)
+    whole = batch * shape.height * shape.width % shape.number_format.step == 0
     if "index" in step.reads:  # dy is pooled
         entry, arrays = "weight_grad_pooled", (x, dy, step.reads["index"])
         numbers: tuple[int, ...] = (
@@ -337,11 +367,13 @@ def _parts_of_weight(
             width,
             channels,
             shape.filters,
-            shape.number.step * steps,
+            shape.number_format.step * steps,
         )
-        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step // 4 % (width // 2) == 0)
+        defines = tile.defines(
+            WHOLE=whole, WHOLE_ROWS=shape.number_format.step // 4 % (width // 2) == 0
+        )
     elif isinstance(tile, tiles.Window):
-        entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number)
+        entry, shared = "weight_grad_halo", tiles.window_bytes(tile, shape.number_format)
         numbers = (
             height,
             width,
@@ -350,7 +382,7 @@ def _parts_of_weight(
             dy_channels,
             padding,
             tiles.squares(shape),
-            shape.number.squares * steps,
+            shape.number_format.squares * steps,
         )
         defines = tile.defines(KERNEL=shape.kernel, WHOLE=tiles.are_whole(shape))
     else:
@@ -365,9 +397,9 @@ def _parts_of_weight(
             shape.kernel,
             shape.stride,
             padding,
-            shape.number.step * steps,
+            shape.number_format.step * steps,
         )
-        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number.step % shape.width == 0)
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number_format.step % shape.width == 0)
     return Launch(
         f"gpu_tf32/{entry}.cu",
         f"conv2d_{entry}",
@@ -375,12 +407,17 @@ def _parts_of_weight(
         (tile.threads,),
         (*arrays, parts, *integers(*numbers)),
         shared,
-        (*defines, *shape.number.defines),
+        (*defines, *shape.number_format.defines),
     ), parts
 
 
 def add_parts(
-    step: Any, build: Any, parts: str, channels: int, there: int, dweight: str | None = None
+    step: LoweredStep,
+    build: LaunchPlan,
+    parts: str,
+    channels: int,
+    there: int,
+    dweight: str | None = None,
 ) -> Launch:
     """The launch that adds parts, with so many channels, to dweight, which has `there` of them, and
     bias partials to dbias.
@@ -405,10 +442,12 @@ def add_parts(
 # ---- the update
 
 
-def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def copy_weights(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     """All packed weights in one launch."""
     rows = [
-        ((name, 0, 0, 0), *_row_of(build, name, packed))
+        gpu_opt_v1.Row((name, 0, 0, 0), *_row_of(build, name, packed))
         for name, packed in step.attributes["copies"].items()
     ]
     table, grid = gpu_opt_v1.update_table(step, build, rows)
@@ -419,12 +458,14 @@ def copy_weights(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Laun
             grid,
             (256,),
             (table,),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
     )
 
 
-def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def update(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take
     longest, come first.
     """
@@ -436,38 +477,54 @@ def update(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ..
         build,
         "gpu_tf32/weight_update.cu",
         lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
-        later=lambda row: row[2][-1] == NO_PHASES,
+        later=lambda row: row.more[-1] == NO_PHASES,
     )
-    return (dataclasses.replace(launch, defines=(*launch.defines, *number.defines)),)
+    return (dataclasses.replace(launch, defines=(*launch.defines, *number_format.defines)),)
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedRow:
+    """The further words of a parameter's row, in the order of kernels/gpu_tf32/weight_update.cu.
+
+    packed, flipped     copies of a packed weight, 0 where there is none
+    filters, channels   of a tap
+    taps                of a filter
+    rows, flipped_rows  of a tap in each copy, or of one of its four phases, where the copies are in
+                        channel blocks (blocks, kernel, kernel, rows, 64); else 0
+    parts, apart        number of the gradient's parts, and of numbers from one to the next; 0, 0
+                        where it is whole
+    phases              NO_PHASES, PHASES_APART or PHASES_IN_COLUMNS
+    """
+
+    packed: Word = 0
+    flipped: Word = 0
+    filters: int = 0
+    taps: int = 0
+    channels: int = 0
+    rows: int = 0
+    flipped_rows: int = 0
+    parts: int = 0
+    apart: int = 0
+    phases: int = NO_PHASES
 
 
 def _row_of(
-    build: Any, name: str, packed: Mapping[str, str] | None, gradient: Gradient | None = None
+    build: LaunchPlan,
+    name: str,
+    packed: Mapping[str, str] | None,
+    gradient: Gradient | None = None,
 ) -> tuple[int, tuple[Word, ...]]:
-    """(blocks, further words) of a parameter's row of the table, see
-    kernels/gpu_tf32/weight_update.cu.
-
-    packed: {role: buffer} of a packed weight; rows: of a tap, where it is in channel blocks
-    (blocks, kernel, kernel, rows, 64), or of one of its four phases.
-    """
-    parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
+    """(blocks, words of a PackedRow) of a parameter; packed: {role: buffer} of its copies."""
+    in_parts = gradient is not None and gradient.in_parts
+    parts, apart = build.shape(gradient.buffer) if gradient and in_parts else (0, 0)
     if not packed:
-        return blocks(elements(build, name), SIDE if any(parts) else 256), (
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            *parts,
-            NO_PHASES,
-        )
+        row = PackedRow(parts=parts, apart=apart)
+        return blocks(elements(build, name), SIDE if in_parts else 256), dataclasses.astuple(row)
     filters, kernel, _, channels = build.shape(name)
-    shape, flipped = build.shape(packed["packed"]), packed.get("flipped", 0)
+    shape, flipped = build.shape(packed["packed"]), packed.get("flipped")
     if shape[1] == 1:  # of columns
         kernel, channels = 1, kernel**2 * channels
-    phases = rows = flipped_rows = 0
+    phases, rows, flipped_rows = NO_PHASES, 0, 0
     if len(shape) == 5:
         rows, flipped_rows = shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
         if shape[1] != kernel:
@@ -475,32 +532,36 @@ def _row_of(
     elif shape[0] != filters:
         phases = PHASES_APART if shape[1] == 2 else PHASES_IN_COLUMNS
     tap_blocks = blocks(max(filters, rows), SIDE) * blocks(max(channels, flipped_rows), SIDE)
-    return tap_blocks * (1 if phases else kernel * kernel), (
+    row = PackedRow(
         packed["packed"],
-        flipped,
+        flipped or 0,
         filters,
         kernel * kernel,
         channels,
         rows,
         flipped_rows,
-        *parts,
+        parts,
+        apart,
         phases,
     )
+    return tap_blocks * (1 if phases else kernel * kernel), dataclasses.astuple(row)
 
 
 # ---- all of them
 
 
-def on_stream(number: int, function: LaunchFunction) -> LaunchFunction:
+def on_stream(stream: int, function: LaunchFunction) -> LaunchFunction:
     """The launches of an operation on this stream; 1: beside stream 0, for what only the update
     waits for.
     """
     return lambda step, build: tuple(
-        dataclasses.replace(launch, stream=number) for launch in function(step, build)
+        dataclasses.replace(launch, stream=stream) for launch in function(step, build)
     )
 
 
-def loss(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]:
+def loss(
+    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     """The gradient of the output, packed where it is read so, and beside the backward pass the loss
     of the batch.
     """
@@ -529,13 +590,13 @@ def loss(step: Any, build: Any, number: Format = BFLOAT16) -> tuple[Launch, ...]
                 *integers(pixels, height, width, channels, padding),
                 *floats(2 / attributes["divisor"], attributes.get("factor", 1)),
             ),
-            defines=number.defines,
+            defines=number_format.defines,
         ),
         dataclasses.replace(gpu_opt_v1.mse_total(step, build, sums), stream=1),
     )
 
 
-def of_format(number: Format) -> dict[str, LaunchFunction]:
+def of_format(number_format: NumberFormat) -> dict[str, LaunchFunction]:
     """Operation -> its launches with such operands."""
     functions: dict[str, Callable[..., tuple[Launch, ...]]] = {
         "load_batch": load_batch,
@@ -553,7 +614,7 @@ def of_format(number: Format) -> dict[str, LaunchFunction]:
         "rounded_phase_conv2d_weight_grad": phase_weight_grad,
     }
     launches = {
-        operation: functools.partial(function, number=number)
+        operation: functools.partial(function, number_format=number_format)
         for operation, function in functions.items()
     }
     return {

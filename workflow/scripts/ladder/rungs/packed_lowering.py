@@ -7,60 +7,32 @@ behind the group's pooling and ReLU.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
-from typing import Any
 
 from ladder.network.layers import Layer
-from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
-from ladder.rungs.packed_tiles import Shape
+from ladder.rungs import gpu_3xtf32, gpu_opt_v1, packed_launches, patterns
+from ladder.rungs.interface import (
+    Backward,
+    Gradient,
+    Group,
+    Implementation,
+    PackedGradient,
+    Pattern,
+    PlanBuilder,
+    Shape,
+)
+from ladder.rungs.packed_tiles import NumberFormat
 from ladder.rungs.packing import (
     PIXELS_OF_LOSS,
     Columns,
     Packing,
     both_gradients,
     has_phases,
+    packing_of,
     rows_of_packing,
 )
-from ladder.rungs.patterns import (
-    Backward,
-    Gradient,
-    Group,
-    Pattern,
-    convolution,
-    is_2x2,
-    sliding,
-    weight_gradients,
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class PackedGradient:
-    """Where the gradient of a convolution's output is, behind those of the ReLU and, but for
-    Columns, the pooling after it.
-
-    writes: {role: buffer} of the step that makes it: as Packing.gradient, with a border of
-    `padding`, and "bias_partials", its sums over pixels, not rounded; relu, index: of the layers
-    behind the convolution, for that step; whole: dy in float32.
-    """
-
-    writes: dict[str, str]
-    padding: int
-    relu: bool
-    index: str | None = None
-    whole: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Consumer:
-    """The convolution that alone reads a value, and reads it packed, or the loss; in
-    Builder.consumers by the value's name.
-
-    x: buffer of the packed value, "" of the loss, which reads float32; gradient: where the value's
-    gradient belongs, None if none is wanted.
-    """
-
-    x: str
-    gradient: PackedGradient | None
+from ladder.rungs.patterns import convolution, is_2x2, sliding, weight_gradients
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +44,7 @@ class Lowering:
     (Pattern.decomposes).
     """
 
-    packing_of: Callable[[Any, Layer], Packing | None]
+    packing_of: Callable[[PlanBuilder, Layer], Packing | None]
     rounds: bool = True
 
     @property
@@ -90,13 +62,13 @@ class Lowering:
             ),
             Pattern(("conv2d", "relu"), self.emit),
             Pattern(("conv2d",), self.emit),
-            *gpu_3xtf32.PATTERNS,
+            *gpu_3xtf32.RUNG.patterns,
         )
 
-    def _packs_phases(self, build: Any, group: Group) -> bool:
+    def _packs_phases(self, build: PlanBuilder, group: Group) -> bool:
         return self.packing_of(build, group[1]) is not None and has_phases(build, group[1])
 
-    def _pools(self, build: Any, group: Group) -> bool:
+    def _pools(self, build: PlanBuilder, group: Group) -> bool:
         """Whether conv2d, relu and maxpool2d are one step."""
         conv, _, pool = group
         height, width, _ = conv.output_shape
@@ -111,7 +83,7 @@ class Lowering:
             return False
         return self._reader(build, group) is not None
 
-    def emit(self, build: Any, group: Group) -> Backward:
+    def emit(self, build: PlanBuilder, group: Group) -> Backward:
         """upsample2d or not, conv2d, ReLU and 2x2 max-pool or not; as gpu_opt_v1.conv_block where
         nothing is packed.
         """
@@ -126,7 +98,7 @@ class Lowering:
             reader, self.packing_of(build, reader) if reader else None
         )
 
-    def _reader(self, build: Any, layers: Group) -> Layer | None:
+    def _reader(self, build: PlanBuilder, layers: Group) -> Layer | None:
         """The packed convolution that alone reads what `layers` make, directly or through an
         upsampling with phases; or None.
 
@@ -140,7 +112,7 @@ class Lowering:
             if not reader or not has_phases(build, reader):
                 return None
         packing = self.packing_of(build, reader) if reader else None
-        if not reader or not packing or conv.attributes["filters"] % packing.number.chunk:
+        if not reader or not packing or conv.attributes["filters"] % packing.number_format.chunk:
             return None
         if build.training and build.wants_gradient(output):
             strided = conv.attributes["stride"] != 1 and build.wants_gradient(build.source(conv))
@@ -149,10 +121,21 @@ class Lowering:
         return reader
 
 
+def rung(below: Implementation, number_format: NumberFormat, rounds: bool = True) -> Implementation:
+    """The rung `below` with packed operands of these numbers; rounds: of Lowering."""
+    return dataclasses.replace(
+        below.with_launches(packed_launches.of_format(number_format)),
+        patterns=Lowering(
+            functools.partial(packing_of, number_format=number_format), rounds
+        ).patterns,
+        gradients_in_parts=True,
+    )
+
+
 class Block:
     """A group of layers around a packed convolution; layers: those from it on."""
 
-    def __init__(self, build: Any, group: Group, layers: Group, packing: Packing) -> None:
+    def __init__(self, build: PlanBuilder, group: Group, layers: Group, packing: Packing) -> None:
         self.build, self.group, self.layers, self.packing = build, group, layers, packing
         self.conv = conv = layers[0]
         self.x, self.weight, self.bias = convolution(build, conv)
@@ -186,7 +169,7 @@ class Block:
         weights = build.copies(
             self.weight,
             {role: shape for role, shape in shapes if self.flips or role != "flipped"},
-            self.packing.number.dtype,
+            self.packing.number_format.dtype,
         )
         x = self._packed_input()
         y, writes, padding = self._output(reader, reader_packing)
@@ -202,7 +185,7 @@ class Block:
         )
 
         def backward() -> None:
-            dy = build.consumers[y].gradient if y in build.consumers else self._packed_gradient(y)
+            dy = build.packed_gradients.get(y) or self._packed_gradient(y)
             bordered, without_border = both_gradients(dy.writes)
             if self.flips:
                 self._input_gradient({"dy": bordered, "flipped": weights["flipped"]}, x)
@@ -238,8 +221,8 @@ class Block:
         """The buffer of packed x, packed by a step of its own unless the step that makes x does
         so.
         """
-        if self.x in self.build.consumers:
-            return str(self.build.consumers[self.x].x)
+        if self.x in self.build.packed_inputs:
+            return self.build.packed_inputs[self.x]
         build, padding = self.build, self.conv.attributes["padding"]
         packed = packed_input(build, self.conv, self.packing, build.shape(self.x))
         if not isinstance(self.packing, Columns):
@@ -274,24 +257,23 @@ class Block:
             y = build.activation(last)
             if self._loss_packs():
                 rows = rows_of_packing(build.shape(y), self.padding, PIXELS_OF_LOSS)
-                build.consumers[y] = Consumer("", self._gradient(rows, self.conv))
+                build.packed_gradients[y] = self._gradient(rows, self.conv)
             return y, {"y": y}, {}
         build.unstored(last)
         index = {"index": build.mask(last)} if last.kind == "maxpool2d" else {}
-        image, gradient = (build.batch, *last.output_shape), None
+        image = build.batch, *last.output_shape
         if build.training and build.wants_gradient(last.name):
             rows = packing.bias_partials(
                 image, reader.attributes["filters"], reader.attributes["kernel"]
             )
             # the weight gradient leads it through the pooling
             if index and isinstance(self.packing, Columns):
-                self.pooled, gradient = index, self._gradient(rows, last)
+                self.pooled = index
+                build.packed_gradients[last.name] = self._gradient(rows, last)
             else:
-                gradient = self._gradient(rows, self.conv, **index)
-        consumer = build.consumers[last.name] = Consumer(
-            packed_input(build, reader, packing, image), gradient
-        )
-        return last.name, {"copy": consumer.x, **index}, {"padding": reader.attributes["padding"]}
+                build.packed_gradients[last.name] = self._gradient(rows, self.conv, **index)
+        copy = build.packed_inputs[last.name] = packed_input(build, reader, packing, image)
+        return last.name, {"copy": copy, **index}, {"padding": reader.attributes["padding"]}
 
     def _loss_packs(self) -> bool:
         """Whether the loss is the mean squared error of this group's output, whose gradient is read
@@ -313,7 +295,7 @@ class Block:
         """Buffers for the gradient of the layer's output, with so many rows of bias partials."""
         build, conv = self.build, self.conv
         shapes = self.packing.gradient((build.batch, *layer.output_shape), self.padding)
-        dtype = self.packing.number.dtype
+        dtype = self.packing.number_format.dtype
         writes = {
             role: build.kept(f"{conv.name}.dy.{role}", shape, dtype)
             for role, shape in shapes.items()
@@ -346,8 +328,8 @@ class Block:
         """
         build, x, operation = self.build, self.x, f"{self.packing.conv_op}_input_grad"
         sizes = {"flop": self.flop, "stride": self.input_stride}
-        if x in build.consumers:
-            dx: PackedGradient = build.consumers[x].gradient
+        if x in build.packed_gradients:
+            dx = build.packed_gradients[x]
             index = {"index": dx.index} if dx.index else {}
             build.step(
                 operation,
@@ -386,12 +368,12 @@ class Block:
         return {"parts": parts}
 
 
-def packed_input(build: Any, conv: Layer, packing: Packing, image: Shape) -> str:
+def packed_input(build: PlanBuilder, conv: Layer, packing: Packing, image: Shape) -> str:
     """The buffer of a convolution's packed input, which is an image of this shape."""
     return str(
         build.kept(
             f"{conv.name}.x.packed",
             packing.image(image, conv.attributes["padding"]),
-            packing.number.dtype,
+            packing.number_format.dtype,
         )
     )

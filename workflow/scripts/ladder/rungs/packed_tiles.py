@@ -7,25 +7,28 @@ gradient.
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
-
-Shape = tuple[int, ...]
+from ladder.rungs.interface import Shape
+from ladder.rungs.tiles import Sides
 
 
 @dataclasses.dataclass(frozen=True)
-class Format:
+class NumberFormat:
     """Packed numbers, and the shared memory in which their products have to do.
 
-    name: of the multiplier; most_shared: bytes that a block may have on every GPU with such tensor
-    cores; stages, stages_of_halo: steps there, of StagedTile in kernels/gpu_tf32/loop.cuh and of
-    weight_grad_halo.cu; dtype: of a copy; defines: of all kernels; products: of tensor cores for
-    one of these numbers. chunk, step: numbers in CHUNK_BYTES and in ROW; squares: in a step of
-    weight_grad_halo.cu.
+    name            of the multiplier
+    most_shared     bytes that a block may have on every GPU with such tensor cores
+    stages          steps there, of kernels/gpu_tf32/staged_tile.cuh
+    stages_of_halo  the same of weight_grad_halo.cu
+    dtype           of a copy
+    defines         of all kernels
+    products        of tensor cores for one of these numbers
+    chunk, step     numbers in CHUNK_BYTES and in ROW
+    squares         in a step of weight_grad_halo.cu
     """
 
     name: str
@@ -49,13 +52,13 @@ class Format:
         return 2 * self.chunk // SIDE
 
 
-# which a thread copies at once; of a row of shared memory: kernels/common/tensor_cores.cuh
+# which a thread copies at once; of a row of shared memory: kernels/common/packed.cuh
 CHUNK_BYTES, ROW = 16, 128
 SIDE = 8  # of a square of pixels: kernels/gpu_tf32/weight_grad_halo.cu
-BFLOAT16 = Format("bfloat16", 99 << 10, 3, 2)  # of sm_86 and sm_89, the least from sm_80 on
-FLOAT16 = Format("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))  # of sm_75
-TF32 = Format("tf32", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=tf32",))
-FLOAT32 = Format("exact", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=float32",), products=3)
+BFLOAT16 = NumberFormat("bfloat16", 99 << 10, 3, 2)  # of sm_86 and sm_89, the least from sm_80 on
+FLOAT16 = NumberFormat("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))  # of sm_75
+TF32 = NumberFormat("tf32", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=tf32",))
+FLOAT32 = NumberFormat("exact", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=float32",), products=3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,8 +105,8 @@ class Sums:
     """The products of a convolution: height and width are the output's, channels those of the copy
     that is read.
 
-    number: of the operands; phases: convolutions to the pixels of an upsampled image, each with
-    filters of its own.
+    number_format: of the operands; phases: convolutions to the pixels of an upsampled image, each
+    with filters of its own.
     """
 
     batch: int
@@ -113,15 +116,17 @@ class Sums:
     filters: int
     kernel: int
     stride: int
-    number: Format = BFLOAT16
+    number_format: NumberFormat = BFLOAT16
     phases: int = 1
 
     @classmethod
-    def of(cls, x: Shape, filters: int, kernel: int, stride: int, number: Format) -> "Sums":
+    def from_input(
+        cls, x: Shape, filters: int, kernel: int, stride: int, number_format: NumberFormat
+    ) -> "Sums":
         """x: shape of the packed input, its border included."""
         batch, height, width, channels = x
         down, across = ((size - kernel) // stride + 1 for size in (height, width))
-        return cls(batch, down, across, channels, filters, kernel, stride, number)
+        return cls(batch, down, across, channels, filters, kernel, stride, number_format)
 
 
 def pixel_tiles(shape: Sums, stored: bool = True) -> tuple[TensorTile, ...]:
@@ -131,7 +136,7 @@ def pixel_tiles(shape: Sums, stored: bool = True) -> tuple[TensorTile, ...]:
         tile
         for tile in tiles
         if (stored or tile.n % 64 == 0)
-        and pixel_bytes(tile, shape, stored) <= shape.number.most_shared
+        and pixel_bytes(tile, shape, stored) <= shape.number_format.most_shared
     )
 
 
@@ -140,7 +145,7 @@ def pixel_tile(shape: Sums, stored: bool = True) -> TensorTile:
 
     def cycles(tile: TensorTile) -> float:
         return _cycles(tile, shape) * sum(
-            blocks(blocks_of(tile, shape), number) for number in MULTIPROCESSORS
+            blocks(blocks_of(tile, shape), count) for count in MULTIPROCESSORS
         )
 
     return min(pixel_tiles(shape, stored), key=cycles)
@@ -151,19 +156,21 @@ def slides_over(tile: Rectangle, shape: Sums) -> bool:
     return (
         shape.kernel in HALO_KERNELS
         and shape.stride == 1
-        and shape.channels % shape.number.step == 0
+        and shape.channels % shape.number_format.step == 0
     )
 
 
 def pixel_bytes(tile: TensorTile, shape: Sums, stored: bool) -> int:
     """Shared memory of a block; stored: y is in float32."""
     steps = (
-        halo_bytes(tile, shape) if isinstance(tile, Rectangle) else shared_bytes(tile, shape.number)
+        halo_bytes(tile, shape)
+        if isinstance(tile, Rectangle)
+        else shared_bytes(tile, shape.number_format)
     )
     return steps if stored else max(steps, sums_bytes(tile))
 
 
-def sums_bytes(tile: Any) -> int:
+def sums_bytes(tile: Sides) -> int:
     """Shared memory that a block's sums take on the way to packed results:
     kernels/gpu_tf32/copies.cuh.
     """
@@ -197,17 +204,17 @@ def _cycles(tile: TensorTile, shape: Sums) -> float:
     of_a_step = (
         _halo_pixels(tile, shape) / shape.kernel**2 if isinstance(tile, Rectangle) else tile.m
     )
-    return _cycles_of_lines(tile, shape.number, of_a_step, tile.n)
+    return _cycles_of_lines(tile, shape.number_format, of_a_step, tile.n)
 
 
-def _cycles_of_lines(tile: TensorTile, number: Format, m: float, n: float) -> float:
+def _cycles_of_lines(tile: TensorTile, number_format: NumberFormat, m: float, n: float) -> float:
     """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores',
     whichever are more.
     """
-    # every warp reads a quarter of all lines: kernels/gpu_tf32/loop.cuh
-    by_k = tile.m == tile.n == 64
-    read = tile.m + tile.n if by_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
-    return max(2 * (m + n) + read, number.products * tile.m * tile.n / 32)
+    # every warp reads a quarter of all lines: kernels/gpu_tf32/staged_tile.cuh
+    sliced_k = tile.m == tile.n == 64
+    read = tile.m + tile.n if sliced_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
+    return max(2 * (m + n) + read, number_format.products * tile.m * tile.n / 32)
 
 
 def _halo_pixels(tile: Rectangle, shape: Sums) -> int:
@@ -218,15 +225,16 @@ def halo_bytes(tile: Rectangle, shape: Sums) -> int:
     """Stages of weights, and the pixels of a block of channels, twice if there are several
     blocks.
     """
-    blocks_held = min(2, shape.channels // shape.number.step)
+    blocks_held = min(2, shape.channels // shape.number_format.step)
     return ROW * (
-        stages_of(shape.kernel, shape.number) * tile.n + blocks_held * _halo_pixels(tile, shape)
+        stages_of(shape.kernel, shape.number_format) * tile.n
+        + blocks_held * _halo_pixels(tile, shape)
     )
 
 
-def stages_of(kernel: int, number: Format) -> int:
+def stages_of(kernel: int, number_format: NumberFormat) -> int:
     """Stages of weights in conv2d_halo.cu: their number divides that of the taps."""
-    return 2 * number.stages_of_halo if kernel == 2 else kernel
+    return 2 * number_format.stages_of_halo if kernel == 2 else kernel
 
 
 def weight_tile(shape: Sums) -> TensorTile:
@@ -238,20 +246,20 @@ def weight_tile(shape: Sums) -> TensorTile:
         return (
             math.prod(weight_blocks(tile, shape))
             * weight_steps(tile, shape)
-            * _cycles_of_weights(tile, shape.number)
+            * _cycles_of_weights(tile, shape.number_format)
         )
 
     return min(
         (
             tile
-            for tile in weight_tiles(shape.number)
+            for tile in weight_tiles(shape.number_format)
             if not isinstance(tile, Window) or slides(tile, shape)
         ),
         key=cycles,
     )
 
 
-def weight_tiles(number: Format) -> tuple[TensorTile, ...]:
+def weight_tiles(number_format: NumberFormat) -> tuple[TensorTile, ...]:
     """Those whose stages fit; the small parts of fragments leave too few registers for the sums of
     the largest.
     """
@@ -259,7 +267,7 @@ def weight_tiles(number: Format) -> tuple[TensorTile, ...]:
     return tuple(
         tile
         for tile in (*WINDOWS, FEW_ROWS, SQUARE, LARGE)
-        if number.products == 1 or tile not in largest
+        if number_format.products == 1 or tile not in largest
     )
 
 
@@ -284,25 +292,25 @@ def are_whole(shape: Sums) -> bool:
     return (
         shape.height % SIDE == 0
         and shape.width % SIDE == 0
-        and squares(shape) % shape.number.squares == 0
+        and squares(shape) % shape.number_format.squares == 0
     )
 
 
 def weight_steps(tile: TensorTile, shape: Sums) -> int:
     if isinstance(tile, Window):
-        return blocks(squares(shape), shape.number.squares)
-    return blocks(shape.batch * shape.height * shape.width, shape.number.step)
+        return blocks(squares(shape), shape.number_format.squares)
+    return blocks(shape.batch * shape.height * shape.width, shape.number_format.step)
 
 
-def _cycles_of_weights(tile: TensorTile, number: Format) -> float:
+def _cycles_of_weights(tile: TensorTile, number_format: NumberFormat) -> float:
     """Cycles of a step of a block of a weight gradient. A step of any numbers has as many bytes."""
     if not isinstance(tile, Window):
         return _cycles_of_lines(
-            tile, number, *(_whole_rows(lines, number) for lines in (tile.m, tile.n))
+            tile, number_format, *(_whole_rows(lines, number_format) for lines in (tile.m, tile.n))
         )
     reach = SIDE + tile.kernel - 1
     fragments = tile.warps * 2 * (SIDE * tile.warp_m + reach * tile.kernel * tile.warp_n) // 8
-    products = number.products * 2 * SIDE**2 * tile.m * tile.n * tile.kernel**2 // 2048
+    products = number_format.products * 2 * SIDE**2 * tile.m * tile.n * tile.kernel**2 // 2048
     return max(4 * (reach**2 + SIDE**2) + fragments, products)
 
 
@@ -313,7 +321,7 @@ def split(tile: TensorTile, shape: Sums) -> tuple[int, int]:
         shape.filters * shape.kernel**2 * shape.channels,
     )
     return quickest_split(
-        weight_steps(tile, shape), of_split, _cycles_of_weights(tile, shape.number), numbers
+        weight_steps(tile, shape), of_split, _cycles_of_weights(tile, shape.number_format), numbers
     )
 
 
@@ -334,36 +342,41 @@ def quickest_split(steps: int, of_split: int, cycles: float, numbers: int) -> tu
 
 
 def weight_split(
-    x: Shape, filters: int, kernel: int, stride: int, number: Format, tile: TensorTile | None = None
+    x: Shape,
+    filters: int,
+    kernel: int,
+    stride: int,
+    number_format: NumberFormat,
+    tile: TensorTile | None = None,
 ) -> tuple[TensorTile, Sums, tuple[int, int], int]:
     """(tile, Sums, (splits, numbers of one), steps of one) of a weight gradient in parts; x: as in
-    Sums.of.
+    Sums.from_input.
 
     tile: replaces the one that the shape asks for.
     """
-    shape = Sums.of(x, filters, kernel, stride, number)
+    shape = Sums.from_input(x, filters, kernel, stride, number_format)
     tile = tile or weight_tile(shape)
     splits, steps = split(tile, shape)
     return tile, shape, (splits, filters * kernel**2 * shape.channels), steps
 
 
-def window_bytes(tile: Window, number: Format) -> int:
+def window_bytes(tile: Window, number_format: NumberFormat) -> int:
     """Steps of squares of both operands, 64 channels each or fewer filters, which have whole
     rows.
     """
-    rows = (SIDE + tile.kernel - 1) ** 2 * blocks(tile.n, number.step) + SIDE**2 * blocks(
-        tile.m, number.step
+    rows = (SIDE + tile.kernel - 1) ** 2 * blocks(tile.n, number_format.step) + SIDE**2 * blocks(
+        tile.m, number_format.step
     )
-    return number.stages_of_halo * number.squares * ROW * rows
+    return number_format.stages_of_halo * number_format.squares * ROW * rows
 
 
-def shared_bytes(tile: TensorTile, number: Format, rows_of_k: bool = False) -> int:
+def shared_bytes(tile: TensorTile, number_format: NumberFormat, rows_of_k: bool = False) -> int:
     """Of the stages of steps; rows_of_k: a row of shared memory is one k of many lines, not one
     line.
     """
-    m, n = (_whole_rows(lines, number) if rows_of_k else lines for lines in (tile.m, tile.n))
-    return number.stages * ROW * (m + n)
+    m, n = (_whole_rows(lines, number_format) if rows_of_k else lines for lines in (tile.m, tile.n))
+    return number_format.stages * ROW * (m + n)
 
 
-def _whole_rows(lines: int, number: Format) -> int:
-    return number.step * blocks(lines, number.step)
+def _whole_rows(lines: int, number_format: NumberFormat) -> int:
+    return number_format.step * blocks(lines, number_format.step)

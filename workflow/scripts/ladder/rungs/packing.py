@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from ladder.arithmetic.multipliers import DIRECTIONS
 from ladder.network.layers import Layer
@@ -17,7 +16,8 @@ from ladder.network.networks import INPUT
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.packed_tiles import BFLOAT16, Format, Shape, Sums
+from ladder.rungs.interface import PlanBuilder, Shape
+from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat, Sums
 
 FEWEST = 33  # channels from which on half of a tile's columns have work
 # of a gradient with its border: a block packs them and sums them to a row of bias partials
@@ -33,10 +33,10 @@ class Packing:
 
     Steps that round and pack an operand are called {pack_op}_input and {pack_op}_gradient, those
     that multiply packed ones {conv_op}_forward, {conv_op}_input_grad and {conv_op}_weight_grad.
-    number: what is packed; float32 is not rounded.
+    number_format: of what is packed; float32 is not rounded.
     """
 
-    number: Format = BFLOAT16
+    number_format: NumberFormat = BFLOAT16
 
     pack_op, conv_op = "conv2d_round", "rounded_conv2d"
 
@@ -67,7 +67,9 @@ class Packing:
         """(splits, numbers of one) of a weight gradient in parts; x, dy: shapes of the packed
         operands.
         """
-        return tiles.weight_split(x, conv.attributes["filters"], *self.slides(conv), self.number)[2]
+        return tiles.weight_split(
+            x, conv.attributes["filters"], *self.slides(conv), self.number_format
+        )[2]
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         """Rows of partial sums over pixels that an input gradient leaves of the gradient of x, an
@@ -78,11 +80,20 @@ class Packing:
     def _rows_of_partials(self, x: Shape, filters: int, kernel: int, stride: int) -> int:
         batch, height, width, channels = x
         return tiles.rows_of_partials(
-            Sums(batch, height, width, self._whole(filters), channels, kernel, stride, self.number)
+            Sums(
+                batch,
+                height,
+                width,
+                self._whole(filters),
+                channels,
+                kernel,
+                stride,
+                self.number_format,
+            )
         )
 
     def _whole(self, channels: int) -> int:
-        return self.number.chunk * blocks(channels, self.number.chunk)
+        return self.number_format.chunk * blocks(channels, self.number_format.chunk)
 
     def holds_windows(self, width: int) -> bool:
         """Whether a block has whole 2x2 windows of an output so wide, which it can pool."""
@@ -112,7 +123,7 @@ class PhaseWeights(Packing):
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         # of the convolution from y to x
-        return tiles.weight_split(dy, x[3], *PHASE_TAPS, self.number)[2]
+        return tiles.weight_split(dy, x[3], *PHASE_TAPS, self.number_format)[2]
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         return self._rows_of_partials(x, filters, *PHASE_TAPS)
@@ -158,7 +169,9 @@ def both_gradients(packed: Mapping[str, str]) -> tuple[str, str]:
 PACKING, PHASE_WEIGHTS = Packing(), PhaseWeights()
 
 
-def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | None:
+def packing_of(
+    build: PlanBuilder, conv: Layer, number_format: NumberFormat = BFLOAT16
+) -> Packing | None:
     """The Packing of a layer's operands on gpu_tf32 and the rungs with its kernels.
 
     It is of a convolution of such numbers whose channels fill tiles and 16 bytes.
@@ -166,24 +179,24 @@ def packing_of(build: Any, conv: Layer, number: Format = BFLOAT16) -> Packing | 
     window of the network's images that fits a step is a column. None: they are not packed.
     """
     if conv.kind != "conv2d" or any(
-        getattr(build.multipliers, direction).name != number.name for direction in DIRECTIONS
+        getattr(build.multipliers, direction).name != number_format.name for direction in DIRECTIONS
     ):
         return None
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
         fills = filters >= FEWEST
-        if fills and build.source(conv) == INPUT and kernel**2 * channels <= number.step:
-            return Columns(number, (kernel, conv.attributes["stride"]))
+        if fills and build.source(conv) == INPUT and kernel**2 * channels <= number_format.step:
+            return Columns(number_format, (kernel, conv.attributes["stride"]))
     else:
         fills = (
             channels >= FEWEST
-            and channels % number.chunk == 0
+            and channels % number_format.chunk == 0
             and conv.attributes["padding"] < kernel
         )
-    return (PhaseWeights if has_phases(build, conv) else Packing)(number) if fills else None
+    return (PhaseWeights if has_phases(build, conv) else Packing)(number_format) if fills else None
 
 
-def has_phases(build: Any, conv: Layer) -> bool:
+def has_phases(build: PlanBuilder, conv: Layer) -> bool:
     """Whether a convolution multiplies phase weights, those of the upsampling that is the layer
     before it.
     """

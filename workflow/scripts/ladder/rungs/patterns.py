@@ -2,132 +2,17 @@
 GPU kernels.
 """
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ladder.network.layers import KINDS, Layer
+from ladder.network.layers import KINDS, Attributes, Layer
 from ladder.network.networks import Network
+from ladder.rungs.interface import Backward, Emit, Group, HasAttributes, Pattern, PlanBuilder
 
-Group = tuple[Layer, ...]
-Backward = Callable[[], None]
 AppliesRelu = Callable[[Network, str], bool]  # see phase_block
-Word = int | str  # of a Table
 
 
-@dataclasses.dataclass(frozen=True)
-class Pattern:
-    """Consecutive layer kinds that a rung lowers together; each layer's output is read by the next
-    one alone.
-
-    emit(build, group) appends the forward steps to the plan under construction (a
-    planning.builder.Builder) and returns what appends the backward steps, or None if there are
-    none; accepts(group): True if it covers layers with these attributes; fits(build, group): True
-    if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
-    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd);
-    decomposes: for an upsampling and the convolution behind it where the plan asks for phase
-    weights (Builder.decomposes), and nowhere else.
-    """
-
-    kinds: tuple[str, ...]
-    emit: Callable[[Any, Group], Backward | None]
-    accepts: Callable[[Group], bool] = lambda group: True
-    fits: Callable[[Any, Group], bool] = lambda build, group: True
-    exact_only: bool = False
-    decomposes: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """An argument of a launch over many buffers: an int64 array on the GPU.
-
-    words: numbers, and names of buffers, in whose place the array has addresses; written: buffers
-    that the kernel may write.
-    """
-
-    words: tuple[Word, ...]
-    written: frozenset[str]
-
-    @property
-    def buffers(self) -> set[str]:
-        return {word for word in self.words if isinstance(word, str)}
-
-    def array(self, address: Callable[[str], int]) -> NDArray[np.int64]:
-        """The int64 array; address(name): a buffer's address."""
-        return np.array(
-            [address(word) if isinstance(word, str) else word for word in self.words], np.int64
-        )
-
-
-Argument = str | np.generic | Table
-
-
-@dataclasses.dataclass(frozen=True)
-class Gradient:
-    """Where a parameter's gradient is: whole in `buffer`, or the sum of its rows (parts), from
-    `start` in each one on.
-
-    phases: the parts are those of phase weights (kernels/gpu_opt_v2/weight_update.cu).
-    """
-
-    buffer: str
-    in_parts: bool = False
-    start: int = 0
-    phases: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Launch:
-    """How a GPU runs a step: kernel `entry` of the file `source` (below kernels/), compiled with
-    `defines` (NAME=VALUE).
-
-    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer name, a NumPy
-    scalar or a Table.
-    """
-
-    source: str
-    entry: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    arguments: tuple[Argument, ...]
-    shared_bytes: int = 0
-    defines: tuple[str, ...] = ()
-    stream: int = 0
-
-    @property
-    def buffers(self) -> set[str]:
-        """The names of all buffers that the kernel may read or write."""
-        named = {argument for argument in self.arguments if isinstance(argument, str)}
-        return named.union(
-            *(argument.buffers for argument in self.arguments if isinstance(argument, Table))
-        )
-
-
-# of a Step and the plan under construction
-LaunchFunction = Callable[[Any, Any], tuple[Launch, ...]]
-
-
-def with_files(
-    launches: Mapping[str, LaunchFunction], files: Mapping[str, str]
-) -> dict[str, LaunchFunction]:
-    """A rung's LAUNCHES with the kernels of other files; files: {file below kernels/: the file that
-    takes its place}.
-    """
-
-    def from_files(function: LaunchFunction) -> LaunchFunction:
-        return lambda step, build: tuple(
-            dataclasses.replace(launch, source=files.get(launch.source, launch.source))
-            for launch in function(step, build)
-        )
-
-    return {operation: from_files(function) for operation, function in launches.items()}
-
-
-def alone(build: Any, group: Group) -> Backward | None:
+def alone(build: PlanBuilder, group: Group) -> Backward | None:
     """A layer without parameters, as its own operation."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
@@ -148,7 +33,7 @@ def alone(build: Any, group: Group) -> Backward | None:
     return backward if build.wants_gradient(x) else None
 
 
-def flatten(build: Any, group: Group) -> Backward | None:
+def flatten(build: PlanBuilder, group: Group) -> Backward | None:
     """No step for a 1x1 image, which is a vector already."""
     (layer,) = group
     if layer.input_shapes[0][:2] == (1, 1):
@@ -157,7 +42,7 @@ def flatten(build: Any, group: Group) -> Backward | None:
     return alone(build, group)
 
 
-def add(build: Any, group: Group) -> Backward:
+def add(build: PlanBuilder, group: Group) -> Backward:
     """Both terms receive the gradient of the sum unchanged."""
     (layer,) = group
     (a, b), y = build.sources(layer), build.activation(layer)
@@ -170,7 +55,7 @@ def add(build: Any, group: Group) -> Backward:
     return backward
 
 
-def batchnorm(build: Any, group: Group) -> Backward | None:
+def batchnorm(build: PlanBuilder, group: Group) -> Backward | None:
     """In training: normalizes with the batch statistics, keeps them for the backward pass, updates
     the running statistics.
     """
@@ -202,7 +87,7 @@ def batchnorm(build: Any, group: Group) -> Backward | None:
 
 
 def batchnorm_operands(
-    build: Any, layer: Layer
+    build: PlanBuilder, layer: Layer
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """({role: buffer} read forward, written forward in training, read backward), without x and
     y.
@@ -220,13 +105,13 @@ def batchnorm_operands(
     return parameters, {**statistics, **running}, {"weight": parameters["weight"], **statistics}
 
 
-def batchnorm_gradients(build: Any, layer: Layer) -> dict[str, str]:
+def batchnorm_gradients(build: PlanBuilder, layer: Layer) -> dict[str, str]:
     return {
         f"d{role}": build.parameter_gradient(f"{layer.name}.{role}") for role in ("weight", "bias")
     }
 
 
-def dropout(build: Any, group: Group) -> Backward | None:
+def dropout(build: PlanBuilder, group: Group) -> Backward | None:
     """The random number of each value is keyed by seed, layer, step and position."""
     (layer,) = group
     if not build.training:
@@ -256,7 +141,7 @@ def dropout(build: Any, group: Group) -> Backward | None:
     return backward if build.wants_gradient(x) else None
 
 
-def winner_take_all(build: Any, group: Group) -> Backward | None:
+def winner_take_all(build: PlanBuilder, group: Group) -> Backward | None:
     """The share of the batch's images that keep their winners is a number of images here: all of
     them at test time.
     """
@@ -282,7 +167,7 @@ def winner_take_all(build: Any, group: Group) -> Backward | None:
     return backward if build.wants_gradient(x) else None
 
 
-def lasting_images(build: Any, layer: Layer) -> int:
+def lasting_images(build: PlanBuilder, layer: Layer) -> int:
     """Number of images of a batch that keep the winners of a channel: the share rounded up, but for
     a rounding error.
     """
@@ -293,7 +178,7 @@ def lasting_images(build: Any, layer: Layer) -> int:
     )
 
 
-def l1_penalty(build: Any, group: Group) -> Backward | None:
+def l1_penalty(build: PlanBuilder, group: Group) -> Backward | None:
     """The identity, without a step; backward, the penalty is one more reader of the value."""
     (layer,) = group
     x = build.source(layer)
@@ -311,7 +196,7 @@ def l1_penalty(build: Any, group: Group) -> Backward | None:
     return backward if build.wants_gradient(x) else None
 
 
-def sample(build: Any, group: Group) -> Backward | None:
+def sample(build: PlanBuilder, group: Group) -> Backward | None:
     """As in dropout, the random number of each value is keyed by seed, layer, step and position;
     keeps what it has added.
     """
@@ -356,7 +241,7 @@ def sample(build: Any, group: Group) -> Backward | None:
     return backward if any(map(build.wants_gradient, (mean, log_variance))) else None
 
 
-def lrn(build: Any, group: Group) -> Backward | None:
+def lrn(build: PlanBuilder, group: Group) -> Backward | None:
     """Keeps the divisors for the backward pass."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
@@ -375,7 +260,7 @@ def lrn(build: Any, group: Group) -> Backward | None:
     return backward if build.wants_gradient(x) else None
 
 
-def position_norm(build: Any, group: Group) -> Backward | None:
+def position_norm(build: PlanBuilder, group: Group) -> Backward | None:
     """Keeps each pixel's norm for the backward pass."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
@@ -395,7 +280,7 @@ def position_norm(build: Any, group: Group) -> Backward | None:
     return backward if build.wants_gradient(x) else None
 
 
-def attention(build: Any, group: Group) -> Backward | None:
+def attention(build: PlanBuilder, group: Group) -> Backward | None:
     """Keeps the attention weights, pixels times pixels, for the backward pass, which forms four
     products in place of two.
     """
@@ -419,7 +304,7 @@ def attention(build: Any, group: Group) -> Backward | None:
     return backward if build.wants_gradient(x) else None
 
 
-def local_contrast(build: Any, group: Group) -> None:
+def local_contrast(build: PlanBuilder, group: Group) -> None:
     """The second input is the image whose local contrast is measured."""
     (layer,) = group
     (x, image), y = build.sources(layer), build.activation(layer)
@@ -429,7 +314,7 @@ def local_contrast(build: Any, group: Group) -> None:
 
 
 def phase_block(
-    build: Any, group: Group, applies_relu: AppliesRelu = lambda network, x: False
+    build: PlanBuilder, group: Group, applies_relu: AppliesRelu = lambda network, x: False
 ) -> Backward:
     """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and
     4x4 phase weights.
@@ -495,7 +380,7 @@ def flop_of_phases(conv: Layer) -> int:
 
 # One layer each, with any attributes: the end of every rung's table. A kind without a function of
 # its own is `alone`.
-OWN: dict[str, Callable[[Any, Group], Backward | None]] = {
+OWN: dict[str, Emit] = {
     emit.__name__: emit
     for emit in (
         flatten,
@@ -517,7 +402,7 @@ LAYERS = (
 )
 
 
-def convolution(build: Any, conv: Layer) -> tuple[str, str, str]:
+def convolution(build: PlanBuilder, conv: Layer) -> tuple[str, str, str]:
     """(x, weight, bias): the buffers of a convolution or dense layer; without a bias, bias is a
     buffer of zeros.
     """
@@ -530,7 +415,7 @@ def convolution(build: Any, conv: Layer) -> tuple[str, str, str]:
     return build.source(conv), build.parameter(f"{conv.name}.weight"), bias
 
 
-def weight_gradients(build: Any, conv: Layer) -> dict[str, str]:
+def weight_gradients(build: PlanBuilder, conv: Layer) -> dict[str, str]:
     """{role: buffer} of a weight gradient's outputs; without a bias, the bias gradient goes to
     scratch memory.
     """
@@ -542,7 +427,7 @@ def weight_gradients(build: Any, conv: Layer) -> dict[str, str]:
     return {"dweight": build.parameter_gradient(f"{conv.name}.weight"), "dbias": dbias}
 
 
-def is_2x2(pool: Any) -> bool:
+def is_2x2(pool: HasAttributes) -> bool:
     """True for pooling with 2x2 windows, stride 2 and no padding."""
     return (pool.attributes["window"], pool.attributes["stride"], pool.attributes["padding"]) == (
         2,
@@ -551,7 +436,7 @@ def is_2x2(pool: Any) -> bool:
     )
 
 
-def sliding(conv: Layer) -> dict[str, Any]:
+def sliding(conv: Layer) -> Attributes:
     """Stride and padding as attributes of a convolution's operations."""
     return {"stride": conv.attributes["stride"], "padding": conv.attributes["padding"]}
 
@@ -559,19 +444,19 @@ def sliding(conv: Layer) -> dict[str, Any]:
 # One layer at a time, without fusion.
 
 
-def conv2d(build: Any, group: Group) -> Backward:
+def conv2d(build: PlanBuilder, group: Group) -> Backward:
     """A convolution without fusion; input, bias and weight gradient are separate operations."""
     (conv,) = group
     return _product(build, conv, sliding(conv))
 
 
-def dense(build: Any, group: Group) -> Backward:
+def dense(build: PlanBuilder, group: Group) -> Backward:
     """As conv2d."""
     (layer,) = group
     return _product(build, layer, {})
 
 
-def _product(build: Any, layer: Layer, attributes: dict[str, Any]) -> Backward:
+def _product(build: PlanBuilder, layer: Layer, attributes: Attributes) -> Backward:
     group, kind, flop = (layer,), layer.kind, 2 * layer.macs
     x, weight, bias = convolution(build, layer)
     y = build.activation(layer)

@@ -8,12 +8,24 @@ tile and the number of splits are the same on every GPU.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 from ladder.machine import driver
 
 H200 = 132  # multiprocessors, where there is no GPU
-AnyTile = TypeVar("AnyTile")  # a Tile, or another with m and n
+
+
+class Sides(Protocol):
+    """A tile of any kind: m x n elements."""
+
+    @property
+    def m(self) -> int: ...
+
+    @property
+    def n(self) -> int: ...
+
+
+SomeTile = TypeVar("SomeTile", bound=Sides)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,16 +73,16 @@ def multiprocessors() -> int:
 
 
 def quickest(
-    times: Mapping[AnyTile, float], rows: int, columns: int, gpu: int, products: int = 1
-) -> AnyTile:
+    times: Mapping[SomeTile, float], rows: int, columns: int, gpu: int, products: int = 1
+) -> SomeTile:
     """The tile that computes rows x columns elements in the least time; if several do, the first.
 
     times: {tile: time of a block}; gpu: number of its multiprocessors; products: such products in
     one launch. The fullest multiprocessor decides: on 108, 128 blocks take the time of two.
     """
 
-    def time(tile: Any) -> float:
-        blocks: int = products * math.ceil(rows / tile.m) * math.ceil(columns / tile.n)
+    def time(tile: SomeTile) -> float:
+        blocks = products * math.ceil(rows / tile.m) * math.ceil(columns / tile.n)
         return math.ceil(blocks / gpu) * times[tile]
 
     return min(times, key=time)

@@ -22,6 +22,7 @@ KEYS = {
     "data": {"folder_sha256": "folder"},
     "features": {"variant": "features_variant"},
     "shifted": {"variant": "features_variant"},
+    "changed": {"variant": "features_variant"},
 }
 # Defaults that a stage's parameters omit.
 UNSAID: dict[str, dict[str, Any]] = {
@@ -38,6 +39,7 @@ DERIVED = {
     "tags",
     "table",
     "targets",
+    "pictures",
     "choices",
     "declined",
     "warnings",
@@ -136,6 +138,8 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
                 )
             if role == "initial" and (file := start_file(manifest)):
                 config["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
+    if config.get("share") is False and "folder" in config:  # pages may not name it
+        config["folder"] = f"a folder, {config['folder'].rpartition(', ')[2]}"
     if roles.keys().isdisjoint({"train", "patches"}):
         config["epochs"] = 0
     if "features_variant" in config and config["features_variant"] == config.get("variant"):

@@ -1,8 +1,8 @@
 """Digests of source files by what they do, which is the part of a version that follows the program.
 
-A Python file counts by its syntax tree without docstrings, a CUDA file by its text without
-comments, trailing spaces and empty lines, any other file by its bytes. So a comment, a docstring or
-a formatter changes no version.
+A Python file counts by its syntax tree without docstrings, in which the project's modules have
+their names without their folders; a CUDA file by its tokens, any other file by its bytes. So a
+comment, a docstring, a formatter or a module's move to another folder changes no version.
 """
 
 import ast
@@ -12,7 +12,7 @@ import re
 from typing import cast
 
 from ladder.errors import UserError
-from ladder.sources import ROOT
+from ladder.sources import ROOT, SCRIPTS
 from ladder.store import cache
 
 LENGTH = 16  # hex digits
@@ -22,8 +22,9 @@ UNSAID = {"ctx", "kind", "type_comment"}
 CUDA_COMMENT = re.compile(
     r"""//(?:\\\n|[^\n])*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
 )
+CUDA_TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\w+|[^\w\s]")
 # Of the digests in the user's cache; another one where this module computes them otherwise.
-CACHED = "programs-1"
+CACHED = "programs-2"
 
 
 @functools.cache
@@ -38,11 +39,8 @@ def digest(path: str) -> str:
     except FileNotFoundError:
         raise UserError(f"{path} is missing, but a stage is made with it") from None
     if path.endswith((".cu", ".cuh")):
-        return _hash(
-            without_comments(content.decode("utf-8", "surrogateescape")).encode(
-                "utf-8", "surrogateescape"
-            )
-        )
+        text = tokens(content.decode("utf-8", "surrogateescape"))
+        return _hash(text.encode("utf-8", "surrogateescape"))
     if not path.endswith(".py"):
         return _hash(content)
     # Reading a syntax tree takes milliseconds, which every command would wait for, a hundred times.
@@ -80,11 +78,25 @@ def _written(node: object) -> str:
         fields["body"] = fields["body"][1:]
     if isinstance(node, ast.JoinedStr):
         fields["values"] = _joined(node.values)
+    if isinstance(node, ast.ImportFrom) and _is_ours(node.module):
+        fields["module"] = _module_name(str(node.module))
+    if isinstance(node, ast.alias) and _is_ours(node.name):
+        fields["name"] = _module_name(node.name)
     return (
         f"{type(node).__name__}("
         + ",".join(f"{name}={_written(value)}" for name, value in fields.items())
         + ")"
     )
+
+
+def _is_ours(module: str | None) -> bool:
+    return str(module).partition(".")[0] == "ladder"
+
+
+def _module_name(module: str) -> str:
+    """The name of a module without its folders; '' of a package, from which modules are taken."""
+    is_package = (SCRIPTS / module.replace(".", "/")).is_dir()
+    return "" if is_package else module.rpartition(".")[2]
 
 
 def _joined(values: list[ast.expr]) -> list[ast.expr]:
@@ -100,10 +112,12 @@ def _joined(values: list[ast.expr]) -> list[ast.expr]:
     return joined
 
 
-def without_comments(text: str) -> str:
-    """CUDA C++ without comments, trailing spaces and empty lines."""
-    lines = CUDA_COMMENT.sub(lambda match: match[1] or " ", text).splitlines()
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+def tokens(text: str) -> str:
+    """The tokens of CUDA C++ with a space between two, a directive of the preprocessor a line."""
+    text = CUDA_COMMENT.sub(lambda match: match[1] or " ", text).replace("\\\n", " ")
+    directives = re.split(r"^([ \t]*#.*)$", text, flags=re.MULTILINE)
+    lines = (" ".join(CUDA_TOKEN.findall(part)) for part in directives)
+    return "\n".join(line for line in lines if line)
 
 
 def _hash(content: bytes) -> str:

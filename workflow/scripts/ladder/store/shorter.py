@@ -30,18 +30,16 @@ def length(params: dict[str, Any]) -> str:
     return next(key for key in keys if key in params)
 
 
-def is_kept(params: dict[str, Any], ends_with_an_epoch: bool, warmup_fits: bool) -> bool:
-    """Whether a longer training may go on from one of these parameters, so that STATE is written.
+def is_kept(
+    schedule: str, patience: int | None, ends_with_an_epoch: bool, warmup_fits: bool
+) -> bool:
+    """Whether a longer training may go on from one with this schedule, so that STATE is written.
 
     With patience a longer one does not measure the validation images where this one has, after a
     last partial epoch. A warm-up that does not fit is made shorter, and a longer training has
     another one.
     """
-    return (
-        params["schedule"] in SCHEDULES
-        and warmup_fits
-        and (ends_with_an_epoch or not params.get("patience"))
-    )
+    return schedule in SCHEDULES and warmup_fits and (ends_with_an_epoch or not patience)
 
 
 def find(

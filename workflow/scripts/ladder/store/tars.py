@@ -9,14 +9,6 @@ from typing import Self
 MOST_EXTENDED = 10_000
 # What tarfile raises over an archive that is damaged or meant to be.
 FAULTS = tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError
-KINDS = {
-    tarfile.DIRTYPE: "a folder",
-    tarfile.SYMTYPE: "a symbolic link",
-    tarfile.LNKTYPE: "a hard link",
-    tarfile.FIFOTYPE: "a FIFO",
-    tarfile.CHRTYPE: "a device",
-    tarfile.BLKTYPE: "a device",
-}
 
 
 class Header(tarfile.TarInfo):
@@ -30,10 +22,3 @@ class Header(tarfile.TarInfo):
                 f"its header {header.name[:80]!a} has more than {MOST_EXTENDED:,} bytes"
             )
         return header
-
-
-def kind(member: tarfile.TarInfo) -> str:
-    """What a member is in words, '' for a plain file."""
-    if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse():
-        return ""
-    return KINDS.get(member.type, "no plain file")

@@ -7,9 +7,13 @@ from typing import Any
 
 def version(spec: dict[str, Any]) -> str:
     """The stage's first letter (so that no version reads as a number) and 11 hex digits of the
-    sha256 of the canonical spec.
+    sha256 of the canonical spec, in which a source has its name in place of its path.
     """
-    return str(spec["stage"])[0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
+    sources = sorted(
+        ([path.rpartition("/")[2], digest] for path, digest in spec["sources"].items()), key=str
+    )
+    text = canonical({**spec, "sources": sources})
+    return str(spec["stage"])[0] + hashlib.sha256(text.encode()).hexdigest()[:11]
 
 
 def canonical(value: Any) -> str:

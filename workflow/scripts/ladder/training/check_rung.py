@@ -112,7 +112,9 @@ def faults(rung, results):
 def batches_of(network, batch_size):
     """The images of each update: UPDATES times the run's batch, and as often about half of it."""
     least = 2 * parity.batch_size(network)
-    settings = plan.Settings(network=network, variant=measure_rungs.REFERENCE, batch_size=least)
+    settings = plan.TrainingSettings(
+        network=network, rung=measure_rungs.REFERENCE, batch_size=least
+    )
     flop = (
         plan.training_plan(settings, plan.Dataset(least, "uint8"), plan.Length(1, 1)).flop / least
     )
@@ -124,9 +126,9 @@ def batches_of(network, batch_size):
 def same_replayed(network, rung, batch, threads):
     """Whether run_many, which a GPU records and replays, gives the bytes of single steps."""
     length, digests = plan.Length(REPLAYED, REPLAYED), []
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         optimizer=optimizers.Optimizer("adam"),
         multipliers=plan.made_for(rung),

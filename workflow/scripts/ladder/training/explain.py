@@ -5,7 +5,7 @@ buffers.
 from ladder.progress import size
 
 STEPS = "pass", "layer", "operation", "MFLOP", "computed by", "grid", "block", "reads", "writes"
-BUFFERS = "kind", "buffer", "shape", "dtype", "bytes", "memory"
+BUFFERS = "kind", "buffer", "shape", "dtype", "bytes"
 MOST_NAMED = 6  # buffers of a step; an update of all parameters has hundreds
 
 
@@ -25,7 +25,6 @@ def text(plan):
             _sizes(buffer.shape),
             buffer.dtype,
             f"{buffer.bytes:,}",
-            f"shared, at {plan.places[buffer.name]:,}" if buffer.name in plan.places else "its own",
         )
         for buffer in plan.buffers.values()
     ]

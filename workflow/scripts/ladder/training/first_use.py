@@ -34,7 +34,7 @@ def choose(
     """(rung, reason): `name` itself, or for 'auto' the first of catalog.candidates that passes;
     plan: `described`.
 
-    Only a command that runs jobs makes checks that were never made: caller.told("checks"). Others
+    Only a command that runs jobs makes checks that were never made: caller.fact("checks"). Others
     trust the rung.
     """
     return _choose(precision, plan, os.path.abspath(results)) if name == "auto" else (name, "")
@@ -46,7 +46,7 @@ def _choose(precision: str, plan: str, results: str) -> tuple[str, str]:
         if not catalog.uses_gpu(rung):
             return rung, reason
         check = _check(rung, plan)
-        outcome = first_use.outcome(check, makes=bool(caller.told("checks")))
+        outcome = first_use.outcome(check, makes=bool(caller.fact("checks")))
         if outcome is None:
             return rung, f"{reason}; it is checked before its first use"
         if outcome["passed"]:

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable
 
 from ladder.errors import UserError
-from ladder.rungs.patterns import Launch
-from ladder.training.planning.data import Plan, Shape
+from ladder.rungs.interface import Launch, Shape
+from ladder.training.planning.data import Plan
 
 # Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th
 # number, count up to some thousand numbers beyond the end.

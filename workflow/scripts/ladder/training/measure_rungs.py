@@ -218,9 +218,9 @@ def measure(network, rung, batch, threads):
     executor = executors.create(rung, threads)
     most = WARM_UP + 2 * STEPS
     length = plan.Length(most, most)
-    settings = plan.Settings(
+    settings = plan.TrainingSettings(
         network=network,
-        variant=rung,
+        rung=rung,
         batch_size=batch,
         optimizer=Optimizer("adam"),
         multipliers=plan.made_for(rung),

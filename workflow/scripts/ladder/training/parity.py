@@ -86,14 +86,14 @@ def train(
 
     follow: result of the training whose state each update but the first starts from; batches: the
     number of random images of each update, by default UPDATES times batch_size(network); settings:
-    more fields of plan.Settings.
+    more fields of plan.TrainingSettings.
     """
     batches = batches or (batch_size(network),) * UPDATES
     length, images = plan.Length(len(batches), len(batches)), sum(batches)
     settings = functools.partial(
-        plan.Settings,
+        plan.TrainingSettings,
         network=network,
-        variant=rung,
+        rung=rung,
         optimizer=protocol.optimizer,
         gradient_scale=protocol.gradient_scale,
         **settings,

@@ -1,52 +1,48 @@
-"""The parts of a training by the parameters of its stage, each with its settings."""
+"""The parts of a training, each with its settings."""
 
 import dataclasses
 
-from ladder.arithmetic import multipliers
 from ladder.network.optimizers import Optimizer
-from ladder.training.planning.settings import Augmentation, Settings
+from ladder.training.planning.settings import Augmentation, TrainingSettings
 
 
-def of(network, params, multiplier):
-    """(name, Settings) of each part of the training: only the decoder of a fitted encoder, then all
-    layers.
+def parts(network, given, multipliers):
+    """(name, TrainingSettings) of each part of the training: only the decoder of a fitted encoder,
+    then all layers.
+
+    given: TrainingParameters; multipliers: ByDirection.
     """
-    whole = settings(network, params, multiplier)
-    if params["training"] == "gradient":
+    schedule = {"schedule": given.schedule, "warmup_steps": given.warmup_steps}
+    if given.schedule == "step":
+        schedule |= {
+            "step_epochs": given.schedule_step_epochs,
+            "step_factor": given.schedule_step_factor,
+        }
+    whole = TrainingSettings(
+        network=network,
+        rung=given.variant,
+        batch_size=given.batch_size,
+        optimizer=Optimizer(
+            given.optimizer, given.momentum, given.weight_decay, given.gradient_clip
+        ),
+        learning_rate=given.learning_rate,
+        schedule=schedule,
+        epochs=given.epochs,
+        steps=given.steps,
+        gradient_scale=given.gradient_scale,
+        augmentation=Augmentation(
+            given.augment_flip, given.augment_crop, given.augment_rotate, given.augment_colour
+        ),
+        seed=given.seed,
+        multipliers=multipliers,
+        loss_scale=given.loss_scale,
+        frozen=network.encoder if given.freeze_encoder else (),
+    )
+    if given.training == "gradient":
         return [("", whole)]
     decoder = dataclasses.replace(
-        whole, epochs=params["decoder_epochs"], steps=None, frozen=network.encoder
+        whole, epochs=given.decoder_epochs, steps=None, frozen=network.encoder
     )
     return [("_decoder", decoder)] + (
-        [("", whole)] if params["training"] == "patches_then_gradient" else []
-    )
-
-
-def settings(network, params, multiplier):
-    schedule = {"schedule": params["schedule"], "warmup_steps": params["warmup_steps"]}
-    if params["schedule"] == "step":
-        schedule |= {
-            "step_epochs": params["schedule_step_epochs"],
-            "step_factor": params["schedule_step_factor"],
-        }
-    return Settings(
-        network=network,
-        optimizer=Optimizer(
-            params["optimizer"],
-            params.get("momentum", 0.0),
-            params["weight_decay"],
-            params["gradient_clip"],
-        ),
-        schedule=schedule,
-        augmentation=Augmentation(
-            **{name: params[f"augment_{name}"] for name in ("flip", "crop", "rotate", "colour")}
-        ),
-        multipliers=multipliers.from_params(params, multiplier),
-        frozen=network.encoder if params.get("freeze_encoder") else (),
-        **{key: params[key] for key in ("variant", "batch_size", "learning_rate", "seed")},
-        **{
-            key: params[key]
-            for key in ("epochs", "steps", "gradient_scale", "loss_scale")
-            if key in params
-        },
+        [("", whole)] if given.training == "patches_then_gradient" else []
     )

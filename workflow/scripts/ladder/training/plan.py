@@ -14,17 +14,18 @@ from ladder.network.layers import KINDS, Layer
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.catalog import RUNGS
-from ladder.training import limits, recompute
+from ladder.rungs.interface import Shape
+from ladder.training import limits
 from ladder.training.planning import frame
 from ladder.training.planning.builder import Builder
-from ladder.training.planning.data import Plan, Shape
-from ladder.training.planning.settings import Augmentation, Dataset, Length, Settings
+from ladder.training.planning.data import Plan
+from ladder.training.planning.settings import Augmentation, Dataset, Length, TrainingSettings
 
 __all__ = [
     "Augmentation",
     "Dataset",
     "Length",
-    "Settings",
+    "TrainingSettings",
     "inference_plan",
     "learning",
     "made_for",
@@ -42,7 +43,7 @@ def made_for(rung: str) -> ByDirection:
 
 
 def training_plan(
-    settings: Settings,
+    settings: TrainingSettings,
     dataset: Dataset,
     length: Length,
     dtype: str = "float32",
@@ -52,7 +53,7 @@ def training_plan(
 
     Layers that the output does not depend on, which only features read, are left out.
 
-    fuse_update: let a rung with GRADIENTS_IN_PARTS leave gradients in parts, which its update adds;
+    fuse_update: let a rung with `gradients_in_parts` leave its gradients so, for the update to add;
     otherwise every gradient has a buffer of its own. Raises ValueError if the rung has no operation
     for a layer or a frozen layer reads a trained one, UserError if the network cannot be trained or
     the batch is too large for the rung.
@@ -72,7 +73,7 @@ def training_plan(
         build.in_parts = (
             fuse_update
             and not settings.multipliers.quantises
-            and getattr(build.module, "GRADIENTS_IN_PARTS", False)
+            and build.implementation.gradients_in_parts
         )
         build.with_loss = True
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
@@ -85,20 +86,13 @@ def training_plan(
         frame.advance(build)
         return build.plan()
 
-    plan = limits.within_indices(plan_of, settings.batch_size, settings.variant)
-    return recompute.recomputed(plan) if settings.recompute else plan
+    return limits.within_indices(plan_of, settings.batch_size, settings.rung)
 
 
-def one_step(
-    network: Network, rung: str, batch: int, optimizer: str, recompute: bool = False
-) -> Plan:
+def one_step(network: Network, rung: str, batch: int, optimizer: str) -> Plan:
     """The plan of a training step of `batch` images, which are all; optimizer: its name."""
-    settings = Settings(
-        network=network,
-        variant=rung,
-        batch_size=batch,
-        optimizer=Optimizer(optimizer),
-        recompute=recompute,
+    settings = TrainingSettings(
+        network=network, rung=rung, batch_size=batch, optimizer=Optimizer(optimizer)
     )
     return training_plan(settings, Dataset(batch, "uint8"), Length(1, 1))
 
@@ -134,8 +128,8 @@ def inference_plan(
     """
 
     def plan_of(batch: int) -> Plan:
-        settings = Settings(
-            network=network, variant=rung, batch_size=batch, multipliers=multipliers
+        settings = TrainingSettings(
+            network=network, rung=rung, batch_size=batch, multipliers=multipliers
         )
         build = Builder(
             settings,

@@ -1,41 +1,39 @@
 """What of a learning-rate schedule does not fit into the number of a training's steps, in words."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ladder.network import optimizers
+from ladder.training.parameters import TrainingParameters
 from ladder.training.planning.settings import Length
 
 
-def misfits(params: Mapping[str, Any], images: int) -> list[str]:
+def misfits(given: TrainingParameters, images: int) -> list[str]:
     """One sentence for each fault of the schedule, which names the keys and says what happens
     instead.
 
-    params: of stage `train`, or a configuration's settings; images: number of training images. Each
-    part of a training has the schedule for itself.
+    images: number of training images. Each part of a training has the schedule for itself.
     """
     lines: list[str] = []
-    for key in _keys(params):
-        length = Length.of(
-            images, params["batch_size"], params[key], params[key] if key == "steps" else None
-        )
+    for key, epochs, steps in _parts(given):
+        length = Length.from_epochs(images, given.batch_size, epochs, steps)
         if length.steps:
-            counted = f"{key} {params[key]}" + (
-                "" if key == "steps" else f", {_steps(length.steps)}"
+            counted = (
+                f"{key} {epochs}, {_steps(length.steps)}" if steps is None else f"{key} {steps}"
             )
-            lines += _misfits(params, length, counted)
+            lines += _misfits(given, length, counted)
     return lines
 
 
-def _keys(params: Mapping[str, Any]) -> list[str]:
-    """The keys of the lengths of a training's parts: of the decoder alone, of all layers."""
-    decoder = ["decoder_epochs"] if params["training"] != "gradient" else []
-    whole = "epochs" if params.get("steps", "none") == "none" else "steps"
-    return decoder + ([whole] if params["training"] != "patches" else [])
+def _parts(given: TrainingParameters) -> Iterator[tuple[str, int | None, int | None]]:
+    """(key of its length, epochs, steps) of each part: of the decoder alone, of all layers."""
+    if given.decoder_epochs is not None:
+        yield "decoder_epochs", given.decoder_epochs, None
+    if given.training != "patches":
+        yield "epochs" if given.steps is None else "steps", given.epochs, given.steps
 
 
-def _misfits(params: Mapping[str, Any], length: Length, counted: str) -> Iterator[str]:
-    wanted, rise = params["warmup_steps"], optimizers.warmup(length, params["warmup_steps"])
+def _misfits(given: TrainingParameters, length: Length, counted: str) -> Iterator[str]:
+    wanted, rise = given.warmup_steps, optimizers.warmup(length, given.warmup_steps)
     if rise != wanted:
         instead = (
             f"rises over the first {rise} steps instead"
@@ -44,11 +42,11 @@ def _misfits(params: Mapping[str, Any], length: Length, counted: str) -> Iterato
         )
         yield f"warmup_steps {wanted} is more than the training has ({counted}); the learning rate {instead}"
     if (
-        params["schedule"] == "step"
-        and params["schedule_step_epochs"] * length.steps_per_epoch >= length.steps
+        given.schedule == "step"
+        and given.schedule_step_epochs * length.steps_per_epoch >= length.steps
     ):
         yield (
-            f"schedule step with schedule_step_epochs {params['schedule_step_epochs']} changes nothing in this training "
+            f"schedule step with schedule_step_epochs {given.schedule_step_epochs} changes nothing in this training "
             f"({counted}, {length.steps_per_epoch} in an epoch); the learning rate stays as it is after the warm-up"
         )
 

@@ -18,7 +18,7 @@ from ladder.executors import create as executors
 from ladder.network import optimizers
 from ladder.progress import log
 from ladder.store import artifacts, disk
-from ladder.training import plan, recompute
+from ladder.training import plan
 from ladder.training.planning.data import EXECUTOR
 
 LOOK_EVERY = 50  # steps between reads of the losses, which synchronise with the GPU
@@ -30,12 +30,16 @@ SNAPSHOT = "snapshot."  # before the name of a snapshot in a checkpoint
 class Training:
     """The state of a training run between two steps.
 
-    settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores
-    them, with its normalization.Statistics; labels: uint8 (N,), for a network that classifies;
-    values: name -> float32 array, the initial values of all weights.shapes(network);
-    data_residency: see executors/create.py; validation: validation.Validation to measure after each
-    epoch, which may end the training early. Raises UserError if the batch is larger than the
-    dataset.
+    settings        plan.TrainingSettings
+    images          uint8 or float32 (N, H, W, C), as a normalized artifact stores them
+    statistics      their normalization.Statistics
+    values          name -> float32 array, the initial values of all weights.shapes(network)
+    data_residency  see executors/create.py
+    labels          uint8 (N,), for a network that classifies
+    validation      validation.Validation to measure after each epoch, which may end the training
+                    early; or None
+
+    Raises UserError if the batch is larger than the dataset.
     """
 
     def __init__(
@@ -54,8 +58,8 @@ class Training:
                 f"batch_size {settings.batch_size} is larger than the {len(images)} training images"
             )
         self.settings, self.images, self.validation = settings, images, validation
-        self.executor = executors.create(settings.variant, threads, data_residency)
-        self.length = plan.Length.of(
+        self.executor = executors.create(settings.rung, threads, data_residency)
+        self.length = plan.Length.from_epochs(
             len(images), settings.batch_size, settings.epochs, settings.steps
         )
         steps_per_epoch = self.length.steps_per_epoch
@@ -320,19 +324,6 @@ class Training:
     def memory(self):
         """Purpose -> bytes of a step: those of the plan, and EXECUTOR."""
         return {**self.plan.bytes_by_purpose(), EXECUTOR: self.executor.workspace_bytes()}
-
-    def recomputing(self):
-        """Bytes of a step's buffers: `kept` without recompute, `shared` if only memory is shared,
-        `taken` now; else {}.
-        """
-        if not self.settings.recompute:
-            return {}
-        plain = self._planned(dataclasses.replace(self.settings, recompute=False))
-        return {
-            "kept": plain.bytes,
-            "shared": recompute.shared(plain).bytes,
-            "taken": self.plan.bytes,
-        }
 
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""

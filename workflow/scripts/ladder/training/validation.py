@@ -22,15 +22,20 @@ STEPS, LOSSES, HITS, BEST = "validation.steps", "validation.losses", "validation
 class Validation:
     """What one training is measured on.
 
-    settings: its plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact
-    stores them, with its normalization.Statistics; labels: uint8 (N,), for a network that
-    classifies; patience: number of epochs in a row without a smaller loss after which the training
-    stops, 0 for never.
+    settings    its plan.TrainingSettings
+    images      uint8 or float32 (N, H, W, C), as a normalized artifact stores them
+    statistics  their normalization.Statistics
+    labels      uint8 (N,), for a network that classifies
+    patience    number of epochs in a row without a smaller loss after which the training stops, 0
+                for never
 
-    steps: number of steps that the training has made after each epoch; losses: mean loss per image
-    then; hits: correct predictions, empty if the network does not classify; best: name -> float32
-    array after the epoch with the smallest loss, the first of equals; only with patience; seconds:
-    of measuring.
+    What is measured:
+    steps       number of steps that the training has made after each epoch
+    losses      mean loss per image then
+    hits        correct predictions, empty if the network does not classify
+    best        name -> float32 array after the epoch with the smallest loss, the first of equals;
+                only with patience
+    seconds     of measuring
     """
 
     def __init__(
@@ -39,7 +44,7 @@ class Validation:
         forward = multipliers.ByDirection(forward=settings.multipliers.forward)
         self._inference = Inference(
             settings.network,
-            settings.variant,
+            settings.rung,
             {},
             statistics,
             threads,

@@ -39,7 +39,7 @@ def chain(run: Run) -> Chain:
     draft = Draft(run)
     draft.add(*_roles_before_features(run))
     for kind in _kinds(run):
-        if kind in run.others:
+        if kind in run.others and run.facts.classes:
             draft.add_control(kind, chain(run.others[kind]))
         else:
             draft.add_features(kind)
@@ -51,15 +51,17 @@ def chain(run: Run) -> Chain:
                 if str(role) not in draft.artifacts
             )
         )
+    if not run.facts.classes:
+        draft.add(Role("neighbours"))
     draft.add(Role("report"))
     return draft.artifacts
 
 
 def prediction_roles(chain: Chain) -> list[str]:
     """The roles of a chain whose artifacts classify a picture (demo.predictor.Predictor), in the
-    order of the work.
+    order of the work; of pictures without labels those that give its features.
     """
-    answering = lineage.answering(chain)
+    answering = lineage.answering(chain) or features_role(chain)
     wanted = [
         chain[role]
         for role in (answering, "train", *(["features"] if "evaluate" in chain else []))
@@ -78,18 +80,24 @@ def prediction_roles(chain: Chain) -> list[str]:
     return [role for role, artifact in chain.items() if artifact.version in needed]
 
 
+def features_role(chain: Chain) -> str:
+    """The role of the features of all parts together."""
+    return "joined" if "joined" in chain else "features"
+
+
 class Draft:
     """A chain that is being planned.
 
     artifacts: those so far by role; appended: the chains of the runs whose features are appended;
-    shifted: by kind, the features of the shifted test images for each part of what is classified.
+    copies: by stage (shifted or changed) and kind, the features of copies of the test images for
+    each part of what is classified.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.artifacts: Chain = {}
         self.appended = [chain(part.run) for part in run.parts]
-        self.shifted: dict[str, list[PlannedArtifact]] = {}
+        self.copies: dict[tuple[str, str], list[PlannedArtifact]] = {}
 
     def add(self, *roles: Role) -> None:
         for role in roles:
@@ -103,13 +111,19 @@ class Draft:
         if len(self.parts(kind)) > 1:
             self._add_appended(kind)
             self.add(Role("joined", kind))
+        if self.run.facts.classes:
+            self._add_classifiers(kind)
+        else:
+            self._add_copies("changed", kind)
+        if self.run.settings.feature_map and not kind:
+            self.add(Role("map"))
+
+    def _add_classifiers(self, kind: str) -> None:
         if self.run.settings.classify_shifts != "none":
-            self._add_shifted(kind)
+            self._add_copies("shifted", kind)
         self.add(*(Role(classifier, kind) for classifier in classifiers(self.run)))
         if self.run.label_counts:
             self.add(Role("labels", kind))
-        if self.run.settings.feature_map and not kind:
-            self.add(Role("map"))
 
     def _add_raw(self) -> None:
         """Add the pixels as they are, unless the run's own normalisation leaves them so."""
@@ -147,8 +161,8 @@ class Draft:
         )
 
     def _planned(self, role: Role) -> PlannedArtifact:
-        stage, strict = STAGES[role.stage], self.run.settings.strict_versions
-        return planned(stage, role, stage.params(self.run, role), stage.parents(self, role), strict)
+        stage = STAGES[role.stage]
+        return planned(stage, role, stage.params(self.run, role), stage.parents(self, role))
 
     def _add_appended(self, kind: str) -> None:
         """Add the features that are appended to this kind's and their ancestors, but for those that
@@ -161,17 +175,17 @@ class Draft:
                         str(dataclasses.replace(Role.parse(artifact.role), part=number))
                     ] = artifact
 
-    def _add_shifted(self, kind: str) -> None:
-        """Add the features of shifted images for each part of a kind, but for those that another
+    def _add_copies(self, stage: str, kind: str) -> None:
+        """Add the features of copies of images for each part of a kind, but for those that another
         kind has too.
         """
         versions = self._versions()
-        self.shifted[kind] = [
-            self._planned(Role("shifted", kind, part)) for part, _ in enumerate(self.parts(kind), 1)
+        self.copies[stage, kind] = [
+            self._planned(Role(stage, kind, part)) for part, _ in enumerate(self.parts(kind), 1)
         ]
         self.artifacts |= {
             artifact.role: artifact
-            for artifact in self.shifted[kind]
+            for artifact in self.copies[stage, kind]
             if artifact.version not in versions
         }
 
@@ -198,7 +212,7 @@ def _kinds(run: Run) -> list[str]:
     """The kinds of features that are classified; a run of random weights is its own control."""
     if not run.features_layer:
         return []
-    idle = {RANDOM, STRONG} if _is_random(run) else set()
+    idle = {RANDOM, STRONG} if _is_random(run) else set() if run.facts.classes else {STRONG}
     controls = [kind for kind in CONTROLS if kind in set(run.settings.controls) - idle]
     return ["", *([START] if _has_start(run) else []), *controls]
 
@@ -295,8 +309,26 @@ def _shifted(draft: Draft, role: Role) -> Parents:
     return {"features": features, **features.parents}
 
 
+def _changed(draft: Draft, role: Role) -> Parents:
+    return {**_shifted(draft, role), "data": draft.artifacts["data"]}
+
+
+def _neighbours(draft: Draft, role: Role) -> Parents:
+    """The features of each kind and those of changed copies, changed1_random of the first part."""
+    kinds = [kind for _, kind in draft.copies]
+    copies = {
+        str(Role(f"changed{part}", kind)): features
+        for (_, kind), parts in draft.copies.items()
+        for part, features in enumerate(parts, 1)
+    }
+    features = {str(Role("features", kind)): draft.classified(kind) for kind in kinds}
+    return {"data": draft.artifacts["data"], **features, **copies}
+
+
 def _classifier(draft: Draft, role: Role) -> Parents:
-    shifted = draft.shifted[role.kind] if parameters.decides_by_shifts(draft.run, role) else []
+    shifted = (
+        draft.copies["shifted", role.kind] if parameters.decides_by_shifts(draft.run, role) else []
+    )
     return {
         "features": draft.classified(role.kind),
         "data": draft.artifacts["data"],
@@ -369,17 +401,19 @@ STAGES = {
             _joined,
         ),
         Stage("shifted", "shift_features", parameters.shifted, _shifted),
+        Stage("changed", "change_pictures", parameters.changed, _changed),
+        Stage("neighbours", "find_neighbours", parameters.picked("seed"), _neighbours),
         Stage("svm", "fit_svm", parameters.svm, _classifier),
         Stage("linear", "fit_linear", parameters.classifier("seed"), _classifier),
         Stage("ridge", "fit_ridge", parameters.classifier("seed", "array_library"), _classifier),
         Stage(
             "knn",
             "classify_knn",
-            parameters.classifier("knn_k", "knn_distance", "array_library"),
+            parameters.classifier("knn_k", "array_library"),
             _classifier,
         ),
         Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),
-        Stage("map", "map_features", parameters.picked("seed"), _map),
+        Stage("map", "map_features", parameters.feature_map, _map),
         Stage(
             "report",
             "make_report",

@@ -10,7 +10,6 @@ from ladder.data.facts import FOLDER, Facts
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.network.networks import Network
-from ladder.pages import paper
 from ladder.rungs import catalog
 from ladder.store import targets
 from ladder.workflow import network_files, recipe
@@ -45,12 +44,11 @@ def check(settings: Settings) -> Basis:
     """The Basis of settings without `auto` (recipe.fill); raises UserError with one line where keys
     do not go together.
     """
-    facts = dataset_facts.of(settings)
+    facts = dataset_facts.find(settings)
     _check_data(settings, facts)
-    if settings.figures and (missing := paper.missing()):
-        raise UserError(f"config: {missing}")
     _check_targets(settings)
     params, network = _network(settings, facts)
+    _check_labels(settings, facts, network)
     _check_training(settings, network)
     _check_features(settings, facts, network)
     _check_precision(settings)
@@ -58,21 +56,20 @@ def check(settings: Settings) -> Basis:
 
 
 def _check_data(settings: Settings, facts: Facts) -> None:
+    least = max(1, facts.classes)
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
-        if (
-            getattr(settings, key) != "all"
-            and not facts.classes <= getattr(settings, key) <= available
-        ):
+        if getattr(settings, key) != "all" and not least <= getattr(settings, key) <= available:
             raise UserError(
-                f"config: {key} is {getattr(settings, key)}, but {settings.dataset} has {available} such images in "
-                f"{facts.classes} classes; {facts.classes} to {available}, or all"
+                f"config: {key} is {getattr(settings, key)}, but {settings.dataset} has {available} such images"
+                f"{f' in {facts.classes} classes' if facts.classes else ''}; {least} to {available}, or all"
             )
     images = facts.train if settings.train_limit == "all" else settings.train_limit
-    if settings.validation and not facts.classes <= settings.validation <= images - facts.classes:
+    labelled = images if not facts.classes else min(images, facts.train - facts.unlabelled)
+    if settings.validation and not least <= settings.validation <= labelled - least:
         raise UserError(
-            f"config: validation is {settings.validation}, but of {images} training images in {facts.classes} "
-            f"classes it must leave some of each on both sides; "
-            f"{facts.classes} to {images - facts.classes}, or 0 for none"
+            f"config: validation is {settings.validation}, but of {labelled} training images in {least} "
+            f"class{'es' if least > 1 else ''} it must leave some of each on both sides; "
+            f"{least} to {labelled - least}, or 0 for none"
         )
     pixels = math.prod(facts.shape)
     if settings.normalization == "zca" and pixels > normalization.MOST_WHITENED:
@@ -93,6 +90,20 @@ def _check_data(settings: Settings, facts: Facts) -> None:
         raise UserError(
             f"config: normalization is zca, but {recipe.training_images(settings, facts):,} training images are no more than "
             f"the {pixels:,} values of one, and whitening needs more; standardize, smaller images, or more of them"
+        )
+
+
+def _check_labels(settings: Settings, facts: Facts, network: Network) -> None:
+    """Check that what learns from labels has them."""
+    if network.classifies and facts.unlabelled:
+        raise UserError(
+            f"config: {network.name} is trained with labels, but {facts.unlabelled:,} of {facts.train:,} training "
+            "pictures have none; choose a network that learns without them, as network=autoencoder"
+        )
+    if settings.search and not facts.classes:
+        raise UserError(
+            "config: a search ranks runs by their accuracy, and pictures without labels have none; "
+            "name labels, or compare runs with compare"
         )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from ladder import caller
 from ladder.errors import UserError, excerpt
 from ladder.machine import processes
-from ladder.workflow import places
+from ladder.workflow import places, removed
 from ladder.workflow.stages import COPIES, LISTED
 from ladder.workflow.values import nearest
 
@@ -49,7 +49,16 @@ SEVERAL = {
 }
 DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
 # names of roles that are targets
-TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")
+TARGETS = (
+    "data",
+    "normalized",
+    "patches",
+    "train",
+    "evaluate",
+    "features",
+    "svm",
+    "neighbours",
+)
 KNOWN = {*TARGETS, *COPIES, *(page for pages in COPIES.values() for page in pages)}
 
 
@@ -132,7 +141,7 @@ def begin(cores: Callable[[], int]) -> Command:
         known = cores()
     except Exception:  # an error of Snakemake's own, which is not known here
         known = None
-    command = Command(tuple(sys.argv[1:]), now, not caller.told("started"), known)
+    command = Command(tuple(sys.argv[1:]), now, not caller.fact("started"), known)
     # Rules call `python3`: the one that runs Snakemake or, with --sdm conda, that of the
     # environment that Snakemake activates.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
@@ -159,6 +168,8 @@ def check_targets(unknown: list[str], rules: list[str]) -> None:
     """
     for target in unknown:
         if not os.path.exists(target):
+            if gone := removed.instead(target):
+                raise UserError(gone)
             pages = [page for pages in COPIES.values() for page in pages]
             others = (
                 f"; there are {', '.join(sorted({*TARGETS, *COPIES}))}, and the pages in results/"
@@ -168,7 +179,7 @@ def check_targets(unknown: list[str], rules: list[str]) -> None:
             )
 
 
-# A failed stage writes its error message to its log and to the file that caller.told("errors")
+# A failed stage writes its error message to its log and to the file that caller.fact("errors")
 # names. Where a signal other than Ctrl-C has ended it, its shell command writes the status and the
 # script, which has the rule's name, beside its log.
 KILLED = "{} was {}; run the same command again: finished artifacts stay"
@@ -183,14 +194,14 @@ def repeat_errors() -> None:
     """Print the error messages of stages that have failed in this command; called at exit, so that
     they are the last lines.
     """
-    errors, lines = pathlib.Path(caller.told("errors")), []
+    errors, lines = pathlib.Path(caller.fact("errors")), []
     if errors.exists():
         lines += errors.read_text("utf-8").strip().splitlines()
     for path in sorted(pathlib.Path("logs").glob("*/*.killed")):
         status, script = path.read_text("utf-8").strip().split(maxsplit=1)
         by = BY_SIGNAL.get(int(status), OTHER_SIGNAL.format(int(status) - 128))
         # an older one is of a command that was killed too
-        if path.stat().st_mtime_ns >= caller.told("started"):
+        if path.stat().st_mtime_ns >= caller.fact("started"):
             lines.append(KILLED.format(pathlib.Path(script).stem, by))
         path.unlink(missing_ok=True)
     if lines:

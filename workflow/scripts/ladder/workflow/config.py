@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ladder import files
 from ladder.errors import UserError, excerpt
 from ladder.sources import ROOT
-from ladder.workflow import lists, settings, values
+from ladder.workflow import lists, removed, settings, values
 from ladder.workflow.settings import Settings
 from ladder.workflow.values import nearest
 
@@ -37,9 +37,7 @@ def load(raw: dict[Any, Any]) -> Settings:
     """
     for key, value in raw.items():
         if key not in settings.KEYS:
-            raise UserError(
-                f"config: there is no key {excerpt(str(key))}{_section_of(key) or nearest(key, settings.KEYS)}"
-            )
+            raise UserError(f"config: {_unknown(key)}")
         _check_size(key, value)
     try:
         loaded = Settings.model_validate(raw)
@@ -54,9 +52,7 @@ def changed(loaded: Settings, overrides: dict[str, Any]) -> Settings:
     those that nobody wrote the rules of recipe.py may choose anew.
     """
     written = {
-        key: value
-        for key, value in loaded.by_key().items()
-        if settings.KEYS[key] in loaded.model_fields_set
+        key: value for key, value in loaded.by_key().items() if key in loaded.model_fields_set
     }
     return load({**written, **overrides})
 
@@ -137,6 +133,12 @@ def check_overrides(overridden: dict[str, Any]) -> None:
         rule = settings.rules().get(key, {}) if value == {} else {}
         if rule and rule.get("type") != "object":
             raise UserError(f"config: {key} is {{}}, but must be {values.describe(rule)}")
+
+
+def _unknown(key: Any) -> str:
+    """What is said of a key that does not exist."""
+    near = _section_of(key) or nearest(key, settings.KEYS)
+    return removed.instead(str(key)) or f"there is no key {excerpt(str(key))}{near}"
 
 
 def _section_of(key: Any) -> str:

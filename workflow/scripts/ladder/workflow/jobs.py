@@ -17,13 +17,13 @@ from ladder.errors import UserError
 from ladder.export import requirements
 from ladder.machine import runtime
 from ladder.rungs import catalog
-from ladder.store import manifests, shorter
+from ladder.store import lineage, manifests, shorter
 from ladder.store.versions import canonical
 from ladder.workflow import array_libraries, copies, places, reasons
 from ladder.workflow.chains import prediction_roles
 from ladder.workflow.commands import TARGETS, Command
 from ladder.workflow.planning import PlannedArtifact
-from ladder.workflow.plans import Plan
+from ladder.workflow.plans import RunPlan
 from ladder.workflow.stages import COPIES, STAGES
 
 # the path of an input, and whether its time does not count: Snakemake's ancient()
@@ -41,7 +41,7 @@ class Jobs:
     versions that its rules make.
     """
 
-    def __init__(self, plan: Plan, command: Command, placed: dict[str, list[str]]) -> None:
+    def __init__(self, plan: RunPlan, command: Command, placed: dict[str, list[str]]) -> None:
         self.plan, self.chain, self.now, self.dry, self._placed = (
             plan,
             plan.chain,
@@ -112,7 +112,7 @@ class Jobs:
         )
         return [(self.now, False)] * again + [(path, False) for path in sorted(above)]
 
-    def made(self, *roles: str) -> list[Input]:
+    def inputs_of(self, *roles: str) -> list[Input]:
         """The inputs of a target: the manifests of these roles, and of what is damaged or missing
         above them.
         """
@@ -140,7 +140,7 @@ class Jobs:
         same = all(
             copies.is_published(self.chain[role].folder, copy) for copy in self._placed[role]
         )
-        return self.made(role) + ([] if same else self.always())
+        return self.inputs_of(role) + ([] if same else self.always())
 
     def always(self) -> list[Input]:
         """The input of rules that run every time they are requested."""
@@ -160,7 +160,16 @@ class Jobs:
         model is trained.
         """
         listing.find(self.plan.run.settings.predict)
-        return self.always() + self.made(*prediction_roles(self.chain))
+        if not self.plan.run.settings.share:
+            raise UserError(
+                "predictions: they show pictures, which share=false keeps off all pages; share=true makes them"
+            )
+        if lineage.answering(self.chain) is None:
+            raise UserError(
+                "predictions: this run has no labels, so it names no classes; `snakemake model` makes a program "
+                "that finds the most alike of its pictures for new ones"
+            )
+        return self.always() + self.inputs_of(*prediction_roles(self.chain))
 
     # Why a job runs.
 
@@ -170,7 +179,7 @@ class Jobs:
         try:  # what is copied to results/ has no reader that would check it
             manifests.verify(artifact.folder, thoroughly=artifact.stage in COPIES)
         except manifests.Damaged as error:
-            caller.tell(damaged=[*(caller.told("damaged") or []), version])
+            caller.tell(damaged=[*(caller.fact("damaged") or []), version])
             return f"{error.path} ({error.fault})"
         return ""
 
@@ -193,7 +202,7 @@ class Jobs:
         """Whether a run failed in a list, and is requested alone now: then it repeats the
         reason.
         """
-        if caller.told("keep_failed") or all(
+        if caller.fact("keep_failed") or all(
             planned.version != artifact.version for planned in self.chain.values()
         ):
             return False

@@ -174,12 +174,17 @@ def _with_what_is_fitted(run: Run, on: set[str]) -> Params:
 
 
 def shifted(run: Run, role: Role) -> Params:
-    """Beside the shifts, what computes the features of the part that the images are shifted for."""
+    return {**_computing(run, role), **run.pick("classify_shifts")}
+
+
+def changed(run: Run, role: Role) -> Params:
+    return {**_computing(run, role), **run.pick("seed")}
+
+
+def _computing(run: Run, role: Role) -> Params:
+    """What computes the features of the part that copies of images are made for."""
     computed = features(run if role.part == 1 else run.parts[role.part - 2].run, role)
-    return {
-        **{key: computed[key] for key in ("variant", "array_library") if key in computed},
-        **run.pick("classify_shifts"),
-    }
+    return {key: computed[key] for key in ("variant", "array_library") if key in computed}
 
 
 def svm(run: Run, role: Role) -> Params:
@@ -224,10 +229,13 @@ def products(run: Run) -> list[str]:
     )
 
 
+def feature_map(run: Run, role: Role) -> Params:
+    return run.pick("seed") | ({} if run.facts.classes else {"pictures": "all"})
+
+
 def report(run: Run, role: Role) -> Params:
-    named = {
-        key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value
-    }
+    named = {key: value for key, value in run.pick("name", "tags", "targets").items() if value}
+    named |= {} if run.settings.share else run.pick("share")
     return {
         **run.network_params,
         **run.pick("dataset", "variant", "batch_size", "seed"),
@@ -235,7 +243,7 @@ def report(run: Run, role: Role) -> Params:
         **({"ablation": listed(run.ablated)} if run.ablated else {}),
         **(
             {"control_settings": run.others[RANDOM].pick(*run.settings.control_settings)}
-            if RANDOM in run.others
+            if RANDOM in run.others and run.facts.classes
             else {}
         ),
         **{
@@ -259,8 +267,9 @@ def warnings(run: Run) -> list[str]:
         per_epoch = -(-run.training_images // run.settings.batch_size)
         whole = run.settings.epochs * per_epoch
         steps = whole if run.settings.steps == "none" else run.settings.steps
-    counts = listing.training_counts(dataset_facts.pictures(run.settings), run.settings.test_share)
-    return recipe.warnings(counts, steps)
+    source = dataset_facts.pictures(run.settings)
+    counts = listing.training_counts(source, run.settings.test_share) if source.classes else []
+    return recipe.warnings(run.training_images, counts, steps)
 
 
 def listed(entries: Sequence[Entry]) -> list[Params]:

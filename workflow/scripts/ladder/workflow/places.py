@@ -6,7 +6,6 @@ import contextlib
 import os
 import pathlib
 import resource
-import shutil
 import tempfile
 
 from ladder import progress
@@ -62,8 +61,8 @@ def check_writable(*folders: str) -> None:
 
 
 def remove_leftovers(*patterns: str) -> None:
-    """Remove the files and folders of commands that were killed, as processes.owner names them,
-    that match a pattern.
+    """Remove the files of commands that were killed, as processes.owner names them, that match a
+    pattern.
     """
     for path in (
         path
@@ -72,7 +71,7 @@ def remove_leftovers(*patterns: str) -> None:
         if processes.is_left(path)
     ):
         with contextlib.suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            path.unlink()
 
 
 def write(path: str | pathlib.Path, text: str) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 from ladder import sources
 from ladder.executors import create
-from ladder.machine import libraries
-from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import manifests, programs
 from ladder.store.roles import Role
@@ -29,11 +27,12 @@ Parents = dict[str, "PlannedArtifact"]  # by the names that the stage's script k
 class Stage:
     """A row of a table of stages.
 
-    rule: the rule that makes its artifacts, which is also the name of the script that the rule
-    runs. params, parents: what an artifact is made from: functions of a chain and a role
-    (chains.py), or of a configuration (stages.py). pages: the files that are copied to results/.
-    anywhere: any machine can make it, in one thread, as it only describes runs: it needs neither
-    the rung nor the libraries that its parameters name.
+    rule      the rule that makes its artifacts, also the name of the script that it runs
+    params    function of a chain and a role (chains.py), or of a configuration (stages.py)
+    parents   the same, of the artifacts that it reads
+    pages     the files that are copied to results/
+    anywhere  whether any machine can make it, in one thread: it only describes runs, and needs
+              neither the rung nor the libraries that its parameters name
     """
 
     name: str
@@ -59,7 +58,7 @@ class PlannedArtifact:
     """An artifact that a command may make.
 
     role: as text, of the run that needs it first. spec: {stage, params, sources: {path: digest},
-    parents: {name: version}}, and with strict_versions also libraries: {package: version}.
+    parents: {name: version}}.
     """
 
     role: str
@@ -83,10 +82,8 @@ class PlannedArtifact:
         return f"{self.folder}/{manifests.MANIFEST}"
 
 
-def planned(
-    stage: Stage, role: Role, params: dict[str, Any], parents: Parents, strict: bool = False
-) -> PlannedArtifact:
-    """The artifact that a stage makes from these; strict: the versions of libraries count."""
+def planned(stage: Stage, role: Role, params: dict[str, Any], parents: Parents) -> PlannedArtifact:
+    """The artifact that a stage makes from these."""
     files = stage_sources(stage, params)
     return PlannedArtifact(
         str(role),
@@ -94,11 +91,6 @@ def planned(
             "stage": stage.name,
             "params": params,
             "sources": {path: programs.digest(path) for path in files},
-            **(
-                {"libraries": libraries.installed(files, catalog.counts_gpu_libraries(params))}
-                if strict
-                else {}
-            ),
             "parents": {name: parent.version for name, parent in parents.items()},
         },
         parents,

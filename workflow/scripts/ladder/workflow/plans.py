@@ -12,6 +12,8 @@ import yaml
 from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.training import first_use, schedules
+from ladder.training.parameters import TrainingParameters
+from ladder.training.parameters import read as typed
 from ladder.workflow import config, lists, parameters, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
 from ladder.workflow.planning import PlannedArtifact
@@ -20,7 +22,7 @@ from ladder.workflow.settings import Settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """run, chain: the active run and its artifacts by role, pages that are part of no run included.
 
     artifacts: version -> PlannedArtifact, and runs: version -> the Run that needs it, of every list
@@ -31,7 +33,7 @@ class Plan:
     chain: Chain
     artifacts: dict[str, PlannedArtifact]
     runs: dict[str, Run]
-    search: search.Plan
+    search: search.SearchPlan
 
     def options(self, version: str) -> dict[str, Any]:
         """The settings that a stage may be given beside its spec, which change no byte, by their
@@ -64,12 +66,12 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return {**below, **above, **both}
 
 
-def of(raw: dict[str, Any]) -> Plan:
-    """The Plan of a configuration as it is written; raises UserError with one line that says what
-    is wrong with it.
+def load(raw: dict[str, Any]) -> RunPlan:
+    """The RunPlan of a configuration as it is written; raises UserError with one line that says
+    what is wrong with it.
     """
     loaded = config.load(raw)
-    run = runs.of(loaded)
+    run = runs.resolve(loaded)
     listed = {key: runs.entries(loaded, key) for key in lists.LISTS}
     searched = search.plan(loaded)
     listed["search"] = searched.entries
@@ -87,7 +89,7 @@ def of(raw: dict[str, Any]) -> Plan:
     configuration = stages.Configuration(run, listed, search.params(loaded))
     active = chain(run) | {page.name: stages.page(page, configuration) for page in stages.PAGES}
     chains = [*((nested, chain(nested)) for nested in reversed(needed[1:])), (run, active)]
-    return Plan(
+    return RunPlan(
         run,
         active,
         {artifact.version: artifact for _, roles in chains for artifact in roles.values()},
@@ -96,7 +98,7 @@ def of(raw: dict[str, Any]) -> Plan:
     )
 
 
-def said(plan: Plan) -> list[str]:
+def notes(plan: RunPlan) -> list[str]:
     """What `auto` stands for, and what a person should know before the work begins, a line each."""
     given, own = plan.run.given, plan.run.settings
     lines = [choice.line for choice in plan.run.choices] + parameters.warnings(plan.run)
@@ -109,11 +111,12 @@ def said(plan: Plan) -> list[str]:
     ):
         lines.append(f"array_library auto: {own.array_library}")
     if "train" in plan.chain and not pathlib.Path(plan.chain["train"].manifest).exists():
-        lines += schedules.misfits(plan.chain["train"].spec["params"], plan.run.training_images)
+        training = typed(TrainingParameters, plan.chain["train"].spec["params"])
+        lines += schedules.misfits(training, plan.run.training_images)
     return lines
 
 
-def other_libraries(plan: Plan) -> list[str]:
+def other_libraries(plan: RunPlan) -> list[str]:
     """Which artifacts of the active run other versions of libraries than those here have made, a
     line each.
     """
@@ -123,12 +126,12 @@ def other_libraries(plan: Plan) -> list[str]:
             changes.setdefault(change, []).append(artifact.role)
     return [
         f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
-        "strict_versions=true would make this count"
+        "-F makes them again"
         for change, roles in changes.items()
     ]
 
 
-def settings_text(plan: Plan, every: bool) -> str:
+def settings_text(plan: RunPlan, every: bool) -> str:
     """The active run's settings as they are written, `every` one or those that are not the default,
     as YAML.
     """
@@ -142,7 +145,7 @@ def settings_text(plan: Plan, every: bool) -> str:
     return text.strip() if shown else "# every setting has its default"
 
 
-def reached(plan: Plan) -> tuple[list[str], list[str]]:
+def reached(plan: RunPlan) -> tuple[list[str], list[str]]:
     """The artifacts that `gc` keeps, "stage/version" of the plan and of the presets, and the faults
     of presets.
 
@@ -158,7 +161,7 @@ def reached(plan: Plan) -> tuple[list[str], list[str]]:
     for preset in sorted(presets):
         try:
             chains.append(
-                chain(runs.of(config.load({**base, **config.read_file(preset)}))).values()
+                chain(runs.resolve(config.load({**base, **config.read_file(preset)}))).values()
             )
         except UserError as error:
             faults.append(f"presets/{preset.name} does not go with config.yaml: {error}")

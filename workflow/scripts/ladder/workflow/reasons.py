@@ -139,8 +139,6 @@ def _differences(old: dict[str, Any], new: dict[str, Any], stages: dict[str, str
         words.append(
             f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed"
         )
-    if "libraries" in new:
-        words += libraries.changed(old.get("libraries", {}), new["libraries"])
     for name in sorted(old["parents"].keys() | new["parents"].keys()):
         if old["parents"].get(name) != new["parents"].get(name):
             # of a list: report0, report1

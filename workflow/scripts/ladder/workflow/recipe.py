@@ -17,7 +17,7 @@ from ladder.data.facts import FOLDER, Facts
 from ladder.network import networks
 from ladder.pages import intervals
 from ladder.store.roles import PIXELS, RANDOM, STRONG
-from ladder.workflow.settings import KEYS, Settings
+from ladder.workflow.settings import Settings
 
 # What `auto` is for any data set that is no folder, and beside a network that a person named.
 PLAIN = {"network": "wta_autoencoder", "normalization": "unit", "features_pool": "none"}
@@ -176,11 +176,12 @@ def most_components(wanted: int | str, rows: int) -> Choice | None:
     return Choice({"features_pca": rows - 1}, f"PCA is fitted to {rows} training images")
 
 
-def warnings(counts: list[int], steps: int | None) -> list[str]:
-    """What makes the numbers of a run with one's own pictures uncertain, a sentence each; counts:
-    training pictures of each class, steps: of its gradient training, None without one.
+def warnings(images: int, counts: list[int], steps: int | None) -> list[str]:
+    """What makes the numbers of a run with one's own pictures uncertain, a sentence each; images:
+    training pictures, counts: those of each class, steps: of its gradient training, None without
+    one.
     """
-    images, least = sum(counts), min(counts, default=FEW_OF_A_CLASS)
+    least = min(counts, default=FEW_OF_A_CLASS)
     return [
         words
         for is_so, words in (
@@ -226,22 +227,24 @@ def fill(given: Settings) -> Filled:
             chosen.append(dataclasses.replace(choice, keys=free))
 
     if given.dataset == FOLDER and given.network == "auto":
-        seen = looks.of(dataset_facts.pictures(given))
+        seen = looks.find(dataset_facts.pictures(given))
         for choice in (image_size(seen.side), mirror_images(seen)):
             take(choice)
             declined += [choice] if _differs(given, choice) else []
-        facts = dataset_facts.of(filled)
+        facts = dataset_facts.find(filled)
         images = training_images(filled, facts)
-        for rule in (*features(facts.shape), components(images), classifiers(images)):
+        for rule in (*features(facts.shape), components(images)):
             take(rule)
-        take(controls() if facts.classes else None)
+        if facts.classes:
+            take(classifiers(images - facts.unlabelled))
+            take(controls())
     if given.dataset == FOLDER and filled.controls and PIXELS not in filled.controls:
         take(
             Choice({"controls": [*filled.controls, PIXELS]}, "raw pixels always stand beside"), True
         )
     plain = {key: value for key, value in PLAIN.items() if getattr(filled, key) == "auto"}
     filled = filled.model_copy(update=plain)
-    images = training_images(filled, dataset_facts.of(filled))
+    images = training_images(filled, dataset_facts.find(filled))
     take(batch(filled.batch_size, images), True)
     take(most_components(filled.features_pca, min(filled.features_fit_rows, images)), True)
     return Filled(filled, tuple(chosen), tuple(declined))
@@ -249,19 +252,18 @@ def fill(given: Settings) -> Filled:
 
 def is_written(given: Settings, key: str) -> bool:
     """Whether a person wrote the key, and not `auto`."""
-    name = KEYS[key]
-    return name in given.model_fields_set and getattr(given, name) != "auto"
+    return key in given.model_fields_set and getattr(given, key) != "auto"
 
 
 def _differs(given: Settings, choice: Choice) -> bool:
     return any(
-        is_written(given, key) and getattr(given, KEYS[key]) != value
+        is_written(given, key) and getattr(given, key) != value
         for key, value in choice.keys.items()
     )
 
 
 def laid_over(settings: Settings, keys: dict[str, Any]) -> Settings:
-    return settings.model_copy(update={KEYS[key]: value for key, value in keys.items()})
+    return settings.model_copy(update=keys)
 
 
 def training_images(settings: Settings, facts: Facts) -> int:

@@ -14,7 +14,6 @@ from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data import facts as dataset_facts
-from ladder.data import listing
 from ladder.data.facts import Facts
 from ladder.errors import UserError
 from ladder.machine import driver, runtime
@@ -38,13 +37,12 @@ from ladder.workflow.settings import Settings
 WEIGHT: TypeAdapter[float] = TypeAdapter(
     Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER]
 )
-OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k", "knn_distance")
+OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k")
 OF_THE_PAGE = (
     "evaluations",
     "label_counts",
     "classify_shifts",
     "feature_map",
-    "figures",
     "controls",
     "control_settings",
     "seeds",
@@ -60,17 +58,24 @@ SHARED_BY_CONTROL = ("seed", "epochs", "steps", *OF_THE_PAGE)
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One run, made once by `of` and then passed on.
+    """One run, made once by `resolve` and then passed on.
 
-    given: the settings as they were written; settings: those with `auto`, `same` and `all`
-    resolved; choices, declined: what rules have set of them, and would have set (recipe.Filled).
-    network_params: of networks.from_params. features_layer: None if the network
-    classifies by itself and no layer is named. file_sha256: of the file of initial weights,
-    folder_sha256: of the pictures of a folder. A multiplier's identity is what a version has of it.
-    parts: features appended to the run's own; repeats: the run with each other seed; reference: the
-    same training by another rung; ablated: the runs that the report compares with this one;
-    others: kind of control -> the run whose untrained network it is, where that is not this one's
-    own.
+    given           the settings as they were written
+    settings        those with `auto`, `same` and `all` resolved
+    choices, declined
+                    what rules have set of them, and would have set (recipe.Filled)
+    network_params  of networks.from_params
+    features_layer  None if the network classifies by itself and no layer is named
+    file_sha256     of the file of initial weights
+    folder_sha256   of the pictures of a folder
+    multiplier_identity, test_multiplier_identity
+                    what a version has of a multiplier
+    parts           features appended to the run's own
+    repeats         the run with each other seed
+    reference       the same training by another rung
+    ablated         the runs that the report compares with this one
+    others          kind of control -> the run whose untrained network it is, where that is not this
+                    one's own
     """
 
     given: Settings
@@ -107,7 +112,7 @@ class Run:
         return sorted(
             count
             for count in self.settings.label_counts
-            if self.facts.classes <= count < self.training_images
+            if self.facts.classes <= count < self.training_images - self.facts.unlabelled
         )
 
     @property
@@ -118,7 +123,7 @@ class Run:
     def pick(self, *keys: str) -> dict[str, Any]:
         """The values of settings, or of fields of the run, by their keys."""
         return {
-            key: getattr(self, key) if key in FIELDS else getattr(self.settings, settings.KEYS[key])
+            key: getattr(self, key) if key in FIELDS else getattr(self.settings, key)
             for key in keys
         }
 
@@ -152,7 +157,7 @@ class Entry:
     reason: str
 
 
-def of(given: Settings) -> Run:
+def resolve(given: Settings) -> Run:
     """The Run of loaded settings; raises UserError with one line where keys do not go together, or
     with this machine.
     """
@@ -193,7 +198,7 @@ def of(given: Settings) -> Run:
         *basis,
         layer,
         _sha256(given.initial_weights) if given.initial_weights != "none" else None,
-        listing.of(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
+        dataset_facts.pictures(given).digest if given.dataset == dataset_facts.FOLDER else None,
         _identity("multiplier", resolved),
         _identity("test_multiplier", resolved),
     )
@@ -221,7 +226,7 @@ def entry(
     """The Entry of loaded settings with these overrides, and those of the list `within`; raises
     UserError if it is no run.
     """
-    run = of(config.changed(given, {**(within or {}), **overrides}))
+    run = resolve(config.changed(given, {**(within or {}), **overrides}))
     chosen = run.settings
     reason = (
         ""
@@ -278,12 +283,14 @@ def _reference(run: Run) -> Run | None:
             f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
             "itself; name another rung, or none"
         )
-    return of(config.changed(run.given, {**lists.ALONE, "variant": other}))
+    return resolve(config.changed(run.given, {**lists.ALONE, "variant": other}))
 
 
 def _repeats(run: Run) -> tuple[Run, ...]:
     others = [seed for seed in dict.fromkeys(run.settings.seeds) if seed != run.settings.seed]
-    return tuple(of(config.changed(run.given, {**lists.ALONE, "seed": seed})) for seed in others)
+    return tuple(
+        resolve(config.changed(run.given, {**lists.ALONE, "seed": seed})) for seed in others
+    )
 
 
 def _ablated(run: Run) -> tuple[Entry, ...]:
@@ -361,7 +368,7 @@ def data_params(run: Run) -> dict[str, Any]:
         # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if chosen.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
     if chosen.dataset == dataset_facts.FOLDER:
-        own_test = listing.of(chosen.folder).has_test
+        own_test = dataset_facts.pictures(chosen).has_test
         keys += [
             "folder_sha256",
             "image_size",
@@ -389,8 +396,8 @@ def _check_memory(given: Settings, network: Network, rung: str) -> None:
         (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
     )
 
-    def needed(images: int, recompute: bool = given.recompute) -> int:
-        return plan.one_step(network, rung, images, given.optimizer, recompute).bytes
+    def needed(images: int) -> int:
+        return plan.one_step(network, rung, images, given.optimizer).bytes
 
     if needed(batch) <= most:
         return
@@ -400,7 +407,6 @@ def _check_memory(given: Settings, network: Network, rung: str) -> None:
         if fits
         else f"not even 1 fits, with {network.parameter_count:,} parameters"
     )
-    advice += ", and this one with recompute=true" if needed(batch, True) <= most else ""
     raise UserError(
         f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
         f"this {where} has {size(most)}; {advice}"

@@ -20,7 +20,7 @@ from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
 from ladder.store import artifacts
 from ladder.store.versions import canonical
-from ladder.workflow import checks, lists, runs, settings, trials, values
+from ladder.workflow import checks, lists, removed, runs, settings, trials, values
 from ladder.workflow import config as configuration
 from ladder.workflow.chains import chain, trains
 from ladder.workflow.planning import PlannedArtifact
@@ -58,7 +58,6 @@ FIXED = {
     "predict",
     "diff",
     "keep",
-    "from",
     "confirm",
     "downloads",
 }
@@ -66,7 +65,6 @@ FIXED = {
 NOT_OF_A_RUN = {
     "threads",
     "data_residency",
-    "recompute",
     "monitor",
     "name",
     "tags",
@@ -77,7 +75,6 @@ NOT_OF_A_RUN = {
     "search",
     "diff",
     "keep",
-    "from",
     "confirm",
     "downloads",
     "multiplier_as_it_is",
@@ -170,7 +167,7 @@ Key = Choices | Range
 
 
 @dataclasses.dataclass
-class Plan:
+class SearchPlan:
     """What a search makes.
 
     entries: the runs.Entry of each run, in order; of strategy tpe those that are made and the next
@@ -185,15 +182,15 @@ class Plan:
     study: trials.Study | None = None
 
 
-def plan(given: Settings) -> Plan:
-    """The Plan of the `search` of loaded settings, empty without keys.
+def plan(given: Settings) -> SearchPlan:
+    """The SearchPlan of the `search` of loaded settings, empty without keys.
 
     All runs are scored on the same validation set. An entry whose values are invalid together has
     the reason. Raises UserError with one line for an impossible search.
     """
     search = given.search
     if not search.get("keys"):
-        return Plan()
+        return SearchPlan()
     keys = {key: _values(key, rule) for key, rule in search["keys"].items()}
     base = given.model_copy(update={**lists.ALONE, "validation": params(given)["validation"]})
     _check_validation(base)
@@ -202,7 +199,9 @@ def plan(given: Settings) -> Plan:
         return _drawn_in_turn(search, keys, base)
     drawn = _runs(search, keys)
     lists.check_together(base, drawn)
-    return Plan([_entry(base, overrides, search.get("metric", "auto")) for overrides in drawn])
+    return SearchPlan(
+        [_entry(base, overrides, search.get("metric", "auto")) for overrides in drawn]
+    )
 
 
 def _check_validation(base: Settings) -> None:
@@ -234,12 +233,12 @@ def _check_prune(search: settings.Search, base: Settings) -> None:
 # A search by TPE.
 
 
-def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings) -> Plan:
-    """The Plan up to the first run without a result."""
+def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings) -> SearchPlan:
+    """The SearchPlan up to the first run without a result."""
     budget = int(min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values())))
     lists.check_together(base, [{}] * budget)
     study, scores = trials.Study(keys, search.get("seed", 1)), dict[str, float | None]()
-    draft = Plan(study=study)
+    draft = SearchPlan(study=study)
     for _ in range(DRAWS * budget):
         if draft.next or len(draft.entries) == budget:
             break
@@ -254,7 +253,7 @@ def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings
 
 
 def _told(
-    draft: Plan, study: trials.Study, trial: Any, entry: Entry, search: settings.Search
+    draft: SearchPlan, study: trials.Study, trial: Any, entry: Entry, search: settings.Search
 ) -> float | None:
     """Tell the study the result of a run, and add its entry to `draft`; or set draft.next where it
     has none yet.
@@ -275,7 +274,7 @@ def _told(
     return score
 
 
-def _first_losses(draft: Plan, run: Run, epochs: int) -> list[float]:
+def _first_losses(draft: SearchPlan, run: Run, epochs: int) -> list[float]:
     """The validation losses of the first `epochs` epochs, of a training of its own; empty where
     that is no part of the run.
     """
@@ -287,7 +286,7 @@ def _first_losses(draft: Plan, run: Run, epochs: int) -> list[float]:
     return training.metrics["validation_curve"]["loss"] if training and not training.failed else []
 
 
-def _score(draft: Plan, run: Run, metric: str) -> float | None:
+def _score(draft: SearchPlan, run: Run, metric: str) -> float | None:
     """The accuracy of a run on the validation set, None if it failed or has no result yet."""
     report = _artifact(draft, chain(run)["report"])
     if report is None or report.failed:
@@ -299,7 +298,7 @@ def _score(draft: Plan, run: Run, metric: str) -> float | None:
     )
 
 
-def _artifact(draft: Plan, planned: PlannedArtifact) -> artifacts.Artifact | None:
+def _artifact(draft: SearchPlan, planned: PlannedArtifact) -> artifacts.Artifact | None:
     """The finished artifact of `planned`; None, and draft.next is set, where there is none."""
     try:
         return artifacts.Artifact(planned.folder)
@@ -317,7 +316,7 @@ def params(given: Settings) -> dict[str, Any]:
     complete with them and scored on the test images.
     """
     search = given.search
-    images = dataset_facts.of(given).train if given.train_limit == "all" else given.train_limit
+    images = dataset_facts.find(given).train if given.train_limit == "all" else given.train_limit
     keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
     return {
         "strategy": search.get("strategy", "random"),
@@ -367,9 +366,9 @@ def _runs(search: settings.Search, keys: dict[str, Key]) -> list[dict[str, Any]]
 def _values(key: str, rule: Any) -> Key:
     """The Choices or Range of a key, with values in the types of the configuration."""
     if key not in settings.KEYS:
-        raise UserError(
-            f"config: there is no key {excerpt(str(key))}, which search names{values.nearest(key, settings.KEYS)}"
-        )
+        near = values.nearest(key, settings.KEYS)
+        said = f"there is no key {excerpt(str(key))}, which search names{near}"
+        raise UserError(f"config: {removed.instead(str(key)) or said}")
     if key in FIXED:
         raise UserError(
             f"config: search cannot vary {key}: all its runs are scored on the same images"

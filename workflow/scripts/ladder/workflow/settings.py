@@ -219,21 +219,40 @@ class Data(Section):
     folder: Annotated[
         str, PATH, expected("none, or the path of a folder or of a .npz file"), TEXT
     ] = "none"
-    """Pictures of your own, for the dataset `folder`. A folder holds a folder of pictures (PNG,
-    JPEG, WebP, GIF, BMP, TIFF or PNM) for each class, or a link to one, 2 to 256 of them, or
-    `train` and `test` with such folders; a `.npz` file holds `images` (uint8, N x H x W or N x H x
-    W x 3) and `labels`, and perhaps `test_images`, `test_labels` and `classes` (their names), or
-    has the arrays of MedMNIST or Keras. Pictures that cannot be read are skipped and named in the
-    report. The version follows from the names and the content of the pictures, not from the path.
+    """Pictures of your own, for the dataset `folder`: a folder of pictures (PNG, JPEG, WebP, GIF,
+    BMP, TIFF or PNM), with or without a folder for each class, or a `.npz` file with `images`
+    (uint8, N x H x W or N x H x W x 3), and perhaps `labels`, `test_images`, `test_labels` and
+    `classes` (their names), or the arrays of MedMNIST or Keras. Pictures that cannot be read are
+    skipped and named in the report. The version follows from the names and the content of the
+    pictures, not from the path.
     """
+    labels: Annotated[
+        str, PATH, expected("auto, folders, none, or the path of a table in CSV"), TEXT
+    ] = "auto"
+    """Where the labels of `folder` come from. `folders`: each folder of pictures is a class, 2 to
+    256 of them, or each folder in `train` and `test`; the pictures of a folder `unlabelled` beside
+    them have none. `auto` is that where at least two folders have pictures, and else `none`: no
+    picture has a label, whatever folder it lies in. The path of a CSV file with the columns `name`
+    and `label` gives labels by the names of pictures below the folder (of a `.npz` file, numbers of
+    rows), to few of them or to all. All pictures are learned from; classifiers and accuracies are
+    of those with a label.
+    """
+    leave_out: Annotated[str, PATH, expected("none, or the path of a list of names"), TEXT] = "none"
+    """A file with names of pictures of `folder` that are left out, one on each line: the path below
+    the folder, or the number of a row. The report of pictures without labels offers such lists of
+    copies and outliers."""
+    share: Flag = True
+    """Whether pages show your pictures of `folder` and their names. With `false` pages can be given
+    to people who must not see them: they have numbers and charts alone. `results/features.parquet`,
+    `scored_images.csv` and the artifacts keep the names."""
     image_size: Annotated[list[Side], Field(max_length=2, min_length=2), LISTED] = [32, 32]
     """Height and width to which pictures of `folder` are scaled, as those for `predict` are: to the
     shorter side, antialiased, and cropped around their centre."""
     image_channels: Annotated[Literal[3, 1], INTEGER] = 3
     """Channels of the images of `folder`, `3` for colour and `1` for grey."""
     test_share: Annotated[float, Field(gt=0, lt=1), NUMBER] = 0.2
-    """Share of the pictures of each class of `folder` that are test pictures, where there is no
-    test part. They are chosen by a hash of their names."""
+    """Share of the pictures of each class of `folder`, or of all without labels, that are test
+    pictures, where there is no test part. They are chosen by a hash of their names."""
     train_limit: Literal["all"] | Count = "all"
     """Number of training images. A number takes a subset that is balanced by class; `all` takes the
     whole training set."""
@@ -276,8 +295,7 @@ class Network(Section):
     `patch_net` has two layers that are fitted to image patches and is never trained by gradient
     descent; it needs `training: patches`. The path of a `.yaml` file is a network of your own, a
     table of layers as docs/networks.md describes it; its content is part of the versions.
-    `snakemake results/network.html` draws the network, `snakemake results/gradients.html` checks
-    its backward pass.
+    `snakemake results/network.html` draws the network.
     """
     autoencoder_filters: Annotated[list[Width], Field(max_length=8, min_length=1), LISTED] = [
         256,
@@ -372,7 +390,7 @@ class Network(Section):
     dropout, patches, and samples of images."""
 
 
-class Training(Section):
+class TrainingKeys(Section):
     heading = "The experiment", "Training"
 
     training: Literal["gradient", "patches", "patches_then_gradient"] = "gradient"
@@ -609,9 +627,7 @@ class Classifiers(Section):
     are not below that of the training images; [] draws no curve.
     """
     knn_k: Count = 10
-    """Number of neighbours that vote in `knn`."""
-    knn_distance: Literal["cosine", "euclidean"] = "cosine"
-    """The distance of `knn`, `cosine` or `euclidean`."""
+    """Number of neighbours that vote in `knn`, the nearest by the cosine of the angle."""
     classify_shifts: Literal["none"] | Annotated[int, Field(ge=1, le=511), INTEGER] = "none"
     """Every classifier of features decides by the mean of its decision values for an image and for
     four copies of it, shifted by this number of pixels along both diagonals, with the values at the
@@ -624,14 +640,6 @@ class Classifiers(Section):
     feature_map: Flag = True
     """Show up to 1,000 test images in the report, laid out in the plane by t-SNE of their features.
     It takes seconds."""
-    figures: Flag = False
-    """Also write figures for papers, as PDF with embedded fonts. Of a report: the training loss,
-    the accuracy beside its controls, the accuracy with few labels, and the confusion matrix; of a
-    comparison and of multipliers: the accuracies with their intervals, and the curves; of the
-    comparison of rungs: the time of a training step, measured and predicted. They lie beside the
-    page in `results/<stage>/<version>/`, which links to them. This needs Matplotlib, which
-    `envs/install figures` installs.
-    """
 
 
 class Controls(Section):
@@ -711,11 +719,6 @@ class Machine(Section):
     as float32, never as TF32. The library itself is part of the versions of the stages that use it,
     because the two differ in the last digits.
     """
-    strict_versions: Flag = False
-    """Whether the versions of the libraries that compute (NumPy, SciPy, Numba, scikit-learn, CuPy,
-    cuML) are part of every version. If not, artifacts made with other versions of them are used,
-    and every command says so.
-    """
 
 
 class Resources(Section):
@@ -730,13 +733,6 @@ class Resources(Section):
     batch by batch. `auto` is `device` where the images take at most half of the free GPU memory.
     Results are the same bytes; not part of a version. The report of a streamed run says how much of
     the copying was hidden behind the computation.
-    """
-    recompute: Flag = False
-    """Train in less memory: what lies between two poolings is computed again in the backward pass,
-    in place of kept from the forward pass (activation checkpointing), where that saves memory, and
-    buffers that are not in use at the same time share theirs. The results are the same bytes. The
-    report has the memory that it saves and the time that it costs, which is at most that of a
-    forward pass in each step. Not part of a version.
     """
     monitor: Amount = 0
     """Print loss and accuracy of the last N steps after every N steps of training, and with
@@ -773,16 +769,6 @@ class Commands(Section):
     """A hyperparameter search for `snakemake results/search.html`."""
     diff: Several[Version] = []
     """Two versions for `snakemake results/diff.html` to compare."""
-    from_: Annotated[
-        str,
-        Field(max_length=4096, alias="from"),
-        expected("a results folder, or HOST:FOLDER"),
-        TEXT,
-    ] = ""
-    """Where `snakemake pull` takes finished artifacts from, a results folder or that of a project,
-    of this machine or of another one by ssh, as `me@server:kernel-ladder`. Only whole artifacts
-    that are not here are taken.
-    """
     keep: Several[Version] = []
     """Versions that `snakemake gc` does not remove, beside those of this configuration, its lists
     and presets/: as `t0123456789a` or `train/t0123456789a`, with `*` for any characters. One that
@@ -845,7 +831,7 @@ class Addresses(Section):
 SECTIONS: tuple[type[Section], ...] = (
     Data,
     Network,
-    Training,
+    TrainingKeys,
     Arithmetic,
     Patches,
     Features,
@@ -856,18 +842,13 @@ SECTIONS: tuple[type[Section], ...] = (
     Commands,
     Addresses,
 )
-# -> attribute
-KEYS = {
-    field.alias or name: name
-    for section in SECTIONS
-    for name, field in section.model_fields.items()
-}
+KEYS = tuple(name for section in SECTIONS for name in section.model_fields)
 
 
 class Settings(
     Data,
     Network,
-    Training,
+    TrainingKeys,
     Arithmetic,
     Patches,
     Features,
@@ -884,7 +865,7 @@ class Settings(
 
     def by_key(self) -> dict[str, Any]:
         """Key, as it is written in config.yaml, -> value."""
-        return {key: getattr(self, name) for key, name in KEYS.items()}
+        return {key: getattr(self, key) for key in KEYS}
 
 
 @functools.cache
@@ -896,10 +877,10 @@ def rules() -> dict[str, dict[str, Any]]:
 
 def is_list(key: str) -> bool:
     """Whether a key takes a list; False for one that does not exist."""
-    return key in KEYS and get_origin(Settings.model_fields[KEYS[key]].annotation) is list
+    return key in KEYS and get_origin(Settings.model_fields[key].annotation) is list
 
 
 @functools.cache
 def adapter(key: str) -> TypeAdapter[Any]:
     """What reads a value of this key alone."""
-    return TypeAdapter(get_type_hints(Settings, include_extras=True)[KEYS[key]])
+    return TypeAdapter(get_type_hints(Settings, include_extras=True)[key])

@@ -102,7 +102,7 @@ def _make(make: Make, arguments: argparse.Namespace, takes_failed: bool) -> None
                 _check_first_use(work, params, dict(arguments.option))
                 _work(make, work, arguments, takes_failed)
             _check_loaded(arguments.spec)
-        elif work.failed and not caller.told("keep_failed"):
+        elif work.failed and not caller.fact("keep_failed"):
             raise RunFailed(work.failed)
     if work.failed:
         log.info("%s: failed: %s", arguments.output, work.failed)
@@ -117,7 +117,7 @@ def _is_asked_for_again(folder: pathlib.Path) -> bool:
     Then Snakemake has removed the manifest; its second copy tells the time. One that has failed in
     a list of runs is not made again; it repeats its reason.
     """
-    started, manifest = caller.told("started"), manifests.read_if_whole(folder)
+    started, manifest = caller.fact("started"), manifests.read_if_whole(folder)
     second = folder / manifests.COMPLETE
     if (
         not started
@@ -127,25 +127,19 @@ def _is_asked_for_again(folder: pathlib.Path) -> bool:
         or second.stat().st_mtime_ns > started
     ):
         return False
-    return folder.name not in (caller.told("damaged") or ()) and manifests.has_whole_files(
+    return folder.name not in (caller.fact("damaged") or ()) and manifests.has_whole_files(
         folder, manifest
     )
 
 
 def _check_plan(spec: dict[str, Any]) -> dict[str, str]:
-    """Check that sources and counted libraries are as they were planned; returns package -> version
-    of the libraries here.
+    """Check that sources are as they were planned; returns package -> version of the libraries
+    here.
     """
     changed = [path for path, digest in spec["sources"].items() if programs.digest(path) != digest]
     if changed:
         raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
-    installed = libraries.installed(spec["sources"], catalog.counts_gpu_libraries(spec["params"]))
-    if other := libraries.changed(spec.get("libraries", installed), installed):
-        raise UserError(
-            f"planned with other versions of libraries than this Python has ({', '.join(other)}); strict_versions "
-            "needs the same ones wherever a stage runs"
-        )
-    return installed
+    return libraries.installed(spec["sources"], catalog.counts_gpu_libraries(spec["params"]))
 
 
 def _check_first_use(
@@ -192,7 +186,7 @@ def _failure_kept(work: artifacts.ArtifactWriter) -> Iterator[None]:
     try:
         yield
     except RunFailed as failure:
-        if not caller.told("keep_failed"):
+        if not caller.fact("keep_failed"):
             raise
         work.failed = str(failure)
 

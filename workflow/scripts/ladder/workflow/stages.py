@@ -67,7 +67,7 @@ def _runs(key: str) -> Callable[[Configuration], Parents]:
 
 
 def _compare(config: Configuration) -> dict[str, Any]:
-    return {"entries": parameters.listed(config.entries["compare"]), **_figures(config)}
+    return {"entries": parameters.listed(config.entries["compare"])}
 
 
 def _multipliers(config: Configuration) -> dict[str, Any]:
@@ -87,7 +87,6 @@ def _multipliers(config: Configuration) -> dict[str, Any]:
             if entry.run
         ],
         **({"costs": costs} if costs else {}),
-        **_figures(config),
     }
 
 
@@ -103,16 +102,10 @@ def _nothing(config: Configuration) -> Parents:
 
 
 def _network(config: Configuration) -> dict[str, Any]:
-    recompute = ["recompute"] if config.run.settings.recompute else []
     return {
         **config.run.network_params,
-        **config.run.pick("batch_size", "optimizer", "variant", *recompute),
+        **config.run.pick("batch_size", "optimizer", "variant"),
     }
-
-
-def _gradients(config: Configuration) -> dict[str, Any]:
-    # of the reference
-    return {**config.run.network_params, **config.run.pick("variant"), "rungs": ["cpu_sequential"]}
 
 
 def _parity(config: Configuration) -> dict[str, Any]:
@@ -122,13 +115,7 @@ def _parity(config: Configuration) -> dict[str, Any]:
         "rungs": catalog.available(),
         "machine": catalog.machine(),
         "predictions": counted.predictions(),
-        **_figures(config),
     }
-
-
-def _figures(config: Configuration) -> dict[str, Any]:
-    """The parameter of a page that figures for papers lie beside."""
-    return {"figures": True} if config.run.settings.figures else {}
 
 
 # What a person takes elsewhere.
@@ -143,13 +130,14 @@ def _answering(config: Configuration) -> Parents:
     means over.
     """
     roles = chains.chain(config.run)
-    answering = roles[lineage.answering(roles) or ""]
+    answering = roles[lineage.answering(roles) or chains.features_role(roles)]
     shifted = {
         name: parent for name, parent in answering.parents.items() if parent.stage == "shifted"
     }
     return {
         "report": roles["report"],
         **{role: roles[role] for role in chains.prediction_roles(roles)},
+        **{role: roles[role] for role in ("neighbours",) if role in roles},
         **shifted,
     }
 
@@ -159,8 +147,12 @@ def _columns(config: Configuration) -> Parents:
     features.
     """
     roles = chains.chain(config.run)
-    features = "joined" if "joined" in roles else "features"
-    wanted = {"data": "data", "features": features, "predictions": lineage.answering(roles)}
+    wanted = {
+        "data": "data",
+        "features": chains.features_role(roles),
+        "predictions": lineage.answering(roles),
+        "neighbours": "neighbours",
+    }
     return {name: roles[role] for name, role in wanted.items() if role in roles}
 
 
@@ -170,7 +162,7 @@ OF_RUNS = (
         "compare_runs",
         _compare,
         _runs("compare"),
-        ("compare.html", "compare.json", "compare.csv", "compare.tex"),
+        ("compare.html", "compare.json", "compare.csv"),
         anywhere=True,
     ),
     Stage(
@@ -195,9 +187,6 @@ PAGES = (
     Stage("model", "export_model", _products, _answering, ("model.zip",)),
     Stage("table", "export_table", lambda config: {}, _columns, ("features.parquet",)),
     Stage("network", "draw_network", _network, _nothing, ("network.html",), anywhere=True),
-    Stage(
-        "gradients", "check_gradients", _gradients, _nothing, ("gradients.html", "gradients.json")
-    ),
     Stage("parity", "check_parity", _parity, _nothing, ("parity.html", "parity.json")),
 )
 STAGES = {**chains.STAGES, **{stage.name: stage for stage in PAGES}}

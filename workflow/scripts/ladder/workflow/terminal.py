@@ -12,25 +12,28 @@ import sys
 from ladder import caller, command
 from ladder.errors import UserError
 from ladder.workflow import config
-from ladder.workflow.commands import Command
+from ladder.workflow.commands import KNOWN, Command
 from ladder.workflow.stages import COPIES
 
 OWN = "-v"  # Snakemake's own words
 FILES = "--configfile", "--configfiles"
+CONFIG = "--config", "-C"
 DEFAULT = "report"  # the target where none is named
 
 
 def run(words: list[str]) -> int:
-    """Run Snakemake in this process with these words; returns its exit status, 2 if a file of
-    settings cannot be read.
+    """Run Snakemake in this process with these words, a folder of pictures among them; returns its
+    exit status, 2 if a file of settings cannot be read.
     """
-    given, own = Command(tuple(word for word in words if word != OWN)), OWN in words
+    words, own = [word for word in words if word != OWN], OWN in words
     try:
-        for file in given.values(*FILES):
+        for file in Command(tuple(words)).values(*FILES):
             config.read_file(file)
-        sys.argv = ["snakemake", *given.words]
         from snakemake import cli  # here, because it takes a second
 
+        targets = cli.get_argument_parser().parse_known_args(words)[0].targets
+        given = Command(tuple(with_pictures(words, targets)))
+        sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
         quiet = not (own or given.dry)
         caller.tell(quiet=quiet)
@@ -47,12 +50,38 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-            sys.stdout.writelines(f"{line}\n" for line in said(given.targets or {DEFAULT}))
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(given.targets or {DEFAULT}))
         return end.code or 0
     return 0
 
 
-def said(targets: set[str]) -> list[str]:
+def with_pictures(words: list[str], targets: list[str]) -> list[str]:
+    """The words with the first of the targets that is a folder or a .npz file of pictures as
+    settings.
+
+    A target is pictures if it names one, or has a slash and lies below neither results/ nor logs/;
+    a KNOWN target is none.
+    """
+    pictures = next((word for word in targets if word not in KNOWN and _is_pictures(word)), None)
+    if pictures is None:
+        return words
+    settings = ["dataset=folder", f"folder={json.dumps(pictures, ensure_ascii=False)}"]
+    others = list(words)
+    others.remove(pictures)
+    option = next((at for at, other in enumerate(others) if other in CONFIG), None)
+    if option is None:
+        return [*others, CONFIG[0], *settings]
+    return [*others[: option + 1], *settings, *others[option + 1 :]]
+
+
+def _is_pictures(word: str) -> bool:
+    path = pathlib.Path(word).expanduser()
+    if path.is_dir() or (path.suffix == ".npz" and path.is_file()):
+        return True
+    return "/" in word and path.parts[0] not in ("results", "logs")
+
+
+def page_lines(targets: set[str]) -> list[str]:
     """The verdict of the run whose report was asked for, and the address of each page."""
     lines = []
     for role, (page, *_) in COPIES.items():

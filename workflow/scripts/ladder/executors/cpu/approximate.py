@@ -36,7 +36,7 @@ def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, mu
         for block in cut.blocks(start, stop):
             out = y[block].reshape(-1, len(weight))
             _product(
-                windows.of(worker, _taken(worker, "x", x[block], multiplier)),
+                windows.gather(worker, _taken(worker, "x", x[block], multiplier)),
                 factor,
                 multiplier,
                 out,
@@ -97,7 +97,9 @@ def approximate_conv2d_weight_grad(
                 _taken(worker, name, part, multiplier)
                 for name, part in (("dy", gradient), ("x", x[block]))
             )
-            sums.add(worker, block, left.reshape(-1, filters).T, windows.of(worker, seen), multiply)
+            sums.add(
+                worker, block, left.reshape(-1, filters).T, windows.gather(worker, seen), multiply
+            )
             sums.add_bias(block, gradient)
             worker.lap("convolution backward")
 
@@ -151,7 +153,7 @@ def phase_conv2d_input_grad(executor, dy, phase_weights, zeros, dx, multiplier=N
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            seen = windows.of(worker, _taken(worker, "dy", dy[block], multiplier))
+            seen = windows.gather(worker, _taken(worker, "dy", dy[block], multiplier))
             np.matmul(seen, matrix.T, out=dx[block].reshape(-1, len(phase_weights)))
             worker.lap("convolution backward")
 
@@ -172,7 +174,7 @@ def phase_conv2d_weight_grad(executor, x, dy, dweight, dbias, multiplier=None):
                 worker,
                 block,
                 pixels.T,
-                windows.of(worker, _taken(worker, "dy", dy[block], multiplier)),
+                windows.gather(worker, _taken(worker, "dy", dy[block], multiplier)),
             )
             sums.add_bias(block, dy[block])
             worker.lap("convolution backward")

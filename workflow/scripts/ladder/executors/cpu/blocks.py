@@ -172,7 +172,7 @@ class Gradient:
             else executor.workspace("gradient", (len(self.dy), *self.shape), self.dy.dtype)
         )
 
-    def of(self, worker, block, out=None):
+    def of_block(self, worker, block, out=None):
         """The gradient of a block of images, in `out` if given."""
         y, dy = self.y[block], self.dy[block]
         if self.given:

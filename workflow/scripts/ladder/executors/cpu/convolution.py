@@ -46,7 +46,7 @@ def conv2d_forward(
         for block in cut.blocks(start, stop):
             shape = block.stop - block.start, *windows.out, len(weight)
             out = y[block] if index is None else worker.workspace("convolved", shape, y.dtype)
-            blocks.multiply(windows.of(worker, x[block]), turned, out.reshape(-1, len(weight)))
+            blocks.multiply(windows.gather(worker, x[block]), turned, out.reshape(-1, len(weight)))
             worker.lap("convolution forward")
             blocks.finish(
                 worker, out, y[block], bias, relu, None if index is None else index[block]
@@ -77,7 +77,7 @@ def conv2d_code_forward(
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            seen = windows.of(worker, x[block])
+            seen = windows.gather(worker, x[block])
             factors = (
                 [even] * (block.stop - block.start)
                 if image is None
@@ -166,8 +166,8 @@ def upsample_conv2d_backward(executor, x, phase_weights, y, dy, dweight, dbias, 
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            gradient = gradients.of(worker, block)
-            seen, pixels = windows.of(worker, gradient), x[block].reshape(-1, channels)
+            gradient = gradients.of_block(worker, block)
+            seen, pixels = windows.gather(worker, gradient), x[block].reshape(-1, channels)
             sums.add(worker, block, pixels.T, seen)
             sums.add_bias(block, gradient)
             if dx is not None:
@@ -240,7 +240,7 @@ class _Windows:
         executor.parallel(len(weight), work, matrix.size)
         return matrix
 
-    def of(self, worker, x, out=None):
+    def gather(self, worker, x, out=None):
         """The windows of x as a matrix (im2col): one row per window in NHW order, columns (row,
         column, channel).
         """
@@ -278,7 +278,7 @@ class _Windows:
         )
 
         def work(worker, start, stop):
-            self.of(worker, x[start:stop], seen[start * each : stop * each])
+            self.gather(worker, x[start:stop], seen[start * each : stop * each])
             worker.lap(label)
 
         executor.parallel(len(x), work, self.work)
@@ -321,12 +321,12 @@ class _ToPixels:
         else:
             self.matrix = windows.taken(executor, weight)
 
-    def of(self, worker, gradient, block):
+    def compute(self, worker, gradient, block):
         """dx of a block of images."""
         dx, filters = self.dx[block], gradient.shape[-1]
         pixels = dx.reshape(-1, dx.shape[3])
         if self.gathers:
-            np.matmul(self.seen.of(worker, gradient), self.matrix.T, out=pixels)
+            np.matmul(self.seen.gather(worker, gradient), self.matrix.T, out=pixels)
         elif self.windows.are_pixels:
             np.matmul(gradient.reshape(-1, filters), self.matrix, out=pixels)
         else:
@@ -412,12 +412,12 @@ def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            dy = gradient.of(worker, block)
-            flat, seen = dy.reshape(-1, filters), windows.of(worker, x[block])
+            dy = gradient.of_block(worker, block)
+            flat, seen = dy.reshape(-1, filters), windows.gather(worker, x[block])
             sums.add(worker, block, *((seen.T, flat) if windows.are_turned else (flat.T, seen)))
             sums.add_bias(block, gradient.for_bias(worker, block, dy))
             if to_pixels is not None:
-                to_pixels.of(worker, dy, block)
+                to_pixels.compute(worker, dy, block)
             worker.lap("convolution backward")
 
     executor.parallel(len(x), work, cut.cost, piece=cut.group)
@@ -435,7 +435,7 @@ def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixel
         sums = executor.workspace("weight gradient", (filters, windows.width), x.dtype)
 
     def prepare(worker, start, stop):
-        gradient.of(worker, slice(start, stop), dy[start:stop])
+        gradient.of_block(worker, slice(start, stop), dy[start:stop])
 
     def add_bias(worker, start, stop):
         loops.column_sums(flat, Unsigned(start), Unsigned(stop), dbias)
@@ -459,7 +459,7 @@ def _to_pixels(executor, windows, dy, to_pixels):
 
     def images(worker, start, stop):
         for block in cut.blocks(start, stop):
-            to_pixels.of(worker, dy[block], block)
+            to_pixels.compute(worker, dy[block], block)
         worker.lap("convolution backward")
 
     executor.parallel(len(dy), images, cut.cost, piece=cut.size)

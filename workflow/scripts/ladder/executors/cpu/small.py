@@ -390,7 +390,8 @@ def _fits(windows, weight, padding, bias):
     return padding == 0 and bias is not None and few
 
 
-def _turn(table, label, x, y, batch, rows, columns):
+def _turn(table, label, x, y, *shape):
+    batch, rows, columns = shape
     return table.task(tasks.turn, label, x=x, y=y, batch=batch, rows=rows, columns=columns)
 
 

@@ -61,7 +61,7 @@ def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, imag
 
     def work(worker, start, stop):
         for n in range(start, stop):
-            seen = windows.of(worker, x[n : n + 1])
+            seen = windows.gather(worker, x[n : n + 1])
             for part, matrix in zip(parts, turned, strict=True):
                 out = worker.workspace("convolved", (len(seen), matrix.shape[1]), x.dtype)
                 np.matmul(seen, matrix, out=out)

@@ -172,7 +172,7 @@ class _Backward:
 
         def work(worker, start, stop):
             for block in cut.blocks(start, stop):
-                gradient = self.gradient.of(worker, block)
+                gradient = self.gradient.of_block(worker, block)
                 sums.add_bias(block, gradient)
                 seen = _transform_images(worker, self.x[block], self.tiles)
                 turned = _transform_gradient(worker, gradient, self.tiles)
@@ -217,7 +217,10 @@ class _Backward:
 
         def transform(worker, start, stop):
             for block in blocks.slices(chunk.start + start, chunk.start + stop, piece):
-                gradient, tile = self.gradient.of(worker, block), (block.start - chunk.start) * each
+                gradient, tile = (
+                    self.gradient.of_block(worker, block),
+                    (block.start - chunk.start) * each,
+                )
                 if self.dbias is not None:
                     biases[block.start // piece] = blocks.bias_gradient(gradient)
                 _transform_images(worker, self.x[block], self.tiles, seen, tile)

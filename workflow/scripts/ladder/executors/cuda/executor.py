@@ -37,7 +37,7 @@ from ladder.executors.cuda.streaming import HostBatchStream
 from ladder.machine import compiling, driver
 from ladder.progress import size
 from ladder.rungs import catalog
-from ladder.rungs.patterns import Table
+from ladder.rungs.interface import Table
 from ladder.store import cache
 
 ALIGNMENT = 256  # bytes, of every buffer
@@ -85,7 +85,7 @@ class Executor:
         return uploaded
 
     def allocate(self, plan, uploaded):
-        new = {name: buffer for name, buffer in plan.own.items() if name not in uploaded}
+        new = {name: buffer for name, buffer in plan.buffers.items() if name not in uploaded}
         needed, free = sum(aligned(buffer.bytes) for buffer in new.values()), self._free()
         if needed > free:
             raise UserError(
@@ -102,7 +102,6 @@ class Executor:
         arrays |= self._arrays(
             {name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan"
         )
-        arrays |= plan.views(arrays, self._view)
         arrays.prologue, arrays.steps = self._bind(plan, arrays)
         return arrays
 
@@ -223,9 +222,6 @@ class Executor:
             name: cupy.ndarray(shape, dtype, memptr=memory + offsets[name])
             for name, (shape, dtype) in wanted.items()
         }
-
-    def _view(self, memory, offset, buffer):
-        return self._cupy.ndarray(buffer.shape, buffer.dtype, memptr=memory.data + offset)
 
     # Launching.
 
@@ -418,16 +414,7 @@ def _what_fits(plan, new, free):
 
 
 def _growing_bytes(plan, buffer):
-    """Bytes that grow with the batch; of the shared buffer those that remain beside all that do
-    not.
-    """
-    if buffer.kind == "shared":
-        inside = [plan.buffers[name] for name in plan.places]
-        return max(
-            0,
-            aligned(buffer.bytes)
-            - sum(aligned(part.bytes) for part in inside if not _grows(plan, part)),
-        )
+    """Bytes that grow with the batch."""
     return aligned(buffer.bytes) if _grows(plan, buffer) else 0
 
 

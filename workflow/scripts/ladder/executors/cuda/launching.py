@@ -193,8 +193,7 @@ def waits_between_streams(plan):
     wait for.
 
     On each other stream, that is the last launch with a conflict: both use a buffer and one of them
-    writes it. Arguments that the step does not list among its reads count as written, and buffers
-    with places in the shared one as that one.
+    writes it. Arguments that the step does not list among its reads count as written.
     """
     # done: (stream, reads, writes); waited: (stream, other stream) -> launch
     waits, done, waited = [], [], {}
@@ -202,8 +201,8 @@ def waits_between_streams(plan):
         only_read = set(step.reads.values()) - set(step.writes.values())
         for launch in step.launches:
             reads, writes, wanted = (
-                plan.memory(launch.buffers & only_read),
-                plan.memory(launch.buffers - only_read),
+                launch.buffers & only_read,
+                launch.buffers - only_read,
                 {},
             )
             touched = reads | writes

@@ -26,7 +26,7 @@ def section(inputs, numbers):
         "first": FIRST,
         "confusion": confusion(matrix, inputs["data"].metrics["classes"]),
         "most_mistaken": most_mistaken(matrix),
-        "gallery": gallery(inputs),
+        "gallery": gallery(inputs) if numbers["share"] else {"count": 0},
     }
 
 
@@ -149,7 +149,7 @@ def gallery(inputs):
             np.arange(len(named)), named
         ]
     files, classes, pairs = (
-        names.of(data, "test"),
+        names.read(data, "test"),
         data.metrics["classes"],
         _by_pair(labels, named, sure),
     )

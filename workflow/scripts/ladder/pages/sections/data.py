@@ -21,10 +21,14 @@ def section(inputs, numbers):
         **data.metrics,
         "image": templates.shape(data.array("train_images.npy").shape[1:3]),
         "few": FEW,
-        "longest_name": max(map(len, data.metrics["classes"])),
-        "samples": samples(data),
-        "skipped": skipped(data),
-        "remarks": [*data.metrics.get("remarks", ()), *copied(inputs)],
+        "longest_name": max(map(len, data.metrics["classes"]), default=0),
+        "labelled": len(data.array("train_labels.npy")),
+        "samples": samples(data) if numbers["share"] else [],
+        "skipped": skipped(data, numbers["share"]),
+        "remarks": [
+            *(data.metrics.get("remarks", ()) if numbers["share"] else ()),
+            *copied(inputs),
+        ],
     }
 
 
@@ -50,10 +54,11 @@ def copied(inputs):
     )
 
 
-def skipped(data):
-    """{"count", "files": the first SKIPPED as {"file", "reason"}} of pictures that were skipped;
-    None without any.
+def skipped(data, share):
+    """{"count", "files": the first SKIPPED as {"file", "reason"}} of pictures that were skipped,
+    none if they are not to be shared; None without any.
     """
     if not data.metrics.get("skipped"):
         return None
-    return {"count": data.metrics["skipped"], "files": data.json("skipped.json")[:SKIPPED]}
+    files = data.json("skipped.json")[:SKIPPED] if share else []
+    return {"count": data.metrics["skipped"], "files": files}

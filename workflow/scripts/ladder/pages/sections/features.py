@@ -40,7 +40,7 @@ def section(inputs, numbers):
         "parts": parts(inputs),
         "shifted": shifted(inputs),
         "raw_pixels": pixels(inputs),
-        "map": feature_map(inputs),
+        "map": feature_map(inputs, numbers["share"]) if facts.predictions(inputs) else None,
     }
 
 
@@ -243,7 +243,7 @@ def pixels(inputs):
     }
 
 
-def feature_map(inputs):
+def feature_map(inputs, share=True):
     """Test images in the plane, a chart of charts.scatter with "legend", "count", "of" and "wrong";
     None without a map.
 
@@ -251,7 +251,7 @@ def feature_map(inputs):
     the image of the point closest to its median, where its name stands; of more than FEW classes
     those with marks have names. data["pictures"]: a sheet of the images, for the point that a
     reader points at (figures.sheet); data["nearest"]: the numbers of its neighbours among them, by
-    the features and not by their places.
+    the features and not by their places. share: whether pictures are shown.
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
@@ -279,13 +279,12 @@ def feature_map(inputs):
         if label not in colours and len(present) > FEW:
             continue
         marks.append({"name": names[label], "x": float(middle[0]), "y": float(1 - middle[1])})
-        legend.append(
-            {**line, "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])}
-        )
+        image = figures.png_uri(data.array("test_images.npy")[rows[nearest]]) if share else None
+        legend.append({**line, "image": image})
     side = charts.number_axis(-0.03, 1.03, "")  # a margin for the points at the edges
     chart = charts.scatter("Map of the features", series, side, side, marks, square=True)
     chart["data"] |= {
-        "pictures": figures.sheet(data.array("test_images.npy")[rows]),
+        "pictures": figures.sheet(data.array("test_images.npy")[rows]) if share else None,
         "nearest": neighbours(
             inputs.get("joined", inputs["features"]).array("test.npy")[rows]
         ).tolist(),

@@ -4,6 +4,8 @@ first layer.
 
 import numpy as np
 
+from ladder.data import names as picture_names
+from ladder.files import shown as one_line
 from ladder.network import weights
 from ladder.pages import facts, figures
 from ladder.training import snapshots
@@ -17,11 +19,11 @@ def reconstructions(inputs, numbers):
     """Originals, reconstructions and differences as separate pictures; None if the network does not
     reconstruct.
     """
-    if not facts.reconstructs(inputs):
+    if not (facts.reconstructs(inputs) and numbers["share"]):
         return None
     rebuilt = np.asarray(inputs["train"].array("reconstructions.npy"))[:RECONSTRUCTIONS]
     originals = np.asarray(inputs["data"].array("test_images.npy")[: len(rebuilt)])
-    classes, labels = inputs["data"].metrics["classes"], inputs["data"].array("test_labels.npy")
+    names = _names(inputs["data"], len(rebuilt))
     differences, amplified = figures.differences(originals, rebuilt)
     off = np.abs(rebuilt.astype(np.int16) - originals)
     return {
@@ -30,7 +32,7 @@ def reconstructions(inputs, numbers):
         "off": float(off.mean()),
         "columns": [
             {
-                "name": classes[labels[index]],
+                "name": names[index],
                 "off": float(off[index].mean()),
                 "original": figures.png_uri(originals[index]),
                 "rebuilt": figures.png_uri(rebuilt[index]),
@@ -39,6 +41,16 @@ def reconstructions(inputs, numbers):
             for index in range(len(rebuilt))
         ],
     }
+
+
+def _names(data, count):
+    """What the first `count` test images are called: by their classes, or without labels by their
+    files.
+    """
+    classes = data.metrics["classes"]
+    if not classes:
+        return list(map(one_line, picture_names.read(data, "test")[:count]))
+    return [classes[label] for label in data.array("test_labels.npy")[:count]]
 
 
 def samples(inputs, numbers):

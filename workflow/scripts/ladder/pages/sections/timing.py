@@ -29,7 +29,6 @@ def section(inputs, numbers):
             templates.duration,
         ),
         "operations": operations(artifact),
-        "recomputing": recomputing(artifact),
         "sampled": bool(artifact.metrics.get("seconds_from_samples")),
         "memory": templates.bars(memory, templates.size),
         "buffers": sum(memory.values()) - executor,
@@ -89,27 +88,3 @@ def copies(metrics):
         "waited": templates.duration(waited),
         "hidden": templates.percent(1 - min(1, waited / took)),
     }
-
-
-def recomputing(artifact):
-    """What recompute saved and cost: {"kept", "shared", "taken": bytes, "seconds", "share": of all
-    passes, both texts or None}.
-
-    None for a training without it.
-    """
-    if not (saved := artifact.metrics.get("recompute")):
-        return None
-    passes = [
-        {name: seconds for name, seconds in epoch.items() if name != COPIES}
-        for epoch in artifact.metrics["seconds_by_pass"]
-    ]
-    again, total = (
-        sum(epoch.get("recompute", 0.0) for epoch in passes),
-        sum(sum(epoch.values()) for epoch in passes),
-    )
-    words = (
-        {"seconds": templates.duration(again), "share": templates.percent(again / total)}
-        if again
-        else {"seconds": None}
-    )
-    return {**saved, **words}

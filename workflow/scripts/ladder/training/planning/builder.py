@@ -1,15 +1,14 @@
 """Builds a plan by covering the layers of a network with the patterns of a rung."""
 
 import itertools
-from collections.abc import Callable, Iterable
-from typing import cast
+from collections.abc import Callable
 
 from ladder.arithmetic.multipliers import DIRECTIONS, FORMATS
 from ladder.network.layers import Layer
-from ladder.rungs.patterns import Pattern
+from ladder.rungs.interface import Pattern
 from ladder.training.planning.data import Plan, Step
 from ladder.training.planning.gradients import Gradients
-from ladder.training.planning.settings import Settings
+from ladder.training.planning.settings import TrainingSettings
 
 
 class Builder(Gradients):
@@ -21,7 +20,7 @@ class Builder(Gradients):
     """
 
     def __init__(
-        self, settings: Settings, layers: tuple[Layer, ...], dtype: str, training: bool
+        self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str, training: bool
     ) -> None:
         super().__init__(settings, layers, dtype)
         self.training = training
@@ -46,7 +45,7 @@ class Builder(Gradients):
 
     def _pattern(self, layers: tuple[Layer, ...]) -> Pattern:
         decomposes = self.decomposes(layers[:2])
-        for pattern in cast(Iterable[Pattern], self.module.PATTERNS):
+        for pattern in self.implementation.patterns:
             group = layers[: len(pattern.kinds)]
             if pattern.decomposes != decomposes:
                 continue

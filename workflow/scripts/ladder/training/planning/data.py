@@ -3,17 +3,13 @@
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ladder.network.layers import KINDS
 from ladder.network.networks import Network
-from ladder.rungs.patterns import Launch
-
-Shape = tuple[int, ...]
+from ladder.rungs.interface import Launch, LoweredStep, Shape
 
 # (pattern of an operation's name, category that its time is reported under), in the order of
 # reports; the first match counts.
@@ -41,10 +37,7 @@ PURPOSES = {
     "derived": "workspace",
     "workspace": "workspace",
     "copy": "weights",
-    "shared": "activations and gradients in turn",
 }
-# the buffer in which others have places (recompute.py); no layer can have this name
-SHARED = "shared memory"
 # what the plan does not know: memory that the executor takes for itself
 EXECUTOR = "workspace of the executor"
 
@@ -52,7 +45,7 @@ EXECUTOR = "workspace of the executor"
 @dataclasses.dataclass(frozen=True)
 class Buffer:
     """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask,
-    derived, workspace or shared.
+    derived or workspace.
 
     Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to
     step.
@@ -69,20 +62,13 @@ class Buffer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
-    """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the
-    whole batch.
+class Step(LoweredStep):
+    """One operation; flop: for the whole batch.
 
     launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load',
-    'forward', 'backward' (from the loss on), 'recompute' (of the forward pass, made again) or
-    'update', which its time is reported under too.
+    'forward', 'backward' (from the loss on) or 'update', which its time is reported under too.
     """
 
-    operation: str
-    layer: str
-    reads: Mapping[str, str]
-    writes: Mapping[str, str]
-    attributes: Mapping[str, Any]
     flop: int = 0
     launches: tuple[Launch, ...] = ()
     pass_: str = ""
@@ -93,11 +79,6 @@ class Step:
         return next(work for pattern, work in WORK if re.search(pattern, self.operation))
 
 
-def numpy_view(memory: NDArray[np.uint8], offset: int, buffer: Buffer) -> NDArray[Any]:
-    """The array of a Buffer at this offset in uint8 `memory`."""
-    return memory[offset : offset + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
@@ -105,8 +86,7 @@ class Plan:
     prologue: steps that an executor runs once before a sequence of runs (`run`, `run_many`): they
     make the copies of parameters, which each update keeps up to date. Whatever else changes a
     parameter does so between two sequences. kernels: (layers of a group, operation of their forward
-    pass), in order; places: buffer -> its offset in the buffer SHARED, for those that have no
-    memory of their own because they are not in use at the same time.
+    pass), in order.
     """
 
     network: Network
@@ -117,7 +97,6 @@ class Plan:
     kernels: tuple[tuple[tuple[str, ...], str], ...]
     output: str
     prologue: tuple[Step, ...] = ()
-    places: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def flop(self) -> int:
@@ -136,32 +115,6 @@ class Plan:
             {"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels
         ]
 
-    def sharing(self, places: Mapping[str, int], size: int) -> "Plan":
-        """This plan with the buffer SHARED of `size` bytes, in which these buffers have places."""
-        buffers = {**self.buffers, SHARED: Buffer(SHARED, (size,), "uint8", "shared")}
-        return dataclasses.replace(self, buffers=buffers, places=places)
-
-    @property
-    def own(self) -> dict[str, Buffer]:
-        """Name -> Buffer of those with memory of their own."""
-        return {name: buffer for name, buffer in self.buffers.items() if name not in self.places}
-
-    def views(
-        self, arrays: Mapping[str, Any], view: Callable[[Any, int, Buffer], Any] = numpy_view
-    ) -> dict[str, Any]:
-        """Name -> array of each buffer with a place in SHARED, whose array is one of `arrays`.
-
-        view: function of that array, an offset and a Buffer; by default of NumPy arrays.
-        """
-        return {
-            name: view(arrays[SHARED], offset, self.buffers[name])
-            for name, offset in self.places.items()
-        }
-
-    def memory(self, names: Iterable[str]) -> set[str]:
-        """The names of the buffers whose memory these have."""
-        return {SHARED if name in self.places else name for name in names}
-
     @property
     def bytes(self) -> int:
         """Bytes of the buffers of a step, without the data set and the counters of a run."""
@@ -170,7 +123,7 @@ class Plan:
     def bytes_by_kind(self) -> dict[str, int]:
         """Kind of buffer -> total bytes."""
         total: dict[str, int] = {}
-        for buffer in self.own.values():
+        for buffer in self.buffers.values():
             total[buffer.kind] = total.get(buffer.kind, 0) + buffer.bytes
         return total
 

@@ -4,9 +4,9 @@ are updated.
 
 import math
 from collections.abc import Collection
-from typing import Any
 
 from ladder.network import optimizers
+from ladder.network.layers import Attributes
 from ladder.network.networks import INPUT
 from ladder.network.optimizers import Optimizer
 from ladder.training.planning.builder import Builder
@@ -61,14 +61,10 @@ def loss(build: Builder, dataset: Dataset, gradient_scale: str, length: Length) 
     """
     build.pass_ = "backward"
     losses = build.buffer("losses", (length.steps_per_epoch,), "float64", "control")
-    consumer = build.consumers.get(build.output)
-    gradient = (
-        consumer.gradient.writes if consumer else {"gradient": build.gradient_part(build.output)}
-    )
-    writes, packing = (
-        {**gradient, "losses": losses},
-        {"padding": consumer.gradient.padding} if consumer else {},
-    )
+    packed = build.packed_gradients.get(build.output)
+    gradient = packed.writes if packed else {"gradient": build.gradient_part(build.output)}
+    writes = {**gradient, "losses": losses}
+    packing = {"padding": packed.padding} if packed else {}
     if build.network.classifies:
         build.divisor = build.batch
         reads = {
@@ -99,7 +95,8 @@ def loss(build: Builder, dataset: Dataset, gradient_scale: str, length: Length) 
 
 def update(build: Builder, names: Collection[str], optimizer: Optimizer, length: Length) -> None:
     """Update these parameters: in one step, which divides by the loss scale, if the rung has
-    UPDATES_TOGETHER, else in one step each."""
+    `updates_together`, else in one step each.
+    """
     build.pass_ = "update"
     gradients = {name: build.gradient_for_update(name) for name in names}
     averages = {
@@ -116,7 +113,7 @@ def update(build: Builder, names: Collection[str], optimizer: Optimizer, length:
         "learning_rates": build.buffer("learning_rates", (length.steps,), "float64", "control"),
     }
     operation, attributes = f"{optimizer.name}_update", optimizers.attributes(optimizer)
-    if not build.together:
+    if not build.implementation.updates_together:
         for name, gradient in gradients.items():
             build.append(
                 operation,
@@ -133,8 +130,9 @@ def update(build: Builder, names: Collection[str], optimizer: Optimizer, length:
             name: name,
             **{f"{name}.{average}": buffer for average, buffer in averages[name].items()},
         }
-    more: dict[str, Any] = {"copies": build.copied} if build.copied else {}
-    more |= {"gradient_factor": 1 / build.loss_scale} if build.loss_scale != 1 else {}
+    more: Attributes = {"copies": build.copied} if build.copied else {}
+    if build.loss_scale != 1:
+        more = {**more, "gradient_factor": 1 / build.loss_scale}
     build.append(
         operation,
         "",

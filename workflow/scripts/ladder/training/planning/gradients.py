@@ -3,11 +3,10 @@ contribute.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from ladder.network.layers import Layer
-from ladder.rungs.patterns import Gradient
-from ladder.training.planning.settings import Settings
+from ladder.rungs.interface import Gradient, PackedGradient
+from ladder.training.planning.settings import TrainingSettings
 from ladder.training.planning.steps import Steps
 
 
@@ -16,18 +15,21 @@ class Gradients(Steps):
 
     Each reader of a value registers a buffer with its part of the value's gradient
     (`gradient_part`, `pass_gradient`); the group of layers that produced the value, whose backward
-    pass comes after those of the readers, first sums the parts (`gradient`). in_parts: whether
-    weight gradients are left in parts; with_loss: whether a loss will be appended; together:
-    whether one step updates all parameters; loss_scale: factor on all gradients; divisor: of the
-    sum over the batch whose gradient is followed; consumers: value -> what a rung's patterns know
-    of the layer that alone reads it, and where its gradient belongs.
+    pass comes after those of the readers, first sums the parts (`gradient`).
+
+    in_parts          whether weight gradients are left in parts
+    with_loss         whether a loss will be appended
+    loss_scale        factor on all gradients
+    divisor           of the sum over the batch whose gradient is followed
+    packed_inputs     value -> its packed copy, which alone is read (packed_lowering.py)
+    packed_gradients  value -> where its gradient belongs, for a value that is read packed
     """
 
-    def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
+    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
         self.in_parts, self.with_loss, self.loss_scale, self.divisor = False, False, 1.0, 1
-        self.together = bool(getattr(self.module, "UPDATES_TOGETHER", False))
-        self.consumers: dict[str, Any] = {}
+        self.packed_inputs: dict[str, str] = {}
+        self.packed_gradients: dict[str, PackedGradient] = {}
         self._parts: dict[str, list[str]] = {}  # value -> buffers whose sum is its gradient
         self._left_in_parts: dict[str, Gradient] = {}  # by parameter
         self._trained = self._depending_on_parameters(settings.frozen)
@@ -82,7 +84,7 @@ class Gradients(Steps):
         updates.
         """
         self.loss_scale = factor
-        if self.output in self.consumers:  # the loss does so itself
+        if self.output in self.packed_gradients:  # the loss does so itself
             self.extend_step({}, factor=factor)
             return
         self._parts[self.output] = [
@@ -100,7 +102,7 @@ class Gradients(Steps):
         if parameter in self._left_in_parts:
             return self._left_in_parts[parameter]
         gradient = self.parameter_gradient(parameter)
-        if self.loss_scale != 1 and not self.together:
+        if self.loss_scale != 1 and not self.implementation.updates_together:
             gradient = self._scaled(
                 f"{gradient}.unscaled", parameter.rpartition(".")[0], gradient, 1 / self.loss_scale
             )

@@ -27,13 +27,14 @@ class Length:
     steps_per_epoch: int
 
     @classmethod
-    # Any: None beside steps
-    def of(cls, images: int, batch_size: int, epochs: int | Any, steps: int | None) -> "Length":
+    def from_epochs(
+        cls, images: int, batch_size: int, epochs: int | None, steps: int | None = None
+    ) -> "Length":
         """Of `steps` or, if that is None, of so many passes over the images, each with a smaller
         last batch if need be.
         """
         per_epoch = -(-images // batch_size)
-        return cls(epochs * per_epoch if steps is None else steps, per_epoch)
+        return cls((epochs or 0) * per_epoch if steps is None else steps, per_epoch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,22 +63,24 @@ class Augmentation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class TrainingSettings:
     """One training run of `steps` steps or, if that is None, of `epochs` epochs.
 
-    schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the
-    gradient of the summed squared error by all elements of the batch, 'batch' by its images only
-    (always the case for the cross-entropy). seed: of the random numbers of a step and of the
-    shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
-    divided out before the updates; exact if it is a power of two and nothing overflows (None:
-    LOSS_SCALE in precision float16, else 1). frozen: names of layers whose parameters are not
-    trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte, nor
-    does multiprocessors, the number of the GPU's for which tiles are chosen (None: of this
-    machine's GPU).
+    schedule        keyword arguments of optimizers.learning_rates
+    gradient_scale  'mean' divides the gradient of the summed squared error by all elements of the
+                    batch, 'batch' by its images only (always the case for the cross-entropy)
+    seed            of the random numbers of a step and of the shuffling
+    multipliers     of convolutions and dense layers
+    loss_scale      factor on all gradients, divided out before the updates; exact if it is a power
+                    of two and nothing overflows (None: LOSS_SCALE in precision float16, else 1)
+    frozen          names of layers whose parameters are not trained, and get no gradient
+
+    multiprocessors: the number of the GPU's for which tiles are chosen (None: of this machine's
+    GPU); it changes no byte.
     """
 
     network: Network
-    variant: str
+    rung: str
     batch_size: int
     optimizer: Optimizer = Optimizer("sgd")
     learning_rate: float = 1e-3
@@ -90,7 +93,6 @@ class Settings:
     multipliers: ByDirection = EXACT
     loss_scale: float | None = None
     frozen: tuple[str, ...] = ()
-    recompute: bool = False
     multiprocessors: int | None = None
 
     @property

@@ -4,15 +4,14 @@ them.
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from ladder.arithmetic.multipliers import DIRECTIONS, MULTIPLIERS, Integers, kernel_defines
 from ladder.network.layers import Layer
 from ladder.rungs import tiles
-from ladder.rungs.patterns import Launch
+from ladder.rungs.interface import Launch
 from ladder.training import limits
 from ladder.training.planning.data import Step
-from ladder.training.planning.settings import Settings
+from ladder.training.planning.settings import TrainingSettings
 from ladder.training.planning.values import Values
 
 # Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes
@@ -27,11 +26,11 @@ DIRECTION_OF = {
 class Steps(Values):
     """Appends steps. pass_: see Step, of those that are appended next."""
 
-    def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
+    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
         super().__init__(settings, layers, dtype)
         self.seed, self.multipliers = settings.seed, settings.multipliers
-        self.multiprocessors: int | Any = settings.multiprocessors or (
-            self.launches and tiles.multiprocessors()
+        self.multiprocessors = settings.multiprocessors or (
+            tiles.multiprocessors() if self.launches else 0
         )
         self.steps: list[Step] = []
         # operand -> the buffers of its integers and of their scale
@@ -45,7 +44,7 @@ class Steps(Values):
         reads: Mapping[str, str],
         writes: Mapping[str, str],
         flop: int = 0,
-        **attributes: Any,
+        **attributes: object,
     ) -> None:
         """Append a step of a group of layers; flop: per image."""
         multiplier = (
@@ -55,32 +54,20 @@ class Steps(Values):
         )
         if multiplier is not MULTIPLIERS["exact"]:
             attributes["multiplier"] = multiplier
-            if isinstance(multiplier, Integers):
-                self._of_integers(
-                    operation, group[0].name, reads, writes, flop * self.batch, **attributes
-                )
-                return
         self.append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+        if isinstance(multiplier, Integers):
+            self._multiply_integers(self.steps.pop(), multiplier)
 
-    def _of_integers(
-        self,
-        operation: str,
-        layer: str,
-        reads: Mapping[str, str],
-        writes: Mapping[str, str],
-        flop: int,
-        multiplier: Integers,
-        **attributes: Any,
-    ) -> None:
-        """A product of integers without bias and bias gradient, which are added and formed in
-        floating point.
+    def _multiply_integers(self, step: Step, multiplier: Integers) -> None:
+        """Append the step's product of integers without bias and bias gradient, which are added and
+        formed in floating point.
         """
-        operands, scales = {}, {}
+        layer, reads, operands, scales = step.layer, step.reads, {}, {}
         for role in (role for role in reads if role != "bias"):
             operands[role], scales[f"{role}_scale"] = self._integers(
                 reads[role], layer, multiplier.most
             )
-        (role, result), *others = writes.items()
+        (role, result), *others = step.writes.items()
         sums = self.workspace(f"{result}.sums", self.shape(result), self.dtype)
         nothing = self.zeros(f"{result}.nothing", self.shape(result)[-1:])
         bias = reads.get("bias", nothing)
@@ -88,14 +75,9 @@ class Steps(Values):
             name: self.workspace(f"{buffer}.unused", self.shape(buffer), self.dtype)
             for name, buffer in others
         }
-        self.append(
-            operation,
-            layer,
-            operands | ({"bias": nothing} if "bias" in reads else {}),
-            {role: sums} | unused,
-            flop,
-            multiplier=multiplier,
-            **attributes,
+        bias_operand = {"bias": nothing} if "bias" in reads else {}
+        self.steps.append(
+            dataclasses.replace(step, reads=operands | bias_operand, writes={role: sums} | unused)
         )
         first, second = scales.values()
         self.append(
@@ -128,14 +110,14 @@ class Steps(Values):
         reads: Mapping[str, str],
         writes: Mapping[str, str],
         flop: int = 0,
-        **attributes: Any,
+        **attributes: object,
     ) -> None:
         """Append a step of any products; layer: '' if it belongs to none; flop: for the whole
         batch.
         """
         self.steps.append(Step(operation, layer, reads, writes, attributes, flop, pass_=self.pass_))
 
-    def extend_step(self, writes: Mapping[str, str], **attributes: Any) -> None:
+    def extend_step(self, writes: Mapping[str, str], **attributes: object) -> None:
         """Let the last step write this too."""
         last = self.steps.pop()
         writes, attributes = {**last.writes, **writes}, {**last.attributes, **attributes}
@@ -143,7 +125,7 @@ class Steps(Values):
 
     def launched(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """The steps with the rung's launches; UserError if a grid is too large for a GPU."""
-        if self.launches is None:
+        if not self.launches:
             return tuple(steps)
         return tuple(dataclasses.replace(step, launches=self._launches_of(step)) for step in steps)
 

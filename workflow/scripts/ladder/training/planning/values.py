@@ -1,39 +1,36 @@
 """The buffers of a plan under construction, and which of them holds what."""
 
 import collections
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from ladder.network.layers import Layer
 from ladder.network.networks import INPUT
-from ladder.rungs import catalog
-from ladder.rungs.patterns import Launch
+from ladder.rungs.interface import Shape, implementation
 from ladder.training import limits
-from ladder.training.planning.data import Buffer, Shape, Step
-from ladder.training.planning.settings import Settings
+from ladder.training.planning.data import Buffer
+from ladder.training.planning.settings import TrainingSettings
 
 
 class Values:
     """Makes the buffers by their kinds, and knows the buffer of each layer's output.
 
-    layers: those that are computed, in execution order; output: the value of the last one so far;
-    buffers: name -> Buffer; copied: parameter -> {role: buffer} of its copies. launches: the
-    LAUNCHES of a rung of a GPU, else None; kernels index with 32 bits, which limits the size of
-    their buffers.
+    layers    those that are computed, in execution order
+    output    the value of the last one so far
+    buffers   name -> Buffer
+    copied    parameter -> {role: buffer} of its copies
+    launches  of the rung, none on the CPU; GPU kernels index with 32 bits, so where there are
+              launches a buffer has at most limits.MOST_INDEXED numbers
     """
 
-    def __init__(self, settings: Settings, layers: tuple[Layer, ...], dtype: str) -> None:
+    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
         self.network, self.batch, self.layers, self.dtype = (
             settings.network,
             settings.batch_size,
             layers,
             dtype,
         )
-        self.rung, self.module = settings.variant, catalog.module(settings.variant)
-        # Any stands for the None of a rung of the CPU, which reads no launches.
-        self.launches: Mapping[str, Callable[[Step, Any], tuple[Launch, ...]]] | Any = getattr(
-            self.module, "LAUNCHES", None
-        )
+        self.rung, self.implementation = settings.rung, implementation(settings.rung)
+        self.launches = self.implementation.launches
         for layer in layers:  # also one that a fused group never writes: kernels count its pixels
             self._check_indices(layer.name, (self.batch, *layer.output_shape))
         self.buffers: dict[str, Buffer] = {}
@@ -166,5 +163,5 @@ class Values:
         return name
 
     def _check_indices(self, name: str, shape: Shape) -> None:
-        if self.launches is not None:
+        if self.launches:
             limits.check_indices(name, shape, self.batch)

@@ -1,0 +1,174 @@
+"""Stage `neighbours`: what the features of pictures without labels say of them, for the report and
+the table.
+
+params: seed, of samples and clusters.  inputs: data, features, and changed1, changed2, ...: of the
+parts of the features; with the ends _random and _pixels the same of the controls that there are.
+The number of a picture counts the training pictures first, then the test pictures; N: of all.
+Writes neighbours.npy int32 (N, K), the numbers of the most alike pictures, the most alike first;
+likeness.npy float32 (N, K), their cosines; clusters.npy int32 (N,), from 0, of enough pictures;
+first.npy int64 (N,): of those with the same pixels the number of the one whose name is the first,
+the shortest; found.npy uint8 (Q,
+kinds): whether the changed copy of each test picture finds its original first, by the features of
+each of the metric `kinds`; page.npy int64 (M,): the pictures that the report shows, and
+nearest.npy int32 (M, L): their neighbours among these, as places in page.npy.
+Metrics: kinds, found: the share by kind; compared_with: pictures that each one is; clusters: their
+number; near: [number, number, cosine] of each pair of near copies, the most alike first, the first
+MOST_NEAR of near_count; near_from: the cosine from which on a pair is one; outliers: the OUTLIERS
+pictures whose K-th neighbour is the least alike, the least first.
+"""
+
+import numpy as np
+
+from ladder.data import copies, names
+from ladder.features import changes, features, likeness, shifts
+from ladder.features import map as feature_map
+from ladder.progress import log
+from ladder.store.roles import CONTROLS, Role
+from ladder.workflow import stage_script
+
+MOST_NEAR, OUTLIERS = 100, 24
+ON_PAGE = 12  # neighbours of a picture in the report
+
+
+def make(work, inputs, params):
+    metrics, first = inputs["data"].metrics, first_copies(inputs["data"])
+    queries = metrics["train"] + np.arange(min(changes.MOST, metrics["test"]))
+    rows = likeness.gallery(len(first), queries, params["seed"])
+    if len(rows) < len(first):
+        log.info("each of %d pictures is compared with a sample of %d", len(first), len(rows))
+    kinds = [kind for kind in ("", *CONTROLS) if str(Role("features", kind)) in inputs]
+    scores = [
+        hits_of(Encoded.from_artifacts(inputs, kind, rows), rows, queries, first, work.threads)
+        for kind in kinds
+    ]
+    own = Encoded.from_artifacts(inputs, "", rows)
+    neighbours, cosines = own.neighbours(rows, work.threads)
+    near, near_from = near_copies(neighbours, cosines, first, scores[0][1])
+    outliers = np.argsort(cosines[:, -1], kind="stable")[:OUTLIERS]
+    page = shown(first, near[:MOST_NEAR, :2], outliers, params["seed"])
+    vectors = own.vectors[page]
+    nearest, _ = likeness.nearest(
+        vectors, vectors, min(ON_PAGE, len(page) - 1), work.threads, np.arange(len(page))
+    )
+    clusters = likeness.clusters(len(first))
+    if clusters:
+        log.info("k-means of %d pictures: %d clusters", len(rows), clusters)
+        centres = likeness.centres(own.others, clusters, params["seed"])
+        work.write_array("clusters.npy", likeness.clustered(own.vectors, centres, work.threads))
+    for name, array in (
+        ("neighbours", neighbours.astype(np.int32)),
+        ("likeness", cosines),
+        ("first", first),
+        ("found", np.stack([hits for hits, _ in scores], axis=1).astype(np.uint8)),
+        ("page", page),
+        ("nearest", nearest.astype(np.int32)),
+    ):
+        work.write_array(f"{name}.npy", array)
+    work.metrics = {
+        "kinds": kinds,
+        "found": {kind: float(hits.mean()) for kind, (hits, _) in zip(kinds, scores, strict=True)},
+        "compared_with": len(rows),
+        "clusters": clusters,
+        "near": [[int(a), int(b), float(cosine)] for a, b, cosine in near[:MOST_NEAR]],
+        "near_count": len(near),
+        "near_from": near_from,
+        "outliers": outliers.tolist(),
+    }
+
+
+class Encoded:
+    """All pictures as one kind of features sees them.
+
+    vectors: likeness.Directions of all; others: those of the pictures that all are compared with,
+    in memory; changed: those of the changed copies.
+    """
+
+    def __init__(self, rows, changed, compared):
+        middle = likeness.mean(rows[compared])
+        self.vectors = likeness.Directions(rows, middle)
+        self.others = self.vectors[compared]
+        self.changed = likeness.Directions(changed, middle)
+
+    @classmethod
+    def from_artifacts(cls, inputs, kind, compared):
+        """Of the stage's inputs; compared: the numbers of the pictures that all are compared
+        with.
+        """
+        artifact, end = inputs[str(Role("features", kind))], f"_{kind}" if kind else ""
+        weights = artifact.manifest["spec"]["params"].get("weights", [1])
+        parts = [
+            (weight, inputs[f"changed{number}{end}"].array("changed.npy"))
+            for number, weight in enumerate(weights, 1)
+        ]
+        rows = likeness.Stacked(artifact.array("train.npy"), artifact.array("test.npy"))
+        return cls(rows, shifts.Joined(parts), compared)
+
+    def neighbours(self, compared, threads):
+        """(numbers of the most alike pictures, their cosines), (N, K) each."""
+        places = np.full(len(self.vectors), -1)
+        places[compared] = np.arange(len(compared))
+        count = min(likeness.NEIGHBOURS, len(compared) - 1)
+        nearest, cosines = likeness.nearest(self.vectors, self.others, count, threads, places)
+        return compared[nearest], cosines
+
+
+def first_copies(data):
+    """Of each picture the number of the one with the same pixels whose name is the shortest, of
+    these the first: int64 (N,).
+    """
+    parts = "train", "test"
+    digests = [
+        digest for part in parts for digest in copies.digests(data.array(f"{part}_images.npy"))
+    ]
+    files = [name for part in parts for name in names.read(data, part)]
+    by_name = sorted(range(len(files)), key=lambda number: (len(files[number]), files[number]))
+    first = copies.first([digests[number] for number in by_name])
+    out = np.empty(len(files), np.int64)
+    out[by_name] = np.array(by_name)[first]
+    return out
+
+
+def hits_of(encoded, rows, queries, first, threads):
+    """(whether each changed copy finds its original, or one that has the same pixels, first;
+    cosine of each copy and its original), (Q,) each.
+    """
+    originals = np.searchsorted(rows, queries)
+    places, _ = likeness.nearest(encoded.changed, encoded.others, 1, threads)
+    vectors = encoded.changed[:]
+    cosines = np.einsum("nd,nd->n", vectors, encoded.others[originals])
+    return first[rows[places[:, 0]]] == first[queries], cosines
+
+
+def near_copies(neighbours, cosines, first, of_changed):
+    """([number, number, cosine] of each pair, the most alike first; the least cosine): pictures
+    of other pixels that are more alike than nine in ten changed copies and their originals.
+    """
+    least = float(np.quantile(of_changed, 0.9))
+    rows, ranks = np.nonzero(cosines >= least)
+    others, values = neighbours[rows, ranks], cosines[rows, ranks]
+    differ = first[rows] != first[others]
+    pairs = np.sort(np.stack([rows[differ], others[differ]], axis=1), axis=1)
+    pairs, at = np.unique(pairs, axis=0, return_index=True)
+    order = np.argsort(-values[differ][at], kind="stable")
+    return np.column_stack([pairs, values[differ][at]])[order], least
+
+
+def shown(first, pairs, outliers, seed):
+    """Ascending numbers of the pictures of the report: those of its map, and those of pairs and
+    lists.
+    """
+    twice = np.flatnonzero(np.bincount(first)[first] > 1)[:MOST_NEAR]
+    return np.unique(
+        np.concatenate(
+            [
+                features.sample(len(first), feature_map.OF_ALL, seed),
+                pairs.ravel().astype(int),
+                outliers,
+                twice,
+            ]
+        )
+    )
+
+
+if __name__ == "__main__":
+    stage_script.run(make)

@@ -1,0 +1,47 @@
+"""Words of earlier releases that are no more, and what to do instead of each: keys of the
+configuration, targets of Snakemake and of make, and scripts.
+
+It imports nothing, so that make can read it before there is an environment.
+"""
+
+_COPY = (
+    "copy the folders: rsync -a HOST:kernel-ladder/results/ results/ (docs/cluster.md); artifacts "
+    "are checked whenever they are used"
+)
+_BUNDLE = (
+    "the report has what makes it again, and snakemake --report results.zip packs the pages "
+    "(docs/folders.md)"
+)
+_FIGURES = "every chart of a page is saved as SVG by its button, its numbers as CSV (docs/pages.md)"
+_WATCH = "a training writes its page itself: open logs/train/VERSION.html (docs/pages.md)"
+_GRADIENTS = (
+    "results/parity.html compares the training of all rungs, and pytest "
+    "tests/support/test_gradient_check.py compares gradients with finite differences (docs/math.md)"
+)
+
+INSTEAD = {
+    "strict_versions": (
+        "a command names what other versions of libraries have made, and -F makes it again "
+        "(docs/architecture.md)"
+    ),
+    "knn_distance": "knn compares by the cosine of the angle, the default until now; leave the key out",
+    "recompute": "a smaller batch_size takes less memory (docs/networks.md)",
+    "pull": _COPY,
+    "from": _COPY,
+    "bundle": _BUNDLE,
+    "bundle.zip": _BUNDLE,
+    "gradients": _GRADIENTS,
+    "gradients.html": _GRADIENTS,
+    "gradients.json": _GRADIENTS,
+    "figures": _FIGURES,
+    "compare.tex": _FIGURES,
+    "watch": _WATCH,
+    "watch.py": _WATCH,
+    "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",
+}
+
+
+def instead(word: str) -> str:
+    """'WORD is no more: what to do instead', for a word of an earlier release; '' for any other."""
+    name = word.removeprefix("results/")
+    return f"{word} is no more: {INSTEAD[name]}" if name in INSTEAD else ""

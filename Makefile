@@ -47,11 +47,11 @@ SNAKEMAKE = @.venv/bin/python workflow/scripts/run_workflow.py --cores 1 $(if $(
 
 report: environment
 	$(SNAKEMAKE) results/report.html
-	@.venv/bin/python workflow/scripts/next_step.py
+	@.venv/bin/python workflow/scripts/tools/next_step.py
 
 demo: environment
 	@envs/install demo
-	@.venv/bin/python workflow/scripts/demo.py --port $(PORT) $(RUN)
+	@.venv/bin/python workflow/scripts/tools/demo.py --port $(PORT) $(RUN)
 
 model table: environment
 	@envs/install export

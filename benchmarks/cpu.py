@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 from ladder.executors import create as executors  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
 from ladder.network import networks  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
 from ladder.network import optimizers  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
-from ladder.training import plan  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
+from ladder.plan import plan  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
 from ladder.machine import runtime  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
 from ladder.network import weights  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
 import numpy as np  # noqa: E402

@@ -24,11 +24,10 @@ from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.machine import driver
 from ladder.network import layers, networks, weights
+from ladder.plan import frame, plan
+from ladder.plan.builder import Builder
+from ladder.plan.data import Plan
 from ladder.rungs import catalog
-from ladder.training import plan
-from ladder.training.planning import frame
-from ladder.training.planning.builder import Builder
-from ladder.training.planning.data import Plan
 from timing import roofline
 
 import numpy as np  # isort: skip (after ladder)

@@ -16,7 +16,7 @@ import statistics
 import timing
 from cases import Case
 from ladder.executors import create as executors
-from ladder.training import plan
+from ladder.plan import plan
 from spread import percentiles
 
 STEPS = timing.LAP  # of a graph

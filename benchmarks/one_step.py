@@ -18,7 +18,7 @@ import timing
 import tools
 from cases import HEADLINES, gpu_rungs
 from ladder.executors import create as executors
-from ladder.training import plan
+from ladder.plan import plan
 
 
 def main(arguments=None):

@@ -20,11 +20,13 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import runtime
 from ladder.network import optimizers
+from ladder.plan import plan
 from ladder.progress import size
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import disk
-from ladder.training import inference, parity, plan
+from ladder.training import inference
+from ladder.verify import parity
 
 HERE = pathlib.Path(__file__).resolve().parent
 CEILINGS = HERE / "ceilings.cu", ()

@@ -28,10 +28,12 @@ from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver, libraries
 from ladder.network import networks, optimizers, weights
+from ladder.plan import plan
 from ladder.rungs import catalog
 from ladder.rungs.catalog import RUNGS
-from ladder.training import measure_rungs, plan, training
+from ladder.training import training
 from ladder.training.inference import Inference
+from ladder.verify import measure_rungs
 from timing import roofline
 
 import numpy as np  # isort: skip (after ladder)

@@ -27,8 +27,8 @@ from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
+from ladder.plan import plan  # noqa: E402
 from ladder.rungs import catalog, counted, tiles  # noqa: E402
-from ladder.training import plan  # noqa: E402
 from sections import counts, race_name  # noqa: E402
 
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"

@@ -12,8 +12,8 @@ import contextlib
 from cases import Case
 from ladder.errors import UserError
 from ladder.network import optimizers
+from ladder.plan import plan
 from ladder.rungs import gpu_bf16_sm90, packed_tiles
-from ladder.training import plan
 
 
 def _hopper_tiles(_pixels, filters):
@@ -79,7 +79,7 @@ def _fits(case, rung, key, tile):
     with having(key, tile):
         changed = step_plan(case, rung)
     launches = [launch for step in changed.steps for launch in step.launches]
-    # filters, where kernels/gpu_tf32/weight_grad_pooled.cu asks for whole rows
+    # filters, where kernels/packed/weight_grad_pooled.cu asks for whole rows
     few = f"TILE_M={packed_tiles.FEW_ROWS.m}"
     pooled = any(launch.entry.endswith("_pooled") and few in launch.defines for launch in launches)
     return not pooled and all(launch.shared_bytes <= gpu_bf16_sm90.SHARED for launch in launches)

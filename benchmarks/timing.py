@@ -18,7 +18,8 @@ from ladder.executors.cuda import executor as cuda_executor  # noqa: E402
 from ladder.executors.cuda.launching import RECORDED  # noqa: E402
 from ladder.machine import driver  # noqa: E402
 from ladder.network import optimizers, weights  # noqa: E402
-from ladder.training import parity, plan  # noqa: E402
+from ladder.plan import plan  # noqa: E402
+from ladder.verify import parity  # noqa: E402
 from spread import percentiles  # noqa: E402
 
 LAP = RECORDED  # steps

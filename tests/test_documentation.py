@@ -11,8 +11,8 @@ import yaml
 
 from ladder.network import networks
 from ladder.network.optimizers import Optimizer
+from ladder.plan import plan
 from ladder.sources import ROOT
-from ladder.training import plan
 from ladder.workflow import config, settings
 from ladder.workflow.stages import STAGES
 

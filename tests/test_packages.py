@@ -42,7 +42,7 @@ def broken(project):
 FORBIDDEN = {  # contract: (module, an import that breaks it)
     "Imports go downwards": ("store/artifacts.py", "from ladder.pages import figures"),
     "A plan does not know what runs it": (
-        "training/planning/builder.py",
+        "plan/builder.py",
         "from ladder.executors import create",
     ),
     "An executor does not know the network": (

@@ -36,7 +36,9 @@ def test_the_version_and_its_date_are_the_same_everywhere():
 
 
 def test_the_page_cites_the_program_as_the_citation_file_does():
-    text = (ROOT / "workflow/report/report_reproduction.html").read_text("utf-8")
+    text = (ROOT / "workflow/scripts/ladder/pages/assets/report_reproduction.html").read_text(
+        "utf-8"
+    )
     assert (
         f"title = {{{CITATION['title']}}}" in text
         and f"year = {{{CITATION['date-released'].year}}}" in text

@@ -2,7 +2,7 @@
 // (common/packed.cuh), so that the copy engine brings whole tiles; for operands that no convolution
 // has written so.
 //
-// Rung: gpu_bf16_sm90, as gpu_tf32/round.cu, whose copies keep the order of the arrays.
+// Rung: gpu_bf16_sm90, as packed/round.cu, whose copies keep the order of the arrays.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (ceil(channels /
 // 64), batch, height + 2 padding, width + 2 padding, 64), blocks of 64 channels, zero outside the

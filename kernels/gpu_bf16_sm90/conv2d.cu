@@ -32,7 +32,7 @@
 // for the filters, which each warpgroup reads, and 128 for the pixels.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_tf32/image.cuh"
+#include "packed/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d(const Packed* __restrict__ x, const Packed* __restrict__ weight,

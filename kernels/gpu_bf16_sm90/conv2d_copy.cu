@@ -1,20 +1,20 @@
 // 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's copy in
 // bfloat16.
 //
-// Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_tf32/conv2d_copy.cu is from
-// gpu_tf32/conv2d.cu.
+// Rung: gpu_bf16_sm90. Changed from conv2d.cu as packed/conv2d_copy.cu is from
+// packed/conv2d.cu.
 //
-// Layouts: as conv2d.cu; copy as gpu_tf32/conv2d_copy.cu's.
+// Layouts: as conv2d.cu; copy as packed/conv2d_copy.cu's.
 //
-// Macros: those of conv2d.cu, and IN_CHANNEL_BLOCKS as in gpu_tf32/conv2d_copy.cu. 0, the default:
+// Macros: those of conv2d.cu, and IN_CHANNEL_BLOCKS as in packed/conv2d_copy.cu. 0, the default:
 // copy is as gpu_bf16 reads it; 1: it is in channel blocks, as x is.
 // Launches: as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory
-// (gpu_tf32/copies.cuh).
+// (packed/copies.cuh).
 //
 // Bound: as conv2d.cu.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_tf32/copies.cuh"
+#include "packed/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d_copy(const Packed* __restrict__ x, const Packed* __restrict__ weight,

@@ -2,12 +2,12 @@
 // backward pass reads it: copies in bfloat16, and partial sums of a bias gradient, both behind the
 // ReLU that made the input.
 //
-// Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_tf32/conv2d_gradient.cu is from
-// gpu_tf32/conv2d.cu.
+// Rung: gpu_bf16_sm90. Changed from conv2d.cu as packed/conv2d_gradient.cu is from
+// packed/conv2d.cu.
 //
 // Layouts: dy and flipped: as x and weight of conv2d.cu, which computes dx (batch, out_height,
 // out_width, filters) from them. kept: the convolution's input in channel blocks, with a border of
-// kept_padding. rounded, steps and bias_partials as gpu_tf32/conv2d_gradient.cu's, of the tiles
+// kept_padding. rounded, steps and bias_partials as packed/conv2d_gradient.cu's, of the tiles
 // here.
 //
 // Macros, launches: those of conv2d_copy.cu.
@@ -15,7 +15,7 @@
 // Bound: as conv2d.cu.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_tf32/copies.cuh"
+#include "packed/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d_gradient(const Packed* __restrict__ dy, const Packed* __restrict__ flipped,

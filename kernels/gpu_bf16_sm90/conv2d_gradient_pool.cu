@@ -1,13 +1,13 @@
 // As conv2d_gradient.cu, for an input that a 2x2 max-pool made: the gradient is that of the image
 // before pooling.
 //
-// Layouts: as conv2d_gradient.cu; index, rounded and steps as gpu_tf32/conv2d_gradient_pool.cu's.
+// Layouts: as conv2d_gradient.cu; index, rounded and steps as packed/conv2d_gradient_pool.cu's.
 // Macros, launches: those of conv2d_gradient.cu.
 //
 // Bound: memory, and as conv2d.cu.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_tf32/copies.cuh"
+#include "packed/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d_gradient_pool(const Packed* __restrict__ dy, const Packed* __restrict__ flipped,

@@ -4,7 +4,7 @@
 // Rung: gpu_bf16_sm90. Changed from conv2d_copy.cu: a block has whole rows of windows.
 //
 // Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as
-// gpu_tf32/conv2d_pool.cu's.
+// packed/conv2d_pool.cu's.
 //
 // Macros: those of conv2d_copy.cu, and WINDOWS=1: the epilogue pools windows of 2 x 2 pixels.
 // Launches: as conv2d_copy.cu; block_pixels is a multiple of 2 out_width.
@@ -12,7 +12,7 @@
 // Bound: as conv2d.cu.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "gpu_bf16_sm90/loop.cuh"
-#include "gpu_tf32/copies.cuh"
+#include "packed/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     conv2d_pool(const Packed* __restrict__ x, const Packed* __restrict__ weight,

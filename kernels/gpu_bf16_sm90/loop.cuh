@@ -10,7 +10,7 @@
 //                    default: it does not.
 //   PHASES           1: y is an upsampled image of four phases. Each has filters of its own; those
 //                    of a tap follow one another. A block has pixels of one phase. 0, the default:
-//                    there are no phases (gpu_tf32/conv2d.cu).
+//                    there are no phases (packed/conv2d.cu).
 #pragma once
 #include "common/warp_tile.cuh"
 #include "gpu_bf16_sm90/hopper.cuh"
@@ -123,7 +123,7 @@ struct PixelTile {
                    ? pixel
                    : (pixel / across * 2 + phase / 2) * width + pixel % across * 2 + phase % 2;
     }
-    // The other functions: gpu_tf32/copies.cuh.
+    // The other functions: packed/copies.cuh.
     __device__ __forceinline__ OutputPixel output(int number) const {
         int down = height / PHASE_STRIDE / POOL_SIDE, across = width / PHASE_STRIDE / POOL_SIDE,
             index = first / POOL_SIZE + number;

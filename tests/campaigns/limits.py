@@ -40,8 +40,10 @@ import whole_step  # noqa: E402
 from ladder.arithmetic.multipliers import PRECISIONS  # noqa: E402
 from ladder.executors import create as executors  # noqa: E402
 from ladder.network import networks  # noqa: E402
+from ladder.plan import plan  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
-from ladder.training import check_rung, inference, measure_rungs, parity, plan  # noqa: E402
+from ladder.training import inference  # noqa: E402
+from ladder.verify import check_rung, measure_rungs, parity  # noqa: E402
 
 import numpy as np  # noqa: E402 isort: skip (after ladder)
 

@@ -303,7 +303,7 @@ def test_a_run_that_is_not_trained_yet_says_which_command_trains_it(project):
 def run(project, *arguments):
     """(status, last line) of the script."""
     done = subprocess.run(
-        [sys.executable, ROOT / "workflow/scripts/demo.py", *arguments],
+        [sys.executable, ROOT / "workflow/scripts/tools/demo.py", *arguments],
         cwd=project,
         text=True,
         stdout=subprocess.PIPE,

@@ -6,7 +6,8 @@ import pytest
 from ladder.data import normalization
 from ladder.executors import sequential
 from ladder.network import networks, weights
-from ladder.training import plan, training
+from ladder.plan import plan
+from ladder.training import training
 
 PASSES = ["load", "forward", "backward", "update"]
 IMAGES = np.random.default_rng(0).integers(0, 256, (11, 28, 28, 1), dtype=np.uint8)

@@ -5,7 +5,8 @@ import pytest
 
 from ladder.executors import create as executors
 from ladder.network.optimizers import Optimizer, learning_rates
-from ladder.training import parity, plan
+from ladder.plan import plan
+from ladder.verify import parity
 from small_networks import PLAIN
 
 

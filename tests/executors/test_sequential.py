@@ -16,8 +16,9 @@ from ladder.executors import create as executors
 from ladder.executors import sequential as numba_executor
 from ladder.executors.sequential import OPERATIONS
 from ladder.network import layers, networks
+from ladder.plan import plan
 from ladder.rungs import cpu_sequential
-from ladder.training import parity, plan
+from ladder.verify import parity
 
 NETWORK = networks.build("autoencoder")
 

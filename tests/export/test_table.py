@@ -13,7 +13,8 @@ import manifest_files
 from ladder.classifiers import scoring, svm
 from ladder.data import names
 from ladder.errors import UserError
-from ladder.export import requirements, table
+from ladder.export import table
+from ladder.machine import requirements
 from ladder.store import artifacts, lineage
 
 ODD_NAMES = ["a/\udce9\n.png", 'b/<i>,"x".png', *(f"c/{number}.png" for number in range(28))]

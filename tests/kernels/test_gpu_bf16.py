@@ -636,25 +636,25 @@ PLAN = training_plan(RUNG, networks.build("autoencoder"))
 OWN = {
     (launch.source, launch.defines)
     for launch in PLAN.launches
-    if launch.source.startswith("gpu_tf32/")
+    if launch.source.startswith("packed/")
 }
 BOTH = False, True
 TILES = {
-    "gpu_tf32/conv2d.cu": packed_tiles.PIXEL_TILES,
-    "gpu_tf32/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS),
-    "gpu_tf32/weight_grad_pooled.cu": (LARGE, SQUARE),
+    "packed/conv2d.cu": packed_tiles.PIXEL_TILES,
+    "packed/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS),
+    "packed/weight_grad_pooled.cu": (LARGE, SQUARE),
 }
 WITHOUT_TILE = {
-    f"gpu_tf32/{name}.cu" for name in ("round", "gather", "loss", "weight_update", "add_parts")
+    f"packed/{name}.cu" for name in ("round", "gather", "loss", "weight_update", "add_parts")
 }
 FLAGS = {
-    "gpu_tf32/conv2d.cu": {"WHOLE": BOTH},
-    "gpu_tf32/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
-    "gpu_tf32/weight_grad_pooled.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
-    "gpu_tf32/conv2d_copy.cu": {"WHOLE": BOTH},
-    "gpu_tf32/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
-    "gpu_tf32/conv2d_gradient.cu": {"WHOLE": BOTH},
-    "gpu_tf32/conv2d_gradient_pool.cu": {"WHOLE": BOTH},
+    "packed/conv2d.cu": {"WHOLE": BOTH},
+    "packed/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
+    "packed/weight_grad_pooled.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
+    "packed/conv2d_copy.cu": {"WHOLE": BOTH},
+    "packed/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
+    "packed/conv2d_gradient.cu": {"WHOLE": BOTH},
+    "packed/conv2d_gradient_pool.cu": {"WHOLE": BOTH},
 }
 
 
@@ -675,9 +675,9 @@ for _tile, _kernel in itertools.product(RECTANGLES, packed_tiles.HALO_KERNELS):
         <= BFLOAT16.most_shared
     ):
         _halo = {"WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
-        EVERY |= every("gpu_tf32/conv2d_halo.cu", (_tile,), _halo)
+        EVERY |= every("packed/conv2d_halo.cu", (_tile,), _halo)
         for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
-            if _source.startswith("gpu_tf32/conv2d_"):
+            if _source.startswith("packed/conv2d_"):
                 EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
 # Behind an upsampling: phases apart are windows of 2x2, in columns of 3x3.
 APART, IN_COLUMNS = launches.PHASES_APART, launches.PHASES_IN_COLUMNS
@@ -686,21 +686,21 @@ for _phases, _kernel, _pixel_tiles, _rectangles in (
     (IN_COLUMNS, 3, (FEW_COLUMNS, SQUARE), (SHORT, FEW)),
 ):
     _flags = {"PHASES": (_phases,)}
-    EVERY |= every("gpu_tf32/conv2d.cu", _pixel_tiles, {**_flags, "WHOLE": BOTH})
+    EVERY |= every("packed/conv2d.cu", _pixel_tiles, {**_flags, "WHOLE": BOTH})
     for _tile in _rectangles:
         _halo = {**_flags, "WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
-        EVERY |= every("gpu_tf32/conv2d_halo.cu", (_tile,), _halo)
+        EVERY |= every("packed/conv2d_halo.cu", (_tile,), _halo)
         if _phases == APART and _tile in RECTANGLES_OF_COPIES:
-            EVERY |= every("gpu_tf32/conv2d_copy.cu", (_tile,), _halo)
-EVERY |= every("gpu_tf32/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), "WHOLE": BOTH})
+            EVERY |= every("packed/conv2d_copy.cu", (_tile,), _halo)
+EVERY |= every("packed/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), "WHOLE": BOTH})
 EVERY |= every(
-    "gpu_tf32/conv2d_pool.cu",
+    "packed/conv2d_pool.cu",
     (LARGE,),
     {"WINDOWS": (True,), "WHOLE": (False,), "MMA_STEPS": (1, 2, 3)},
 )
 for _tile in WINDOWS:
     EVERY |= every(
-        "gpu_tf32/weight_grad_halo.cu", (_tile,), {"KERNEL": (_tile.kernel,), "WHOLE": BOTH}
+        "packed/weight_grad_halo.cu", (_tile,), {"KERNEL": (_tile.kernel,), "WHOLE": BOTH}
     )
 # Of the instructions of a loop, at least, that multiply. In the tiles of few lines there is less to
 # multiply than to load.
@@ -719,7 +719,7 @@ SHARES = {
 }
 # A part of that, where steps are not whole, half as much is multiplied, or a thread spreads dy over
 # windows.
-LESS = {"WHOLE=0": 0.75, "MMA_STEPS=2": 0.75, "gpu_tf32/weight_grad_pooled.cu": 0.45}
+LESS = {"WHOLE=0": 0.75, "MMA_STEPS=2": 0.75, "packed/weight_grad_pooled.cu": 0.45}
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -889,7 +889,7 @@ def test_misuse_of_the_copies_is_noticed(name, tmp_path, monkeypatch):
     file, old, new, kind = MISUSES[name]
     for path in (*(KERNELS / "common").iterdir(), *(KERNELS / "gpu_tf32").iterdir()):
         # the headers beside it
-        text = path.read_text().replace('"gpu_tf32/', '"').replace('"common/', '"')
+        text = path.read_text().replace('"packed/', '"').replace('"common/', '"')
         if path.name == file:
             assert text.count(old) == 1
             text = text.replace(old, new)

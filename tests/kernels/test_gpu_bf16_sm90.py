@@ -21,13 +21,13 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import layers as kinds
 from ladder.network import networks
 from ladder.network.layers import conv2d, upsample2d
+from ladder.plan import plan
 from ladder.rungs import gpu_bf16_sm90 as rung
 from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed_launches as launches
 from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.packing import PIXELS_OF_PARTIAL
 from ladder.sources import ROOT
-from ladder.training import plan
 from rounded_copies import (
     check_features,
     check_products,
@@ -801,11 +801,11 @@ def entries(made):
 def test_what_only_a_convolution_reads_is_written_for_it_alone():
     made = training_plan(RUNG, zoo.DEEP, batch=2)
     assert [one for one in entries(made) if "weight_grad" not in one[1]] == [
-        ("a", "gpu_tf32/conv2d_copy.cu", "conv2d_copy", True),
+        ("a", "packed/conv2d_copy.cu", "conv2d_copy", True),
         ("b", "gpu_bf16_sm90/conv2d_pool.cu", "conv2d_pool", True),
         ("c", "gpu_bf16_sm90/conv2d_copy.cu", "conv2d_copy", False),
-        ("c_up", "gpu_tf32/conv2d.cu", "conv2d", False),
-        ("c_up", "gpu_tf32/conv2d_gradient.cu", "conv2d_gradient", True),
+        ("c_up", "packed/conv2d.cu", "conv2d", False),
+        ("c_up", "packed/conv2d_gradient.cu", "conv2d_gradient", True),
         ("c", "gpu_bf16_sm90/conv2d_gradient_pool.cu", "conv2d_gradient_pool", True),
         ("b", "gpu_bf16_sm90/conv2d_gradient.cu", "conv2d_gradient", False),
     ]

@@ -145,7 +145,7 @@ OWN = sorted(
     {
         (launch.source, launch.defines)
         for launch in training_plan(RUNG, networks.build("autoencoder")).launches
-        if launch.source.startswith("gpu_tf32/")
+        if launch.source.startswith("packed/")
     }
 )
 

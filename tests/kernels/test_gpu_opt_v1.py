@@ -18,10 +18,10 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
 from ladder.network.optimizers import Optimizer
+from ladder.plan import frame, plan
+from ladder.plan.builder import Builder
 from ladder.rungs import gpu_opt_v1
-from ladder.training import parity, plan
-from ladder.training.planning import frame
-from ladder.training.planning.builder import Builder
+from ladder.verify import parity
 from rung_checks import convolution_launches, launches_of, training_plan
 
 RUNG = "gpu_opt_v1"

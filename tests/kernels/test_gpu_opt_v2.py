@@ -21,9 +21,10 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
 from ladder.network.optimizers import AVERAGES, Optimizer
+from ladder.plan import plan
 from ladder.rungs import gpu_opt_v2, tiles
 from ladder.rungs.interface import Gradient
-from ladder.training import parity, plan
+from ladder.verify import parity
 from rung_checks import (
     ORDERS,
     Convolution,

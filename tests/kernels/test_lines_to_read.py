@@ -16,7 +16,7 @@ LIMITS = {
     "gpu_shared/conv2d.cu": 210,
     "gpu_opt_v1/conv2d_forward.cu": 500,
     "gpu_opt_v1/conv2d_weight_grad.cu": 650,
-    "gpu_tf32/conv2d.cu": 900,
+    "packed/conv2d.cu": 900,
     "gpu_bf16_sm90/conv2d.cu": 800,
 }
 

@@ -10,9 +10,9 @@ from ladder.executors.cuda import nvrtc
 UPDATES = "sgd_update", "momentum_update", "rmsprop_update", "adam_update"
 # (file, macros): {kernel that adds parts: how many loads it is to have under way at least}
 KERNELS = {
-    ("gpu_tf32/weight_update.cu", ()): dict.fromkeys(UPDATES, 8),
+    ("packed/weight_update.cu", ()): dict.fromkeys(UPDATES, 8),
     ("gpu_opt_v2/weight_update.cu", ()): dict.fromkeys((*UPDATES, "add_parts"), 8),
-    ("gpu_tf32/add_parts.cu", ()): {"conv2d_add_parts": 8},
+    ("packed/add_parts.cu", ()): {"conv2d_add_parts": 8},
     ("gpu_opt_v1/conv2d_weight_grad.cu", ()): {"conv2d_add_splits": 16},
     ("gpu_split_k/weight_grad.cu", ()): {"conv2d_add_splits": 8},
     ("gpu_opt_v1/mse.cu", ()): {"mse_total": 8},

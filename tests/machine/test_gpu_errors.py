@@ -105,7 +105,7 @@ def test_a_package_that_does_not_load_is_named():
 @pytest.mark.parametrize(
     "error",
     [
-        raised("ValueError", "no", "ladder.training.plan"),
+        raised("ValueError", "no", "ladder.plan.plan"),
         raised("MemoryError", "9 GB", "numpy"),
         UserError("out of memory of the GPU"),
         ImportError("no", name="sklearn"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ladder.network import optimizers
-from ladder.training import plan
+from ladder.plan import plan
 
 LENGTH = plan.Length(12, 3)  # 4 epochs of 3 steps
 

@@ -216,7 +216,7 @@ def test_the_movement_to_large_weights_is_a_number():
 
 def compare(*arguments):
     return subprocess.run(
-        [sys.executable, "workflow/scripts/compare_weights.py", *map(str, arguments)],
+        [sys.executable, "workflow/scripts/tools/compare_weights.py", *map(str, arguments)],
         capture_output=True,
         text=True,
     )

@@ -17,7 +17,7 @@ from ladder.sources import ROOT
 from ladder.store import artifacts, lineage
 from page_text import text_of
 
-SCRIPT = ROOT / "workflow/scripts/make_diff.py"
+SCRIPT = ROOT / "workflow/scripts/tools/make_diff.py"
 
 
 @pytest.fixture(scope="module")

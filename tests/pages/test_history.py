@@ -25,7 +25,7 @@ from ladder.store import lineage, manifests
 from ladder.workflow import chains, config, plans, runs, stages
 from page_text import text_of
 
-SCRIPT = ROOT / "workflow/scripts/make_history.py"
+SCRIPT = ROOT / "workflow/scripts/tools/make_history.py"
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import zoo
 from ladder.network import layers, networks, optimizers
 from ladder.pages import network as network_page
 from ladder.pages.network import Edge
+from ladder.plan import plan
+from ladder.plan.data import PURPOSES
 from ladder.rungs import catalog
 from ladder.store import artifacts
-from ladder.training import plan
-from ladder.training.planning.data import PURPOSES
 from page_text import addresses, joined_sentences, text_of
 
 SHAPES = {"autoencoder": (32, 32, 3)}

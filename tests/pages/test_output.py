@@ -51,7 +51,7 @@ def test_an_odd_name_is_written_and_shown_in_one_line(tmp_path, name):
     done = subprocess.run(
         [
             sys.executable,
-            "workflow/scripts/make_history.py",
+            "workflow/scripts/tools/make_history.py",
             "--results",
             tmp_path,
             "--output",
@@ -67,7 +67,7 @@ def test_history_and_diff_say_it_in_one_line(tmp_path):
     done = subprocess.run(
         [
             sys.executable,
-            "workflow/scripts/make_history.py",
+            "workflow/scripts/tools/make_history.py",
             "--results",
             "/proc",
             "--output",

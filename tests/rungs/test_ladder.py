@@ -22,9 +22,10 @@ from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
+from ladder.plan import plan
 from ladder.rungs import catalog
 from ladder.rungs.interface import implementation
-from ladder.training import parity, plan
+from ladder.verify import parity
 from rung_checks import SMALL, kernel_folder
 from rung_plans import AUGMENTED, EPOCH, FORWARD, NETWORK, NETWORKS, inferred_in, plans, trained_in
 

@@ -17,8 +17,9 @@ import sparse_memory
 import zoo
 from ladder.errors import UserError
 from ladder.network.optimizers import Optimizer
+from ladder.plan import plan
 from ladder.rungs import catalog
-from ladder.training import parity, plan
+from ladder.verify import parity
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 

@@ -18,8 +18,9 @@ from compiled import compiled
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
+from ladder.plan import plan
 from ladder.rungs import catalog
-from ladder.training import parity, plan
+from ladder.verify import parity
 from rung_checks import training_plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")

@@ -23,8 +23,9 @@ from ladder.arithmetic.multipliers import (
 )
 from ladder.executors import create as executors
 from ladder.network import layers, networks
+from ladder.plan import plan
 from ladder.rungs import catalog
-from ladder.training import parity, plan
+from ladder.verify import parity
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 # Those of tensor cores launch gpu_gemm's kernels for such products:

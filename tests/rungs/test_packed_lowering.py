@@ -5,7 +5,7 @@ never stored.
 import zoo
 from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.network import networks
-from ladder.training import plan
+from ladder.plan import plan
 from rung_checks import training_plan
 
 RUNG = "gpu_bf16"
@@ -27,7 +27,7 @@ def test_copies_are_made_of_what_is_read_again():
             for step in made.steps
             for launch in step.launches
             if step.layer
-            and launch.source.startswith("gpu_tf32/")
+            and launch.source.startswith("packed/")
             and "weight_grad" not in launch.source
         } | {name for name, buffer in made.buffers.items() if buffer.kind == "copy"}
 
@@ -78,9 +78,7 @@ def test_what_only_a_convolution_on_copies_reads_is_written_for_it_alone():
         (step.layer, launch.entry)
         for step in made.steps
         for launch in step.launches
-        if launch.source.startswith("gpu_tf32/")
-        and step.layer
-        and "weight_grad" not in launch.source
+        if launch.source.startswith("packed/") and step.layer and "weight_grad" not in launch.source
     ] == [
         ("a", "conv2d_copy"),
         ("b", "conv2d_pool"),

@@ -14,9 +14,9 @@ from kernel_checks import normal, poisoned
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.network import networks
+from ladder.plan import plan
 from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v2, tiles
 from ladder.rungs.tiles import LARGE, SQUARE, TALL
-from ladder.training import plan
 from rung_checks import Convolution, run_step, training_plan
 
 GPUS = (132, 108, 128, 28)  # multiprocessors of an H200, A100, RTX 4090 and RTX 3060

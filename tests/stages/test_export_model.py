@@ -20,8 +20,9 @@ import manifest_files
 import other_runtimes
 import width_models
 from ladder.errors import RunFailed, UserError
-from ladder.export import model, requirements
+from ladder.export import model
 from ladder.export.graph import Graph
+from ladder.machine import requirements
 from ladder.sources import ROOT
 from ladder.store import artifacts, manifests
 

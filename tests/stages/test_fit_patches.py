@@ -11,8 +11,9 @@ from ladder.executors import create as executors
 from ladder.executors.cpu import executor as cpu_executor
 from ladder.features import patches
 from ladder.network import networks, weights
+from ladder.plan import plan
 from ladder.store import artifacts
-from ladder.training import parity, plan
+from ladder.verify import parity
 
 IMAGE = (16, 12, 3)
 PARAMS = {

@@ -28,8 +28,9 @@ import numpy as np
 
 from ladder.arithmetic import randomness
 from ladder.executors import create as executors
+from ladder.plan import plan
 from ladder.rungs import catalog
-from ladder.training import parity, plan
+from ladder.verify import parity
 
 REFERENCE = "cpu_sequential"
 STEPS, DIRECTIONS = (1e-5, 1e-6, 1e-7), 2

@@ -40,8 +40,9 @@ from ladder.errors import UserError, excerpt, one_line
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
+from ladder.plan import plan
 from ladder.rungs import catalog, counted
-from ladder.training import parity, plan
+from ladder.verify import parity
 
 import numpy as np  # isort: skip (after ladder)
 

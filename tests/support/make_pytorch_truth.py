@@ -24,7 +24,7 @@ from torch.nn import functional
 
 import pytorch_truth as truth
 from ladder.arithmetic import randomness
-from ladder.training import parity
+from ladder.verify import parity
 
 
 class Autoencoder(nn.Module):

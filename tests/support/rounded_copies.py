@@ -17,6 +17,7 @@ from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, to_tf32
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
+from ladder.plan import plan
 from ladder.rungs import packed_launches as launches
 from ladder.rungs.packed_tiles import (
     BFLOAT16,
@@ -29,7 +30,7 @@ from ladder.rungs.packed_tiles import (
     weight_tiles,
 )
 from ladder.rungs.packing import PIXELS_OF_LOSS, Columns, Packing, rows_of_packing
-from ladder.training import parity, plan
+from ladder.verify import parity
 from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run_step
 
 ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32, FLOAT32: np.asarray}
@@ -485,11 +486,11 @@ def wide_builds(made, number_format):
         {
             (launch.source, launch.defines)
             for launch in made.launches
-            if launch.source.startswith("gpu_tf32/")
+            if launch.source.startswith("packed/")
         }
         | {
             (
-                "gpu_tf32/weight_grad_halo.cu",
+                "packed/weight_grad_halo.cu",
                 (*tile.defines(KERNEL=tile.kernel, WHOLE=whole), *number_format.defines),
             )
             for tile in weight_tiles(number_format)
@@ -498,7 +499,7 @@ def wide_builds(made, number_format):
         }
         | {
             (
-                f"gpu_tf32/weight_grad{kind}.cu",
+                f"packed/weight_grad{kind}.cu",
                 (*tile.defines(WHOLE=whole, WHOLE_ROWS=False), *number_format.defines),
             )
             for tile in weight_tiles(number_format)
@@ -508,7 +509,7 @@ def wide_builds(made, number_format):
             if not kind or tile.m % number_format.step == 0
         }
         | {
-            (f"gpu_tf32/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number_format.defines))
+            (f"packed/conv2d{entry}.cu", (*tile.defines(WHOLE=False), *number_format.defines))
             for entry in ("", "_copy", "_gradient", "_gradient_pool")
             for tile in (LARGE, SQUARE)
         }

@@ -10,10 +10,10 @@ import references
 from emulated import KERNELS, load
 from kernel_checks import integers, poisoned
 from ladder.arithmetic.multipliers import kernel_defines
+from ladder.plan import plan
+from ladder.plan.data import Step
 from ladder.rungs import catalog, tiles
 from ladder.rungs.interface import Table
-from ladder.training import plan
-from ladder.training.planning.data import Step
 
 ORDERS = ("forward", "reverse", "random")
 ONE_ORDER = ("random",)  # enough for what other tests run in all of them

@@ -8,8 +8,8 @@ import itertools
 import zoo
 from ladder.network import networks, optimizers
 from ladder.network.optimizers import Optimizer
+from ladder.plan import plan
 from ladder.rungs import catalog
-from ladder.training import plan
 
 NETWORK = networks.build("autoencoder")
 NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}

@@ -7,7 +7,7 @@ import pytest
 
 from ladder.executors.create import create
 from ladder.network import layers, networks
-from ladder.training import measure_rungs
+from ladder.verify import measure_rungs
 
 NETWORK = networks.resolve(
     "small",

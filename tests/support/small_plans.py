@@ -2,7 +2,7 @@
 
 from ladder.network import networks
 from ladder.network.optimizers import Optimizer
-from ladder.training import plan
+from ladder.plan import plan
 
 NETWORK = networks.build("autoencoder")
 WTA = networks.build("wta_autoencoder", (16, 16, 3), filters=40, lifetime=0.3)

@@ -12,8 +12,8 @@ import sklearn.datasets
 from ladder.classifiers import decisions, metrics
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
+from ladder.plan import plan
 from ladder.store import artifacts
-from ladder.training import plan
 from ladder.workflow.stages import STAGES
 
 DIGITS = [str(digit) for digit in range(10)]

@@ -11,7 +11,8 @@ import pytest
 import zoo
 from cuda_emulator import KernelFault
 from emulator_executor import Executor
-from ladder.training import parity, plan
+from ladder.plan import plan
+from ladder.verify import parity
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 

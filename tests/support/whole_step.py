@@ -30,8 +30,9 @@ import rung_checks
 from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.executors import create as executors
 from ladder.network import networks
+from ladder.plan import plan
 from ladder.rungs import gpu_bf16_sm90, packed_tiles
-from ladder.training import parity, plan
+from ladder.verify import parity
 
 RUNGS = "gpu_3xtf32_packed", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90"
 BATCH = 64  # of the training whose kernels these are

@@ -17,7 +17,7 @@ FAULTS = ("bits", "zero", "carry", "monotone", "symmetric")
 
 def check(*arguments):
     return subprocess.run(
-        [sys.executable, "workflow/scripts/check_multiplier.py", *map(str, arguments)],
+        [sys.executable, "workflow/scripts/tools/check_multiplier.py", *map(str, arguments)],
         capture_output=True,
         text=True,
     )

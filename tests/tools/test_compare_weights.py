@@ -15,8 +15,8 @@ import safetensors.numpy
 
 import compare_weights
 import synthetic_results
-from ladder import command
 from ladder.network import networks, weights
+from ladder.stage import command
 from ladder.store import artifacts
 
 SMALL = networks.from_params(

@@ -369,7 +369,7 @@ def test_a_machine_goes_on_with_its_own_record_after_another_had_its_turn(tmp_pa
     [
         ("ceilings", None, {"benchmarks/ceilings.cu"}),
         ("PyTorch", None, {"benchmarks/torch_gpu.py"}),
-        ("parity: autoencoder, gpu_bf16", None, {"kernels/gpu_tf32/conv2d_halo.cu"}),
+        ("parity: autoencoder, gpu_bf16", None, {"kernels/packed/conv2d_halo.cu"}),
         ("epoch: PyTorch fp32 eager contiguous", None, {"benchmarks/torch_gpu.py"}),
         (
             "memcheck: gpu_basic",
@@ -394,7 +394,7 @@ def test_a_section_depends_on_its_own_files(monkeypatch, name, of, files):
         "benchmarks/one_step.py",
         "benchmarks/ceilings.cu",
         "benchmarks/torch_gpu.py",
-        "kernels/gpu_tf32/conv2d_halo.cu",
+        "kernels/packed/conv2d_halo.cu",
         "kernels/gpu_basic/relu.cu",
     } - files
     # which others build on

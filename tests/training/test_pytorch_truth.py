@@ -18,7 +18,9 @@ import pytorch_truth
 from ladder.data.normalization import Statistics
 from ladder.executors import create as executors
 from ladder.executors import sequential
-from ladder.training import parity, plan, training
+from ladder.plan import plan
+from ladder.training import training
+from ladder.verify import parity
 
 LOSS, MOVEMENT = 1e-5, 3e-4
 RECORD = pytorch_truth.record()

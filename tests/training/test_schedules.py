@@ -4,7 +4,8 @@ import pytest
 from ladder.data import datasets, normalization
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
-from ladder.training import parameters, plan, schedules, training
+from ladder.plan import plan
+from ladder.training import parameters, schedules, training
 
 PARAMS = {
     "training": "gradient",

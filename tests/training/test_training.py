@@ -15,7 +15,8 @@ from ladder.executors import create as executors
 from ladder.machine import compiling
 from ladder.network import layers, networks, weights
 from ladder.network.optimizers import Optimizer
-from ladder.training import plan, training
+from ladder.plan import plan
+from ladder.training import training
 
 # Every group of layers of the cpu rung, with sizes divisible only by the two poolings.
 SMALL = networks.resolve(

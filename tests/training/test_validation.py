@@ -15,7 +15,8 @@ from ladder.errors import RunFailed
 from ladder.executors import create as executors
 from ladder.network import layers, networks, weights
 from ladder.network.optimizers import Optimizer
-from ladder.training import inference, plan, training, validation
+from ladder.plan import plan
+from ladder.training import inference, training, validation
 
 AUTOENCODER = networks.resolve(
     "small",

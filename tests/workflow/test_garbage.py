@@ -21,7 +21,7 @@ from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import garbage
 
-SCRIPT = ROOT / "workflow/scripts/collect_garbage.py"
+SCRIPT = ROOT / "workflow/scripts/tools/collect_garbage.py"
 OLD = 2 * garbage.DAY
 
 

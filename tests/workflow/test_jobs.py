@@ -9,7 +9,7 @@ import pytest
 import manifest_files
 from ladder import caller
 from ladder.errors import UserError
-from ladder.export import requirements
+from ladder.machine import requirements
 from ladder.rungs import catalog
 from ladder.workflow import copies, jobs, plans
 from ladder.workflow.commands import Command

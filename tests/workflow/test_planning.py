@@ -28,8 +28,10 @@ def test_the_sources_of_a_stage_are_the_imports_of_its_script():
     assert not sources.NEUTRAL & set(data) and not any(
         path.endswith("__init__.py") for path in data
     )
-    assert "workflow/report/report.html" in planning.stage_sources(STAGES["report"], {})
-    assert not any("workflow/report" in path for path in data)
+    assert "workflow/scripts/ladder/pages/assets/report.html" in planning.stage_sources(
+        STAGES["report"], {}
+    )
+    assert not any("workflow/scripts/ladder/pages/assets" in path for path in data)
 
 
 def test_an_edited_gpu_rung_leaves_results_of_the_cpu_rungs_as_they_are():

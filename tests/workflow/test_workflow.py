@@ -488,7 +488,7 @@ def test_an_edited_module_reruns_the_stages_that_import_it(project):
 
 
 def test_an_edited_template_reruns_the_report_alone(project):
-    project.edit("workflow/report/report.html", "<!-- a remark -->\n")
+    project.edit("workflow/scripts/ladder/pages/assets/report.html", "<!-- a remark -->\n")
     assert [role for role in reasons(project.snakemake("-n")) if role in STAGES] == ["report"]
 
 
@@ -1071,7 +1071,7 @@ def with_gpu(fresh, tmp_path, monkeypatch):
     )
     shutil.copy(
         ROOT / "tests/support/fake_check.py",
-        fresh.folder / "workflow/scripts/ladder/training/check_rung.py",
+        fresh.folder / "workflow/scripts/ladder/verify/check_rung.py",
     )
     shutil.copy(ROOT / "tests/support/fake_faults.py", fresh.folder / "workflow/scripts")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -12,7 +12,8 @@ import sys
 import ladder
 from snakemake import cli
 
-from ladder import caller, command
+from ladder import caller
+from ladder.stage import command
 from ladder.errors import UserError
 from ladder.machine import readers
 from ladder.rungs import catalog
@@ -136,7 +137,7 @@ def script(wildcards):
 
 
 def tool(name):
-    return lambda wildcards: f"{SCRIPTS}/{name}.py"
+    return lambda wildcards: f"{SCRIPTS}/tools/{name}.py"
 
 
 def training_options(wildcards, output):
@@ -174,7 +175,7 @@ def draw_runs(wildcards):
 def publish(role):
     """Params function: the command that copies the files of a role's artifact to results/."""
     folder, pages = CHAIN[role].folder, shlex.join(PLACED[role])
-    copy = f"python3 {shlex.quote(SCRIPTS)}/publish.py {folder} {pages}"
+    copy = f"python3 {shlex.quote(SCRIPTS)}/tools/publish.py {folder} {pages}"
     if role != "search":
         return lambda wildcards: copy
     # The best settings are printed, and by TPE the study is written too.
@@ -187,7 +188,7 @@ def with_configuration(script, file=search.FILE):
     """The command of a script that plans by itself, for which the configuration is written into a file."""
     if not COMMAND.dry:
         or_exit(places.write, file, json.dumps(CONFIG))
-    return f"python3 {shlex.quote(SCRIPTS)}/{script}.py --config-file {file}"
+    return f"python3 {shlex.quote(SCRIPTS)}/tools/{script}.py --config-file {file}"
 
 
 def reached(wildcards):
@@ -223,7 +224,7 @@ def finish():
         CHAIN, COMMAND.has_settings, but="search" if SEARCHED.next else ""
     )
     if "gc" in COMMAND.words or copies.is_index_older("results"):
-        subprocess.run([sys.executable, f"{SCRIPTS}/make_index.py"], check=False)
+        subprocess.run([sys.executable, f"{SCRIPTS}/tools/make_index.py"], check=False)
 
 
 @atexit.register

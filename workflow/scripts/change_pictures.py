@@ -18,7 +18,7 @@ from extract_features import ENCODERS
 from ladder.arithmetic import arrays
 from ladder.data.normalization import Statistics
 from ladder.features import changes, features
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params, options):

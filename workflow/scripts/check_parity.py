@@ -11,8 +11,9 @@ from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
 from ladder.pages import parity
-from ladder.training import measure_rungs, parameters
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
+from ladder.training import parameters
+from ladder.verify import measure_rungs
 
 
 def make(work, inputs, params):

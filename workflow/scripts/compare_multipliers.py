@@ -10,7 +10,7 @@ multipliers.json: {"rows": the same lines, "cells": [{"settings", "versions", "s
 """
 
 from ladder.pages import multiplier_runs, multipliers
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

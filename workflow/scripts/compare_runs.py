@@ -8,7 +8,7 @@ the report and are None, with a "reason", for an entry without a result.
 """
 
 from ladder.pages import compare, ensemble, run_table
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

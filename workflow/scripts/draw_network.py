@@ -7,8 +7,8 @@ Writes network.html.
 
 from ladder.network import networks
 from ladder.pages import network as network_page
+from ladder.stage import stage_script
 from ladder.training import parameters
-from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):

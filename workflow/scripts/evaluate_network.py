@@ -15,8 +15,8 @@ from ladder import progress
 from ladder.classifiers import metrics, scoring
 from ladder.data.normalization import Statistics
 from ladder.machine import compiling
+from ladder.stage import stage_script
 from ladder.training.inference import Inference
-from ladder.workflow import stage_script
 
 
 def make(work, inputs, params, options):

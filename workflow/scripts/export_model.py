@@ -16,10 +16,10 @@ import pathlib
 from ladder import sources
 from ladder.data.reading import pictures
 from ladder.errors import UserError
-from ladder.export import requirements
+from ladder.machine import requirements
 from ladder.progress import log, size
+from ladder.stage import stage_script
 from ladder.store import artifacts, disk, zips
-from ladder.workflow import stage_script
 
 FOLDER = "kernel_ladder_model"  # that the archive unpacks
 READING = pathlib.Path(pictures.__file__).parent

@@ -8,9 +8,9 @@ export/table.py.
 """
 
 from ladder.errors import UserError
-from ladder.export import requirements
+from ladder.machine import requirements
 from ladder.progress import log, size
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

@@ -25,11 +25,11 @@ from ladder.arithmetic import arrays, multipliers
 from ladder.data.normalization import Statistics
 from ladder.features import features
 from ladder.network import networks, weights
+from ladder.plan import plan
 from ladder.progress import log
-from ladder.training import plan
+from ladder.stage import stage_script
 from ladder.training.inference import Inference
 from ladder.training.validation import Validation
-from ladder.workflow import stage_script
 
 
 def make(work, inputs, params, options):

@@ -23,8 +23,8 @@ from ladder.data import copies, names
 from ladder.features import changes, features, likeness, shifts
 from ladder.features import map as feature_map
 from ladder.progress import log
+from ladder.stage import stage_script
 from ladder.store.roles import CONTROLS, Role
-from ladder.workflow import stage_script
 
 MOST_NEAR, OUTLIERS = 100, 24
 ON_PAGE = 12  # neighbours of a picture in the report

@@ -12,7 +12,7 @@ import time
 
 from ladder.classifiers import linear, scoring
 from ladder.features import shifts
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

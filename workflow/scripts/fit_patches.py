@@ -14,9 +14,9 @@ from ladder.data.normalization import Statistics
 from ladder.features import patches
 from ladder.machine import runtime
 from ladder.network import networks, weights
-from ladder.training import plan
+from ladder.plan import plan
+from ladder.stage import stage_script
 from ladder.training.inference import Inference
-from ladder.workflow import stage_script
 
 ROWS = 500  # images per batch of the first layer
 

@@ -16,7 +16,7 @@ from ladder.arithmetic import arrays
 from ladder.classifiers import decisions, ridge, scoring
 from ladder.features import shifts
 from ladder.progress import log, size
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

@@ -17,7 +17,7 @@ import time
 from ladder.arithmetic import arrays
 from ladder.classifiers import decisions, scoring, svm
 from ladder.features import shifts
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

@@ -14,7 +14,7 @@ import pathlib
 from ladder.errors import UserError
 from ladder.network import networks, weights
 from ladder.sources import ROOT
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params, options):

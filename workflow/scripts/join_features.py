@@ -12,7 +12,7 @@ import numpy as np
 from ladder import progress
 from ladder.features import mirrored
 from ladder.progress import log
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 ROWS = 2048  # rows per block
 

@@ -1,7 +1,7 @@
 """Write report.html, summary.json and scored_images.csv of a run."""
 
 from ladder.pages import report
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

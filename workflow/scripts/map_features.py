@@ -12,7 +12,7 @@ import numpy as np
 from ladder.features import likeness
 from ladder.features import map as feature_map
 from ladder.progress import log
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

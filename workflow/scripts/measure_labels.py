@@ -13,8 +13,8 @@ import numpy as np
 
 from ladder.classifiers import few_labels, metrics, scoring
 from ladder.progress import duration, log
+from ladder.stage import stage_script
 from ladder.store import scores
-from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):

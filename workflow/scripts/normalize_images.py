@@ -14,7 +14,7 @@ import numpy as np
 from ladder import progress
 from ladder.data import normalization
 from ladder.progress import log
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

@@ -26,7 +26,7 @@ from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.files import shown
 from ladder.progress import log
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 BLOCK = 1000  # images that are written together
 LISTS = {"labels": "auto", "leave_out": "none"}  # options beside the folder -> their defaults

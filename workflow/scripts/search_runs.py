@@ -12,7 +12,7 @@ search.
 
 from ladder.pages import search
 from ladder.progress import log
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params):

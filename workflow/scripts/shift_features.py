@@ -20,7 +20,7 @@ from ladder import progress
 from ladder.arithmetic import arrays
 from ladder.features import features, shifts
 from ladder.progress import log
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 
 def make(work, inputs, params, options):

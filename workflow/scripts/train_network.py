@@ -48,12 +48,12 @@ from ladder.machine import compiling
 from ladder.network import networks, weights
 from ladder.network.optimizers import warmup
 from ladder.progress import duration, log
+from ladder.stage import stage_script
 from ladder.store import shorter
 from ladder.training import live, parameters, phases, schedules, snapshots, training
 from ladder.training.earlier import Earlier, state
 from ladder.training.inference import Inference
 from ladder.training.validation import Validation
-from ladder.workflow import stage_script
 
 RECONSTRUCTED, SAMPLES = 16, 32
 # times the lowest loss of an epoch, from which on a loss has risen by more than noise

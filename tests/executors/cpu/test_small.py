@@ -7,7 +7,7 @@ from ladder.executors import create as executors
 from ladder.executors.cpu import executor as cpu_executor
 from ladder.executors.cpu import small, tasks
 from ladder.network import networks, optimizers, weights
-from ladder.training import plan
+from ladder.plan import plan
 
 MNIST = (28, 28, 1)
 STEPS, BATCH = 3, 19  # groups of two images and a last one of one

@@ -15,11 +15,13 @@ from ladder.executors.cuda import clock, nvrtc, streaming
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
+from ladder.plan import plan
+from ladder.plan.data import Plan, Step
 from ladder.rungs import catalog
 from ladder.rungs.interface import Launch, Table
 from ladder.training import inference as inference_module
-from ladder.training import parity, plan, training
-from ladder.training.planning.data import Plan, Step
+from ladder.training import training
+from ladder.verify import parity
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 

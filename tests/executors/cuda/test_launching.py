@@ -18,8 +18,10 @@ from ladder.executors.cuda import clock, launching
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import compiling
 from ladder.network import layers, networks, optimizers, weights
+from ladder.plan import plan
 from ladder.rungs import catalog
-from ladder.training import parity, plan, training
+from ladder.training import training
+from ladder.verify import parity
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 

@@ -27,11 +27,11 @@ NEUTRAL = frozenset(
     for name in (
         "caller",
         "classifiers/backends",
-        "command",
+        "stage/command",
         "data/download",
         "errors",
         "executors/create",
-        "export/requirements",
+        "machine/requirements",
         "files",
         "machine/compiling",
         "machine/driver",
@@ -56,9 +56,9 @@ NEUTRAL = frozenset(
         "store/programs",
         "store/scores",
         "store/shorter",
-        "training/first_use",
+        "verify/first_use",
         "training/live",
-        "workflow/stage_script",
+        "stage/stage_script",
     )
 )
 

@@ -23,7 +23,7 @@ from ladder.store import first_use
 
 BACKENDS = ("cuml", "sklearnex", "sklearn")  # in the order of preference of `auto`
 ON_GPU = "cuml"
-CHECK = "ladder.classifiers.check_backend"
+CHECK = "ladder.verify.check_backend"
 
 
 def resolve_backend(name: str) -> str:

@@ -12,7 +12,7 @@ import math
 from ladder.network import networks
 from ladder.network.layers import KINDS
 from ladder.pages import network_file, templates
-from ladder.training import plan
+from ladder.plan import plan
 
 ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6  # of a drawing, in 1/16 rem
 # cost -> function that writes it

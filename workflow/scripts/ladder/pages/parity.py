@@ -1,9 +1,9 @@
-"""The page of the comparison of rungs (training/measure_rungs.py)."""
+"""The page of the comparison of rungs (verify/measure_rungs.py)."""
 
 from ladder.pages import launches, templates
 from ladder.pages.sections import timing
 from ladder.rungs.counted import CASE
-from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
+from ladder.verify.measure_rungs import PARTS, REFERENCE, WORK
 
 
 def page(summary, timestamp, predictions=()):

@@ -1,5 +1,5 @@
-"""Shared by all pages: the templates of workflow/report/, and the formats of numbers and names of
-networks.
+"""Shared by all pages: the templates of assets/, and the formats of
+numbers and names of networks.
 """
 
 import base64
@@ -13,11 +13,11 @@ import re
 import jinja2
 import markupsafe
 
-from ladder import progress, sources
+from ladder import progress
 
 # The scripts of a page with charts that answer questions.
 CHARTS = ("saving.js", "axes.js", "uplot/uPlot.iife.min.js", "charts.js")
-TEMPLATES = sources.ROOT / "workflow/report"
+TEMPLATES = pathlib.Path(__file__).parent / "assets"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
 NETWORKS = {
@@ -60,7 +60,7 @@ BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")
 
 
 def render(template, context):
-    """The page made from workflow/report/<template>, one HTML text. A variable that `context` lacks
+    """The page made from assets/<template>, one HTML text. A variable that `context` lacks
     is an error.
     """
     return _environment().get_template(template).render(context)
@@ -97,7 +97,7 @@ def _environment():
 
 
 def script(name):
-    """workflow/report/<name> as a script element."""
+    """assets/<name> as a script element."""
     return markupsafe.Markup(f"<script>{_script_text(name)}</script>")
 
 

@@ -4,7 +4,7 @@ library only.
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake
 results/parity.html` recorded it in results/parity.json for each precision. Without that record it
 is the first rung of CHOICES that is for this GPU, else cpu. A rung that fails its check before the
-first use (training/first_use.py) is passed over for the next one: the others of CHOICES, the rungs
+first use (verify/first_use.py) is passed over for the next one: the others of CHOICES, the rungs
 that run on any GPU, from the top of the ladder, then cpu. None has a lower precision than is asked
 for, and only a rung of RUNGS with role "rung" is taken: a lesson is there to be read, and an own
 rung has to be named.

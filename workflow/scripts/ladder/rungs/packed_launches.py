@@ -25,12 +25,12 @@ from ladder.rungs.interface import (
 from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat
 from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
 
-# filters, and channels, of a block that updates a packed weight: kernels/gpu_tf32/weight_update.cu
+# filters, and channels, of a block that updates a packed weight: kernels/packed/weight_update.cu
 SIDE = 16
 # How a packed weight holds the phases of an upsampled image; also the values of PHASES:
-# kernels/gpu_tf32/weight_update.cu
+# kernels/packed/weight_update.cu
 NO_PHASES, PHASES_APART, PHASES_IN_COLUMNS = range(3)
-# the macro for results that gpu_bf16_sm90 reads: kernels/gpu_tf32/copies.cuh
+# the macro for results that gpu_bf16_sm90 reads: kernels/packed/copies.cuh
 IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 
 
@@ -46,7 +46,7 @@ def round_input(
     pixels = chunks // blocks(channels, number_format.chunk)
     return (
         Launch(
-            "gpu_tf32/round.cu",
+            "packed/round.cu",
             "round_image",
             (blocks(chunks, 256),),
             (256,),
@@ -92,7 +92,7 @@ def _gather(
     defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number_format.defines
     return (
         Launch(
-            "gpu_tf32/gather.cu",
+            "packed/gather.cu",
             entry,
             (blocks(threads, 256),),
             (256,),
@@ -115,7 +115,7 @@ def round_gradient(
     grid = build.shape(bias_partials)[0], blocks(channels, number_format.step)
     return (
         Launch(
-            "gpu_tf32/round.cu",
+            "packed/round.cu",
             "round_gradient",
             grid,
             (256,),
@@ -261,7 +261,7 @@ def _convolution(
     )
     return (
         Launch(
-            f"gpu_tf32/{entry}.cu",
+            f"packed/{entry}.cu",
             entry,
             (tiles.blocks_of(tile, shape),),
             (tile.threads,),
@@ -401,7 +401,7 @@ def _parts_of_weight(
         )
         defines = tile.defines(WHOLE=whole, WHOLE_ROWS=shape.number_format.step % shape.width == 0)
     return Launch(
-        f"gpu_tf32/{entry}.cu",
+        f"packed/{entry}.cu",
         f"conv2d_{entry}",
         (*tiles.weight_blocks(tile, shape), sizes[0]),
         (tile.threads,),
@@ -425,7 +425,7 @@ def add_parts(
     bias_partials, dweight = step.reads["bias_partials"], dweight or step.writes["dweight"]
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(bias_partials)
     return Launch(
-        "gpu_tf32/add_parts.cu",
+        "packed/add_parts.cu",
         "conv2d_add_parts",
         (blocks(weights, 512) + blocks(filters, 8),),
         (128,),
@@ -453,7 +453,7 @@ def copy_weights(
     table, grid = gpu_opt_v1.update_table(step, build, rows)
     return (
         Launch(
-            "gpu_tf32/weight_update.cu",
+            "packed/weight_update.cu",
             "copy_weights",
             grid,
             (256,),
@@ -475,7 +475,7 @@ def update(
     (launch,) = gpu_opt_v1.update(
         step,
         build,
-        "gpu_tf32/weight_update.cu",
+        "packed/weight_update.cu",
         lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
         later=lambda row: row.more[-1] == NO_PHASES,
     )
@@ -484,7 +484,7 @@ def update(
 
 @dataclasses.dataclass(frozen=True)
 class PackedRow:
-    """The further words of a parameter's row, in the order of kernels/gpu_tf32/weight_update.cu.
+    """The further words of a parameter's row, in the order of kernels/packed/weight_update.cu.
 
     packed, flipped     copies of a packed weight, 0 where there is none
     filters, channels   of a tap
@@ -577,7 +577,7 @@ def loss(
     sums = build.workspace("loss.partials", (rows,), "float64")
     return (
         Launch(
-            "gpu_tf32/loss.cu",
+            "packed/loss.cu",
             "mse_rounded",
             (rows,),
             (PIXELS_OF_LOSS,),

@@ -22,7 +22,7 @@ class NumberFormat:
 
     name            of the multiplier
     most_shared     bytes that a block may have on every GPU with such tensor cores
-    stages          steps there, of kernels/gpu_tf32/staged_tile.cuh
+    stages          steps there, of kernels/packed/staged_tile.cuh
     stages_of_halo  the same of weight_grad_halo.cu
     dtype           of a copy
     defines         of all kernels
@@ -54,7 +54,7 @@ class NumberFormat:
 
 # which a thread copies at once; of a row of shared memory: kernels/common/packed.cuh
 CHUNK_BYTES, ROW = 16, 128
-SIDE = 8  # of a square of pixels: kernels/gpu_tf32/weight_grad_halo.cu
+SIDE = 8  # of a square of pixels: kernels/packed/weight_grad_halo.cu
 BFLOAT16 = NumberFormat("bfloat16", 99 << 10, 3, 2)  # of sm_86 and sm_89, the least from sm_80 on
 FLOAT16 = NumberFormat("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))  # of sm_75
 TF32 = NumberFormat("tf32", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=tf32",))
@@ -64,7 +64,7 @@ FLOAT32 = NumberFormat("exact", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=float32",
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rectangle(TensorTile):
     """m pixels are a rectangle of one image, so many columns wide
-    (kernels/gpu_tf32/conv2d_halo.cu).
+    (kernels/packed/conv2d_halo.cu).
     """
 
     columns: int
@@ -73,7 +73,7 @@ class Rectangle(TensorTile):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Window(TensorTile):
     """m filters and n channels of all taps of a window of that side
-    (kernels/gpu_tf32/weight_grad_halo.cu).
+    (kernels/packed/weight_grad_halo.cu).
     """
 
     kernel: int
@@ -172,7 +172,7 @@ def pixel_bytes(tile: TensorTile, shape: Sums, stored: bool) -> int:
 
 def sums_bytes(tile: Sides) -> int:
     """Shared memory that a block's sums take on the way to packed results:
-    kernels/gpu_tf32/copies.cuh.
+    kernels/packed/copies.cuh.
     """
     return int(4 * tile.m * (tile.n + 8))
 
@@ -211,7 +211,7 @@ def _cycles_of_lines(tile: TensorTile, number_format: NumberFormat, m: float, n:
     """Cycles of a step that copies m + n lines of 128 bytes: memory's or the tensor cores',
     whichever are more.
     """
-    # every warp reads a quarter of all lines: kernels/gpu_tf32/staged_tile.cuh
+    # every warp reads a quarter of all lines: kernels/packed/staged_tile.cuh
     sliced_k = tile.m == tile.n == 64
     read = tile.m + tile.n if sliced_k else tile.threads // 32 * (tile.warp_m + tile.warp_n)
     return max(2 * (m + n) + read, number_format.products * tile.m * tile.n / 32)

@@ -22,7 +22,7 @@ from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat, Sums
 FEWEST = 33  # channels from which on half of a tile's columns have work
 # of a gradient with its border: a block packs them and sums them to a row of bias partials
 PIXELS_OF_PARTIAL = 128
-PIXELS_OF_LOSS = 256  # likewise, where a block has the loss of them: kernels/gpu_tf32/loss.cu
+PIXELS_OF_LOSS = 256  # likewise, where a block has the loss of them: kernels/packed/loss.cu
 # kernel and stride of the input gradient of a convolution behind an upsampling
 PHASE_TAPS = 4, 2
 

@@ -5,7 +5,7 @@ import numpy as np
 from ladder.arithmetic import multipliers
 from ladder.executors import create as executors
 from ladder.network import networks, weights
-from ladder.training import plan
+from ladder.plan import plan
 
 BATCH = 64
 

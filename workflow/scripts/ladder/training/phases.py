@@ -3,7 +3,7 @@
 import dataclasses
 
 from ladder.network.optimizers import Optimizer
-from ladder.training.planning.settings import Augmentation, TrainingSettings
+from ladder.plan.settings import Augmentation, TrainingSettings
 
 
 def parts(network, given, multipliers):

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ladder.network import optimizers
+from ladder.plan.settings import Length
 from ladder.training.parameters import TrainingParameters
-from ladder.training.planning.settings import Length
 
 
 def misfits(given: TrainingParameters, images: int) -> list[str]:

@@ -16,10 +16,10 @@ from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
+from ladder.plan import plan
+from ladder.plan.data import EXECUTOR
 from ladder.progress import log
 from ladder.store import artifacts, disk
-from ladder.training import plan
-from ladder.training.planning.data import EXECUTOR
 
 LOOK_EVERY = 50  # steps between reads of the losses, which synchronise with the GPU
 ESTIMATE_AFTER = 4  # steps before the time is estimated

@@ -14,8 +14,7 @@ from ladder import caller
 from ladder.classifiers import backends
 from ladder.data import listing
 from ladder.errors import UserError
-from ladder.export import requirements
-from ladder.machine import runtime
+from ladder.machine import requirements, runtime
 from ladder.rungs import catalog
 from ladder.store import lineage, manifests, shorter
 from ladder.store.versions import canonical

@@ -18,7 +18,7 @@ from ladder.store.roles import Role
 from ladder.store.versions import version
 
 SCRIPTS = "workflow/scripts"
-PLAN, TEMPLATES = f"{SCRIPTS}/ladder/training/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
+PLAN, TEMPLATES = f"{SCRIPTS}/ladder/plan/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
 MODEL = f"{SCRIPTS}/export_model.py"
 Parents = dict[str, "PlannedArtifact"]  # by the names that the stage's script knows
 
@@ -118,7 +118,7 @@ def stage_sources(stage: Stage, params: dict[str, Any]) -> list[str]:
     return sorted(
         imported.union(
             *modules,
-            _folder("report") if TEMPLATES in imported else (),
+            _folder("scripts/ladder/pages/assets") if TEMPLATES in imported else (),
             _folder("resources/model") if MODEL in imported else (),
         )
     )

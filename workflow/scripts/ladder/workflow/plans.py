@@ -11,9 +11,10 @@ import yaml
 
 from ladder.errors import UserError
 from ladder.sources import ROOT
-from ladder.training import first_use, schedules
+from ladder.training import schedules
 from ladder.training.parameters import TrainingParameters
 from ladder.training.parameters import read as typed
+from ladder.verify import first_use
 from ladder.workflow import config, lists, parameters, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
 from ladder.workflow.planning import PlannedArtifact

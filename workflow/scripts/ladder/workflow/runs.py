@@ -18,10 +18,11 @@ from ladder.data.facts import Facts
 from ladder.errors import UserError
 from ladder.machine import driver, runtime
 from ladder.network.networks import Network
+from ladder.plan import plan
 from ladder.progress import size
 from ladder.rungs import catalog
 from ladder.store.roles import RANDOM, STRONG
-from ladder.training import first_use, plan
+from ladder.verify import first_use
 from ladder.workflow import (
     array_libraries,
     checks,

@@ -9,8 +9,9 @@ import json
 import pathlib
 import sys
 
-from ladder import caller, command
+from ladder import caller
 from ladder.errors import UserError
+from ladder.stage import command
 from ladder.workflow import config
 from ladder.workflow.commands import KNOWN, Command
 from ladder.workflow.stages import COPIES

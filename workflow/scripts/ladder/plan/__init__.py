@@ -1,0 +1,1 @@
+"""Plans: which buffers a training has and which launches its steps make."""

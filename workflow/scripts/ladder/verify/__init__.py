@@ -1,0 +1,3 @@
+"""Two executions compared: rungs with the cpu rung, gradients with differences, backends with each
+other.
+"""

@@ -1,0 +1,33 @@
+"""Write the study of a search by TPE beside its page, for Optuna's own tools; by the rule
+`publish_search`.
+
+    write_study.py --config-file logs/search.json
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from ladder.stage import command
+from ladder.workflow import config as configuration
+from ladder.workflow import search
+
+STUDY = pathlib.Path("results/search.db")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
+    )
+    raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
+    search.plan(configuration.load(raw)).study.write(STUDY)
+
+
+if __name__ == "__main__":
+    command.run(main)

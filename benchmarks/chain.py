@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import cases
-import tools
+import programs
 from cases import HEADLINES, Case
 from ladder.errors import UserError
 from ladder.machine import runtime
@@ -130,7 +130,7 @@ def _packages(out):
     if not wheels:
         raise Failed("Snakemake is not installed here, and --prepare has left no wheels to carry")
     if not site.exists():
-        status, output = tools.run(
+        status, output = programs.run(
             [
                 sys.executable,
                 "-m",
@@ -171,7 +171,9 @@ def _made(python, site, folder, name, variant, seconds, log):
         f"variant={variant}",
         *RUNS[name],
     ]
-    status, output = tools.run(command, seconds, cwd=folder, env=os.environ | {"PYTHONPATH": path})
+    status, output = programs.run(
+        command, seconds, cwd=folder, env=os.environ | {"PYTHONPATH": path}
+    )
     with open(log, "a", encoding="utf-8") as file:
         file.write("\n".join([f"chain: {name}, {variant}", *output, ""]))
     if status is None:

@@ -36,9 +36,9 @@ import gpu
 import gpu_page
 import prepare
 import profile_rung
+import programs
 import sanitizer
 import sections
-import tools
 from cases import HEADLINES
 from ladder.errors import UserError
 from ladder.executors.cuda import executor as cuda_executor
@@ -60,7 +60,7 @@ WITHOUT = {
 def main(arguments=None):
     begun, arguments = time.monotonic(), parse(arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    tools.use_cache(arguments.out)
+    programs.use_cache(arguments.out)
     try:
         if arguments.prepare:
             print("\n".join(prepare.prepare(arguments)))
@@ -148,7 +148,7 @@ def environment(torch_python):
         )
     ]
     lines.append(f"PyTorch: {torch_python or 'not installed'}")
-    lines += [f"{name}: {tools.find(name) or 'not installed'}" for name in TOOLS]
+    lines += [f"{name}: {programs.find(name) or 'not installed'}" for name in TOOLS]
     lacks = [
         name
         for name in WITHOUT

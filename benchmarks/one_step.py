@@ -14,8 +14,8 @@ import json
 import pathlib
 
 import launch_times
+import programs
 import timing
-import tools
 from cases import HEADLINES, gpu_rungs
 from ladder.executors import create as executors
 from ladder.plan import plan
@@ -24,7 +24,7 @@ from ladder.plan import plan
 def main(arguments=None):
     arguments = parse(arguments)
     if arguments.out:
-        tools.use_cache(arguments.out)
+        programs.use_cache(arguments.out)
     executor, case = executors.create(arguments.rung, 1, "device"), HEADLINES[0]
     steps = arguments.warm_up + 1
     lowered, arrays = timing.bind(

@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--cifar10", help="CIFAR-10's binary archive, in place of its address")
     parser.add_argument("--mnist", help="folder of MNIST's four files, in place of their addresses")
     arguments = parser.parse_args()
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
     source = Source(arguments.downloads.absolute(), arguments.cifar10, arguments.mnist)
     named = arguments.folders or [name for name in FOLDERS if name not in record]
     for name in [] if arguments.table else named:
@@ -231,7 +231,7 @@ def measured(name, pictures):
             [*command, "report", "--config", "dataset=folder", *keys], cwd=scratch, check=True
         )
         clock, busy = time.perf_counter() - began, processors() - before
-        summary = json.loads(pathlib.Path(scratch, "results/summary.json").read_text())
+        summary = json.loads(pathlib.Path(scratch, "results/summary.json").read_text("utf-8"))
     svm = sum(spent for role, spent in summary["seconds"].items() if role.startswith("svm"))
     return {
         "sha256": content.hexdigest(),

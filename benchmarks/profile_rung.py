@@ -13,7 +13,7 @@ import pathlib
 import sys
 import tempfile
 
-import tools
+import programs
 from ladder.machine.worker import Failed
 from sections import Section, runnable
 
@@ -63,7 +63,7 @@ REFUSED = "ERR_NVGPUCTRPERM"
 
 def sections(rungs):
     """A Section for each rung that this GPU runs; none where ncu is not installed."""
-    program = tools.find("ncu")
+    program = programs.find("ncu")
     for rung in runnable(rungs) if program else ():
         yield Section(
             section_name(rung),
@@ -82,7 +82,7 @@ def profile(ncu, rung, seconds):
     """
     metrics, step = chosen(known_metrics(ncu)), [sys.executable, str(HERE / "one_step.py"), rung]
     with tempfile.NamedTemporaryFile(suffix=".csv") as log:
-        status, output = tools.run(
+        status, output = programs.run(
             [
                 ncu,
                 "--csv",
@@ -122,7 +122,7 @@ def profile(ncu, rung, seconds):
 @functools.cache
 def known_metrics(ncu):
     """Names, without suffixes, of the metrics that this GPU has."""
-    status, output = tools.run([ncu, "--query-metrics"], SECONDS)
+    status, output = programs.run([ncu, "--query-metrics"], SECONDS)
     if status != 0:
         raise fault(status, output, SECONDS)
     return {word for line in output for word in line.split()[:1] if "__" in word}

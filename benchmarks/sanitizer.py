@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-import tools
+import programs
 from ladder.machine.worker import Failed
 from sections import Section, runnable
 
@@ -23,7 +23,7 @@ def sections(rungs):
     """A Section for each tool on each rung that this GPU runs; none where compute-sanitizer is not
     installed.
     """
-    program = tools.find("compute-sanitizer")
+    program = programs.find("compute-sanitizer")
     for tool in TOOLS if program else ():
         for rung in runnable(rungs):
             yield Section(
@@ -43,7 +43,7 @@ def check(program, tool, rung, seconds):
     """
     step = [sys.executable, str(HERE / "one_step.py"), rung, "--batch", "3", "--warm-up", "1"]
     options = ["--racecheck-report", "all"] if tool == "racecheck" else []
-    status, output = tools.run(
+    status, output = programs.run(
         [program, "--tool", tool, *options, "--error-exitcode", str(FOUND), *step], seconds
     )
     if status is None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import browser
-import make_history
 import manifest_files
 import synthetic_results
 from browser import (
@@ -29,6 +28,7 @@ from ladder.pages import compare, diff, history, multiplier_runs, run_table, sea
 from ladder.pages import multipliers as multipliers_page
 from ladder.store import lineage
 from synthetic_cells import REASON, Cells
+from tools import make_history
 
 pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium found (Debian package: chromium)"

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 import browser
-import make_history
 import synthetic_results
 from browser import EveryPage, on_paper
 from ladder.pages import history
+from tools import make_history
 
 pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium found (Debian package: chromium)"

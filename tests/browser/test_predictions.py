@@ -13,7 +13,6 @@ from PIL import Image
 
 import answering_run
 import browser
-import make_predictions
 from browser import (
     FAINT_TEXTS,
     TOO_WIDE,
@@ -28,6 +27,7 @@ from ladder.demo import local
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions
 from ladder.pages.predictions import Skipped
+from tools import make_predictions
 
 pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium found (Debian package: chromium)"

@@ -25,8 +25,8 @@ from ladder.workflow import chains
 
 flask = pytest.importorskip("flask", reason="Flask is not installed (envs/demo.txt)")
 
-import demo  # noqa: E402
 from ladder.demo import local, server  # noqa: E402
+from tools import demo  # noqa: E402
 
 KIND = {"Content-Type": "application/octet-stream"}
 

@@ -17,7 +17,7 @@ def test_they_have_the_shape_of_the_pictures_and_follow_from_the_seed_alone():
     assert changes.changed(PICTURES[..., :1], 3).shape == (40, 32, 24, 1)
 
 
-def test_of_a_picture_of_one_value_the_brightness_alone_changes_by_at_most_three_tenths():
+def test_a_picture_of_one_value_changes_in_brightness_by_at_most_three_tenths():
     copies = changes.changed(np.full((200, 16, 16, 3), 100, np.uint8), 1)
     values = copies.reshape(200, -1)
     assert (values == values[:, :1]).all()

@@ -39,7 +39,7 @@ def test_stacked_arrays_are_read_as_one():
         assert np.array_equal(stacked[part], ROWS[part])
 
 
-def test_all_are_compared_with_all_up_to_a_number_and_then_with_a_sample_that_has_the_wanted(
+def test_above_a_number_all_are_compared_with_a_sample_that_has_the_wanted(
     monkeypatch,
 ):
     monkeypatch.setattr(likeness, "GALLERY", 10)

@@ -16,7 +16,6 @@ import types
 import pytest
 import yaml
 
-import make_history
 import manifest_files
 import synthetic_results
 from ladder.pages import history, index, intervals, reproduce
@@ -24,6 +23,7 @@ from ladder.sources import ROOT
 from ladder.store import lineage, manifests
 from ladder.workflow import chains, config, plans, runs, stages
 from page_text import text_of
+from tools import make_history
 
 SCRIPT = ROOT / "workflow/scripts/tools/make_history.py"
 

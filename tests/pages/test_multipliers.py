@@ -448,7 +448,8 @@ def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
         for of in planned.page("multipliers", multipliers=entries).spec["params"]["entries"]
     ]
     assert [
-        (arm.trained, arm.directions, arm.tested) for arm in map(multiplier_runs.Arm.of, told)
+        (arm.trained, arm.directions, arm.tested)
+        for arm in map(multiplier_runs.Arm.from_settings, told)
     ] == [
         ("exact", (), "exact"),
         ("am32", multipliers.DIRECTIONS, "am32"),

@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 
 import answering_run
-import make_predictions
 import synthetic_run
 from ladder.data import names
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions, templates
 from ladder.pages.predictions import Skipped
+from tools import make_predictions
 
 RUNS = {"svm": {}, "network": {"network": "lenet_5"}}
 SKIPPED = [Skipped("my pictures/<torn>.png", "damaged or cut short")]
@@ -109,7 +109,7 @@ def test_the_csv_has_a_line_for_each_file(answered):
 def test_the_nearest_picture_of_ones_own_is_named(predictors, files, monkeypatch):
     predictor = predictors["svm"]
     monkeypatch.setattr(
-        names, "of", lambda data, part: [f"{part}/<{row}>.png" for row in range(100)]
+        names, "read", lambda data, part: [f"{part}/<{row}>.png" for row in range(100)]
     )
     named = predictions.answers(
         predictor, make_predictions.take(files["svm"], predictor.inputs["data"])[0]

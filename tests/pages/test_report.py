@@ -112,7 +112,7 @@ def test_own_pictures_are_named_in_the_csv_and_beside_errors_whatever_their_name
 ):
     hostile = '7/<script>"\n,;=1.png'
     monkeypatch.setattr(
-        names, "of", lambda data, part: [f"{hostile}{row}" for row in range(data.metrics["test"])]
+        names, "read", lambda data, part: [f"{hostile}{row}" for row in range(data.metrics["test"])]
     )
     lines = list(csv.DictReader(io.StringIO(report.csv_text(digits))))
     assert [line["file"] for line in lines] == [f"{hostile}{row}" for row in range(len(lines))]

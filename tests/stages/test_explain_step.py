@@ -1,8 +1,8 @@
 """What `snakemake explain` prints for a run: the plans that its training would run."""
 
-import explain_step
 import planned
 from ladder.rungs import catalog
+from tools import explain_step
 
 
 def test_a_rung_of_a_gpu_is_explained_on_any_machine(monkeypatch):

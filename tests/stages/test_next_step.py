@@ -2,7 +2,7 @@
 
 import json
 
-import next_step
+from tools import next_step
 
 
 def test_the_minutes_are_those_of_the_record_with_its_controls(monkeypatch, tmp_path, capsys):

@@ -110,7 +110,8 @@ def kernel_folder(rung):
     """The folder below kernels/ of a rung's kernels; some rungs compile those of a rung below for
     other tiles or numbers.
     """
-    return rung if (KERNELS / rung).is_dir() else kernel_folder(catalog.RUNGS[rung].below)
+    folder = "packed" if rung == "gpu_tf32" else rung
+    return folder if (KERNELS / folder).is_dir() else kernel_folder(catalog.RUNGS[rung].below)
 
 
 def launches_of(made, rung):

@@ -15,11 +15,11 @@ import chain  # noqa: E402
 import gpu  # noqa: E402
 import gpu_check  # noqa: E402
 import gpu_page  # noqa: E402
+import programs  # noqa: E402
 import race  # noqa: E402
 import results  # noqa: E402
 import sections  # noqa: E402
 import table  # noqa: E402
-import tools  # noqa: E402
 from cases import Case  # noqa: E402
 
 SMALL = {
@@ -97,7 +97,7 @@ def stand_in(patch, modules):
     ):
         patch.setattr(module, name, lambda *_, value=value: value)
     patch.setattr(chain, "_made", _made)
-    for name in tools.CACHES:
+    for name in programs.CACHES:
         patch.setenv(name, os.environ.get(name, ""))  # restored after the test
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
     folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"

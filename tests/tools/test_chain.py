@@ -14,6 +14,8 @@ import yaml
 from ladder.errors import UserError
 from ladder.machine.worker import Failed
 from ladder.sources import ROOT
+from ladder.workflow import config as loaded
+from ladder.workflow import runs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -43,8 +45,8 @@ def out(tmp_path, monkeypatch):
             return 0, []
         return own(command, seconds, **options)
 
-    own, find_spec = chain.tools.run, chain.importlib.util.find_spec
-    monkeypatch.setattr(chain.tools, "run", run)
+    own, find_spec = chain.programs.run, chain.importlib.util.find_spec
+    monkeypatch.setattr(chain.programs, "run", run)
     monkeypatch.setattr(
         chain.importlib.util, "find_spec", lambda name: name != "snakemake" and find_spec(name)
     )
@@ -134,8 +136,9 @@ def test_wheels_are_those_of_the_pins_by_their_hashes(tmp_path, monkeypatch):
 
 def test_the_kernels_that_are_compiled_before_are_those_of_config_yaml():
     config, case = yaml.safe_load((ROOT / "config.yaml").read_text()), chain.CASES[0]
-    assert (case.name, case.batch) == (config["network"], config["batch_size"])
+    own = runs.resolve(loaded.load(config | {"variant": "cpu"})).settings
+    assert (case.name, case.batch) == (own.network, own.batch_size)
     assert dict(case.options) == {
-        "filters": config["wta_filters"],
-        "kernels": tuple(config["wta_kernels"]),
+        "filters": own.wta_filters,
+        "kernels": tuple(own.wta_kernels),
     }

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-import check_multiplier
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
+from tools import check_multiplier
 
 FAULTS = ("bits", "zero", "carry", "monotone", "symmetric")
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import compare_weights
 import synthetic_results
 from ladder.network import networks, weights
 from ladder.stage import command
 from ladder.store import artifacts
+from tools import compare_weights
 
 SMALL = networks.from_params(
     {"network": "autoencoder", "image": [8, 8, 1], "autoencoder_filters": [4, 2]}
@@ -207,7 +207,7 @@ def test_a_sparse_file_larger_than_memory_is_refused_unread(compare, tmp_path):
 def test_a_pipe_is_not_waited_for(tmp_path, script, options):
     os.mkfifo(tmp_path / "pipe")
     result = subprocess.run(
-        [sys.executable, f"workflow/scripts/{script}", tmp_path / "pipe", *options],
+        [sys.executable, f"workflow/scripts/tools/{script}", tmp_path / "pipe", *options],
         capture_output=True,
         text=True,
         timeout=60,

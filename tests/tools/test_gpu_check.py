@@ -25,8 +25,8 @@ import gpu  # noqa: E402
 import gpu_check  # noqa: E402
 import gpu_page  # noqa: E402
 import profile_rung  # noqa: E402
+import programs  # noqa: E402
 import sanitizer  # noqa: E402
-import tools  # noqa: E402
 
 # A compute-sanitizer that finds three hazards of gpu_gemm, does not know initcheck, and nothing
 # else.
@@ -48,7 +48,7 @@ esac
 def tool(monkeypatch, tmp_path):
     """tool(name, text) installs a program of NVIDIA's."""
     (tmp_path / "bin").mkdir()
-    monkeypatch.setattr(tools, "PLACES", ())
+    monkeypatch.setattr(programs, "PLACES", ())
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
 
     def tool(name, text):

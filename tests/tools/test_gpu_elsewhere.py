@@ -20,7 +20,7 @@ from ladder.sources import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu_check  # noqa: E402
-import tools  # noqa: E402
+import programs  # noqa: E402
 
 
 @pytest.mark.skipif(
@@ -112,7 +112,7 @@ def call(python, folder, variables, out, *arguments):
 
 def test_nvrtc_of_another_version_than_asked_for_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
-    for name in tools.CACHES:
+    for name in programs.CACHES:
         monkeypatch.setenv(name, "")  # restored after the test
     with pytest.raises(
         SystemExit,

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import one_step  # noqa: E402
 import profile_rung  # noqa: E402
-import tools  # noqa: E402
+import programs  # noqa: E402
 
 LAUNCHED = [
     ["enc1 forward", "gpu_opt_v2/conv2d.cu conv2d_pool_forward"],
@@ -66,7 +66,7 @@ def install(monkeypatch, tmp_path):
     file `asked`.
     """
     (tmp_path / "bin").mkdir()
-    monkeypatch.setattr(tools, "PLACES", ())
+    monkeypatch.setattr(programs, "PLACES", ())
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
     profile_rung.known_metrics.cache_clear()
 

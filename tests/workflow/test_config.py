@@ -637,7 +637,7 @@ MANY = list(range(1, 1001))
 def test_lists_of_too_many_runs_are_refused_before_the_first_is_resolved(
     raw, keys, words, monkeypatch
 ):
-    monkeypatch.setattr(runs, "of", None)
+    monkeypatch.setattr(runs, "resolve", None)
     with pytest.raises(UserError, match=words):
         config.load(raw | keys)
 

@@ -86,7 +86,9 @@ def test_an_error_names_the_file_of_its_picture(digits, monkeypatch):
     errors = [error for pair in classes.gallery(digits)["pairs"] for error in pair["errors"]]
     assert {error["file"] for error in errors} == {""}
     monkeypatch.setattr(
-        names, "of", lambda data, part: [f"{part}/a\n{row}" for row in range(data.metrics["test"])]
+        names,
+        "read",
+        lambda data, part: [f"{part}/a\n{row}" for row in range(data.metrics["test"])],
     )
     errors = [error for pair in classes.gallery(digits)["pairs"] for error in pair["errors"]]
     assert [error["file"] for error in errors] == [f"test/a\\n{error['row']}" for error in errors]

@@ -27,7 +27,7 @@ import sys
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from ladder.arithmetic import multipliers, readings
 from ladder.errors import UserError

@@ -41,6 +41,7 @@ from ladder.sources import ROOT, SCRIPTS, closure
 
 COPIES, WAITING = "copies", "waiting for copies"  # categories of `seconds`
 # Modules are imported by name, because a machine without a GPU has no CuPy.
+FOLDERS = {"packed_launches": "packed"}  # module of launches -> its folder, else of its name
 EXECUTORS = {
     "numpy": "ladder.executors.cpu.executor",
     "numba": "ladder.executors.sequential",
@@ -71,7 +72,10 @@ def sources(rung: str) -> frozenset[str]:
     )
     folders = [
         ROOT / "kernels/common",
-        *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules),
+        *(
+            ROOT / "kernels" / FOLDERS.get(name := pathlib.Path(module).stem, name)
+            for module in modules
+        ),
     ]
     kernels = {
         path.relative_to(ROOT).as_posix()

@@ -1,6 +1,6 @@
 """The frame of every stage script: arguments, threads, log, lock and error messages.
 
-    from ladder.workflow import stage_script
+    from ladder.stage import stage_script
 
     def make(work, inputs, params): ...
 

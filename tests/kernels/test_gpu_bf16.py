@@ -887,7 +887,7 @@ MISUSES = {
 def test_misuse_of_the_copies_is_noticed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(packed_tiles, "SPLITS", 1)
     file, old, new, kind = MISUSES[name]
-    for path in (*(KERNELS / "common").iterdir(), *(KERNELS / "gpu_tf32").iterdir()):
+    for path in (*(KERNELS / "common").iterdir(), *(KERNELS / "packed").iterdir()):
         # the headers beside it
         text = path.read_text().replace('"packed/', '"').replace('"common/', '"')
         if path.name == file:

@@ -794,7 +794,7 @@ def entries(made):
         (step.layer, launch.source, launch.entry, "IN_CHANNEL_BLOCKS=1" in launch.defines)
         for step in made.steps
         for launch in step.launches
-        if launch.source.startswith(("gpu_tf32", "gpu_bf16")) and step.layer
+        if launch.source.startswith(("packed", "gpu_bf16")) and step.layer
     ]
 
 

@@ -42,7 +42,7 @@ SCRIPT = """
 import json, os, time
 from ladder.errors import RunFailed, UserError
 from ladder.progress import log
-from ladder.workflow import stage_script
+from ladder.stage import stage_script
 
 def make(work, inputs, params, options):
     for artifact in inputs.values():

@@ -533,6 +533,9 @@ def test_the_facts_of_a_folder_are_its_own(tmp_path):
     assert facts.find(types.SimpleNamespace(**keys, folder=str(single))) == facts.Facts(
         (24, 40, 1), 2, 9, 2
     )
+    lone = picture_folders.write(tmp_path / "r", {"a": 1, "b": 1})
+    with pytest.raises(UserError, match="no class has a second picture with a label to test on"):
+        facts.find(types.SimpleNamespace(**keys, folder=str(lone)))
 
 
 # .npz files.

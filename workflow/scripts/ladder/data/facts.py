@@ -5,6 +5,7 @@ import functools
 from typing import Any
 
 from ladder.data import listing
+from ladder.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +37,17 @@ def find(settings: Any) -> Facts:
     """The Facts of the data set of `settings` (workflow.settings.Settings).
 
     Of pictures of one's own train and test count files that may turn out unreadable.
-    Raises UserError where there are no pictures.
+    Raises UserError where there are no pictures, or classes without one to test on.
     """
     if settings.dataset != FOLDER:
         return FACTS[settings.dataset]
     source = pictures(settings)
     train_count, test_count = _counts(source, settings.test_share)
+    if source.classes and not test_count:
+        raise UserError(
+            "config: folder: no class has a second picture with a label to test on; label two of a class, or "
+            "labels=none takes the pictures without labels"
+        )
     return Facts(
         (*settings.image_size, settings.image_channels),
         len(source.classes),

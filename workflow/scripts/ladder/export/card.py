@@ -40,6 +40,11 @@ WORDS = {  # of each file
     "reading/plain.py": "of it, which files are read",
     "reading/tiff.py": "of it, TIFF",
 }
+UNLABELLED_WORDS = {
+    "model.onnx": "images to features",
+    "predict.py": "the pictures that are most like new ones: onnxruntime, NumPy, Pillow",
+    "model_sklearn.py": "a transformer: onnxruntime, scikit-learn",
+}
 TEMPLATE = sources.ROOT / "workflow/resources/model/README.md"
 TITLES = {
     True: "An image classifier of Kernel Ladder",
@@ -57,6 +62,7 @@ def text(summary, version, facts, measured, files):
     height, width, channels = facts["image"]
     differ, data = measured["classes_that_differ"], summary["dataset"]
     answered_by = summary["answered_by"]
+    words = WORDS if answered_by else WORDS | UNLABELLED_WORDS
     return (
         (TEMPLATE if answered_by else UNLABELLED)
         .read_text("utf-8")
@@ -89,7 +95,7 @@ def text(summary, version, facts, measured, files):
                 default_flow_style=None,
             ),
             files="\n".join(
-                f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {WORDS[name]} |"
+                f"| {name} | {size(file['bytes'])} | `{file['sha256']}` | {words[name]} |"
                 for name, file in files.items()
             ),
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from ladder.data import facts as dataset_facts
 from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.training import schedules
@@ -102,10 +103,12 @@ def load(raw: dict[str, Any]) -> RunPlan:
 def notes(plan: RunPlan) -> list[str]:
     """What `auto` stands for, and what a person should know before the work begins, a line each."""
     given, own = plan.run.given, plan.run.settings
-    lines = [choice.line for choice in plan.run.choices] + parameters.warnings(plan.run)
+    pictures = dataset_facts.pictures(own).remarks if own.dataset == dataset_facts.FOLDER else []
+    lines = [*pictures, *(choice.line for choice in plan.run.choices)]
+    lines += parameters.warnings(plan.run)
     if given.variant == "auto":
         lines.append(f"variant auto: {own.variant} ({plan.run.why_variant})")
-    if given.svm_backend == "auto":
+    if given.svm_backend == "auto" and "svm" in plan.chain:
         lines.append(f"svm_backend auto: {own.svm_backend}")
     if given.array_library == "auto" and any(
         "array_library" in artifact.spec["params"] for artifact in plan.chain.values()

@@ -48,7 +48,7 @@ def test_a_mistyped_target_is_one_line_and_a_file_that_is_there_is_none():
         ("reprot", "; did you mean report?"),
         ("results/compre.html", "; did you mean results/compare.html?"),
         ("fit_svn", "; did you mean fit_svm?"),
-        ("zzz", "; there are compare, data, evaluate, features,"),
+        ("zzz", ", and no folder of this name; there are compare, data, evaluate, features,"),
     ):
         with pytest.raises(UserError) as error:
             commands.check_targets([target], ["report", "fit_svm"])

@@ -17,7 +17,7 @@ BUDGET = {
     "features": 7905,
     "machine": 4536,
     "network": 8114,
-    "pages": 54798,
+    "pages": 54802,
     "rungs": 39032,
     "store": 8610,
     "training": 6258,

@@ -33,6 +33,7 @@ def numbers(inputs):
                 "control": kind,
                 "accuracy": shares[kind],
                 "interval": list(intervals.wilson(shares[kind], len(hits))),
+                "fault": None,
                 **_against(hits[:, 0] == 1, hits[:, column] == 1).numbers,
             }
             for column, kind in enumerate(kinds)

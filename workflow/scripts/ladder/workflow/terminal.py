@@ -32,8 +32,10 @@ def run(words: list[str]) -> int:
             config.read_file(file)
         from snakemake import cli  # here, because it takes a second
 
-        targets = cli.get_argument_parser().parse_known_args(words)[0].targets
+        parser = cli.get_argument_parser()
+        targets = parser.parse_known_args(words)[0].targets
         given = Command(tuple(with_pictures(words, targets)))
+        asked = set(parser.parse_known_args(list(given.words))[0].targets) or {DEFAULT}
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
         quiet = not (own or given.dry)
@@ -51,7 +53,7 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-            sys.stdout.writelines(f"{line}\n" for line in page_lines(given.targets or {DEFAULT}))
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(asked))
         return end.code or 0
     return 0
 
@@ -89,7 +91,12 @@ def page_lines(targets: set[str]) -> list[str]:
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():
             lines += ["", *(_verdict(path) if role == "report" else []), path.absolute().as_uri()]
-    return lines
+    others = (pathlib.Path(target) for target in sorted(targets - KNOWN) if _is_page(target))
+    return [*lines, *(path.absolute().as_uri() for path in others)]
+
+
+def _is_page(target: str) -> bool:
+    return target.endswith(".html") and pathlib.Path(target).exists()
 
 
 def _verdict(page: pathlib.Path) -> list[str]:

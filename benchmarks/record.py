@@ -20,7 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # what a record's sections must have in common, of its machine
 SAME = ("gpu", "driver", "nvrtc", "cupy", "numpy")
 LIBRARY = tuple(
-    f"workflow/scripts/ladder/{name}/**/*.py" for name in ("arithmetic", "network", "training")
+    f"workflow/scripts/ladder/{name}/**/*.py"
+    for name in ("arithmetic", "network", "plan", "training", "verify")
 )
 TORCH = ("benchmarks/torch_*.py", "benchmarks/cases.py", "workflow/scripts/ladder/network/*.py")
 # Besides the sources of a rung (executors.create.sources), which come to every section that has

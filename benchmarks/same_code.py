@@ -101,9 +101,7 @@ def listed(root, architecture):
         "builds": [
             {
                 "name": name,
-                "tokens": hashed(
-                    " ".join([*tokens(step_kernels.text(launch.source)), *launch.defines])
-                ),
+                "tokens": hashed(" ".join([step_kernels.text(launch.source), *launch.defines])),
                 "source": str(root / "kernels" / launch.source),
                 "options": compilations.nvrtc.options(
                     root / "kernels" / launch.source, architecture, launch.defines
@@ -113,10 +111,6 @@ def listed(root, architecture):
         ],
         "digests": digests,
     }
-
-
-def tokens(text):
-    return re.findall(r'"(?:[^"\\]|\\.)*"|\w+|[^\w\s]', text.replace("\\ ", " "))
 
 
 def hashed(text):

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import pathlib
-import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -14,6 +13,7 @@ sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "tests/
 
 import cuda_emulator  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
+from ladder.store.programs import tokens  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 
@@ -53,8 +53,3 @@ def text(source):
     """The tokens of a file and its headers: neither comments nor how lines are broken count."""
     files = sorted(cuda_emulator.with_headers(nvrtc.KERNELS / source, (nvrtc.KERNELS,)))
     return "\0".join(tokens(path.read_text("utf-8")) for path in files)
-
-
-def tokens(text):
-    without = cuda_emulator.without_comments(text).replace("\\\n", " ")
-    return " ".join(re.findall(r'"(?:[^"\\]|\\.)*"|\w+|[^\w\s]', without))

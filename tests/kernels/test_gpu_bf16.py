@@ -23,7 +23,7 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_bf16, gpu_opt_v1, packed_tiles
-from ladder.rungs import packed_launches as launches
+from ladder.rungs import packed as launches
 from ladder.rungs.packed_tiles import (
     BFLOAT16,
     FEW_COLUMNS,

@@ -12,7 +12,7 @@ from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, packed_tiles
-from ladder.rungs import packed_launches as launches
+from ladder.rungs import packed as launches
 from ladder.rungs.interface import Gradient
 from ladder.rungs.packed_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
 from ladder.rungs.packing import PHASE_WEIGHTS

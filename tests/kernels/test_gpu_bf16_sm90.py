@@ -24,7 +24,7 @@ from ladder.network.layers import conv2d, upsample2d
 from ladder.plan import plan
 from ladder.rungs import gpu_bf16_sm90 as rung
 from ladder.rungs import gpu_opt_v1, packed_tiles
-from ladder.rungs import packed_launches as launches
+from ladder.rungs import packed as launches
 from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.packing import PIXELS_OF_PARTIAL
 from ladder.sources import ROOT

@@ -42,7 +42,7 @@ ROOT = HERE.parents[1]
 # Of rungs without kernels of their own.
 FILES = {
     **dict.fromkeys(("gpu_gemm", "gpu_3xtf32"), "gpu_opt_v1/conv2d_*.cu"),
-    **dict.fromkeys(("gpu_3xtf32_packed", "gpu_bf16", "gpu_f16"), "packed/*.cu"),
+    **dict.fromkeys(("gpu_tf32", "gpu_3xtf32_packed", "gpu_bf16", "gpu_f16"), "packed/*.cu"),
 }
 BODY = re.compile(r"\) (const )?\{( |$)")  # of a function, or of a loop
 # pattern -> replacements

@@ -18,7 +18,7 @@ from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, t
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.plan import plan
-from ladder.rungs import packed_launches as launches
+from ladder.rungs import packed as launches
 from ladder.rungs.packed_tiles import (
     BFLOAT16,
     FLOAT16,

@@ -369,7 +369,15 @@ def test_a_machine_goes_on_with_its_own_record_after_another_had_its_turn(tmp_pa
     [
         ("ceilings", None, {"benchmarks/ceilings.cu"}),
         ("PyTorch", None, {"benchmarks/torch_gpu.py"}),
-        ("parity: autoencoder, gpu_bf16", None, {"kernels/packed/conv2d_halo.cu"}),
+        (
+            "parity: autoencoder, gpu_bf16",
+            None,
+            {
+                "kernels/packed/conv2d_halo.cu",
+                "workflow/scripts/ladder/plan/plan.py",
+                "workflow/scripts/ladder/verify/parity.py",
+            },
+        ),
         ("epoch: PyTorch fp32 eager contiguous", None, {"benchmarks/torch_gpu.py"}),
         (
             "memcheck: gpu_basic",

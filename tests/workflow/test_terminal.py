@@ -161,6 +161,11 @@ def test_the_terminal_has_a_line_for_each_stage_and_with_v_snakemakes_words(tmp_
             ["report", "a.npz"],
             ["report", "--config", "dataset=folder", 'folder="a.npz"', "seed=2"],
         ),
+        (
+            ["report", "pets", "--config=seed=2"],
+            ["report", "pets"],
+            ["report", "--config", "dataset=folder", 'folder="pets"', "seed=2"],
+        ),
         (["./data"], ["./data"], ["--config", "dataset=folder", 'folder="./data"']),
         (["not/there"], ["not/there"], ["--config", "dataset=folder", 'folder="not/there"']),
         (["data"], ["data"], ["data"]),

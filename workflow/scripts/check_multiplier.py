@@ -1,8 +1,7 @@
-"""Its place of before; the program is tools/check_multiplier.py."""
+"""Is no more; prints what to do instead."""
 
 import sys
 
-if __name__ == "__main__":
-    sys.exit(
-        "check_multiplier.py has moved; run: python workflow/scripts/tools/check_multiplier.py"
-    )
+from ladder.workflow import removed
+
+sys.exit(removed.instead("check_multiplier.py"))

@@ -1,6 +1,7 @@
-"""Its place of before; the program is tools/compare_weights.py."""
+"""Is no more; prints what to do instead."""
 
 import sys
 
-if __name__ == "__main__":
-    sys.exit("compare_weights.py has moved; run: python workflow/scripts/tools/compare_weights.py")
+from ladder.workflow import removed
+
+sys.exit(removed.instead("compare_weights.py"))

@@ -4,13 +4,16 @@ the table.
 params: seed, of samples and clusters.  inputs: data, features, and changed1, changed2, ...: of the
 parts of the features; with the ends _random and _pixels the same of the controls that there are.
 The number of a picture counts the training pictures first, then the test pictures; N: of all.
-Writes neighbours.npy int32 (N, K), the numbers of the most alike pictures, the most alike first;
-likeness.npy float32 (N, K), their cosines; clusters.npy int32 (N,), from 0, of enough pictures;
-first.npy int64 (N,): of those with the same pixels the number of the one whose name is the first,
-the shortest; found.npy uint8 (Q,
-kinds): whether the changed copy of each test picture finds its original first, by the features of
-each of the metric `kinds`; page.npy int64 (M,): the pictures that the report shows, and
-nearest.npy int32 (M, L): their neighbours among these, as places in page.npy.
+Writes:
+neighbours.npy  int32 (N, K), the numbers of the most alike pictures, the most alike first
+likeness.npy    float32 (N, K), their cosines
+clusters.npy    int32 (N,), from 0, of enough pictures
+first.npy       int64 (N,): of those with the same pixels the number of the one whose name is the
+                shortest, of these the first
+found.npy       uint8 (Q, kinds): whether the changed copy of each test picture finds its original
+                first, by the features of each of the metric `kinds`
+page.npy        int64 (M,): the pictures that the report shows
+nearest.npy     int32 (M, L): their neighbours among these, as places in page.npy
 Metrics: kinds, found: the share by kind; compared_with: pictures that each one is; clusters: their
 number; near: [number, number, cosine] of each pair of near copies, the most alike first, the first
 MOST_NEAR of near_count; near_from: the cosine from which on a pair is one; outliers: the OUTLIERS
@@ -36,37 +39,35 @@ def make(work, inputs, params):
     rows = likeness.gallery(len(first), queries, params["seed"])
     if len(rows) < len(first):
         log.info("each of %d pictures is compared with a sample of %d", len(first), len(rows))
-    kinds = [kind for kind in ("", *CONTROLS) if str(Role("features", kind)) in inputs]
-    scores = [
-        hits_of(Encoded.from_artifacts(inputs, kind, rows), rows, queries, first, work.threads)
-        for kind in kinds
-    ]
-    own = Encoded.from_artifacts(inputs, "", rows)
-    neighbours, cosines = own.neighbours(rows, work.threads)
-    near, near_from = near_copies(neighbours, cosines, first, scores[0][1])
+    controls = [kind for kind in CONTROLS if str(Role("features", kind)) in inputs]
+    hits_by_kind = []  # of one kind after the other: the features of each fill the memory
+    for kind in (*controls, ""):
+        encoded = Encoded.from_artifacts(inputs, kind, rows)
+        hits, of_changed = hits_of(encoded, rows, queries, first, work.threads)
+        hits_by_kind.append(hits)
+    neighbours, cosines = encoded.neighbours(rows, work.threads)
+    near, near_from = near_copies(neighbours, cosines, first, of_changed)
     outliers = np.argsort(cosines[:, -1], kind="stable")[:OUTLIERS]
     page = shown(first, near[:MOST_NEAR, :2], outliers, params["seed"])
-    vectors = own.vectors[page]
-    nearest, _ = likeness.nearest(
-        vectors, vectors, min(ON_PAGE, len(page) - 1), work.threads, np.arange(len(page))
-    )
     clusters = likeness.clusters(len(first))
     if clusters:
         log.info("k-means of %d pictures: %d clusters", len(rows), clusters)
-        centres = likeness.centres(own.others, clusters, params["seed"])
-        work.write_array("clusters.npy", likeness.clustered(own.vectors, centres, work.threads))
+        centres = likeness.centres(encoded.others, clusters, params["seed"])
+        work.write_array("clusters.npy", likeness.clustered(encoded.vectors, centres, work.threads))
+    kinds = ["", *controls]
+    columns = np.stack([hits_by_kind[-1], *hits_by_kind[:-1]], axis=1)
     for name, array in (
         ("neighbours", neighbours.astype(np.int32)),
         ("likeness", cosines),
         ("first", first),
-        ("found", np.stack([hits for hits, _ in scores], axis=1).astype(np.uint8)),
+        ("found", columns.astype(np.uint8)),
         ("page", page),
-        ("nearest", nearest.astype(np.int32)),
+        ("nearest", encoded.nearest_of(page, work.threads).astype(np.int32)),
     ):
         work.write_array(f"{name}.npy", array)
     work.metrics = {
         "kinds": kinds,
-        "found": {kind: float(hits.mean()) for kind, (hits, _) in zip(kinds, scores, strict=True)},
+        "found": dict(zip(kinds, columns.mean(axis=0).tolist(), strict=True)),
         "compared_with": len(rows),
         "clusters": clusters,
         "near": [[int(a), int(b), float(cosine)] for a, b, cosine in near[:MOST_NEAR]],
@@ -110,6 +111,12 @@ class Encoded:
         count = min(likeness.NEIGHBOURS, len(compared) - 1)
         nearest, cosines = likeness.nearest(self.vectors, self.others, count, threads, places)
         return compared[nearest], cosines
+
+    def nearest_of(self, page, threads):
+        """(M, L): of M pictures, whose numbers are `page`, the places of the neighbours there."""
+        vectors, places = self.vectors[page], np.arange(len(page))
+        count = min(ON_PAGE, len(page) - 1)
+        return likeness.nearest(vectors, vectors, count, threads, places)[0]
 
 
 def first_copies(data):

@@ -41,7 +41,6 @@ from ladder.sources import ROOT, SCRIPTS, closure
 
 COPIES, WAITING = "copies", "waiting for copies"  # categories of `seconds`
 # Modules are imported by name, because a machine without a GPU has no CuPy.
-FOLDERS = {"packed_launches": "packed"}  # module of launches -> its folder, else of its name
 EXECUTORS = {
     "numpy": "ladder.executors.cpu.executor",
     "numba": "ladder.executors.sequential",
@@ -63,8 +62,8 @@ def create(rung: str, threads: int, data_residency: str = "auto") -> Any:
 
 @functools.cache
 def sources(rung: str) -> frozenset[str]:
-    """The files of a rung: its module and those it builds on, its executor, and the kernels of all
-    these rungs.
+    """The files of a rung: its module and those it builds on, its executor, and the kernels in the
+    folders that have these modules' names.
     """
     executor = RUNGS[rung].executor
     modules = closure(SCRIPTS / f"ladder/rungs/{rung}.py") | closure(
@@ -72,10 +71,7 @@ def sources(rung: str) -> frozenset[str]:
     )
     folders = [
         ROOT / "kernels/common",
-        *(
-            ROOT / "kernels" / FOLDERS.get(name := pathlib.Path(module).stem, name)
-            for module in modules
-        ),
+        *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules),
     ]
     kernels = {
         path.relative_to(ROOT).as_posix()

@@ -85,7 +85,8 @@ def nearest(vectors, others, count, threads, own=None):
     places, values = np.empty((len(vectors), count), np.int64), np.empty((len(vectors), count))
     for start in bar(range(0, len(vectors), BLOCK), "most alike pictures", "block"):
         block = slice(start, start + BLOCK)
-        likeness = matmul.product(vectors[block], others.T, threads)
+        # rounded, the product of a unit vector with itself may be above 1
+        likeness = np.minimum(matmul.product(vectors[block], others.T, threads), 1)
         if own is not None:
             there = np.flatnonzero(own[block] >= 0)
             likeness[there, own[block][there]] = -np.inf

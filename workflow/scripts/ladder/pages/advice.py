@@ -31,10 +31,10 @@ def _own_network(summary, declined):
 
 
 def _set_otherwise(summary, declined):
-    for choice in declined:
-        keys = (f"{key}={_written(value)}" for key, value in choice["keys"].items())
-        return _next(summary, choice["reason"], *keys)
-    return None
+    if not declined:
+        return None
+    keys = (f"{key}={_written(value)}" for key, value in declined[0]["keys"].items())
+    return _next(summary, declined[0]["reason"], *keys)
 
 
 def _few_steps(summary, declined):

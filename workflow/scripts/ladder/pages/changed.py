@@ -4,8 +4,7 @@ finds its original first, beside the same by the controls.
 inputs are artifacts by role, as in report.py.
 """
 
-from ladder.pages import facts, intervals, templates
-from ladder.pages import verdicts as of_labels
+from ladder.pages import facts, intervals, templates, verdicts
 
 WHAT = {"random": "_random", "pixels": "_pixels"}  # kind -> the control's tail in verdicts.py
 LIMIT = (
@@ -50,13 +49,13 @@ def sentence(inputs, measured, networks):
     """`numbers` in one sentence; networks: titles, as of features.networks."""
     reached = intervals.within(measured["found"], measured["interval"])
     differences = [
-        intervals.words(of_labels.difference(control), _name(control)[0])["against"]
+        intervals.words(verdicts.difference(control), _name(control)[0])["against"]
         for control in measured["controls"]
     ]
     concluded, space = conclusion(inputs, measured["controls"]), templates.NARROW_SPACE
     pictures = templates.counted(measured["pictures"], "picture")
     against = f": {templates.listed(differences)}" if differences else ""
-    few = f"Only {pictures} to change. " if measured["pictures"] < of_labels.FEW else ""
+    few = f"Only {pictures} to change. " if measured["pictures"] < verdicts.FEW else ""
     return (
         f"{few}By features of {templates.listed(_titles(networks))}, {_learned(inputs)}, {reached['text']} of "
         f"the changed copies of {pictures} find their original first among {measured['among']:,} pictures "
@@ -85,7 +84,7 @@ def _learned(inputs):
 
 
 def _name(control):
-    return of_labels.OF_FEATURES[WHAT[control["control"]]]
+    return verdicts.OF_FEATURES[WHAT[control["control"]]]
 
 
 def conclusion(inputs, controls):
@@ -93,16 +92,16 @@ def conclusion(inputs, controls):
     by_kind = {control["control"]: control for control in controls}
     pixels = by_kind.get("pixels")
     if random := by_kind.get("random"):
-        work = of_labels.HELPED[facts.how(inputs)]
+        work = verdicts.HELPED[facts.how(inputs)]
         below = pixels and intervals.kind(pixels["difference_interval"]) == "below"
         return intervals.concluded(
-            of_labels.difference(random),
+            verdicts.difference(random),
             f"{work} made them more resistant to such changes",
             f"{work} made them less resistant to such changes",
         ) + (", and raw pixels are more resistant" if below else "")
     if pixels:
         return intervals.concluded(
-            of_labels.difference(pixels),
+            verdicts.difference(pixels),
             "they are more resistant to such changes than raw pixels",
             "raw pixels are more resistant to such changes",
         )
@@ -118,7 +117,7 @@ def verdict(inputs, run):
     rows = [
         {
             "key": "own",
-            "name": of_labels.OWN[facts.how(inputs)].format("encoder"),
+            "name": verdicts.OWN[facts.how(inputs)].format("encoder"),
             "note": "this run",
             **intervals.within(measured["found"], measured["interval"]),
         }

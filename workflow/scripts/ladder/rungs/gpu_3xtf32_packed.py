@@ -4,7 +4,7 @@ are made in registers.
 Convolutions that read no copies, and dense layers, are gpu_3xtf32's.
 """
 
-from ladder.rungs import gpu_3xtf32, packed_launches, packed_lowering
+from ladder.rungs import gpu_3xtf32, packed, packed_lowering
 from ladder.rungs.packed_tiles import FLOAT32
 
 # On one stream, unlike the other formats: weight gradients of three products, beside the input
@@ -12,7 +12,7 @@ from ladder.rungs.packed_tiles import FLOAT32
 # has the times of a step with one stream and with two.
 RUNG = packed_lowering.rung(gpu_3xtf32.RUNG, FLOAT32, rounds=False).with_launches(
     {
-        operation: packed_launches.on_stream(0, function)
-        for operation, function in packed_launches.of_format(FLOAT32).items()
+        operation: packed.on_stream(0, function)
+        for operation, function in packed.of_format(FLOAT32).items()
     }
 )

@@ -17,7 +17,7 @@ from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep, PlanBuilder, Shape
-from ladder.rungs.packed_launches import (
+from ladder.rungs.packed import (
     Epilogue,
     add_parts,
     add_phase_parts,

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 
 from ladder.network.layers import Layer
-from ladder.rungs import gpu_3xtf32, gpu_opt_v1, packed_launches, patterns
+from ladder.rungs import gpu_3xtf32, gpu_opt_v1, packed, patterns
 from ladder.rungs.interface import (
     Backward,
     Gradient,
@@ -124,7 +124,7 @@ class Lowering:
 def rung(below: Implementation, number_format: NumberFormat, rounds: bool = True) -> Implementation:
     """The rung `below` with packed operands of these numbers; rounds: of Lowering."""
     return dataclasses.replace(
-        below.with_launches(packed_launches.of_format(number_format)),
+        below.with_launches(packed.of_format(number_format)),
         patterns=Lowering(
             functools.partial(packing_of, number_format=number_format), rounds
         ).patterns,

@@ -1,3 +1,1 @@
-"""Two executions compared: rungs with the cpu rung, gradients with differences, backends with each
-other.
-"""
+"""Two executions compared: rungs with the cpu rung, a backend with another."""

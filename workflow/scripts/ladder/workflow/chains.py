@@ -39,7 +39,7 @@ def chain(run: Run) -> Chain:
     draft = Draft(run)
     draft.add(*_roles_before_features(run))
     for kind in _kinds(run):
-        if kind in run.others and run.facts.classes:
+        if kind in run.others:
             draft.add_control(kind, chain(run.others[kind]))
         else:
             draft.add_features(kind)
@@ -212,8 +212,12 @@ def _kinds(run: Run) -> list[str]:
     """The kinds of features that are classified; a run of random weights is its own control."""
     if not run.features_layer:
         return []
-    idle = {RANDOM, STRONG} if _is_random(run) else set() if run.facts.classes else {STRONG}
-    controls = [kind for kind in CONTROLS if kind in set(run.settings.controls) - idle]
+    wanted = set(run.settings.controls)
+    if STRONG not in run.others:
+        wanted.discard(STRONG)
+    if _is_random(run):
+        wanted -= {RANDOM, STRONG}
+    controls = [kind for kind in CONTROLS if kind in wanted]
     return ["", *([START] if _has_start(run) else []), *controls]
 
 

@@ -12,9 +12,8 @@ import yaml
 from ladder.data import facts as dataset_facts
 from ladder.errors import UserError
 from ladder.sources import ROOT
+from ladder.training import parameters as training_parameters
 from ladder.training import schedules
-from ladder.training.parameters import TrainingParameters
-from ladder.training.parameters import read as typed
 from ladder.verify import first_use
 from ladder.workflow import config, lists, parameters, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
@@ -115,7 +114,9 @@ def notes(plan: RunPlan) -> list[str]:
     ):
         lines.append(f"array_library auto: {own.array_library}")
     if "train" in plan.chain and not pathlib.Path(plan.chain["train"].manifest).exists():
-        training = typed(TrainingParameters, plan.chain["train"].spec["params"])
+        training = training_parameters.read(
+            training_parameters.TrainingParameters, plan.chain["train"].spec["params"]
+        )
         lines += schedules.misfits(training, plan.run.training_images)
     return lines
 

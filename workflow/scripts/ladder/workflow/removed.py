@@ -37,6 +37,8 @@ INSTEAD = {
     "compare.tex": _FIGURES,
     "watch": _WATCH,
     "watch.py": _WATCH,
+    "compare_weights.py": "run workflow/scripts/tools/compare_weights.py",
+    "check_multiplier.py": "run workflow/scripts/tools/check_multiplier.py",
     "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",
 }
 

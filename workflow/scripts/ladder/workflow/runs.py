@@ -303,7 +303,7 @@ def _ablated(run: Run) -> tuple[Entry, ...]:
 
 def _others(run: Run, filled: Settings) -> dict[str, Run]:
     """The runs of the controls `random`, where it has settings of its own, and `strong`; filled:
-    the run's settings without `auto`.
+    the run's settings without `auto`. Pictures without labels have their own start beside them.
     """
     named, wanted = run.settings.control_settings, set(run.settings.controls)
     if idle := [key for key in SHARED_BY_CONTROL if key in named and RANDOM in wanted]:
@@ -314,7 +314,7 @@ def _others(run: Run, filled: Settings) -> dict[str, Run]:
     return {
         kind: _control(run, filled, keys, {RANDOM: "(control_settings)"}.get(kind, "(strong)"))
         for kind, keys in overrides.items()
-        if keys and kind in wanted and run.features_layer
+        if keys and kind in wanted and run.features_layer and run.facts.classes
     }
 
 

@@ -71,10 +71,17 @@ def with_pictures(words: list[str], targets: list[str]) -> list[str]:
     settings = ["dataset=folder", f"folder={json.dumps(pictures, ensure_ascii=False)}"]
     others = list(words)
     others.remove(pictures)
+    others = [part for word in others for part in _with_option_apart(word)]
     option = next((at for at, other in enumerate(others) if other in CONFIG), None)
     if option is None:
         return [*others, CONFIG[0], *settings]
     return [*others[: option + 1], *settings, *others[option + 1 :]]
+
+
+def _with_option_apart(word: str) -> list[str]:
+    """--config=batch_size=32 as two words: settings follow the first of them."""
+    option, _, value = word.partition("=")
+    return [option, value] if option in CONFIG and value else [word]
 
 
 def _is_pictures(word: str) -> bool:

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import manifest_files
+from ladder import caller
 from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.workflow import commands, terminal
@@ -193,3 +194,19 @@ def test_a_page_that_is_no_runs_report_is_named_and_no_other_runs_verdict(tmp_pa
     (index,) = terminal.page_lines({"results/index.html"})
     assert index == (tmp_path / "results/index.html").as_uri()
     assert terminal.page_lines({"data"}) == []
+
+
+def test_a_job_that_was_killed_with_its_shell_is_named_and_none_that_said_why(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    facts = {"errors": str(tmp_path / "errors"), "started": 0}
+    monkeypatch.setattr(caller, "fact", facts.get)
+    for rule in ("fit_svm", "make_report"):  # by now there is a message
+        commands.name_if_silent(rule)
+    commands.repeat_errors()
+    message = capsys.readouterr().err.strip()
+    assert message == (
+        "fit_svm was killed with its shell, perhaps for want of memory; run the same command again: "
+        "finished artifacts stay"
+    )

@@ -16,6 +16,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from ladder.errors import one_line
 from ladder.progress import duration
+from ladder.workflow import commands
 from ladder.workflow.stages import STAGES
 
 RULES = {stage.rule for stage in STAGES.values()}
@@ -61,7 +62,7 @@ class LogHandler(LogHandlerBase):
     )
 
     def __post_init__(self):
-        self._done, self._many, self._jobs, self._failed, self._withheld = 0, 0, {}, False, ""
+        self._done, self._many, self._jobs, self._failed, self._withheld = 0, 0, {}, "", ""
 
     def emit(self, record):
         event = getattr(record, "event", None)
@@ -72,7 +73,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_FINISHED:
             self._finished(self._jobs[record.job_id])
         elif event == LogEvent.JOB_ERROR:
-            self._failed = True
+            self._failed = record.rule_name
         elif record.levelno >= logging.WARNING and not self._failed:
             # perhaps of a job that has failed, which is told next
             if getattr(record, "exception", "") == "RuleException":
@@ -81,7 +82,9 @@ class LogHandler(LogHandlerBase):
                 print(self.format(record), file=sys.stderr, flush=True)
 
     def close(self):
-        if self._withheld and not self._failed:
+        if self._failed:
+            commands.name_if_silent(self._failed)
+        elif self._withheld:
             print(self._withheld, file=sys.stderr, flush=True)
         self._withheld = ""
         super().close()

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from ladder import caller
 from ladder.errors import UserError, excerpt
 from ladder.machine import processes
+from ladder.stage.command import repeat_at_the_end
 from ladder.workflow import places, removed
 from ladder.workflow.stages import COPIES, LISTED
 from ladder.workflow.values import nearest
@@ -189,6 +190,13 @@ BY_SIGNAL = {
     128 + signal.SIGHUP: "ended with its terminal (SIGHUP)",
 }
 OTHER_SIGNAL = "killed by signal {} before it could say why, perhaps for want of memory"
+
+
+def name_if_silent(rule: str) -> None:
+    """Add a message for a job that has failed without one: its shell was killed with it."""
+    if not os.path.exists(caller.fact("errors")) and not [*pathlib.Path("logs").glob("*/*.killed")]:
+        how = "killed with its shell, perhaps for want of memory"
+        repeat_at_the_end(KILLED.format(rule, how))
 
 
 def repeat_errors() -> None:

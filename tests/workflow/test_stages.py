@@ -18,7 +18,7 @@ def test_a_stage_has_a_script_and_its_pages_have_names_of_their_own():
     assert len(pages) == len(set(pages)) and {pathlib.Path(page).parent.name for page in pages} == {
         "results"
     }
-    assert LISTED == {*COPIES["compare"], *COPIES["multipliers"], *COPIES["search"]}
+    assert LISTED > {*COPIES["compare"], *COPIES["multipliers"], *COPIES["search"]}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ TARGETS = (
     "svm",
     "neighbours",
 )
-KNOWN = {*TARGETS, *COPIES, *(page for pages in COPIES.values() for page in pages)}
+KNOWN = {*TARGETS, *COPIES, *LISTED, *(page for pages in COPIES.values() for page in pages)}
 
 
 @dataclasses.dataclass(frozen=True)

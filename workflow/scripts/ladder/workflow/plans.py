@@ -16,7 +16,9 @@ from ladder.training import parameters as training_parameters
 from ladder.training import schedules
 from ladder.verify import first_use
 from ladder.workflow import config, lists, parameters, reasons, runs, search, stages
+from ladder.workflow import listed as of_lists
 from ladder.workflow.chains import Chain, chain
+from ladder.workflow.listed import Listed
 from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.runs import Run
 from ladder.workflow.settings import Settings
@@ -28,6 +30,8 @@ class RunPlan:
 
     artifacts: version -> PlannedArtifact, and runs: version -> the Run that needs it, of every list
     and nested run too; where runs share an artifact the active one says its role.
+
+    listed: the runs that it lists, those of its search too.
     """
 
     run: Run
@@ -35,6 +39,7 @@ class RunPlan:
     artifacts: dict[str, PlannedArtifact]
     runs: dict[str, Run]
     search: search.SearchPlan
+    listed: list[Listed]
 
     def options(self, version: str) -> dict[str, Any]:
         """The settings that a stage may be given beside its spec, which change no byte, by their
@@ -96,6 +101,7 @@ def load(raw: dict[str, Any]) -> RunPlan:
         {artifact.version: artifact for _, roles in chains for artifact in roles.values()},
         {artifact.version: owner for owner, roles in chains for artifact in roles.values()},
         searched,
+        of_lists.listed({**listed, "ablation": run.ablated}),
     )
 
 

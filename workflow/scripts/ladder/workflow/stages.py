@@ -193,4 +193,5 @@ STAGES = {**chains.STAGES, **{stage.name: stage for stage in PAGES}}
 # The names in results/ by stage. They stay until they are requested again; `variant: auto` reads
 # results/parity.json.
 COPIES = {stage.name: stage.copies for stage in STAGES.values() if stage.pages}
-LISTED = {copy for stage in OF_RUNS for copy in stage.copies}  # pages of lists of runs
+# targets of lists of runs: a run that fails there stops no other
+LISTED = {"runs", "results/runs.html", *(copy for stage in OF_RUNS for copy in stage.copies)}

@@ -45,11 +45,7 @@ DATASETS = {
 # the latest run.
 SITE = {
     "report": "Report",
-    "history": "History",
-    "compare": "Compare",
-    "diff": "Diff",
-    "search": "Search",
-    "multipliers": "Multipliers",
+    "runs": "Runs",
     "predictions": "Predictions",
     "network": "Network",
     "parity": "Parity",

@@ -15,7 +15,7 @@ from ladder.pages import charts, curves, ensemble, intervals, roles, run_table, 
 from ladder.pages.run_table import CHARTED, NUMBERS, written
 from ladder.pages.sections import features, timing
 
-COLOURS = charts.COLOURED  # runs and parts that colours can distinguish
+COLOURS = 6  # runs and parts that colours can distinguish
 POINTS = 300  # maximum per curve
 # settings
 MAIN = (
@@ -269,7 +269,7 @@ def _chart(quantity, runs, series, labels):
             else f"run {run.number}",
             "label": str(run.number),
             "key": run.number,
-            "series": series[run.number],
+            "colour": series[run.number],
             "points": points[run.number],
             "by": curves.paces(run.train, run.images, points[run.number]),
         }
@@ -278,11 +278,11 @@ def _chart(quantity, runs, series, labels):
     ]
     if not lines:
         return None
-    y = quantity.axis([value for line in lines for _, value in line["points"]], quantity.title)
     return {
-        **charts.lines(f"Training: {quantity.title}", lines, y, curves.BY),
+        "chart": charts.lines(
+            f"Training: {quantity.title}", lines, quantity.axis(quantity.title), curves.BY
+        ),
         "title": quantity.title,
-        "kind": y.kind,
         "lost": [number for number, places in points.items() if not places],
         "count": len(lines),
     }

@@ -10,7 +10,7 @@ import pathlib
 import types
 
 from ladder import progress
-from ladder.pages import charts, intervals, reproduce, run_table, templates
+from ladder.pages import intervals, reproduce, run_table, templates
 from ladder.pages.sections import features
 from ladder.store import lineage, manifests
 
@@ -371,7 +371,6 @@ def _data(rows, shown):
             part: [row[part] for row in shown]
             for part in ("version", "made", "name", "tags", "fault", "notes")
         },
-        "marks": charts.MARKS,
         "unsaid": [row.unsaid for row in rows],
         "interval": [row.get("interval", "") for row in shown],
         "ends": [end and [_short(value) for value in end] for end in ends],

@@ -8,9 +8,6 @@ import pathlib
 from ladder.pages import charts, templates
 from ladder.pages.multiplier_runs import PUBLISHED, costs_of, named
 
-ABOVE = 0.07  # of the height of a chart, from a mark to its name
-ROOM = 0.2  # of the height of the marks lies above them, for names
-
 
 def drawn(title, arms, exact, given):
     """For each source of two costs a chart of charts.scatter with "source", "legend" and "near":
@@ -43,17 +40,12 @@ def _chart(title, source, rows, exact):
     """rows: the cheapest first. Exact has a name, and so have those on the front, which no cheaper
     one is as accurate as.
     """
-    x = charts.number_axis(0, 1.08 * rows[-1]["cost"], source)
-    shown = [row["accuracy"] for row in rows] + ([] if exact is None else [exact])
-    worst, best = max(1 - min(shown), 1e-6), max(1 - max(shown), 1e-6)
-    # logarithmic in the error rate
-    y = charts.share_axis([*shown, 1 - best * (best / worst) ** ROOM], "test accuracy")
     uses = sorted({row["use"] for row in rows}, key=lambda use: use[1])
     series = [
         {
             "name": use,
             "key": use,
-            "series": number,
+            "colour": number,
             "points": [_point(row) for row in rows if row["use"][0] == use],
         }
         for use, number in uses
@@ -64,27 +56,22 @@ def _chart(title, source, rows, exact):
         if row["tested"] == "exact"
         or all(row["accuracy"] > other["accuracy"] for other in rows[:at])
     ]
-    low, high = y.ranges["error"]
-    up = (max(1 - high, y.least) / (1 - low)) ** ABOVE
     names = [
-        {
-            "name": pathlib.Path(row["tested"]).stem,
-            "x": row["cost"],
-            "y": 1 - up * max(1 - row["accuracy"], y.least),
-        }
+        {"name": pathlib.Path(row["tested"]).stem, "x": row["cost"], "y": row["accuracy"]}
         for row in labelled
     ]
     if exact is not None:
-        level = [{"x": end, "y": exact} for end in x.ranges["linear"]]
-        series.append({"name": "exact", "key": "level", "series": "level", "points": level})
+        level = [{"x": end, "y": exact} for end in (0, 1.08 * rows[-1]["cost"])]
+        series.append(
+            {"name": "exact", "key": "level", "colour": "level", "mark": "line", "points": level}
+        )
         if "exact" not in {row["tested"] for row in rows}:
-            names.append({"name": "exact", "x": x.ranges["linear"][1] / 12, "y": exact})
-    legend = [{"name": use, "key": use, "series": number} for use, number in uses]
+            names.append({"name": "exact", "x": 0.09 * rows[-1]["cost"], "y": exact})
+    x, y = charts.number_axis(source), charts.share_axis("test accuracy")
     return {
         "source": source,
-        "legend": legend,
         "near": any(row["near"] for row in rows),
-        **charts.scatter(f"{title}: accuracy by {source}", series, x, y, names),
+        "chart": charts.scatter(f"{title}: accuracy by {source}", series, x, y, names=names),
     }
 
 
@@ -93,7 +80,7 @@ def _point(row):
     return {
         "x": row["cost"],
         "y": row["accuracy"],
-        "run": row["label"],
+        "id": row["label"],
         "look": "ring" if row["near"] else "",
         "text": f"{row['label']}: {templates.percent(row['accuracy'], 1)}{near}, at {row['cost']:g}",
     }

@@ -14,7 +14,7 @@ from ladder.pages.run_table import CHARTED
 from ladder.pages.spread import SHARES, spread
 from ladder.progress import log
 
-COLOURS = charts.COLOURED  # the first ones belong to the multipliers of ORDER, on every page
+COLOURS = 6  # the first ones belong to the multipliers of ORDER, on every page
 CURVE = 16  # minimum number of points of a curve
 ROOM = 14  # percent of an axis's width that the text of a tick needs
 NEAR = 0.1  # see near_chance
@@ -370,10 +370,45 @@ def _percentages(low, high):
     if 100 - low > 5 * missing:
         return [
             (100 - rest, f"{100 - rest:g}")
-            for rest, _ in reversed(charts.log_ticks(0.7 * missing, 100 - low))
+            for rest, _ in reversed(_log_ticks(0.7 * missing, 100 - low))
         ]
     margin = max(0.1 * (high - low), 0.1)
-    return charts.ticks(max(low - margin, 0), min(high + margin, 100), 4)
+    return _ticks(max(low - margin, 0), min(high + margin, 100), 4)
+
+
+def _ticks(low, high, count=5):
+    """About `count` round numbers (1, 2 or 5 times a power of ten) from low to high, as [(value,
+    text)].
+    """
+    if high <= low:
+        return [(low, f"{low:g}")]
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [
+        (index * step, _number(index * step, decimals) if index else "0")
+        for index in range(first, last + 1)
+    ]
+
+
+def _number(value, decimals):
+    text = f"{value:,.{decimals}f}"
+    return text if len(text) <= 12 else f"{value:g}"
+
+
+def _log_ticks(low, high):
+    """Powers of ten from low to high, for less than three decades also 2 and 5 times them, as
+    [(value, text)].
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if high < 1000 * low else (1,)
+    return [
+        (value, f"{value:g}")
+        for value in (factor * 10.0**power for power in powers for factor in factors)
+        if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)
+    ]
 
 
 def _with_room(ticks):
@@ -395,19 +430,15 @@ def _curves(group, arms):
             {
                 "name": arm["label"],
                 "key": arm["id"],
-                "series": arm["series"],
+                "colour": arm["series"],
                 "points": losses,
                 "by": curves.paces(runs[0].train, runs[0].images, losses),
             }
         )
-    y = charts.loss_axis(
-        [value for line in lines for _, value in line["points"]], "Training loss", always_log=True
-    )
     title = f"Training loss, {templates.network_title(group.settings['network'])}"
     return {
-        **charts.lines(title, lines, y, curves.BY),
+        "chart": charts.lines(title, lines, charts.loss_axis("Training loss", "log"), curves.BY),
         "width": width,
-        "kind": y.kind,
         "count": len(lines),
     }
 

@@ -3,7 +3,6 @@ a preset, and the page.
 """
 
 import functools
-import math
 
 import yaml
 
@@ -12,8 +11,6 @@ from ladder.pages.run_table import written
 
 COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
 # share of the width of a choice over which its runs are spread, so that they do not overlap
-SPREAD = 0.6
-GOLDEN = (math.sqrt(5) - 1) / 2  # the fractional parts of its multiples are evenly distributed
 PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "accuracy of the SVM"}
 
@@ -207,11 +204,8 @@ def _pictures(outcome, keys):
     """
     if not outcome.scored:
         return []
-    y = charts.share_axis(
-        [outcome.score(run) for run in outcome.scored],
-        f"validation {METRICS[outcome.search['metric']]}",
-    )
-    bottom, _ = y.ranges[y.kind]
+    y = charts.share_axis(f"validation {METRICS[outcome.search['metric']]}")
+    bottom = min(outcome.score(run) for run in outcome.scored)
     # the best on top
     shown = [
         run for run in reversed(outcome.ranked) if run.failed or outcome.score(run) is not None
@@ -220,12 +214,12 @@ def _pictures(outcome, keys):
     for key in keys:
         x, place = _axis(outcome.search["keys"][key], key)
         points = [{"x": place(run), **_point(outcome, run, key, bottom)} for run in shown]
-        series = [{"name": "runs", "key": "runs", "series": 1, "points": points}]
+        series = [{"name": "runs", "key": "runs", "colour": 1, "points": points}]
         pictures.append(
             {
                 "key": key,
                 "failed": any(run.failed for run in shown),
-                **charts.scatter(f"Search: {key}", series, x, y),
+                "chart": charts.scatter(f"Search: {key}", series, x, y),
             }
         )
     return pictures
@@ -234,7 +228,7 @@ def _pictures(outcome, keys):
 def _point(outcome, run, key, bottom):
     score, value = outcome.score(run), written(run.overrides[key])
     return {
-        "run": str(run.number),
+        "id": str(run.number),
         "y": bottom if score is None else score,
         "look": "failed" if score is None else "best" if run is outcome.best else "",
         "text": f"run {run.number}, {value}: {'failed' if score is None else templates.percent(score)}",
@@ -242,18 +236,8 @@ def _point(outcome, run, key, bottom):
 
 
 def _axis(rule, key):
-    """(charts.Axis, function: run -> its value on it)."""
-    if not isinstance(rule, list):
-        return charts.number_axis(
-            rule["min"], rule["max"], key, rule["scale"]
-        ), lambda run: run.overrides[key]
-    texts = [written(value) for value in rule]
-
-    def place(run):
-        return (
-            texts.index(written(run.overrides[key]))
-            + 0.5
-            + (run.number * GOLDEN % 1 - 0.5) * SPREAD
-        )
-
-    return charts.named_axis(texts, key), place
+    """(axis, function: run -> its value on it)."""
+    if isinstance(rule, list):
+        texts = [written(value) for value in rule]
+        return charts.named_axis(texts, key), lambda run: written(run.overrides[key])
+    return charts.number_axis(key, rule["scale"]), lambda run: run.overrides[key]

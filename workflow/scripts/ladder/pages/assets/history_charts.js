@@ -6,7 +6,7 @@
   const {svg} = saving;
   const CHARACTER = 6.6, NAMED = 8, COLOURED = 6;
   const HEIGHT = 260, TOP = 28, BOTTOM = 216, FLOOR = 240;
-  const outline = colour => data.marks[colour] ?? data.marks[1];   // about 2 wide
+  const {outline} = charts;
   const [x_, y_, colour_] = ["x", "y", "colour"].map(place);
   const has = key => finished.some(run => columns.get(key).value(run) !== null);
   const metrics = data.metrics.map(({key}) => key).filter(has);

@@ -115,26 +115,22 @@ def _axes(launches):
     """The axes of FLOP per byte and TFLOP/s of the launches of all rungs, which hold the roofs."""
     across, up = [launch["x"] for launch in launches], [launch["y"] for launch in launches]
     most = max(ROOFS.values())
+    right = max(1.5 * max(across), 3 * most / MEMORY)
     return (
-        charts.number_axis(
-            min(across) / 1.5,
-            max(1.5 * max(across), 3 * most / MEMORY),
-            "FLOP per byte of memory",
-            "log",
-        ),
-        charts.number_axis(min(up) / 1.5, 3 * most, "TFLOP/s", "log"),
+        charts.number_axis("FLOP per byte of memory", "log", (min(across) / 1.5, right)),
+        charts.number_axis("TFLOP/s", "log", (min(up) / 1.5, 3 * most)),
     )
 
 
 def _roofline(rung, steps, axes):
     """The chart of a rung, with the launches of the rung below in grey."""
-    low, high = axes[0].ranges["log"]
+    low, high = axes[0]["range"]
     ridges = {name: roof / MEMORY for name, roof in ROOFS.items()}
     levels = [
         (f"memory {MEMORY} TB/s", [{"x": x, "y": MEMORY * x} for x in (low, max(ridges.values()))])
     ]
     levels += [
-        (f"{name} {roof}", [{"x": x, "y": roof} for x in (ridges[name], high)])
+        (f"{name} {roof}", [{"x": x, "y": float(roof)} for x in (ridges[name], high)])
         for name, roof in ROOFS.items()
     ]
     # Where no launch can be: left of where a roof begins. The two highest are close to each other.
@@ -153,24 +149,30 @@ def _roofline(rung, steps, axes):
         (rung["below"], "rest", _with_flop(below))
     ]
     groups += [
-        (bound, series, _with_flop(launch for launch in largest_first if launch["bound"] == bound))
-        for bound, (series, _) in BOUNDS.items()
+        (bound, colour, _with_flop(launch for launch in largest_first if launch["bound"] == bound))
+        for bound, (colour, _) in BOUNDS.items()
     ]
     return charts.scatter(
         f"{rung['name']} under the roofs of an H200",
         [
-            {"name": name, "key": name, "series": series, "points": points}
-            for name, series, points in groups
+            {
+                "name": name,
+                "key": name,
+                "colour": colour,
+                "mark": "line" if colour == "level" else "dots",
+                "points": points,
+            }
+            for name, colour, points in groups
             if points
         ],
         *axes,
-        names,
+        names=names,
     )
 
 
 def _with_flop(launches):
     """As the points of a chart, which is logarithmic."""
-    return [{**launch, "run": launch["name"]} for launch in launches if launch["flop"]]
+    return [{**launch, "id": launch["name"]} for launch in launches if launch["flop"]]
 
 
 def microseconds(value):

@@ -14,9 +14,10 @@ import jinja2
 import markupsafe
 
 from ladder import progress
+from ladder.pages import charts
 
 # The scripts of a page with charts that answer questions.
-CHARTS = ("saving.js", "axes.js", "uplot/uPlot.iife.min.js", "charts.js")
+CHARTS = ("saving.js", "charts.js")
 TEMPLATES = pathlib.Path(__file__).parent / "assets"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
@@ -87,6 +88,7 @@ def _environment():
         "script": script,
         "scripts_allowed": scripts_allowed,
         "CHARTS": CHARTS,
+        "plain": charts.plain,
         "SITE": SITE,
     }
     return environment

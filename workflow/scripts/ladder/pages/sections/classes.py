@@ -31,8 +31,7 @@ def section(inputs, numbers):
 
 
 def accuracies(inputs):
-    """Charts of the accuracies by class with their intervals on an axis from 0 to 100 %, best
-    first: {"all", "ends"}.
+    """Charts of the accuracies by class with their intervals, best first: {"all", "ends"}.
 
     ends: of more than FEW classes the best and the worst, else None. Each row has a mark for the
     untrained encoder if there is that control.
@@ -55,8 +54,8 @@ def accuracies(inputs):
     ]
     rows.sort(key=lambda row: -row["value"])
     return {
-        "all": intervals.chart(rows, whole=True),
-        "ends": intervals.chart([*rows[: FEW // 2], *rows[-(FEW // 2) :]], whole=True)
+        "all": intervals.chart(rows),
+        "ends": intervals.chart([*rows[: FEW // 2], *rows[-(FEW // 2) :]])
         if len(rows) > FEW
         else None,
     }

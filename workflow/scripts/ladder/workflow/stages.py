@@ -57,8 +57,8 @@ def _runs(key: str) -> Callable[[Configuration], Parents]:
     def parents(config: Configuration) -> Parents:
         planned_runs: Parents = {}
         for number, entry in enumerate(config.entries[key]):
-            if entry.run and not entry.reason:
-                roles = chains.chain(entry.run)
+            if not entry.reason:
+                roles = chains.chain(entry.run or config.run)
                 weights = roles.get("train") or roles.get("patches") or roles["initial"]
                 planned_runs |= {f"report{number}": roles["report"], f"train{number}": weights}
         return planned_runs
@@ -67,24 +67,23 @@ def _runs(key: str) -> Callable[[Configuration], Parents]:
 
 
 def _compare(config: Configuration) -> dict[str, Any]:
-    return {"entries": parameters.listed(config.entries["compare"])}
+    return {"entries": parameters.listed(config.entries["runs"])}
 
 
 def _multipliers(config: Configuration) -> dict[str, Any]:
     """`settings` of an entry are those by which two runs can differ: MULTIPLIER_CELL and the
     overrides of all entries.
     """
-    entries, costs = config.entries["multipliers"], config.run.settings.multiplier_costs
+    entries, costs = config.entries["runs"], config.run.settings.multiplier_costs
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
     return {
         "entries": [
             {
                 "overrides": entry.overrides,
-                "settings": entry.run.pick(*keys),
+                "settings": (entry.run or config.run).pick(*keys),
                 "reason": entry.reason,
             }
             for entry in entries
-            if entry.run
         ],
         **({"costs": costs} if costs else {}),
     }
@@ -161,7 +160,7 @@ OF_RUNS = (
         "compare",
         "compare_runs",
         _compare,
-        _runs("compare"),
+        _runs("runs"),
         ("compare.html", "compare.json", "compare.csv"),
         anywhere=True,
     ),
@@ -169,7 +168,7 @@ OF_RUNS = (
         "multipliers",
         "compare_multipliers",
         _multipliers,
-        _runs("multipliers"),
+        _runs("runs"),
         ("multipliers.html", "multipliers.json", "multipliers.csv"),
         anywhere=True,
     ),

@@ -11,7 +11,6 @@ from ladder.network import networks
 from ladder.pages import roles
 from ladder.pages.network_file import text as network_file_text
 from ladder.store import lineage
-from ladder.store.roles import CONTROLS, Role
 
 # Settings that a stage's parameters leave out where they are off or exact.
 OFF = {
@@ -45,16 +44,9 @@ def settings(inputs, params):
         config["steps"] = "none"
     if "features" in inputs:
         config = {**OFF, **config}
-    config["controls"] = [
-        kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)
-    ]
     config["evaluations"] = [name for name in EXTRA if name in inputs]
     config["feature_map"] = "map" in inputs
     config.setdefault("label_counts", [])
-    if "train_reference" in inputs:
-        config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"][
-            "variant"
-        ]
     of_page = {key: params[key] for key in ("name", "tags", "targets") if params.get(key)}
     return dict(sorted(config.items())) | of_page
 

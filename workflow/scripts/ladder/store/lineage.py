@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from ladder.store import manifests
-from ladder.store.roles import CONTROLS, Role
+from ladder.store.roles import CONTROLS, RANDOM, Role
 
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {
@@ -144,13 +144,19 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
         config["epochs"] = 0
     if "features_variant" in config and config["features_variant"] == config.get("variant"):
         config["features_variant"] = "same"
-    if "ablation" in config:
-        config["ablation"] = [entry["overrides"] for entry in config["ablation"]]
-    if seeds := sorted({seed for role in roles if (seed := Role.parse(role).seed) is not None}):
-        config["seeds"] = seeds
-    if classifier := primary_classifier(roles):
-        config["controls"] = [name for name in CONTROLS if str(Role(classifier, name)) in roles]
+    if "runs" in config:
+        config["runs"] = [_entry(run) for run in config["runs"]]
+    own, kinds = config.pop("control_settings", {}), {Role.parse(role).kind for role in roles}
+    config["controls"] = [
+        {name: own} if name == RANDOM and own else name for name in CONTROLS if name in kinds
+    ]
     return config
+
+
+def _entry(run: dict[str, Any]) -> dict[str, Any]:
+    """An entry of the key `runs`, from the parameter of a report."""
+    name = {"name": run["name"]} if "name" in run else {}
+    return {**run["overrides"], **name, **({"tag": run["tags"]} if "tags" in run else {})}
 
 
 def primary_classifier(roles: Container[str]) -> str | None:

@@ -1,10 +1,10 @@
 """The runs that a configuration lists and those of its search, as the page of runs takes them."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ladder.workflow.chains import chain
+from ladder.workflow.chains import Chain, chain
 from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.runs import Entry
 
@@ -29,15 +29,18 @@ class Listed:
     weights: PlannedArtifact | None
 
 
-def listed(entries: Mapping[str, Sequence[Entry]]) -> list[Listed]:
-    """The Listed of every entry, in the order of the lists."""
-    return [_listed(key, entry) for key, named in entries.items() for entry in named]
+def listed(entries: Sequence[Entry], active: Chain) -> list[Listed]:
+    """The Listed of every entry, in their order; active: the artifacts of the active run."""
+    return [_listed(entry, active) for entry in entries]
 
 
-def _listed(tag: str, entry: Entry) -> Listed:
-    roles = {} if entry.reason or entry.run is None else chain(entry.run)
+def _listed(entry: Entry, active: Chain) -> Listed:
+    own = chain(entry.run) if entry.run else active
+    roles = {} if entry.reason else own
     weights = roles.get("train") or roles.get("patches") or roles.get("initial")
-    return Listed("", (tag,), entry.overrides, entry.reason, roles.get("report"), weights)
+    return Listed(
+        entry.name, entry.tags, entry.overrides, entry.reason, roles.get("report"), weights
+    )
 
 
 def rows(runs: Sequence[Listed]) -> list[dict[str, Any]]:

@@ -240,9 +240,9 @@ def report(run: Run, role: Role) -> Params:
         **run.network_params,
         **run.pick("dataset", "variant", "batch_size", "seed"),
         **named,
-        **({"ablation": listed(run.ablated)} if run.ablated else {}),
+        **({"runs": [_named(entry) for entry in run.listed]} if run.listed else {}),
         **(
-            {"control_settings": run.others[RANDOM].pick(*run.settings.control_settings)}
+            {"control_settings": run.others[RANDOM].pick(*run.controls[RANDOM])}
             if RANDOM in run.others and run.facts.classes
             else {}
         ),
@@ -270,6 +270,11 @@ def warnings(run: Run) -> list[str]:
     source = dataset_facts.pictures(run.settings)
     counts = listing.training_counts(source, run.settings.test_share) if source.classes else []
     return recipe.warnings(run.training_images, counts, steps)
+
+
+def _named(entry: Entry) -> Params:
+    labels = {"name": entry.name, "tags": list(entry.tags)}
+    return {**listed([entry])[0], **{key: value for key, value in labels.items() if value}}
 
 
 def listed(entries: Sequence[Entry]) -> list[Params]:

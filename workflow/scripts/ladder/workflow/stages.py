@@ -40,9 +40,9 @@ def _search(config: Configuration) -> dict[str, Any]:
 def _searched(config: Configuration) -> Parents:
     """The reports of a search: report<n> of entry n. An entry that cannot run here has none."""
     return {
-        f"report{number}": chains.chain(entry.run)["report"]
+        f"report{number}": chains.chain(entry.run or config.run)["report"]
         for number, entry in enumerate(config.entries["search"])
-        if entry.run and not entry.reason
+        if not entry.reason
     }
 
 

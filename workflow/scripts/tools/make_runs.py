@@ -74,7 +74,11 @@ def parse():
     parser.add_argument(
         "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
     )
-    parser.add_argument("--say", action="store_true", help="make the files of all runs, and print how many there are")
+    parser.add_argument(
+        "--say",
+        action="store_true",
+        help="make the files of all runs, and print how many there are",
+    )
     return parser.parse_args()
 
 

@@ -15,6 +15,7 @@ from ladder.workflow import chains, parameters
 from ladder.workflow.planning import Parents, PlannedArtifact, Stage, planned
 from ladder.workflow.runs import Entry, Run
 
+
 class Configuration(NamedTuple):
     """run: the active one; entries: those of the lists of runs and of the search, by key; search:
     its parameters.

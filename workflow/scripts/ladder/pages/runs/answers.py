@@ -59,7 +59,9 @@ def difference(first, other, key):
     a, b = answers(first), answers(other)
     if a and b and a.images == b.images and len(a.labels) == len(b.labels):
         return intervals.counted(a.labels, a.predictions, b.predictions)
-    return intervals.unpaired(*(run.numbers[of] for run in (first, other) for of in (key, "images")))
+    return intervals.unpaired(
+        *(run.numbers[of] for run in (first, other) for of in (key, "images"))
+    )
 
 
 def decided(run_answers):

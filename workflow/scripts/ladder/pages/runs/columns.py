@@ -96,7 +96,7 @@ FAMILIES = {
 
 
 def of_summary(summary):
-    """{column: value} and {column: (low, high)} of the summary of a report."""
+    """{column: value} and {column: [low, high]} of the summary of a report."""
     where = "validation" if summary["validation"] else "test"
     found = summary.get("changed_copies")
     numbers = {
@@ -126,7 +126,7 @@ def of_summary(summary):
         key = f"over_{control['control']}"
         numbers[key], ends[key] = control["difference"], control["difference_interval"]
     kept = {key: value for key, value in numbers.items() if _is_number(value)}
-    return kept, {key: tuple(pair) for key, pair in ends.items() if pair and key in kept}
+    return kept, {key: list(pair) for key, pair in ends.items() if pair and key in kept}
 
 
 def of_multiplier(name, given):

@@ -52,10 +52,10 @@ class Run:
     about: dict[str, Any]
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     numbers: dict[str, float] = dataclasses.field(default_factory=dict)
-    ends: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    ends: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     written: dict[str, Any] = dataclasses.field(default_factory=dict)
-    unsaid: tuple[str, ...] = ()
-    trains: tuple[str, ...] = ()
+    unsaid: list[str] = dataclasses.field(default_factory=list)
+    trains: list[str] = dataclasses.field(default_factory=list)
     results: pathlib.Path = pathlib.Path()
 
     @property
@@ -103,7 +103,7 @@ def runs(results, listed=(), given=None):
             )
         else:
             waiting.append(_waiting(one))
-    for version, run in there.items():
+    for run in there.values():
         name = run.settings.get("test_multiplier")
         if run.numbers and name:
             run.numbers.update(columns.of_multiplier(tables.get(name, name), given or {}))
@@ -167,8 +167,7 @@ class _Kept:
 
     def report(self, version):
         """The Run of a report."""
-        manifest = self._store.folders()[version] / "manifest.json"
-        stamp = manifest.stat().st_mtime_ns if manifest.exists() else None
+        stamp = _stamp(self._store.folders()[version])
         row = self._rows.get(version)
         if stamp is None or row is None or row.get("stamp") != stamp:
             run = _report(self._store, version)
@@ -185,10 +184,21 @@ class _Kept:
             disk.write_atomically(self._path, text.encode())
 
 
+def _stamp(folder):
+    """What changes with the files that a row is made of; None of a report that is not whole."""
+    try:
+        facts = [(folder / name).stat() for name in ("manifest.json", "summary.json")]
+    except OSError:
+        return None
+    return [number for fact in facts for number in (fact.st_mtime_ns, fact.st_size)]
+
+
 @functools.cache
 def _program():
     """The digest of the modules that make rows."""
-    modules = (pathlib.Path(module.__file__) for module in (sys.modules[__name__], columns, reproduce))
+    modules = (
+        pathlib.Path(module.__file__) for module in (sys.modules[__name__], columns, reproduce)
+    )
     return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()
 
 
@@ -200,7 +210,7 @@ def _report(store, version):
         return Run({**about, **_unfinished(store, folder)})
     about |= _about(store, manifest)
     uses = [one for one in store.ancestors(version) if store.stage(one) == "train"]
-    known = {**_settings(store, version), "trains": tuple(uses)}
+    known = {**_settings(store, version), "trains": uses}
     if manifest.get("failed"):
         return Run({**about, "state": "failed", "reason": manifest["failed"]}, **known)
     try:
@@ -285,12 +295,12 @@ def _settings(store, version):
     settings = {**store.settings(version), **reproduce.multipliers_of(inputs)}
     if None in read.values():
         gone = "the settings of stages that are no longer there"
-        return {"settings": settings, "unsaid": (gone,)}
+        return {"settings": settings, "unsaid": [gone]}
     params = store.manifest(version)["spec"]["params"]
     return {
         "settings": settings,
         "written": reproduce.settings(inputs, params),
-        "unsaid": tuple(reproduce.unwritten(inputs)),
+        "unsaid": reproduce.unwritten(inputs),
     }
 
 
@@ -323,7 +333,9 @@ def _scored_on(summary):
 
 def _weights(versions):
     """The version of a run's weights: of the training, the fit, or the start."""
-    return next((versions[role] for role in ("train", "patches", "initial") if role in versions), "")
+    return next(
+        (versions[role] for role in ("train", "patches", "initial") if role in versions), ""
+    )
 
 
 def _changed(folder):

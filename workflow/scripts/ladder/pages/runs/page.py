@@ -51,11 +51,8 @@ def context(runs, defaults, entry):
             "count": len(runs),
             "listed": LISTED,
             "decided": DECIDED,
-            "unsaid": coded([list(run.unsaid) for run in runs]),
-            "entries": {
-                key: coded(values)
-                for key, values in _entries(runs, entry).items()
-            },
+            "unsaid": coded([run.unsaid for run in runs]),
+            "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
             "t": [round(float(scipy.special.stdtrit(n, 0.975)), 6) for n in range(1, FREEDOMS + 1)],
         },
     }
@@ -72,24 +69,35 @@ def _columns(runs):
     """Key -> {"key", "kind", "title", "form", "text", "better", "values"} and of some "ends"."""
     table = {
         key: {
-            "key": key, "kind": "about", "title": key.replace("_", " "), "form": "text",
-            "text": text.replace("`", ""), "better": 1,
+            "key": key,
+            "kind": "about",
+            "title": key.replace("_", " "),
+            "form": "text",
+            "text": text.replace("`", ""),
+            "better": 1,
             "values": [run.about.get(key, "") for run in runs],
         }
         for key, text in columns.ABOUT.items()
     }
     for key in _settings(runs):
         table[key] = {
-            "key": key, "kind": "setting", "title": key, "form": "setting",
-            "text": "a setting", "better": 1,
+            "key": key,
+            "kind": "setting",
+            "title": key,
+            "form": "setting",
+            "text": "a setting",
+            "better": 1,
             "values": [
-                templates.setting(run.settings[key]) if key in run.settings else None for run in runs
+                templates.setting(run.settings[key]) if key in run.settings else None
+                for run in runs
             ],
         }
     for key in _numbers(runs):
         ends = [run.ends.get(key) for run in runs]
         table[key] = {
-            "key": key, "kind": "number", **columns.column(key)._asdict(),
+            "key": key,
+            "kind": "number",
+            **columns.column(key)._asdict(),
             "values": [_short(run.numbers.get(key)) for run in runs],
             **({"ends": [pair and [*map(_short, pair)] for pair in ends]} if any(ends) else {}),
         }
@@ -115,9 +123,11 @@ def _numbers(runs):
     there = dict.fromkeys(key for run in runs for key in run.numbers)
     return sorted(
         there,
-        key=lambda key: order.index(key)
-        if key in columns.NUMBERS
-        else next(at for at, family in enumerate(order) if key.startswith(family)),
+        key=lambda key: (
+            order.index(key)
+            if key in columns.NUMBERS
+            else next(at for at, family in enumerate(order) if key.startswith(family))
+        ),
     )
 
 
@@ -175,13 +185,22 @@ def _cell(run, column):
     """{"text", "note"} of a run in a column, as runs.js writes them."""
     key = column["key"]
     if column["kind"] == "setting":
-        return {"text": templates.setting(run.settings[key]) if key in run.settings else "", "note": ""}
+        return {
+            "text": templates.setting(run.settings[key]) if key in run.settings else "",
+            "note": "",
+        }
     if column["kind"] == "about":
         text = str(run.about.get(key, ""))
         return {"text": templates.moment(text) if key == "made" else text, "note": ""}
     if key not in run.numbers:
         return {"text": "", "note": ""}
-    return dict(zip(("text", "note"), written(run.numbers[key], column["form"], run.ends.get(key)), strict=True))
+    return dict(
+        zip(
+            ("text", "note"),
+            written(run.numbers[key], column["form"], run.ends.get(key)),
+            strict=True,
+        )
+    )
 
 
 def written(value, form, ends=None):
@@ -244,7 +263,10 @@ def csv_text(runs):
     """runs.csv: a line for each run, the same columns as runs.json."""
     lines = [
         {
-            **{key: " ".join(map(str, value)) if isinstance(value, list) else value for key, value in row.items()},
+            **{
+                key: " ".join(map(str, value)) if isinstance(value, list) else value
+                for key, value in row.items()
+            },
             **{key: templates.setting(value) for key, value in row["settings"].items()},
             **row["numbers"],
         }

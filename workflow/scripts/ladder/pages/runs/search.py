@@ -23,7 +23,11 @@ class Outcome:
     def score(self, number):
         """The validation accuracy (0 to 1) that the search maximises; None for a run without one."""
         summary = self.summaries[number]
-        return summary["svm"]["accuracy"] if self.search["metric"] == "svm" else summary["test_accuracy"]
+        return (
+            summary["svm"]["accuracy"]
+            if self.search["metric"] == "svm"
+            else summary["test_accuracy"]
+        )
 
     def _rank(self, number):
         """The highest score first and, among equals, the smallest loss."""

@@ -38,7 +38,9 @@ def write(run, folder, decides):
     """
     inputs = _inputs(run)
     answers = run_answers.answers(run) if run.summary else None
-    shown = answers is not None and run.summary["share"] and run.about["scored_on"] != "changed copies"
+    shown = (
+        answers is not None and run.summary["share"] and run.about["scored_on"] != "changed copies"
+    )
     wrong = np.flatnonzero(answers.labels != answers.predictions)[:ERRORS] if shown else []
     makers = {f"{run.version}.js": lambda: _script("run", _data(run, inputs, answers, wrong))}
     if decides and answers and run.about["scored_on"] != "changed copies":
@@ -182,7 +184,9 @@ def _weights(inputs):
     """Tensor -> {"count", "values"}: of a tensor of at most SKETCH values these, of a larger one its
     sketch; None without weights.
     """
-    artifact = next((inputs[role] for role in ("train", "patches", "initial") if role in inputs), None)
+    artifact = next(
+        (inputs[role] for role in ("train", "patches", "initial") if role in inputs), None
+    )
     try:
         network = networks.from_params(artifact.manifest["spec"]["params"])
         tensors = weights.of_artifact(artifact, network)

@@ -23,9 +23,7 @@ def whole(tmp_path_factory):
     return results, [
         add(results, epochs=2, made="2026-03-02T08:15:00Z", validation=180),
         add(results, epochs=2, made="2026-03-04T09:15:00Z", name="faster", tags=["sweep"]),
-        add(
-            results, epochs=1, made="2026-03-03T10:00:00Z", dataset="mnist", network="lenet_5"
-        ),
+        add(results, epochs=1, made="2026-03-03T10:00:00Z", dataset="mnist", network="lenet_5"),
         add(results, epochs=2, made="2026-03-01T10:00:00Z", seed=3),
     ]
 
@@ -42,7 +40,9 @@ def by_version(results, *listed, **given):
 
 def entry(run=None, **changes):
     """An entry of a list, as workflow/listed.py has it."""
-    report, weights = (f"{run[role].folder}" for role in ("report", "train")) if run else (None,) * 2
+    report, weights = (
+        (f"{run[role].folder}" for role in ("report", "train")) if run else (None,) * 2
+    )
     plain = {"name": "", "tags": ["mine"], "settings": {}, "reason": ""}
     return {**plain, "report": report, "weights": weights, **changes}
 
@@ -69,7 +69,9 @@ def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
     (reports[0] / "manifest.json").write_text("{")
     (reports[2] / "summary.json").write_bytes((reports[2] / "summary.json").read_bytes()[:-5])
     found = by_version(results)
-    states = {version: (run.about["state"], run.about.get("reason")) for version, run in found.items()}
+    states = {
+        version: (run.about["state"], run.about.get("reason")) for version, run in found.items()
+    }
     assert states["r00000000000"][0] == "interrupted"
     assert states[reports[0].name] == ("damaged", "manifest.json: it has no digest of itself")
     assert states[reports[2].name][0] == "damaged" and "it has" in states[reports[2].name][1]

@@ -1,5 +1,13 @@
 // All runs as one table: columns of settings and numbers, filtered, sorted, grouped, or two keys against each other; the state is in
 // the address. chart.js draws them, chosen.js shows what is chosen.
+// The bar of every page leads to the entries of the others at the end of this one, and on to the page if it is there.
+function goOn() {
+  const page = location.hash.length > 1 && !location.hash.includes("=") && document.querySelector(`${location.hash} a`);
+  if (page) location.replace(page.href);
+}
+addEventListener("hashchange", goOn);
+goOn();
+
 const runsPage = (() => {
   const source = document.getElementById("data");
   if (!source) return null;
@@ -19,9 +27,12 @@ const runsPage = (() => {
     : typeof coded.of === "number" ? () => coded.values[coded.of] : run => coded.values[coded.of[run]];
   const NARROW = "\u202f";
   const minus = text => text.replaceAll("-", "−");
-  const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}${NARROW}%`;
-  const points = (share, digits) => Number((100 * share).toFixed(digits)) === 0 ? (0).toFixed(digits)
-    : minus(`${share > 0 ? "+" : ""}${(100 * share).toFixed(digits)}`);
+  // As toFixed, but what lies in the middle between two goes to the even one, as in Python.
+  const fixed = (value, digits) => Math.abs(value * 10 ** digits % 1) === 0.5 && Number.isInteger(value * 2 ** (digits + 1))
+    ? (2 * Math.round(value * 10 ** digits / 2) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
+  const percent = (share, digits = 1) => `${fixed(100 * share, digits)}${NARROW}%`;
+  const points = (share, digits) => Number(fixed(100 * share, digits)) === 0 ? (0).toFixed(digits)
+    : minus(`${share > 0 ? "+" : ""}${fixed(100 * share, digits)}`);
   const general = number => {
     const exponent = number ? Math.floor(Math.log10(Math.abs(Number(number.toPrecision(4))))) : 0;
     if (exponent >= -4 && exponent < 4) return String(Number(number.toPrecision(4)));
@@ -30,12 +41,12 @@ const runsPage = (() => {
   const scaled = (number, units, step = 1000) => {
     let at = 0;
     while (number >= step && at < units.length - 1) { number /= step; at++; }
-    return `${number.toFixed(at ? 1 : 0)}${NARROW}${units[at]}`;
+    return `${fixed(number, at ? 1 : 0)}${NARROW}${units[at]}`;
   };
   const whole = number => Math.round(number).toLocaleString("en");
   const seconds = number => {
-    if (number < 0.1) return `${(1000 * number).toFixed(0)}${NARROW}ms`;
-    if (number < 10) return `${number.toFixed(1)}${NARROW}s`;
+    if (number < 0.1) return `${fixed(1000 * number, 0)}${NARROW}ms`;
+    if (number < 10) return `${fixed(number, 1)}${NARROW}s`;
     const all = Math.round(number);
     if (all < 60) return `${all}${NARROW}s`;
     const [large, small, units] = all < 3600 ? [all / 60, all % 60, ["min", "s"]] : [all / 3600, all % 3600 / 60, ["h", "min"]];
@@ -50,11 +61,11 @@ const runsPage = (() => {
     share: (value, ends) => percent(value, ends ? statistics.decimals(ends) : 1),
     points: (value, ends) => points(value, ends ? statistics.decimals(ends) : 1),
     number: general, seconds, relative,
-    rate: value => value >= 10 ? whole(value) : value.toFixed(1),
+    rate: value => value >= 10 ? whole(value) : fixed(value, 1),
     bytes: value => scaled(value, ["B", "kB", "MB", "GB"]),
     count: whole, setting: String, text: String,
   };
-  const noteOf = (form, ends) => ends ? ends.map(end => form === "share" ? (100 * end).toFixed(statistics.decimals(ends))
+  const noteOf = (form, ends) => ends ? ends.map(end => form === "share" ? fixed(100 * end, statistics.decimals(ends))
     : FORMS[form](end, ends)).join(" to ") : "";
   const moment = text => text.slice(0, 16).replace("T", " ");
   function columnOf(column) {
@@ -132,12 +143,16 @@ const runsPage = (() => {
       : column.text(run).toLowerCase() === wanted;
   }
   let brushed = null;   // a Set of runs, or null for all
-  function filtered() {
+  let left = {};
+  function filtered() {   // the same array as before where the filter is the same
+    if (left.q === state.q && left.brushed === brushed) return left.some;
     const tests = state.q.toLowerCase().match(/[^\s"]*"[^"]*"|\S+/g)?.map(word => test(word.replaceAll('"', ""))) ?? [];
-    return runs.filter(run => (!brushed || brushed.has(run)) && tests.every(fits => fits(run)));
+    const some = runs.filter(run => (!brushed || brushed.has(run)) && tests.every(fits => fits(run)));
+    left = {q: state.q, brushed, some};
+    return some;
   }
 
-  // Rows: {key, cells: [{value, text, note}], runs}; heads: [{key, title, text, numeric}].
+  // Rows: {key, cells: [{value, text, note}], value of a column, runs}; heads: [{key, title, text, numeric}].
   const collator = new Intl.Collator("en", {numeric: true});
   const compare = (a, b) => a === null || b === null ? (a === null) - (b === null)
     : typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b);
@@ -145,13 +160,15 @@ const runsPage = (() => {
     const [down, key] = state.sort.startsWith("-") ? [-1, state.sort.slice(1)] : [1, state.sort];
     const at = heads.findIndex(head => head.key === key);
     if (at < 0) return rows;
-    const value = row => row.cells[at].value;
-    return [...rows].sort((a, b) => value(a) === null || value(b) === null ? compare(value(a), value(b)) : down * compare(value(a), value(b)));
+    const pairs = rows.map(row => [row.value ? row.value(at) : row.cells[at].value, row]);
+    pairs.sort(([a], [b]) => a === null || b === null ? compare(a, b) : down * compare(a, b));
+    return pairs.map(([, row]) => row);
   }
-  const single = run => ({runs: [run], cells: state.columns.map(key => {
-    const column = columns.get(key);
-    return {value: column.value(run), text: column.text(run), note: column.note(run), ends: column.ends(run)};
-  })});
+  const single = shown => run => ({   // its cells are made when they are seen
+    runs: [run],
+    value: at => shown[at].value(run),
+    get cells() { return shown.map(column => ({value: column.value(run), text: column.text(run), note: column.note(run), ends: column.ends(run)})); },
+  });
   const bounds = form => ({share: [0, 1], points: [-1, 1], number: [], relative: []})[form] ?? [0];
   function meanCell(column, some) {
     const values = some.map(column.value).filter(value => value !== null);
@@ -188,7 +205,7 @@ const runsPage = (() => {
   }
   function table(some) {
     const shown = state.columns.map(key => columns.get(key));
-    if (!state.group.length) return {heads: shown, rows: some.map(single)};
+    if (!state.group.length) return {heads: shown, rows: some.map(single(shown))};
     const keys = state.group.map(key => columns.get(key));
     const numbers = shown.filter(column => column.kind === "number");
     const all = groups(some), pair = pairing(all);
@@ -241,13 +258,16 @@ const runsPage = (() => {
     place("turn").hidden = view.rows.length <= data.listed;
     [place("back").disabled, place("on").disabled] = [all || !page, all || to >= view.rows.length];
     place("unbrush").hidden = !brushed;
+    place("sorted").replaceChildren(new Option("as listed", ""), ...view.heads.map(head => new Option(head.title, nextSort(head))));
+    place("sorted").value = state.sort;
     for (const act of afterwards) act(some, view);
   }
   const afterwards = [];
+  const firstSort = head => `${head.numeric && head.kind !== "setting" && head.better !== -1 || head.key === "made" ? "-" : ""}${head.key}`;
+  const nextSort = head => [head.key, `-${head.key}`].includes(state.sort) ? state.sort : firstSort(head);
   function headOf(head) {
     const down = state.sort === `-${head.key}`, up = state.sort === head.key;
-    const first = head.numeric && head.kind !== "setting" && head.better !== -1 || head.key === "made" ? "-" : "";
-    const next = up ? `-${head.key}` : down ? head.key : `${first}${head.key}`;
+    const next = up ? `-${head.key}` : down ? head.key : firstSort(head);
     return element("th", {scope: "col", title: head.text, className: head.numeric ? "right" : "", ariaSort: down ? "descending" : up ? "ascending" : "none"},
       button(head.title, () => change({sort: next})));
   }
@@ -325,11 +345,10 @@ const runsPage = (() => {
 
   // What is seen as CSV: every row of the view in its order, an interval in two columns.
   function csv() {
-    const has = view.heads.map((_, at) => view.rows.some(row => row.cells[at].ends));
+    const cells = view.rows.map(row => row.cells), has = view.heads.map((_, at) => cells.some(row => row[at].ends));
     const quote = value => /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? "");
     const heads = view.heads.flatMap((head, at) => has[at] ? [head.title, `${head.title}, low`, `${head.title}, high`] : [head.title]);
-    const lines = view.rows.map(row => row.cells.flatMap((cell, at) => has[at] ? [cell.value, ...(cell.ends ?? ["", ""])]
-      : [view.heads[at].key === "run" && !state.group.length ? version(row.runs[0]) : cell.value]));
+    const lines = cells.map(row => row.flatMap((cell, at) => has[at] ? [cell.value, ...(cell.ends ?? ["", ""])] : [cell.value]));
     return [heads, ...lines].map(line => line.map(quote).join(",")).join("\n") + "\n";
   }
   function save(name, text, kind) {
@@ -376,6 +395,7 @@ const runsPage = (() => {
   place("controls").hidden = false;
   place("q").addEventListener("input", () => change({q: place("q").value}));
   for (const key of Object.keys(MENUS)) place(key).addEventListener("change", () => change({[key]: place(key).value}));
+  place("sorted").addEventListener("change", () => change({sort: place("sorted").value}));
   place("back").addEventListener("click", () => { page--; show(); });
   place("on").addEventListener("click", () => { page++; show(); });
   place("all").addEventListener("click", () => { [all, page] = [!all, 0]; place("all").ariaPressed = all; show(); });

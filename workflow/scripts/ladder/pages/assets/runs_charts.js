@@ -51,14 +51,14 @@ if (runsPage) (() => {
   }
 
   // The chart, drawn again where its runs or axes are others.
-  let drawn = null, before = "", brushing = false;
+  let drawn = null, before = {}, brushing = false;
   function chart(some) {
-    if (brushing) return;
-    const shown = scatter(some), {own, labels, ...description} = shown;
-    const now = JSON.stringify([own, labels.x.key, labels.y.key, labels.colour?.key]);
+    const now = String([state.x, state.y, state.colour, state.columns]);
+    if (brushing || some === before.some && now === before.now) return;
+    before = {some, now};
+    const {own, labels, ...description} = scatter(some);
     place("chart-of-runs").hidden = own.length < 2;
-    if (now === before || own.length < 2) return;
-    before = now;
+    if (own.length < 2) return;
     for (const key of ["x", "y", "colour"]) place(key).value = labels[key]?.key ?? "";
     const box = place("drawn");
     box.className = "chart";

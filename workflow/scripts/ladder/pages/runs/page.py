@@ -3,6 +3,7 @@
 import collections
 import json
 
+import markupsafe
 import scipy.special
 
 from ladder import progress
@@ -15,19 +16,54 @@ FREEDOMS = 200  # degrees of freedom in the page's table of Student's t
 NEW = 100  # runs that get files of their own in a command that makes something else
 DECIDED = 100  # runs, the newest, whose decisions are kept for an ensemble
 COUNTED = ("finished", "trained")  # states of runs that have files of their own
+ROUGH = ("seconds", "rate", "bytes")  # forms of which a page shows no more than four digits
+SNAKEMAKE = ".venv/bin/snakemake"
+# Anchor -> title, file, what it shows, and the command that makes it.
+PAGES = {
+    "report": ("Report", "report.html", "the latest run", f"{SNAKEMAKE} report"),
+    "predictions": (
+        "Predictions",
+        "predictions.html",
+        "a run's answers for pictures of your own",
+        f"{SNAKEMAKE} results/predictions.html --config predict=FOLDER",
+    ),
+    "network": (
+        "Network",
+        "network.html",
+        "the network drawn, with its cost by layer",
+        f"{SNAKEMAKE} results/network.html",
+    ),
+    "parity": (
+        "Parity",
+        "parity.html",
+        "every rung that this machine can run, checked and timed",
+        f"{SNAKEMAKE} results/parity.html",
+    ),
+    "model": ("Model", "model.zip", "a run for other programs: ONNX, PyTorch", "make model"),
+    "gpu-check": (
+        "GPU check",
+        "gpu-check/index.html",
+        "every rung on a GPU, beside PyTorch",
+        "make gpu-check",
+    ),
+}
 # Columns of the first view, where a run has them, and those that show the run itself.
 RESULTS = (*columns.WITH_INTERVAL, "training_loss", "seconds")
 SCHEMA = 1  # of runs.json, raised with every change of its keys
 
 
-def page(runs, defaults, entry=dict):
+def page(runs, defaults, entry=dict, made=()):
     """The page as one HTML text.
 
     runs: of discovery.runs; defaults: key -> value of the settings of a run in the configuration;
     entry: the function of Run.written that returns the overrides by which an entry of the list
-    `runs` is the same run.
+    `runs` is the same run; made: the names of files in results/.
     """
-    return templates.render("runs.html", context(runs, defaults, entry))
+    shown = {**context(runs, defaults, entry), "pages": _pages(made)}
+    data = json.dumps(shown.pop("data"), separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&'":  # what would end a script
+        data = data.replace(letter, f"\\u{ord(letter):04x}")
+    return templates.render("runs.html", {**shown, "data": markupsafe.Markup(data)})
 
 
 def context(runs, defaults, entry):
@@ -98,7 +134,7 @@ def _columns(runs):
             "key": key,
             "kind": "number",
             **columns.column(key)._asdict(),
-            "values": [_short(run.numbers.get(key)) for run in runs],
+            "values": [_short(run.numbers.get(key), columns.column(key).form) for run in runs],
             **({"ends": [pair and [*map(_short, pair)] for pair in ends]} if any(ends) else {}),
         }
     return table
@@ -156,11 +192,29 @@ def coded(values):
     }
 
 
-def _short(value):
-    return None if value is None else float(f"{value:.6g}")
+def _short(value, form=""):
+    """A number with the digits that a page shows of it; a whole one without a point."""
+    if value is None:
+        return None
+    short = float(f"{value:.4g}" if form in ROUGH else f"{value:.6g}")
+    return int(short) if short.is_integer() else short
 
 
 # The page without its script.
+
+
+def _pages(made):
+    """[{"name", "title", "file": '' if it is not made, "what", "command"}] of every other page."""
+    return [
+        {
+            "name": name,
+            "title": title,
+            "file": file if file.partition("/")[0] in made else "",
+            "what": what,
+            "command": command,
+        }
+        for name, (title, file, what, command) in PAGES.items()
+    ]
 
 
 def _departing(leader, defaults):
@@ -295,4 +349,5 @@ def write(runs, results, defaults, entry, most=NEW):
             path.unlink()
     output.write(results / "runs.json", json_text(runs))
     output.write(results / "runs.csv", csv_text(runs))
-    output.write(results / "runs.html", page(runs, defaults, entry))
+    made = {path.name for path in results.iterdir()}
+    output.write(results / "runs.html", page(runs, defaults, entry, made))

@@ -25,7 +25,7 @@ RUNS = {
         "mapped": 50,
         "seeds": (2, 3),
         "evaluations": ("linear", "ridge", "knn"),
-        "ablated": 1,
+        "listed": 1,
     },
     "classifier": {
         "dataset": "mnist",

@@ -32,7 +32,7 @@ def test_a_stage_has_a_script_and_its_pages_have_names_of_their_own():
 def test_a_page_of_several_runs_is_made_from_report_and_weights_of_each_that_can_run(keys, weights):
     run = planned.run(**keys)
     parents = planned.page(
-        "compare", compare=[runs.Entry({}, run, "no such GPU"), runs.Entry(keys, run, "")]
+        "compare", runs=[runs.Entry({}, run, "no such GPU"), runs.Entry(keys, run, "")]
     ).parents
     assert {name: parent.stage for name, parent in parents.items()} == {
         "report1": "report",

@@ -725,7 +725,7 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project,
         (
             [
                 "--config",
-                f"compare=[{{seed: {list(range(1000))}, epochs: {list(range(1, 1001))}}}]",
+                f"runs=[{{seed: {list(range(1000))}, epochs: {list(range(1, 1001))}}}]",
             ],
             "stands for 1,000,000 runs",
         ),
@@ -997,7 +997,7 @@ def test_threads_come_from_the_configuration_not_from_cores(fresh):
     assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "3"]
 
 
-TWO = ("--config", "compare=[{epochs: [3, 4]}]", "controls=[]")
+TWO = ("--config", "runs=[{epochs: [3, 4]}]", "controls=[]")
 
 
 def test_runs_of_a_list_run_in_parallel_each_with_its_threads(project):
@@ -1219,7 +1219,7 @@ def test_other_classifiers_run_beside_the_svm_and_reuse_the_features(project):
 
 
 def test_missing_seeds_are_run_and_existing_ones_reused(project):
-    seeds = ("report", "--config", "seeds=[0, 1, 2]", "controls=[]")
+    seeds = ("report", "--config", "runs=[{seed: [0, 1, 2]}]", "controls=[]")
     output = project.snakemake(*seeds)
     assert project.status == 0, output
     assert project.ran() == sorted(["report", *2 * ["initial", "train", "features", "svm"]])
@@ -1229,13 +1229,13 @@ def test_missing_seeds_are_run_and_existing_ones_reused(project):
 
 
 def test_added_options_reuse_existing_artifacts(project):
-    ablation = ("report", "--config", "ablation=[{features_flip: true}, {svm_C: 1}, {epochs: 3}]")
-    output = project.snakemake(*ablation)
+    listed = ("report", "--config", "runs=[{features_flip: true}, {svm_C: 1}, {epochs: 3}]")
+    output = project.snakemake(*listed)
     assert project.status == 0, output
     assert project.ran() == sorted(["report", "features", "svm", "svm", "train", "features", "svm"])
-    assert "Nothing to be done" in project.snakemake(*ablation)
-    output = project.snakemake("report", "--config", "ablation=[{epoch: 3}]")
-    assert "did you mean epochs? (entry 1 of ablation)" in output.splitlines()[-1]
+    assert "Nothing to be done" in project.snakemake(*listed)
+    output = project.snakemake("report", "--config", "runs=[{epoch: 3}]")
+    assert "did you mean epochs? (entry 1 of runs)" in output.splitlines()[-1]
 
 
 def test_training_starts_from_the_named_weights_file_and_again_if_it_changes(project):
@@ -1292,7 +1292,7 @@ def test_only_missing_runs_of_the_compare_list_are_made(project):
     compare = (
         "results/compare.html",
         "--config",
-        "compare=[{epochs: [10, 3]}, {variant: gpu_basic}]",
+        "runs=[{epochs: [10, 3]}, {variant: gpu_basic}]",
         "svm_backend=sklearn",
     )
     project.snakemake("report", "--config", "svm_backend=sklearn")
@@ -1303,7 +1303,7 @@ def test_only_missing_runs_of_the_compare_list_are_made(project):
     assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]
     entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
     assert [entry["overrides"] for entry in entries] == [
-        {"epochs": 10},
+        {},
         {"epochs": 3},
         {"variant": "gpu_basic"},
     ]
@@ -1314,7 +1314,7 @@ def test_only_missing_runs_of_the_compare_list_are_made(project):
 
 
 def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
-    cells = ("--config", "multipliers=[{seed: [1, 2]}]", "compare=[{seed: 3}]")
+    cells = ("--config", "runs=[{seed: [1, 2]}]")
     project.snakemake("report", "--config", "seed=2")
     project.ran()
     output = project.snakemake("results/multipliers.html", *cells)
@@ -1333,7 +1333,7 @@ def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
 
 
 def test_cells_made_again_make_their_page_again(project):
-    cells = ("results/multipliers.html", "--config", "multipliers=[{seed: 1}]")
+    cells = ("results/multipliers.html", "--config", "runs=[{seed: 1}]")
     project.snakemake(*cells)
     project.ran()
     project.snakemake(*cells, "-R", "make_report")
@@ -1341,29 +1341,26 @@ def test_cells_made_again_make_their_page_again(project):
 
 
 def test_a_wrong_entry_names_the_list_it_is_in(project):
-    output = project.snakemake("-n", "--config", "multipliers=[{}, {sead: 3}]")
-    assert (
-        project.status == 1
-        and "did you mean seed? (entry 2 of multipliers)" in output.splitlines()[-1]
-    )
+    output = project.snakemake("-n", "--config", "runs=[{}, {sead: 3}]")
+    assert project.status == 1 and "did you mean seed? (entry 2 of runs)" in output.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
     "entry, words",
     [
-        ("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
+        ("{batch_sise: 3}", "did you mean batch_size? (entry 1 of runs)"),
         ("{epochs: [3, -1]}", "epochs is '-1', but must be"),
     ],
 )
 def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
-    output = project.snakemake("results/compare.html", "--config", f"compare=[{entry}]")
+    output = project.snakemake("results/compare.html", "--config", f"runs=[{entry}]")
     assert project.status == 1 and words in output.splitlines()[-1]
 
 
 DIVERGING = (
     "results/compare.html",
     "--config",
-    "compare=[{learning_rate: [666, 0.5]}, {batch_size: 32}]",
+    "runs=[{learning_rate: [666, 0.5]}, {batch_size: 32}]",
     "controls=[]",
 )
 DIVERGED = "it diverged as the test wants"
@@ -1477,12 +1474,12 @@ def test_a_page_that_shows_what_is_no_longer_there_says_that(shown):
 
 
 def test_a_list_that_was_given_on_an_earlier_command_line_has_left_nothing(project):
-    project.snakemake("results/compare.html", "--config", "compare=[{svm_C: 3}]")
+    project.snakemake("results/compare.html", "--config", "runs=[{svm_C: 3}]")
     page = project.folder / "results/compare.html"
     page.write_text("<body>\n")
     project.snakemake("train")
     assert not notice(page)
-    project.snakemake("train", "--config", "compare=[{svm_C: 4}]")
+    project.snakemake("train", "--config", "runs=[{svm_C: 4}]")
     assert notice(page)
 
 
@@ -1733,8 +1730,7 @@ def test_a_dead_link_in_the_place_of_a_page_is_one_line(project):
 
 
 LISTS = (
-    "compare=[{seed: [1]}]",
-    "multipliers=[{multiplier: [exact], seed: [1]}]",
+    "runs=[{multiplier: [exact], seed: [1]}]",
     "search={budget: 1, keys: {learning_rate: {min: 0.001, max: 0.01}}}",
 )
 

@@ -676,7 +676,12 @@ class Classifiers(Section):
 class Controls(Section):
     heading = "The experiment", "Controls"
 
-    controls: Annotated[list[Control], AfterValidator(_once), LISTED] = ["random", "pixels"]
+    controls: Annotated[
+        list[Control],
+        AfterValidator(_once),
+        Field(json_schema_extra={"uniqueItems": True}),
+        LISTED,
+    ] = ["random", "pixels"]
     """Baselines with the same classifiers: `random` is the features of the untrained network, whose
     weights are drawn from the seed whatever the run starts from; `strong` is the best
     untrained network that is cheap, an autoencoder's encoder with 128 and 128 random filters and

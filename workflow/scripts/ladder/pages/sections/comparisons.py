@@ -250,7 +250,11 @@ def _shown(row):
     elif row["seeds"]:
         shown |= {"text": templates.percent(row["mean"]), "reach": "no spread"}
     if against := row["against"]:
-        interval = against["difference_interval"] or [against["difference"]] * 2
-        words = intervals.words(intervals.Difference(against["difference"], tuple(interval), True))
+        value, interval = against["difference"], against["difference_interval"]
+        words = (
+            intervals.words(intervals.Difference(value, tuple(interval), True))
+            if interval
+            else {"points": intervals.points(value, 1), "interval_text": "no spread"}
+        )
         shown |= {key: words[key] for key in WORDS if key in words}
     return shown

@@ -80,9 +80,10 @@ const charts = (() => {
   // What an axis can be switched to, the first one is shown; values: all that it holds.
   const kindsOf = (axis, values) => {
     if (axis.percent) return axis.scale === "error" ? ["error", "linear"] : ["linear", "error"];
-    if (axis.scale !== "auto") return [axis.scale ?? "linear"];
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    return low <= 0 ? ["linear"] : high > LOG_RATIO * low ? ["log", "linear"] : ["linear", "log"];
+    if (axis.scale !== "auto" && axis.scale !== "log") return [axis.scale ?? "linear"];
+    const [low, high] = axis.range ?? [Math.min(...values), Math.max(...values)];
+    if (axis.scale === "log") return [low > 0 && values.length ? "log" : "linear"];   // 0 has no logarithm
+    return low <= 0 || !values.length ? ["linear"] : high > LOG_RATIO * low ? ["log", "linear"] : ["linear", "log"];
   };
   // {low, high, least} of all values; room: on either side, a share of the axis.
   const wholeOf = (axis, kind, values, room) => {
@@ -98,7 +99,7 @@ const charts = (() => {
       return {low, high: high >= 1 ? 1 : Math.min(1 - least, 1 - .8 * (1 - high)), least};
     }
     if (kind === "log") return {low: .8 * low, high: 1.1 * high, least: .8 * low};
-    if (axis.zero) return {low: 0, high: 1.04 * high || 1, least: 1e-12};
+    if (axis.zero) return {low: 0, high: (room ? 1.04 : 1) * high || 1, least: 1e-12};
     const reach = high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)) ? room * (high - low)
       : kind === "time" ? 4e6 : Math.abs(low) / 2 || 1;
     return {low: low - reach, high: high + reach, least: 1e-12};
@@ -143,7 +144,7 @@ const charts = (() => {
     if (whole) values = values.filter(Number.isInteger);
     return values.map(value => [value, tickText(axis, value)]);
   };
-  const tickText = (axis, value) => axis.percent ? `${Number((100 * value).toPrecision(6))}\u202f%`
+  const tickText = (axis, value) => axis.percent ? `${Number((100 * value).toPrecision(9))}\u202f%`
     : Math.abs(value) >= 1e6 || (value && Math.abs(value) < 1e-4) ? value.toExponential().replace("+", "")
       : value.toLocaleString("en", {maximumFractionDigits: 6});
   const written = (axis, value) => axis.names ? axis.names[Math.floor(value)]

@@ -32,8 +32,8 @@ DRAWN = """(description => {
   const place = one => one.getAttribute("transform").match(/-?[\\d.]+/g).slice(0, 2).map(Number);
   const found = {
     left: chart.left, right: chart.right, top: chart.top, bottom: chart.bottom, kind: chart.kind, width: chart.width,
-    y: all(".tick[text-anchor=end]").map((one, at) => [one.textContent, grids[at][1]]),
-    x: all(".tick[text-anchor=middle]").map(one => [one.textContent, number(one, "x")]),
+    y: all(".number[text-anchor=end]").map((one, at) => [one.textContent, grids[at][1]]),
+    x: all(".number[text-anchor=middle]").map(one => [one.textContent, number(one, "x")]),
     curves: all(".series .curve").map(one => d(one).slice(1).split("L").map(spot => spot.split(" ").map(Number))),
     marks: all(".series :is(.mark, .ring, .cross)").map(place),
     shapes: all(".series .mark").map(one => [d(one), getComputedStyle(one).fill]),

@@ -228,7 +228,7 @@ def test_networks_that_all_differ_have_no_distances(made):
 def test_losses_of_two_kinds_have_two_scales_and_only_classifiers_an_accuracy(made):
     charts = compare.context(runs_of(made))["charts"]
     assert [
-        (chart["title"].partition(",")[0], len(chart["data"]["series"])) for chart in charts
+        (chart["title"].partition(",")[0], len(chart["chart"]["series"])) for chart in charts
     ] == [("Loss", 3), ("Loss", 1), ("Accuracy on the training images", 1)]
 
 
@@ -252,7 +252,7 @@ def test_a_run_that_diverged_has_no_curve_and_the_page_says_so(made, monkeypatch
     history = {"losses": np.full(second.train.metrics["steps"], math.nan)}
     monkeypatch.setattr(second.train, "tensors", lambda name: history)
     (chart,) = compare.context([first, second])["charts"]
-    assert chart["lost"] == [2] and [line["key"] for line in chart["data"]["series"]] == ["1"]
+    assert chart["lost"] == [2] and [line["key"] for line in chart["chart"]["series"]] == [1]
     assert "without a curve: run 2" in text_of(compare.page([first, second]))
 
 
@@ -262,15 +262,15 @@ def test_of_many_runs_the_most_accurate_have_a_colour(made):
     series = [line["series"] for line in context["legend"]]
     assert series.count("rest") == 34 and {1, 2, 3, 4, 5, 6} <= set(series)
     (chart,) = context["charts"]
-    assert [line["series"] for line in chart["data"]["series"]] == series
+    assert [line["colour"] for line in chart["chart"]["series"]] == series
     assert len(compare.page(runs)) < 500_000
 
 
 def test_a_curve_goes_by_step_epoch_and_time(made):
     run, faster = runs_of(made, ENTRIES[:2])
     (chart,) = compare.context([run, faster])["charts"]
-    assert chart["data"]["by"] == ["step", "epoch", "seconds"]
-    for one, line in zip((run, faster), chart["data"]["series"], strict=True):
+    assert chart["chart"]["by"] == ["step", "epoch", "seconds"]
+    for one, line in zip((run, faster), chart["chart"]["series"], strict=True):
         steps = one.train.metrics["steps"]
         step, epoch, seconds = line["by"]
         assert (steps * step, steps * epoch) == (steps, one.summary["epochs"])
@@ -289,7 +289,7 @@ def test_chart_and_table_have_the_best_first_and_the_table_differences_from_it(
     ]
     context = compare.context(runs)
     first, *others = context["rows"]
-    assert [row["name"] for row in context["accuracies"]["rows"]] == [
+    assert [row["name"] for row in context["accuracies"]["y"]["rows"]] == [
         "run 2",
         "run 3",
         "run 1",

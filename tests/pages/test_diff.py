@@ -381,8 +381,11 @@ def test_the_page_begins_with_what_happened_to_the_accuracy(difference, runs, mo
     )
     context = diff.context(found)
     verdict, chart = context["verdict"], context["accuracies"]
-    assert [row["value"] for row in chart["rows"]] == [a.metrics["accuracy"], b.metrics["accuracy"]]
-    assert [row["note"] for row in chart["rows"]] == [
+    assert chart["series"][1]["x"] + chart["series"][0]["x"] == [
+        a.metrics["accuracy"],
+        b.metrics["accuracy"],
+    ]
+    assert [row["note"] for row in chart["y"]["rows"]] == [
         "360 test images",
         "+2.5 points, more than luck",
     ]

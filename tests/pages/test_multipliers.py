@@ -114,13 +114,12 @@ def test_the_page_brings_all_it_needs_and_says_no_none(full):
 
 def test_the_first_screen_has_exact_and_what_is_furthest_from_it(full, monkeypatch, tmp_path):
     first = context_of(full)["first"]
-    assert first["of"] == 7 and [row["key"] for row in first["rows"]] == ["own", "", "", "own", ""]
-    lenet = next(row for row in first["rows"] if row["name"] == "LeNet-5, am32")
+    assert first["of"] == 7 and first["series"][0]["y"] == [0, 3]
+    lenet = next(row for row in first["y"]["rows"] if row["name"] == "LeNet-5, am32")
     assert lenet["note"] == "−2.20 points (−2.45 to −1.95, more than luck)"
     assert lenet["text"] == f"94.8{templates.NARROW_SPACE}%"
-    assert lenet["left"] < lenet["at"] < lenet["right"]
     alone = Cells(tmp_path).add("exact", 1, 0.9).add("acc16", 1, 0.8)
-    rows = context_of(alone)["first"]["rows"]
+    rows = context_of(alone)["first"]["y"]["rows"]
     assert (
         rows[1]["interval"] == list(intervals.wilson(0.8, 1000))
         and rows[1]["note"] == "−10.00 points"
@@ -200,7 +199,7 @@ def test_nothing_is_concluded_of_two_that_have_hardly_learned(tmp_path):
         "above exact, more than luck"
     )
     assert found["verdicts"] == {"below": 0, "above": 1, "within": 0} and found["compared"] == 1
-    assert [row["note"].endswith(", near chance") for row in found["first"]["rows"]] == [
+    assert [row["note"].endswith(", near chance") for row in found["first"]["y"]["rows"]] == [
         False,
         True,
         False,
@@ -278,7 +277,7 @@ def test_curves_are_means_over_the_seeds_of_the_history(tmp_path):
 
 def test_the_scale_of_losses_is_logarithmic_also_where_they_are_close(full):
     for group in context_of(full)["groups"]:
-        assert group["curves"]["kind"] == "log" and len(group["curves"]["still"]["y_ticks"]) > 2
+        assert group["curves"]["chart"]["y"]["scale"] == "log"
 
 
 def test_times_are_beside_exacts(full):
@@ -359,23 +358,23 @@ def test_accuracy_over_cost_has_an_axis_by_source_and_names_the_cheapest(tmp_pat
     )
     marks = [
         (x, y, text)
-        for one in energy["data"]["series"]
-        if one["series"] != "level"
+        for one in energy["chart"]["series"]
+        if one["colour"] != "level"
         for x, y, text in zip(one["x"], one["y"], one["text"], strict=True)
     ]
     assert sorted(marks) == [
         (1.1, 0.94, "fp16: 94.0\u202f%, at 1.1"),
         (3.7, 0.95, "exact: 95.0\u202f%, at 3.7"),
     ]
-    (own, level) = power["data"]["series"]
+    (own, level) = power["chart"]["series"]
     assert (
         own["x"] == [0.2, 0.3, 0.4]
         and own["look"] == ["ring", "", ""]
         and "near chance" in own["text"][0]
         and power["near"]
     )
-    assert [name["name"] for name in energy["data"]["names"]] == ["fp16", "exact"]  # once
-    assert level["y"] == [0.95, 0.95] and [name["name"] for name in power["data"]["names"]] == [
+    assert [name["name"] for name in energy["chart"]["names"]] == ["fp16", "exact"]  # once
+    assert level["y"] == [0.95, 0.95] and [name["name"] for name in power["chart"]["names"]] == [
         "my_table",
         "am32",
         "exact",

@@ -220,23 +220,18 @@ def test_numbers_and_table_have_every_run(inputs):
 
 def test_every_key_has_a_picture_with_a_point_for_each_run(inputs):
     rate, filters = search.context(found(inputs))["pictures"]
-    (one,) = rate["still"]["series"]
-    left, right, bottom = (rate["still"][name] for name in ("left", "right", "bottom"))
-    places = dict(zip(one["run"], one["at"], strict=True))
-    assert [round(3 * (places[run][0] - left) / (right - left), 2) for run in "12"] == [1, 2], (
-        "on a logarithmic scale"
-    )
-    assert places["2"][1] < places["1"][1] < places["3"][1] == bottom, "the better the higher"
-    assert one["run"][-1] == "2" and dict(zip(one["run"], one["look"], strict=True)) == {
-        "1": "",
-        "2": "best",
-        "3": "failed",
+    (one,) = rate["chart"]["series"]
+    places = dict(zip(one["id"], one["y"], strict=True))
+    assert rate["chart"]["x"]["scale"] == "log"
+    assert places["2"] > places["1"] >= places["3"], "the better the higher"
+    assert dict(zip(one["id"], one["look"], strict=True)) == {"1": "", "2": "best", "3": "failed"}
+    (one,) = filters["chart"]["series"]
+    assert dict(zip(one["id"], one["x"], strict=True)) == {
+        "1": "256, 128",
+        "2": "256, 128",
+        "3": "8",
     }
-    (one,) = filters["still"]["series"]
-    assert {
-        run: x < (left + right) / 2 for run, (x, _) in zip(one["run"], one["at"], strict=True)
-    } == {"1": True, "2": True, "3": False}
-    assert [tick["text"] for tick in filters["still"]["x_ticks"]] == ["256, 128", "8"]
+    assert filters["chart"]["x"]["names"] == ["256, 128", "8"]
 
 
 def test_the_stage_writes_all_that_is_published(inputs, tmp_path):

@@ -318,7 +318,7 @@ const charts = (() => {
       Object.assign(this, {left, right, top, bottom});
       for (const [value, words] of ticks) {
         texts.append(svg("path", {class: "grid", d: `M${round(left)} ${this.y.at(value)}H${round(right)}`}),
-          svg("text", {x: round(left - 8), y: this.y.at(value) + 4, "text-anchor": "end", class: "tick"}, ...cut(words, .4 * width)));
+          svg("text", {x: round(left - 8), y: this.y.at(value) + 4, "text-anchor": "end", class: "number"}, ...cut(words, .4 * width)));
       }
       if (data.square) texts.append(svg("rect", {class: "frame", x: .5, y: top, width: width - 1, height: bottom - top, rx: 3}));
       else this.acrossTicks(texts, narrow, rows);
@@ -356,7 +356,7 @@ const charts = (() => {
         const grid = !rows ? `M${at} ${bottom}v5` : rows.beside ? `M${at} ${this.top}V${round(bottom + 5)}`
           : rows.middles.map(y => `M${at} ${y - 8}v16`).join("");
         texts.append(svg("path", {class: "grid", d: grid}),
-          svg("text", {x: at, y: round(bottom + 20), "text-anchor": "middle", class: "tick"}, ...data.x.names ? cut(words, room) : [words]));
+          svg("text", {x: at, y: round(bottom + 20), "text-anchor": "middle", class: "number"}, ...data.x.names ? cut(words, room) : [words]));
       }
       texts.append(text(data.by?.[this.by] ?? data.x.label ?? "", right, bottom + 37, "axis", "end"));
       if (data.y.label) texts.append(text(data.y.label, data.y.rows ? 0 : left, this.top - 12, "axis"));

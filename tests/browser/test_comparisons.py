@@ -329,7 +329,7 @@ def test_every_text_has_contrast(chromium, page, scheme):
 @pytest.mark.parametrize("name", ["few", "many", "search", "diff", "multipliers"])
 def test_the_first_screen_holds_the_verdict_and_its_chart(chromium, pages, name, width, height):
     chromium.open(pages(name), width, height)
-    bottoms = """["h1", ".lead", "header .intervals"].map(name =>
+    bottoms = """["h1", ".lead", "header .chart"].map(name =>
       document.querySelector(name).getBoundingClientRect().bottom)"""
     title, verdict, chart = chromium.value(bottoms)
     assert 0 < title < verdict < chart <= height

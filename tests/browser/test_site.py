@@ -21,7 +21,7 @@ RUNS = {
     "lenet": {"dataset": "mnist", "network": "lenet_5"},
     "resnet": {"dataset": "cifar10", "network": "resnet50"},
 }
-BOTTOMS = """["h1", ".lead", "header .intervals"].map(name => document.querySelector(name).getBoundingClientRect().bottom)"""
+BOTTOMS = """["h1", ".lead", "header .chart"].map(name => document.querySelector(name).getBoundingClientRect().bottom)"""
 
 
 @pytest.fixture(scope="module")

@@ -45,9 +45,7 @@ def test_the_roofs_are_those_of_the_predictions():
 def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share():
     first, second = launches.context([FIRST, SECOND], {})["rungs"]
     points = {
-        group["name"]: group
-        for group in first["chart"]["data"]["series"]
-        if group["series"] != "level"
+        group["name"]: group for group in first["chart"]["series"] if group["colour"] != "level"
     }
     assert points.keys() == {"level 1"}, "a launch without arithmetic has no mark"
     mark = points["level 1"]
@@ -57,7 +55,7 @@ def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share()
     assert mark["text"] == [
         "enc1 forward, a.cu conv: 80\u202fµs, 80.0\u202f% of gpu_basic, bound by level 1"
     ]
-    of_second = {group["name"]: group for group in second["chart"]["data"]["series"]}
+    of_second = {group["name"]: group for group in second["chart"]["series"]}
     assert of_second["gpu_basic"]["look"] == ["ring"] and of_second["gpu_basic"]["x"] == [400], (
         "the rung below in grey"
     )

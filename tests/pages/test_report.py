@@ -408,7 +408,9 @@ def test_the_accuracy_stands_beside_both_controls_with_intervals(digits, digits_
     ):
         accuracy = digits[role].metrics["accuracy"]
         low, high = (100 * end for end in intervals.wilson(accuracy, 360))
-        assert re.search(rf"{who}.*?{100 * accuracy:.1f} %{low:.1f} to {high:.1f}", text), who
+        assert re.search(
+            rf"{who}[^:]*: {100 * accuracy:.1f} % \({low:.1f} to {high:.1f}\)", text
+        ), who
 
 
 def test_what_training_bought_is_counted_image_by_image(digits):
@@ -994,7 +996,7 @@ def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
         f"751,875 parameters was not trained: its weights are those of theirs.bin (sha256 {START['sha256']})."
         in text
     )
-    assert "Given encoderthis run" in text and "Untrained encoder" in text
+    assert "Given encoder, this run:" in text and "Untrained encoder" in text
     assert "The given weights are" in text
     assert (
         numbers["training"] == "none"
@@ -1028,7 +1030,7 @@ def test_random_weights_are_their_own_control(tmp_path):
     text, numbers = text_and_numbers(tmp_path, trained=False, controls=("pixels",))
     assert (
         "was not trained: its weights are random, drawn with seed 1." in text
-        and "Untrained encoderthis run" in text
+        and "Untrained encoder, this run:" in text
     )
     assert (
         numbers["control_accuracy"] is None
@@ -1281,9 +1283,13 @@ def test_a_classifier_is_held_against_the_most_frequent_class_and_a_linear_one(
     )
     assert majority["control"] == "majority"
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
-    page = report.page(run, report.summary(run, "r0123456789e"))
-    # the other is far below
-    assert "Logistic regression, raw pixels" in page and 'class="track  off"' in page
+    numbers = report.summary(run, "r0123456789e")
+    chart = verdicts.chart(run, numbers)
+    assert [row["name"] for row in chart["y"]["rows"]][1:] == [
+        "Logistic regression, raw pixels",
+        "Most frequent class",
+    ]
+    assert chart["series"][1]["floor"] == [False, True], "the other is far below"
 
 
 def test_the_page_says_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):

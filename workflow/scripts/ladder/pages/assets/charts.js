@@ -80,9 +80,10 @@ const charts = (() => {
   // What an axis can be switched to, the first one is shown; values: all that it holds.
   const kindsOf = (axis, values) => {
     if (axis.percent) return axis.scale === "error" ? ["error", "linear"] : ["linear", "error"];
-    if (axis.scale !== "auto") return [axis.scale ?? "linear"];
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    return low <= 0 ? ["linear"] : high > LOG_RATIO * low ? ["log", "linear"] : ["linear", "log"];
+    if (axis.scale !== "auto" && axis.scale !== "log") return [axis.scale ?? "linear"];
+    const [low, high] = axis.range ?? [Math.min(...values), Math.max(...values)];
+    if (axis.scale === "log") return [low > 0 && values.length ? "log" : "linear"];   // 0 has no logarithm
+    return low <= 0 || !values.length ? ["linear"] : high > LOG_RATIO * low ? ["log", "linear"] : ["linear", "log"];
   };
   // {low, high, least} of all values; room: on either side, a share of the axis.
   const wholeOf = (axis, kind, values, room) => {
@@ -98,7 +99,7 @@ const charts = (() => {
       return {low, high: high >= 1 ? 1 : Math.min(1 - least, 1 - .8 * (1 - high)), least};
     }
     if (kind === "log") return {low: .8 * low, high: 1.1 * high, least: .8 * low};
-    if (axis.zero) return {low: 0, high: 1.04 * high || 1, least: 1e-12};
+    if (axis.zero) return {low: 0, high: (room ? 1.04 : 1) * high || 1, least: 1e-12};
     const reach = high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)) ? room * (high - low)
       : kind === "time" ? 4e6 : Math.abs(low) / 2 || 1;
     return {low: low - reach, high: high + reach, least: 1e-12};
@@ -143,7 +144,7 @@ const charts = (() => {
     if (whole) values = values.filter(Number.isInteger);
     return values.map(value => [value, tickText(axis, value)]);
   };
-  const tickText = (axis, value) => axis.percent ? `${Number((100 * value).toPrecision(6))}\u202f%`
+  const tickText = (axis, value) => axis.percent ? `${Number((100 * value).toPrecision(9))}\u202f%`
     : Math.abs(value) >= 1e6 || (value && Math.abs(value) < 1e-4) ? value.toExponential().replace("+", "")
       : value.toLocaleString("en", {maximumFractionDigits: 6});
   const written = (axis, value) => axis.names ? axis.names[Math.floor(value)]
@@ -317,7 +318,7 @@ const charts = (() => {
       Object.assign(this, {left, right, top, bottom});
       for (const [value, words] of ticks) {
         texts.append(svg("path", {class: "grid", d: `M${round(left)} ${this.y.at(value)}H${round(right)}`}),
-          svg("text", {x: round(left - 8), y: this.y.at(value) + 4, "text-anchor": "end", class: "tick"}, ...cut(words, .4 * width)));
+          svg("text", {x: round(left - 8), y: this.y.at(value) + 4, "text-anchor": "end", class: "number"}, ...cut(words, .4 * width)));
       }
       if (data.square) texts.append(svg("rect", {class: "frame", x: .5, y: top, width: width - 1, height: bottom - top, rx: 3}));
       else this.acrossTicks(texts, narrow, rows);
@@ -355,7 +356,7 @@ const charts = (() => {
         const grid = !rows ? `M${at} ${bottom}v5` : rows.beside ? `M${at} ${this.top}V${round(bottom + 5)}`
           : rows.middles.map(y => `M${at} ${y - 8}v16`).join("");
         texts.append(svg("path", {class: "grid", d: grid}),
-          svg("text", {x: at, y: round(bottom + 20), "text-anchor": "middle", class: "tick"}, ...data.x.names ? cut(words, room) : [words]));
+          svg("text", {x: at, y: round(bottom + 20), "text-anchor": "middle", class: "number"}, ...data.x.names ? cut(words, room) : [words]));
       }
       texts.append(text(data.by?.[this.by] ?? data.x.label ?? "", right, bottom + 37, "axis", "end"));
       if (data.y.label) texts.append(text(data.y.label, data.y.rows ? 0 : left, this.top - 12, "axis"));

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from ladder.classifiers import scoring
 from ladder.data import names
 from ladder.files import shown as one_line
 from ladder.pages import facts, figures, intervals, templates
@@ -132,21 +133,17 @@ def most_mistaken(matrix):
 def gallery(inputs):
     """The misclassified images by pair of classes, the most frequent pair first.
 
-    {"count", "shown": numbers of them, "surest": whether a pair begins with its most probable
-    error, "sheet": as figures.sheet, None without errors, "pairs": [{"true", "named", "count",
-    "of": images of the true class, "errors": [{"at": number on the sheet, "row", "file": of a
-    picture of one's own, else '', "sure": its probability, else ''}]}]}
+    {"count", "shown": numbers of them, "sheet": as figures.sheet, None without errors, "pairs":
+    [{"true", "named", "count", "of": images of the true class, "errors": the most confident first
+    [{"at": number on the sheet, "row", "file": of a picture of one's own, else '', "sure": its
+    probability or margin}]}]}
     """
     data, score = inputs["data"], facts.predictions(inputs)
-    labels, named, sure = (
+    labels, named = (
         np.asarray(data.array("test_labels.npy")),
         np.asarray(score.array("predictions.npy")),
-        None,
     )
-    if "evaluate" in inputs:
-        sure = np.asarray(inputs["evaluate"].array("probabilities.npy"))[
-            np.arange(len(named)), named
-        ]
+    sure, probable = scoring.decisions(score), "evaluate" in inputs
     files, classes, pairs = (
         names.read(data, "test"),
         data.metrics["classes"],
@@ -160,7 +157,7 @@ def gallery(inputs):
                 "at": next(at),
                 "row": int(row),
                 "file": one_line(files[row]) if files else "",
-                "sure": "" if sure is None else _sure(sure[row]),
+                "sure": _sure(sure[row]) if probable else f"margin {sure[row]:.2f}",
             }
             for row in rows
         ]
@@ -168,7 +165,6 @@ def gallery(inputs):
     return {
         "count": sum(map(len, pairs)),
         "shown": sum(map(len, shown)),
-        "surest": sure is not None,
         "sheet": figures.sheet(data.array("test_images.npy")[np.concatenate(shown)])
         if shown
         else None,
@@ -186,11 +182,11 @@ def gallery(inputs):
 
 
 def _by_pair(labels, named, sure):
-    """The rows of the errors of each pair of classes, the most frequent pair first, and the most
-    probable first.
+    """The rows of the errors of each pair of classes, the most frequent pair and the most confident
+    error first.
     """
     wrong = np.flatnonzero(labels != named)
-    wrong = wrong if sure is None else wrong[np.argsort(-sure[wrong], kind="stable")]
+    wrong = wrong[np.argsort(-sure[wrong], kind="stable")]
     pairs = {}
     for row in wrong:
         pairs.setdefault((labels[row], named[row]), []).append(row)

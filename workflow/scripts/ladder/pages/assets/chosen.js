@@ -237,7 +237,7 @@ if (runsPage) (() => {
     const gone = names.filter(name => !files.has(name)), there = names.filter(name => files.has(name));
     place("panel").replaceChildren(chips, commands(names),
       ...(gone.length ? [note(`results/runs/ has no file of ${gone.map(titleOf).join(", ")}: .venv/bin/snakemake runs makes it.`)] : []),
-      ...(runsPage.curves ? runsPage.curves(there, files, titleOf) : []),
+      element("div", {className: "beside"}, ...runsPage.curves(there, files, titleOf)),
       ...(there.length > 1 ? [differences(there, files)] : [note("Choose one more run to see what sets the two apart.")]),
       ...(there.length === 2 ? two(there, files) : []));
   }

@@ -372,7 +372,7 @@ const runsPage = (() => {
     box.replaceChildren(...KINDS.map(([kind, label]) => {
       const own = [...columns.values()].filter(column => column.kind === kind && fits(column)).sort((a, b) => b.differs - a.differs);
       return element("fieldset", {}, element("legend", {}, label), ...own.map(column => element("label", {title: column.text},
-        element("input", {type: "checkbox", checked: state[key].includes(column.key), onchange: event => {
+        element("input", {type: "checkbox", className: "pick", checked: state[key].includes(column.key), onchange: event => {
           const others = state[key].filter(one => one !== column.key);
           change({[key]: event.target.checked ? [...others, column.key] : others});
         }}), " ", column.title)));
@@ -403,7 +403,13 @@ const runsPage = (() => {
   place("unbrush").addEventListener("click", () => brush(null));
   place("plain").addEventListener("click", () => { brushed = null; change(structuredClone(START)); controls(); });
   place("address").replaceWith(copyButton("Copy link", () => location.href));
-  addEventListener("hashchange", () => { readAddress(); controls(); page = 0; show(); });
+  addEventListener("hashchange", () => {
+    if (location.hash && !location.hash.includes("=")) return;   // the anchor of a heading
+    readAddress();
+    controls();
+    page = 0;
+    show();
+  });
   const brush = some => { brushed = some && new Set(some); page = 0; show(); };
 
   return {data, place, element, button, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,

@@ -1,4 +1,4 @@
-"""Every run of a folder and of a list has a row, with what is known of it and why it has no more."""
+"""Every run of a folder and of a list has a row, with what is known of it and why no more is."""
 
 import fcntl
 import json

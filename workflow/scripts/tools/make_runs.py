@@ -1,8 +1,8 @@
 """Write results/runs.html, runs.csv and runs.json: every run of the folder and of the lists of a
 configuration. Nothing is run for it.
 
-The exit status is 0, also if there are no runs yet, or 2 with a one-line message if a file cannot be
-written.
+The exit status is 0, also if there are no runs yet, or 2 with a one-line message if a file cannot
+be written.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Make the runs of a search by TPE one after another, then its best.yaml; by the rule `publish_search`.
+"""Make the runs of a search by TPE one after another, then best.yaml; by the rule `publish_search`.
 
     run_trials.py --config-file logs/search.json -- OPTIONS OF SNAKEMAKE
 

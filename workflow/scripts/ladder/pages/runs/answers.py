@@ -65,8 +65,8 @@ def difference(first, other, key):
 
 
 def decided(run_answers):
-    """{"kind": the classifier, "classes", "values"}: float32 (N, pairs or classes), what the answers
-    were decided on, for the mean of several runs; None where that is not kept.
+    """{"kind": the classifier, "classes", "values"}: float32 (N, pairs or classes), what the
+    answers were decided on, for the mean of several runs; None where that is not kept.
     """
     data, score, kind = run_answers.data, run_answers.score, run_answers.classifier
     try:

@@ -46,8 +46,8 @@ def errors(multiplier):
 
 
 def relative_errors(multiplier):
-    """float64 (SIDE, SIDE): (approximate - exact) / exact of the products of SIDE operands in rising
-    order; rows: first operand, columns: second.
+    """float64 (SIDE, SIDE): (approximate - exact) / exact of the products of SIDE operands in
+    rising order; rows: first operand, columns: second.
 
     The operands lie in [1, 2) and have exponent 0; other exponents give the same errors, except for
     the special cases of multipliers.py. Operands of a multiplier of integers are those from 1 to

@@ -1,8 +1,8 @@
 """Every run of a results folder and of the lists of a configuration, a row for each: plain values,
 the same in runs.json, runs.csv and on the page.
 
-Nothing is run, and of a report only its manifest, its summary and the manifests of its ancestors are
-read.
+Nothing is run, and of a report only its manifest, its summary and the manifests of its ancestors
+are read.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from ladder.pages import reproduce
 from ladder.pages.runs import columns
 from ladder.store import artifacts, disk, lineage
 
+PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 FOLDER = "runs"  # in results/: what the page loads
 # the fields of a Run that a row of rows.json has
 KEPT = ("about", "settings", "numbers", "ends", "written", "unsaid", "trains")
@@ -41,12 +42,12 @@ SUMMARY = {
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A row. about: the texts of columns.ABOUT; settings: key -> value of everything that can change
-    the run; numbers and ends: as of columns.of_summary.
+    """A row. about: the texts of columns.ABOUT; settings: key -> value of everything that can
+    change the run; numbers and ends: as of columns.of_summary.
 
-    written: key -> value as config.yaml has to have them for the same run, and unsaid: the keys that
-    cannot be told so. trains: versions of the trainings that it was made from; results: the folder
-    with its artifacts.
+    written: key -> value as config.yaml has to have them for the same run, and unsaid: the keys
+    that cannot be told so. trains: versions of the trainings that it was made from; results: the
+    folder with its artifacts.
     """
 
     about: dict[str, Any]
@@ -246,7 +247,7 @@ def _training(store, version):
 def _waiting(listed):
     """The Run of an entry of a list that is not made."""
     reason = listed["reason"]
-    state = "pruned" if reason.startswith("pruned ") else "not possible" if reason else "listed"
+    state = "pruned" if reason.startswith(PRUNED) else "not possible" if reason else "listed"
     version = pathlib.Path(listed["report"]).name if listed["report"] else ""
     about = {"run": version, "made": "", "state": state, "reason": reason, "tags": []}
     return Run(_listed_about(about, listed), listed["settings"])

@@ -1,4 +1,4 @@
-"""results/runs.html, runs.csv and runs.json of all runs, and what is loaded when a run is chosen."""
+"""results/runs.html, runs.csv and runs.json of all runs, and what a chosen run loads."""
 
 import collections
 import json
@@ -179,8 +179,8 @@ def _shown(table, runs):
 
 
 def coded(values):
-    """{"values": each different one once, "of": which of them each has; one number if all agree}, or
-    the values themselves where that is shorter.
+    """{"values": each different one once, "of": which of them each has; one number if all agree},
+    or the values themselves where that is shorter.
     """
     numbers = {}
     each = [numbers.setdefault(json.dumps(value), len(numbers)) for value in values]
@@ -331,8 +331,8 @@ def csv_text(runs):
 
 
 def write(runs, results, defaults, entry, most=NEW):
-    """Write the page, its numbers and the files of its runs into the folder `results`; most: of runs
-    without files, the newest, that get some.
+    """Write the page, its numbers and the files of its runs into the folder `results`; most: of
+    runs without files, the newest, that get some.
     """
     folder = results / discovery.FOLDER
     folder.mkdir(parents=True, exist_ok=True)

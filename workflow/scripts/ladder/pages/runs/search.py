@@ -11,8 +11,8 @@ METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "acc
 
 
 class Outcome:
-    """The result of a search. search: its parameters; entries: those of its runs in the order of the
-    draws; summaries: number of a run from 1 -> the summary of its report.
+    """The result of a search. search: its parameters; entries: those of its runs in the order of
+    the draws; summaries: number of a run from 1 -> the summary of its report.
     """
 
     def __init__(self, search, entries, summaries):
@@ -21,7 +21,7 @@ class Outcome:
         self.best = min(scored, key=self._rank, default=None)
 
     def score(self, number):
-        """The validation accuracy (0 to 1) that the search maximises; None for a run without one."""
+        """The validation accuracy (0 to 1) of a run that the search maximises; None without one."""
         summary = self.summaries[number]
         return (
             summary["svm"]["accuracy"]

@@ -56,8 +56,8 @@ def write(run, folder, decides):
 
 
 def there(run, folder, decides):
-    """The names of the run's files if all of them are there already; else none. A version stands for
-    its bytes, so they are never written anew.
+    """The names of the run's files if all of them are there already; else none. A version stands
+    for its bytes, so they are never written anew.
     """
     version = run.version
     names = {f"{version}.js", f"{run.about.get('train')}.png", f"{version}-errors.webp"}
@@ -181,8 +181,8 @@ def _numbers(metrics):
 
 
 def _weights(inputs):
-    """Tensor -> {"count", "values"}: of a tensor of at most SKETCH values these, of a larger one its
-    sketch; None without weights.
+    """Tensor -> {"count", "values"}: of a tensor of at most SKETCH values these, of a larger one
+    its sketch; None without weights.
     """
     artifact = next(
         (inputs[role] for role in ("train", "patches", "initial") if role in inputs), None

@@ -48,8 +48,7 @@ COMMAND = (
     "evaluations=[linear,ridge,knn]",
     "features_concatenate=[{features_layer: enc1_pool}]",
     "features_pca=4",
-    "seeds=[2]",
-    f"compare={COMPARED}",
+    f"runs={COMPARED}",
 )
 PAGES = ("report", "compare", "multipliers", "search", "network", "parity")
 MOST = 6

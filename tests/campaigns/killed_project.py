@@ -42,12 +42,12 @@ COMMANDS = {
         "features_pca=4",
         "features_concatenate=[{features_layer: enc1_pool}]",
     ),
-    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "seeds=[2]"),
-    "compare": ("results/compare.html", *LENET, "compare=[{seed: [1, 2]}]"),
+    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "runs=[{seed: 2}]"),
+    "compare": ("results/compare.html", *LENET, "runs=[{seed: [1, 2]}]"),
     "multipliers": (
         "results/multipliers.html",
         *LENET,
-        "multipliers=[{test_multiplier: [exact, am32]}]",
+        "runs=[{test_multiplier: [exact, am32]}]",
     ),
     "search": (
         "results/search.html",

@@ -85,7 +85,7 @@ sweep() {
         --slurm-init-seconds-before-status-checks 3 --latency-wait 10
 }
 SETTINGS=(train_limit=120 test_limit=40 network=lenet_5 epochs=1 warmup_steps=0 optimizer=sgd variant=cpu
-          'compare=[{learning_rate: [1e-2, 1e-1, 1e12]}]')
+          'runs=[{learning_rate: [1e-2, 1e-1, 1e12]}]')
 sweep results/compare.html --config "${SETTINGS[@]}" 2>&1 | tee "$WORK/output"
 
 FAILED=0
@@ -136,7 +136,7 @@ layers:
   - {layer: dec, kind: conv2d, filters: channels}
 TABLE
 MINE=(train_limit=120 test_limit=40 warmup_steps=0 network=mine.yaml variant=cpu features_variant=cpu_sequential
-      reference_variant=cpu_sequential 'controls=[]' 'targets=[{metric: loss, at_most: 1}]' validation=20 patience=3)
+      'runs=[{variant: cpu_sequential}]' 'controls=[]' 'targets=[{metric: loss, at_most: 1}]' validation=20 patience=3)
 for epochs in 1 2; do
     sweep report --config "${MINE[@]}" epochs=$epochs > "$WORK/mine$epochs" 2>&1 || { tail -20 "$WORK/mine$epochs"; FAILED=1; }
 done

@@ -44,7 +44,8 @@ class SyntheticSettings:
     evaluations: classifiers besides the SVM; seeds: further seeds with scores; listed: number of
     runs of the list with scores; options: further options of the features; parts: weights of
     features joined to the run's own; labelled: whether the last part comes from LeNet-5; mapped:
-    number of images in the map; shifts: distance of the shifted copies that classifiers of features take, 0 for none.
+    number of images in the map; shifts: distance of the shifted copies that classifiers of features
+    take, 0 for none.
     """
 
     dataset: str = "digits"

@@ -5,7 +5,7 @@ is a row with the reason.
 from ladder.errors import RunFailed
 from ladder.pages import report
 from ladder.stage import stage_script
-from ladder.store.roles import RUN, SCORE, Role
+from ladder.store.roles import Role
 
 
 def make(work, inputs, params):
@@ -15,7 +15,7 @@ def make(work, inputs, params):
             raise RunFailed(reason)
     inputs = {role: artifact for role, artifact in inputs.items() if role not in failed}
     beside = [
-        {**run, "reason": run["reason"] or failed.get(str(Role(SCORE, f"{RUN}{number}")), "")}
+        {**run, "reason": run["reason"] or failed.get(f"score_run{number}", "")}
         for number, run in enumerate(params.get("runs", ()), 1)
     ]
     numbers = report.summary(inputs, work.folder.name, {**params, "runs": beside})

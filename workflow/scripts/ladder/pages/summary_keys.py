@@ -56,11 +56,13 @@ RUN = group(
     interval=Interval | None,
     against=group(
         "Against",
-        difference=float,
-        difference_interval=Interval | None,
-        seeds=Count,
-        won=Count | None,
-        lost=Count | None,
+        **DIFFERENCE
+        | {
+            "difference_interval": Interval | None,
+            "won": Count | None,
+            "lost": Count | None,
+            "seeds": Count,
+        },
     )
     | None,
     reason=str,

@@ -61,14 +61,17 @@ def lean(given: Settings, entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def labels(entry: dict[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
-    """(name or '', tags, settings) of an entry of `runs`."""
+def labels(entry: dict[str, Any], tags: list[str]) -> tuple[str, list[str], dict[str, Any]]:
+    """(name or '', tags, settings) of an entry of `runs`; tags: those of the configuration."""
     own = {key: value for key, value in entry.items() if key not in LABELS}
     if idle := sorted(NOT_OF_A_RUN & own.keys()):
         near = "; an entry has a tag" if idle[0] == "tags" else ""
         raise UserError(f"config: {idle[0]} is no setting of a run that could differ{near}")
     name = values.read("name", entry.get("name", ""), settings.adapter("name"))
-    return name, values.read("tag", entry.get("tag", []), settings.adapter("tags")), own
+    if name and (count := math.prod(map(len, _values(own)))) > 1:
+        raise UserError(f"config: a name is of one run, and these are {count}; give them a tag")
+    more = values.read("tag", entry.get("tag", []), settings.adapter("tags"))
+    return name, list(dict.fromkeys([*tags, *more])), own
 
 
 def check(given: Settings, drawn: Sequence[dict[str, Any]] = ()) -> None:

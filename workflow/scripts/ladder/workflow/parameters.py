@@ -240,7 +240,7 @@ def report(run: Run, role: Role) -> Params:
         **run.network_params,
         **run.pick("dataset", "variant", "batch_size", "seed"),
         **named,
-        **({"runs": [_named(entry) for entry in run.listed]} if run.listed else {}),
+        **({"runs": listed(run.listed)} if run.listed else {}),
         **(
             {"control_settings": run.others[RANDOM].pick(*run.controls[RANDOM])}
             if RANDOM in run.others and run.facts.classes
@@ -272,11 +272,14 @@ def warnings(run: Run) -> list[str]:
     return recipe.warnings(run.training_images, counts, steps)
 
 
-def _named(entry: Entry) -> Params:
-    labels = {"name": entry.name, "tags": list(entry.tags)}
-    return {**listed([entry])[0], **{key: value for key, value in labels.items() if value}}
-
-
 def listed(entries: Sequence[Entry]) -> list[Params]:
     """The entries of a list as the parameter of a page."""
-    return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
+    return [
+        {
+            "overrides": entry.overrides,
+            "reason": entry.reason,
+            **({"name": entry.name} if entry.name else {}),
+            **({"tags": list(entry.tags)} if entry.tags else {}),
+        }
+        for entry in entries
+    ]

@@ -241,7 +241,7 @@ def entry(
 
 
 @contextlib.contextmanager
-def _said(where: str) -> Iterator[None]:
+def _located(where: str) -> Iterator[None]:
     """Name the place in the configuration behind what is wrong there."""
     try:
         yield
@@ -264,55 +264,39 @@ def _listed(run: Run) -> tuple[Entry, ...]:
     """The runs of the list, each once: entries with the same differences from this run are one, and
     without any are this run.
     """
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for number, named in enumerate(run.settings.runs, 1):
-        with _said(f"entry {number} of runs"):
-            name, tags, grid = lists.labels(named)
-            several = list(lists.combinations(grid))
-            if name and len(several) > 1:
-                raise UserError(
-                    f"config: a name is of one run, and these are {len(several)}; give them a tag"
+        with _located(f"entry {number} of runs"):
+            name, tags, grid = lists.labels(named, run.settings.tags)
+            for overrides in lists.combinations(grid):
+                beside = {**lists.lean(run.given, overrides), "name": name, "tags": tags}
+                other = entry(run.given, overrides, {**lists.ALONE, **beside})
+                listed = _against(run, dataclasses.replace(other, name=name, tags=tuple(tags)))
+                same = entries.setdefault(canonical(listed.overrides), listed)
+                if name and same is not listed and same.name:
+                    raise UserError(
+                        f"config: this is the run {excerpt(same.name)} once more; leave one out"
+                    )
+                entries[canonical(listed.overrides)] = dataclasses.replace(
+                    same,
+                    name=same.name or name,
+                    tags=tuple(dict.fromkeys([*same.tags, *tags])),
                 )
-            for overrides in several:
-                given = {
-                    **lists.ALONE,
-                    **lists.lean(run.given, overrides),
-                    "name": name,
-                    "tags": list(dict.fromkeys([*run.settings.tags, *tags])),
-                }
-                one = _against(entry(run.given, overrides, given), run)
-                same = canonical(one.overrides)
-                found[same] = _merged(found[same], one) if same in found else one
-    names = [one.name for one in found.values() if one.name]
+    names = [listed.name for listed in entries.values() if listed.name]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"config: two entries of runs have the name {excerpt(twice[0])}")
-    return tuple(found.values())
+    return tuple(entries.values())
 
 
-def _against(one: Entry, run: Run) -> Entry:
-    """An entry with what differs from the active run alone; of that run itself no other one."""
-    assert one.run  # for the type checker: settings that are no run have raised an error
-    values_there, own = one.run.pick(*one.overrides), run.pick(*one.overrides)
+def _against(run: Run, other: Entry) -> Entry:
+    """An entry with what differs from the active run alone; without any it is that run."""
+    assert other.run  # for the type checker: settings that are no run have raised an error
+    own = run.pick(*other.overrides)
+    values_there = other.run.pick(*own)
     differing = {key: value for key, value in values_there.items() if value != own[key]}
-    return dataclasses.replace(
-        one,
-        overrides=differing,
-        run=one.run if differing else None,
-        reason=one.reason if differing else "",
-        name=one.run.settings.name,
-        tags=tuple(one.run.settings.tags),
-    )
-
-
-def _merged(first: Entry, again: Entry) -> Entry:
-    """Two entries of the same run as one."""
-    if first.name and again.name:
-        raise UserError(f"config: this is the run {excerpt(first.name)} once more; leave one out")
-    return dataclasses.replace(
-        first,
-        name=first.name or again.name,
-        tags=tuple(dict.fromkeys([*first.tags, *again.tags])),
-    )
+    if not differing:
+        other = dataclasses.replace(other, run=None, reason="")
+    return dataclasses.replace(other, overrides=differing)
 
 
 def _others(run: Run, filled: Settings) -> dict[str, Run]:
@@ -334,7 +318,7 @@ def _others(run: Run, filled: Settings) -> dict[str, Run]:
 
 
 def _control(run: Run, filled: Settings, overrides: dict[str, Any], where: str) -> Run:
-    with _said(where):
+    with _located(where):
         control = entry(filled, overrides, {**lists.ALONE, "controls": [RANDOM]})
         return _with_features(_check_same_images(control, run))
 
@@ -343,7 +327,7 @@ def _parts(run: Run, filled: Settings) -> tuple[Part, ...]:
     parts = []
     alone = {**lists.ALONE, "features_concatenate": [], "controls": list(run.controls)}
     for number, named in enumerate(run.settings.features_concatenate, 1):
-        with _said(f"entry {number} of features_concatenate"):
+        with _located(f"entry {number} of features_concatenate"):
             weight = values.read("weight", named.get("weight", 1), WEIGHT)
             others = {key: value for key, value in named.items() if key != "weight"}
             if idle := [key for key in OF_THE_WHOLE if key in named]:

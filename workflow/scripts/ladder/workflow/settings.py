@@ -107,16 +107,19 @@ Distinct = Annotated[
 
 def own_settings(controls: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Kind of control -> the settings that it alone has, from the key `controls`."""
-    return {
-        kind: own
-        for control in controls
-        for kind, own in (control if isinstance(control, dict) else {control: {}}).items()
-    }
+    own: dict[str, dict[str, Any]] = {}
+    for control in controls:
+        own |= control if isinstance(control, dict) else {control: {}}
+    return own
 
 
 def _once(controls: list[Any]) -> list[Any]:
-    if len(own_settings(controls)) < len(controls):
-        raise ValueError("a control is there twice")
+    written = [control for control in controls if isinstance(control, dict)]
+    if len(own_settings(controls)) < len(controls) or any(
+        control.keys() != {"random"} or not isinstance(control["random"], dict)
+        for control in written
+    ):
+        raise ValueError("a control is there twice, or has settings that it cannot have")
     return controls
 
 
@@ -168,16 +171,6 @@ class Target(TypedDict, total=False):
     metric: Annotated[str, Field(max_length=200), expected("a name in summary.json"), TEXT]
     at_least: Annotated[float, Field(ge=-1e300, le=1e300), expected("a number"), NUMBER]
     at_most: Annotated[float, Field(ge=-1e300, le=1e300), expected("a number"), NUMBER]
-
-
-@with_config(
-    ConfigDict(extra="forbid", json_schema_extra={"expected": "{random: keys with other values}"})
-)
-class OwnControl(TypedDict):
-    random: Annotated[dict[Any, Any], expected("keys of this file with other values")]
-
-
-Control = Literal["random", "strong", "pixels"] | OwnControl
 
 
 def _bounded(targets: list[Target]) -> list[Target]:
@@ -677,7 +670,10 @@ class Controls(Section):
     heading = "The experiment", "Controls"
 
     controls: Annotated[
-        list[Control],
+        list[
+            Literal["random", "strong", "pixels"]
+            | Annotated[dict[Any, Any], expected("{random: keys with other values}")]
+        ],
         AfterValidator(_once),
         Field(json_schema_extra={"uniqueItems": True}),
         LISTED,

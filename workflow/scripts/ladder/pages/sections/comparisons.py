@@ -4,7 +4,6 @@ the runs of its list.
 inputs are artifacts by role, as in report.py, with the scores of other runs: svm_seed2, score_run1.
 """
 
-import collections
 import re
 
 from ladder.pages import facts, intervals, roles, spread, templates
@@ -67,75 +66,62 @@ def _score(values):
 
 
 def runs(inputs, entries, own):
-    """A row of numbers for each run of the list, {"overrides", "reason", "name", "tags"} each; runs
-    that differ in their seed alone are one row, of which several seeds have mean and interval.
+    """A row of numbers for each run of the list, {"overrides", "reason"} and perhaps "name" and
+    "tags"; runs that differ in their seed alone are one row, of which several seeds have mean and
+    interval.
 
     own: the seed of this run. JSON-able; None without any.
     """
-    if facts.predictions(inputs) is None:
-        return None
-    groups = collections.defaultdict(dict)
-    for number, entry in enumerate(entries, 1):
-        settings = {key: value for key, value in entry["overrides"].items() if key != "seed"}
-        seed = entry["overrides"].get("seed", own)
-        groups[canonical(settings)][seed] = entry, inputs.get(f"score_run{number}")
-    this = {own: facts.predictions(inputs), **_scored(groups.get(canonical({}), {}))}
-    return [_row(inputs, group, this, own) for group in groups.values()] or None
-
-
-def _scored(group):
-    """Seed -> the artifact with the answers, of the runs of a group that have them."""
-    return {seed: score for seed, (_, score) in group.items() if score}
+    this = {own: facts.predictions(inputs)}
+    groups = {canonical({}): ({}, [], this)}
+    for number, entry in enumerate(entries if this[own] else (), 1):
+        settings = dict(entry["overrides"])
+        seed, score = settings.pop("seed", own), inputs.get(f"score_run{number}")
+        _, members, scores = groups.setdefault(canonical(settings), (settings, [], {}))
+        members.append(entry)
+        scores |= {seed: score} if score else {}
+    return [_row(inputs, group, this, own) for group in groups.values() if group[1]] or None
 
 
 def _row(inputs, group, this, own):
-    entries = [entry for entry, _ in group.values()]
-    settings = {key: value for key, value in entries[0]["overrides"].items() if key != "seed"}
-    found = this if not settings else _scored(group)
-    each = [found[seed].metrics["accuracy"] for seed in sorted(found)]
-    over = spread.spread(each, spread.SHARES)
-    reasons = [entry["reason"] for entry in entries] + ["" if found else "scored on other images"]
+    settings, entries, scores = group
+    each = {seed: scores[seed].metrics["accuracy"] for seed in sorted(scores)}
+    over, n = spread.spread(each.values(), spread.SHARES), inputs["data"].metrics["test"]
+    interval = intervals.wilson(over.mean, n) if len(each) == 1 else over and over.interval
     return {
-        "names": [entry["name"] for entry in entries if entry.get("name")],
+        "names": [entry["name"] for entry in entries if "name" in entry],
         "tags": list(dict.fromkeys(tag for entry in entries for tag in entry.get("tags", ()))),
         "settings": settings,
-        "seeds": sorted(found),
-        "versions": [found[seed].version for seed in sorted(found)],
-        "each": each,
+        "seeds": list(each),
+        "versions": [scores[seed].version for seed in each],
+        "each": list(each.values()),
         "mean": over and over.mean,
-        "interval": over and _interval(over, inputs["data"].metrics["test"]),
-        "against": _against(inputs, found, this, own) if settings and found else None,
-        "reason": next(filter(None, reasons), ""),
+        "interval": interval and list(interval),
+        "against": _against(inputs, scores, this, own) if each and scores is not this else None,
+        "reason": next(
+            (entry["reason"] for entry in entries if entry["reason"]),
+            "" if each else "scored on other images",
+        ),
     }
 
 
-def _interval(over, n):
-    """Of an accuracy on n images, or of the mean over several seeds; None where they are equal."""
-    interval = intervals.wilson(over.mean, n) if over.n == 1 else over.interval
-    return interval and list(interval)
-
-
-def _against(inputs, found, this, own):
-    """The runs minus this one: image by image, or by seed where both have several; both are seed ->
-    artifact.
+def _against(inputs, scores, this, own):
+    """Runs minus this one, both seed -> artifact: image by image, or by seed where both have
+    several.
     """
-    shared = found.keys() & this.keys()
+    shared = scores.keys() & this.keys()
     if len(shared) > 1:
         accuracies = (
-            {seed: one.metrics["accuracy"] for seed, one in runs.items()} for runs in (found, this)
+            {seed: score.metrics["accuracy"] for seed, score in run.items()}
+            for run in (scores, this)
         )
         over = spread.paired(*accuracies)
-        return {
-            "difference": over.mean,
-            "difference_interval": over.interval and list(over.interval),
-            "seeds": over.n,
-            "won": None,
-            "lost": None,
-        }
-    seed = own if own in found else min(shared or found)
-    counted = facts.difference(inputs, found[seed], this.get(seed, this[own])).numbers
-    del counted["paired"]  # they are
-    return {**counted, "seeds": 1}
+        interval = over.interval and list(over.interval)
+        numbers = {"difference": over.mean, "difference_interval": interval}
+        return {**numbers, "paired": True, "won": None, "lost": None, "seeds": over.n}
+    seed = min(shared or scores)
+    difference = facts.difference(inputs, scores[seed], this.get(seed, this[own]))
+    return {**difference.numbers, "seeds": 1}
 
 
 def test_scores(inputs):

@@ -120,9 +120,12 @@ def test_own_pictures_are_named_in_the_csv_and_beside_errors_whatever_their_name
         page_of(digits),
         np.flatnonzero([line["label"] != line["prediction"] for line in lines]),
     )
-    assert f'title="7/&lt;script&gt;&#34;\\n,;=1.png{first}"' in page and '<script>"' not in page
+    assert (
+        f'title="7/&lt;script&gt;&#34;\\n,;=1.png{first}, margin ' in page
+        and '<script>"' not in page
+    )
     assert f"<small>&lt;script&gt;&#34;\\n,;=1.png{first}</small>" in page
-    assert "<code>scored_images.csv</code> has all with their files" in page
+    assert "<code>scored_images.csv</code></a> has all with their files" in page
 
 
 def test_what_folders_were_taken_for_and_copies_are_in_the_report_and_in_its_numbers(
@@ -277,7 +280,7 @@ def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
         lenet["evaluate"].array("predictions.npy") != lenet["data"].array("test_labels.npy")
     )
     assert f"Misclassified{wrong} of 360" in text and "images of 28 × 28 pixels" in text
-    assert "prediction of the network, the most probable error of each pair first" in text
+    assert "prediction of the network; of each pair the most confident error first" in text
 
 
 def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
@@ -484,11 +487,18 @@ def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
     assert "<script>alert" not in report.page(run, report.summary(run, "r0123456789e"))
 
 
-def test_the_page_is_one_small_file_that_names_no_other(digits_page):
-    assert len(digits_page.encode()) < 1_500_000
-    assert [
+def test_the_page_is_one_small_file_and_each_file_that_it_names_is_a_link(digits, digits_page):
+    assert len(digits_page.encode()) < 1_000_000
+    links = {
         address for address in addresses(digits_page) if not address.endswith("/manifest.json")
-    ] == []
+    }
+    weights = digits["train"].folder / "weights.bin"
+    assert links == {
+        "summary.json",
+        "scored_images.csv",
+        "../../test_scores.csv",
+        "../../" + "/".join(weights.parts[-3:]),
+    }
 
 
 def test_every_picture_has_a_text_and_every_table_header_a_scope(digits_page):
@@ -945,7 +955,7 @@ def test_a_network_that_is_only_fitted_has_a_report_without_training(tmp_path):
         numbers["training"] == "patches"
         and numbers["loss"] is numbers["epochs"] is numbers["images_per_second"] is None
     )
-    assert numbers["weights"].endswith("weights.safetensors")
+    assert numbers["weights"].endswith("weights.bin")
 
 
 # ---- what the run started from
@@ -1052,7 +1062,7 @@ def test_a_network_that_classifies_is_scored_as_it_is_in_a_file(tmp_path):
     assert "Training accuracy" not in text and "is trained with the labels" not in text
     assert (
         numbers["test_accuracy"]
-        and numbers["weights"].endswith("weights.safetensors")
+        and numbers["weights"].endswith("weights.bin")
         and "/initial/" in numbers["weights"]
     )
 

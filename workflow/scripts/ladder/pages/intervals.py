@@ -220,7 +220,7 @@ def chart(rows):
         series.append(
             {
                 "key": "mark",
-                "colour": "level",
+                "colour": "rest",
                 "x": [rows[at]["mark"] for at in marked],
                 "y": marked,
                 "look": ["tick"] * len(marked),

@@ -34,8 +34,8 @@ LARGEST, SMALLEST = 7, 0.5
 
 
 def context(predictions, measured):
-    """predictions: of rungs/counted.py; measured: {rung: the time of the same step as text}, of
-    those that ran here.
+    """predictions: of rungs/counted.py; measured: {rung: milliseconds of the same step}, of those
+    that ran here.
     """
     steps = {rung["name"]: _launches(rung) for rung in predictions}
     axes = (
@@ -46,7 +46,7 @@ def context(predictions, measured):
     rows = [
         {
             **_row(rung, steps),
-            "measured": measured.get(rung["name"], ""),
+            "measured": milliseconds(measured[rung["name"]]) if rung["name"] in measured else "",
             "launches": steps[rung["name"]],
             "chart": _roofline(rung, steps, axes),
         }
@@ -63,6 +63,7 @@ def context(predictions, measured):
     return {
         "case": CASE,
         "rungs": rows,
+        "ladder": _ladder(rows, measured),
         "bounds": bounds,
         "any_measured": any(row["measured"] for row in rows),
     }
@@ -109,6 +110,43 @@ def _row(rung, steps):
         "floor_text": microseconds(rung["floor"]),
         "gain": f"{before / time:.1f}× {rung['below']}" if rung["below"] in steps else "",
     }
+
+
+def _ladder(rows, measured):
+    """A chart of all rungs on one logarithmic axis: the intervals of the predictions, and marks for
+    what was measured.
+    """
+    bounds = {row["bound"]: row["series"] for row in rows}
+    texts = [
+        {
+            "name": row["name"],
+            "note": f"measured {row['measured']}" if row["measured"] else "",
+            "text": row["text"],
+            "small": row["gain"],
+        }
+        for row in rows
+    ]
+    groups = [
+        {
+            "name": bound,
+            "key": bound,
+            "colour": colour,
+            "points": [
+                {"x": row["value"], "y": at, "low": row["ends"][0], "high": row["ends"][1]}
+                for at, row in enumerate(rows)
+                if row["bound"] == bound
+            ],
+        }
+        for bound, colour in bounds.items()
+    ]
+    ticks = [
+        {"x": measured[row["name"]], "y": at, "look": "tick", "text": f"measured {row['measured']}"}
+        for at, row in enumerate(rows)
+        if row["name"] in measured
+    ]
+    groups += [{"name": "measured", "key": "", "colour": "rest", "points": ticks}] if ticks else []
+    x = charts.number_axis("milliseconds a step", "log")
+    return charts.scatter("Predicted time", groups, x, {"label": "", "rows": texts})
 
 
 def _axes(launches):
@@ -173,6 +211,12 @@ def _roofline(rung, steps, axes):
 def _with_flop(launches):
     """As the points of a chart, which is logarithmic."""
     return [{**launch, "id": launch["name"]} for launch in launches if launch["flop"]]
+
+
+def milliseconds(value):
+    """0.01234 -> '0.012 ms'."""
+    text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
+    return f"{text}{NARROW_SPACE}ms"
 
 
 def microseconds(value):

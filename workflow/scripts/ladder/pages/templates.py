@@ -47,9 +47,9 @@ DATASETS = {
 SITE = {
     "report": "Report",
     "runs": "Runs",
-    "predictions": "Predictions",
     "network": "Network",
-    "parity": "Parity",
+    "parity": "Ladder",
+    "predictions": "Predictions",
 }
 LONG = 24  # longer lists of layers are folded by stage
 # the beginning of the name of a layer in a block of a stage

@@ -410,7 +410,7 @@ const charts = (() => {
         const entry = svg("g", {class: `entry stroke-${one.colour}`, transform: `translate(${round(x)} ${y})`, tabindex: 0, role: "button",
           "data-key": one.key ?? one.name}, svg("rect", {class: "hit", width: round(wide - 6), height: high, rx: 3}));
         if (drawn) entry.append(svg("path", {class: `curve stroke-${one.colour}`, d: `M0 ${high / 2}H24`}));
-        if (!drawn) entry.append(svg("path", {class: "mark", d: outline(one.colour), transform: `translate(7 ${high / 2})scale(5)`}));
+        if (!drawn) entry.append(svg("path", {class: "mark", d: outline(one.colour, one.look?.[0] === "tick" ? "tick" : ""), transform: `translate(7 ${high / 2})scale(5)`}));
         if (seen) entry.append(this.thumb(one.thumb, start, 3));
         entry.append(svg("text", {x: start + (seen ? thumb + 6 : 0), y: high / 2 + 5, class: "name"}, ...cut(one.name, width - start - 40)));
         group.append(entry);

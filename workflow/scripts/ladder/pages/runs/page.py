@@ -34,7 +34,7 @@ PAGES = {
         f"{SNAKEMAKE} results/network.html",
     ),
     "parity": (
-        "Parity",
+        "Ladder",
         "parity.html",
         "every rung that this machine can run, checked and timed",
         f"{SNAKEMAKE} results/parity.html",

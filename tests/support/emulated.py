@@ -1,4 +1,4 @@
-"""The project's kernels in the emulator of CUDA (tests/cuda_emulator)."""
+"""The project's kernels in the emulator of CUDA (emulator/)."""
 
 import pathlib
 

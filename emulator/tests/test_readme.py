@@ -10,7 +10,8 @@ import numpy as np
 
 import cuda_emulator
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
+SOURCE = HERE / "src"
 TEXT = (HERE / "README.md").read_text()
 KERNEL, SCRIPT, FAULT, COPY = re.findall(r"^```\w*\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
@@ -21,7 +22,7 @@ def example(folder, kernel):
     return subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HERE)},
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
         check=False,
@@ -60,7 +61,7 @@ extern "C" __global__ void copied(const float* x, float* y) {
 
 def test_every_kind_of_fault_is_in_the_table():
     sources = "".join(
-        path.read_text() for path in (HERE / "cuda_emulator").iterdir() if path.is_file()
+        path.read_text() for path in (SOURCE / "cuda_emulator").iterdir() if path.is_file()
     )
     named = r'(?:describe\(\s*(?:between_blocks \? )?|KernelFault\(\s*[\w.]+,\s*|sizeof launch.fault->kind,\s*)"([a-z .]+)"'
     kinds = {

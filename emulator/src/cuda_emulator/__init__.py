@@ -30,6 +30,7 @@ import threading
 
 import numpy as np
 
+__version__ = "0.1.0"
 HERE = pathlib.Path(__file__).resolve().parent
 # of threads and blocks; a number above 1 seeds a random order
 ORDERS = {"forward": 0, "reverse": 1, "random": 7}

@@ -3,8 +3,11 @@
 
     function = load("relu.cu").get_function("relu")
     function((blocks,), (256,), (x, y, np.int32(x.size)))          # as CuPy's RawModule launches
-    check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders,
-    every access watched
+    check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders
+
+Both watch every access to memory, in a process of their own, so that nothing a kernel does harms
+this one. While `isolated` is False a call of a function runs here and unwatched, which is fast, and
+`check` here as well, up to the first error.
 
 A kernel is compiled at most twice: plain (fast) and, for `check`, with a call before each of its
 memory accesses. Compiled kernels are cached in the user's cache folder, in a folder named `cache`,
@@ -21,6 +24,7 @@ import dataclasses
 import fcntl
 import functools
 import hashlib
+import mmap
 import os
 import pathlib
 import re
@@ -30,6 +34,22 @@ import threading
 
 import numpy as np
 
+from cuda_emulator import faults, watched
+from cuda_emulator.faults import Fault, KernelFault
+from cuda_emulator.watched import Report
+
+__all__ = [
+    "CompileError",
+    "Fault",
+    "Function",
+    "KernelFault",
+    "Module",
+    "Parameter",
+    "Report",
+    "Table",
+    "check",
+    "load",
+]
 __version__ = "0.1.0"
 HERE = pathlib.Path(__file__).resolve().parent
 # of threads and blocks; a number above 1 seeds a random order
@@ -39,6 +59,7 @@ arithmetic = "rounded"  # one of ARITHMETIC
 TENSOR_SUMS = ("rounded", "truncated")
 tensor_sums = "rounded"  # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
 cache = "cuda-emulator"
+isolated = True  # whether launches are watched, in a process of their own
 
 _ENTRY = re.compile(
     r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\('
@@ -52,6 +73,7 @@ _COMMON_FLAGS = (
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-strict-aliasing",
+    "-fstack-clash-protection",  # so that a stack that is too small is touched where it ends
     "-Wno-attributes",
     "-Wno-unknown-pragmas",
 )
@@ -76,29 +98,28 @@ _RED_ZONE = 1 << 20
 _ALIGNMENT = 256  # of an allocation on a GPU
 
 
-class KernelFault(Exception):
-    """A bug found in a running kernel. `kind`, one of README.md's, names it; `file` and `line` (0
-    if unknown) locate it.
-    """
-
-    def __init__(self, kernel, kind, message, file="", line=0):
-        place = f" ({pathlib.Path(file).name}:{line})" if line else ""
-        super().__init__(f"{kernel}: {kind}: {message}{place}")
-        self.kernel, self.kind, self.file, self.line = kernel, kind, file, line
-
-
 class CompileError(Exception):
-    """g++ rejects a kernel; the text is g++'s."""
+    """g++ rejects a kernel; the text is g++'s, behind what to do where that is known."""
 
 
-@functools.cache
 def load(source, options=(), include=()):
     """The Module of the CUDA file `source`. options: a tuple for g++, such as ("-DTILE=8",).
 
     include: a tuple of folders, in which #include "..." looks after the file's own, and of headers
-    to include before the file.
+    to include before the file. A file that has changed since is loaded anew, while `isolated`.
     """
-    return Module(pathlib.Path(source).resolve(), tuple(options), tuple(map(pathlib.Path, include)))
+    path, include = pathlib.Path(source).resolve(), tuple(map(pathlib.Path, include))
+    digest = _digest(path, include) if isolated else ""
+    return _loaded(path, tuple(options), include, digest)
+
+
+@functools.cache
+def _loaded(source, options, include, digest):
+    return Module(source, options, include)
+
+
+def _digest(source, include):
+    return _hash(path.read_text() for path in sorted(with_headers(source, include)))
 
 
 class Module:
@@ -107,7 +128,8 @@ class Module:
     def __init__(self, source, options, include):
         self.source, self.options, self.include = source, options, include
         texts = (path.read_text() for path in sorted(with_headers(source, include)))
-        self.names = [name for text in texts for name in _ENTRY.findall(without_comments(text))]
+        self.text = "\n".join(map(without_comments, texts))
+        self.names = _ENTRY.findall(self.text)
 
     def get_function(self, name):
         """The kernel `name`; raises KeyError if the file and its headers have no such extern "C"
@@ -148,8 +170,11 @@ class Function:
         scalars.
 
         order: a name in ORDERS or the seed (above 1) of a random one; first_block: the blocks
-        before it, along x, do not run. Raises KernelFault; accesses are not watched.
+        before it, along x, do not run, where it is not watched. Raises KernelFault, where
+        `isolated` for all faults.
         """
+        if isolated and not first_block:
+            return watched.check(self, grid, block, args, shared_mem, (order,))
         library = self.module.plain
         args = [
             arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
@@ -157,17 +182,19 @@ class Function:
         ]
         _check_arguments(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [], first_block)
+        _launch(library, self, grid, block, args, pointers, shared_mem, order, [], first_block)
 
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
-        """As a call, with every memory access watched."""
+        """As a call while not `isolated`, with every memory access watched, up to the first
+        error.
+        """
         library = self.module.watched
         args = list(args)
         with _Allocations(self.name, args) as allocations:  # replaces tables by their words
             _check_arguments(self.name, _parameters(library, self.name), args)
             _launch(
                 library,
-                self.name,
+                self,
                 grid,
                 block,
                 args,
@@ -204,7 +231,7 @@ class Function:
             try:
                 _launch(
                     library,
-                    self.name,
+                    self,
                     grid,
                     block,
                     args,
@@ -224,13 +251,17 @@ class Function:
         return {**numbers, "threads": threads}
 
 
-def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS)):
+def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS), **options):
     """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold the
     results.
 
-    Raises KernelFault at the first bug, and if a byte of a result depends on the order. While
-    `arithmetic` is "fused", the kernel runs once instead, plain.
+    Returns a Report with the notes, or raises KernelFault with all faults, one of them an error; a
+    result that depends on the order is one. options: of watched.check. While not `isolated`, and
+    without options, it ends at the first error and returns nothing. While `arithmetic` is "fused",
+    the kernel runs once instead, plain.
     """
+    if isolated or options:
+        return watched.check(function, grid, block, args, shared_mem, orders, **options)
     if arithmetic == "fused":
         function(grid, block, args, shared_mem)
         return
@@ -336,16 +367,21 @@ class _Allocations:
     back at the end.
 
     pointers: of the copies, None for a scalar; buffers: their description for the emulator. An
-    array that is passed twice has one copy.
+    array that is passed twice has one copy. shared: with processes that begin from now on; empty:
+    numbers of the arguments that hold nothing at first.
     """
 
-    def __init__(self, name, args):
+    def __init__(self, name, args, shared=False, empty=()):
+        self.empty = empty
         tables = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, Table)]
         arrays = [(number, array) for number, arg in enumerate(args) for array in _arrays_of(arg)]
         # their words follow from the others' addresses
         arrays += [(number, table.words(id)) for number, table in tables]
         gap = _RED_ZONE + max((array.nbytes for _, array in arrays), default=0)
-        self.memory = np.empty((len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT), np.uint8)
+        size = (len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT)
+        self.memory = (
+            np.frombuffer(mmap.mmap(-1, size), np.uint8) if shared else np.empty(size, np.uint8)
+        )
         self.pointers, self.buffers, self.copies = [None] * len(args), [], []
         address = self.memory.ctypes.data
         copied = {}  # (start, end) of an array -> address of its copy
@@ -369,9 +405,11 @@ class _Allocations:
     def _copy(self, number, array, address):
         start = address - self.memory.ctypes.data
         copy = self.memory[start : start + array.nbytes]
-        copy[...] = array.reshape(-1).view(np.uint8)
+        copy[...] = 0xFF if number in self.empty else array.reshape(-1).view(np.uint8)
         self.copies.append((array, copy))
-        self.buffers.append(_Buffer(address, array.nbytes, min(array.itemsize, 4), number))
+        self.buffers.append(
+            _Buffer(address, array.nbytes, min(array.itemsize, 4), number, number in self.empty)
+        )
 
     def __enter__(self):
         return self
@@ -410,6 +448,7 @@ class _Buffer(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("granule", ctypes.c_uint32),
         ("argument", ctypes.c_uint32),
+        ("empty", ctypes.c_uint64),
     ]
 
 
@@ -418,17 +457,6 @@ class _SharedArray(ctypes.Structure):
         ("offset", ctypes.c_int64),
         ("bytes", ctypes.c_uint64),
         ("name", ctypes.c_char * 64),
-    ]
-
-
-class _Fault(ctypes.Structure):
-    _fields_ = [
-        ("kind", ctypes.c_char * 40),
-        ("message", ctypes.c_char * 400),
-        ("file", ctypes.c_char * 300),
-        ("line", ctypes.c_int32),
-        ("address", ctypes.c_uint64),
-        ("other_address", ctypes.c_uint64),
     ]
 
 
@@ -484,11 +512,14 @@ class _Launch(ctypes.Structure):
         ("buffers", ctypes.c_void_p),
         ("shared_array_count", ctypes.c_uint64),
         ("shared_arrays", ctypes.c_void_p),
-        ("fault", ctypes.c_void_p),
+        ("faults", ctypes.c_void_p),
         ("sample_count", ctypes.c_uint64),
         ("sample", ctypes.c_void_p),
         ("counts", ctypes.c_void_p),
         ("stacks", ctypes.c_void_p),
+        ("guards_begin", ctypes.c_uint64),
+        ("guards_end", ctypes.c_uint64),
+        ("seconds", ctypes.c_uint64),
     ]
 
 
@@ -497,7 +528,7 @@ _stacks = ctypes.c_void_p()  # a process may have only so many mappings, two for
 
 def _launch(
     library,
-    name,
+    function,
     grid,
     block,
     args,
@@ -508,7 +539,11 @@ def _launch(
     first_block=0,
     sample=(),
     counts=None,
+    apart=None,
 ):
+    """Run a kernel and raise KernelFault for its first error; apart: begin a watched.Process and
+    return its number.
+    """
     values = [
         ctypes.c_void_p(pointer)
         if pointer is not None
@@ -518,7 +553,7 @@ def _launch(
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     regions = (_Buffer * len(buffers))(*buffers)
     shared = library.shared_arrays
-    fault = _Fault()
+    first = apart.faults if apart else faults.First(most=1)
     launch = _Launch(
         _three(grid),
         _three(block),
@@ -531,40 +566,22 @@ def _launch(
         ctypes.addressof(regions),
         len(shared),
         ctypes.addressof(shared),
-        ctypes.addressof(fault),
+        ctypes.addressof(first),
         len(sample),
         ctypes.addressof(sample) if sample else None,
         ctypes.addressof(counts) if counts else None,
         ctypes.addressof(_stacks),
+        *((*apart.guards, apart.seconds) if apart else ()),
     )
-    if library[f"launch_{name}"](ctypes.byref(launch)):
-        raise _named(library, name, fault)
+    result = library[f"launch_{function.name}"](ctypes.byref(launch))
+    if result and not apart:
+        fault = faults.named(first.list[0], library, function, args)
+        raise KernelFault.of_all([fault])
+    return result
 
 
 def _three(sizes):
     return (ctypes.c_uint32 * 3)(*(int(size) for size in (*sizes, 1, 1, 1)[:3]))
-
-
-def _named(library, name, fault):
-    file, line, message = fault.file.decode(), fault.line, fault.message.decode()
-    if fault.address:
-        file, line = _source_line(library, fault.address)
-    if fault.other_address:
-        other_file, other_line = _source_line(library, fault.other_address)
-        message += f"; the other access: {pathlib.Path(other_file).name}:{other_line}"
-    return KernelFault(name, fault.kind.decode(), message, file, line)
-
-
-def _source_line(library, address):
-    """File and line of the call that returns to `address`, an offset into the library."""
-    command = ["addr2line", "-e", library._name, hex(address - 1)]
-    file, _, line = (
-        subprocess.run(command, capture_output=True, text=True, check=True)
-        .stdout.strip()
-        .rpartition(":")
-    )
-    digits = re.match(r"\d+", line)
-    return file, int(digits[0]) if digits else 0
 
 
 def _threads(library, words):

@@ -11,6 +11,7 @@
 // launch nothing orders two blocks. Shuffles order no memory.
 #include "runtime.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -26,6 +27,7 @@ struct Stamp {
     uint32_t block, epoch, warp_epoch;  // block 0: never
     uint32_t address;                   // of the code, from where the library was loaded
     uint32_t tick;
+    uint32_t other_reader;  // of a read: a thread that is not `thread`, or of BLOCKS a block
     uint16_t thread;
     Readers readers;
     bool pending : 1;  // of a write: a cp.async not waited for, or a bulk copy that has not arrived
@@ -52,21 +54,31 @@ struct Region {
     int argument;      // its number, or SHARED
     const char* name;  // of a shared array
     Granule* granules;
+    bool empty;  // at first
     const unsigned char* end() const { return begin + bytes; }
 };
-constexpr int SHARED = -1;
 
 static std::vector<Region> regions;
 static bool watching;
 static Fault stale;  // the first read of shared memory that its block had not written
 
+// A write to where another lane of the warp has written by the same instruction. Whether it is the
+// same value is known once it is written.
+static struct Doubt {
+    const unsigned char* pointer;
+    size_t bytes;
+    unsigned char first[16];  // what the other lane wrote
+    Fault race;
+} doubt;
+
 static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument,
-                       const char* name = "") {
+                       const char* name = "", bool empty = false) {
     if (!bytes) return;
     auto* granules =
         static_cast<Granule*>(calloc((bytes + granule - 1) / granule, sizeof(Granule)));
     if (!granules) abort();
-    regions.push_back({begin, bytes, unsigned(__builtin_ctzl(granule)), argument, name, granules});
+    regions.push_back(
+        {begin, bytes, unsigned(__builtin_ctzl(granule)), argument, name, granules, empty});
 }
 
 void begin_checks() {
@@ -80,18 +92,82 @@ void begin_checks() {
     add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
     for (unsigned i = 0; i < running->buffer_count; i++) {
         const Buffer& buffer = running->buffers[i];
-        add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument);
+        add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument, "", buffer.empty);
+    }
+}
+
+// What no thread has touched of an array that they wrote to.
+static void look_for_unwritten(const Region& region) {
+    size_t granules = (region.bytes + (1u << region.shift) - 1) >> region.shift, untouched = 0;
+    size_t first = granules;
+    bool written = false;
+    for (size_t i = 0; i < granules; i++) {
+        written |= region.granules[i].write.block != 0;
+        if (region.granules[i].write.block || region.granules[i].read.block) continue;
+        untouched++;
+        first = std::min(first, i);
+    }
+    if (!written || !untouched) return;
+    Fault fault = without_thread("unwritten output");
+    snprintf(fault.message, sizeof fault.message,
+             "%zu of %zu bytes of {array} are neither written nor read, the first at {element}",
+             untouched << region.shift, region.bytes);
+    fault.severity = NOTE;
+    fault.argument = region.argument;
+    fault.offset = first << region.shift;
+    keep(fault);
+}
+
+static void look_at_all_accesses() {
+    size_t in_static = 0;
+    for (const Region& region : regions) {
+        auto touched = [](const Granule& granule) {
+            return granule.write.block || granule.read.block;
+        };
+        if (region.argument != SHARED)
+            look_for_unwritten(region);
+        else if (region.begin != dynamic_shared() &&
+                 std::any_of(region.granules, region.granules + region.bytes, touched))
+            in_static += region.bytes;
+    }
+    if (in_static > MOST_STATIC_BYTES) {
+        Fault fault = without_thread("too much shared memory");
+        snprintf(fault.message, sizeof fault.message,
+                 "%zu bytes of __shared__ arrays of fixed size, where CUDA allows %zu; take extern "
+                 "__shared__ memory for more",
+                 in_static, MOST_STATIC_BYTES);
+        keep(fault);
+    }
+    if (running->faults->accesses == 0) {
+        Fault fault = without_thread("no access");
+        fault.severity = NOTE;
+        snprintf(fault.message, sizeof fault.message, "no thread reads or writes memory");
+        keep(fault);
     }
 }
 
 void end_checks() {
+    if (watching && !only_first()) look_at_all_accesses();
     for (Region& region : regions) free(region.granules);
     regions.clear();
     watching = false;
 }
 
 void end_block_checks() {
-    if (stale.kind[0]) report(stale);
+    // a race tells more of the same mistake
+    if (stale.kind[0] && faults_of_block() == 0) report(stale);
+    stale = Fault{};
+}
+
+static void locate(Fault& fault, const Region& region, int64_t offset, size_t bytes) {
+    fault.argument = region.argument;
+    fault.offset = offset;
+    fault.bytes = bytes;
+    snprintf(fault.name, sizeof fault.name, "%s", region.name);
+}
+static Fault located(Fault fault, const Region& region, int64_t offset) {
+    locate(fault, region, offset, size_t(1) << region.shift);
+    return fault;
 }
 
 static Region* find(const unsigned char* pointer) {
@@ -103,8 +179,9 @@ static Region* find(const unsigned char* pointer) {
     return nullptr;
 }
 
-[[noreturn]] static void fail_bounds(const unsigned char* pointer, size_t bytes, bool write,
-                                     uintptr_t address) {
+// The fault of an access that lies in no array, or not wholly in one.
+static void report_bounds(const unsigned char* pointer, size_t bytes, bool write,
+                          uintptr_t address) {
     const Region* nearest = nullptr;
     size_t least = SIZE_MAX;
     for (const Region& region : regions) {
@@ -114,16 +191,29 @@ static Region* find(const unsigned char* pointer) {
     }
     const char* verb = write ? "writes" : "reads";
     if (!nearest || least > size_t(1) << 32)
-        fail(describe("out of bounds", at(address), "%s %zu bytes through a wild pointer", verb,
-                      bytes));
+        fail(describe("out of bounds", at(address), "%s %zu bytes through a %s pointer", verb,
+                      bytes, reinterpret_cast<uintptr_t>(pointer) < 4096 ? "null" : "wild"));
     const char* side = pointer < nearest->begin ? "before the start" : "past the end";
-    if (nearest->argument == SHARED)
-        fail(describe("shared memory overflow", at(address),
-                      "%s %zu bytes, reaching %zu bytes %s of %s (%zu bytes)", verb, bytes, least,
-                      side, nearest->name, nearest->bytes));
-    fail(describe("out of bounds", at(address),
-                  "%s %zu bytes, reaching %zu bytes %s of argument %d (%zu bytes)", verb, bytes,
-                  least, side, nearest->argument, nearest->bytes));
+    bool shared = nearest->argument == SHARED;
+    Fault fault = describe(shared ? "shared memory overflow" : "out of bounds", at(address),
+                           "%s {element}, reaching %zu bytes %s of {array}", verb, least, side);
+    locate(fault, *nearest, pointer - nearest->begin, bytes);
+    bool harmless =
+        shared ? pointer >= nearest->begin && least <= RED_ZONE
+               : pointer >= running->guards_begin && pointer + bytes <= running->guards_end;
+    if (!harmless) fail(fault);
+    record(fault);
+}
+
+// The thread of a stamp that is not the current one.
+static std::string who(const Stamp& stamp) {
+    if (stamp.block == block_number && stamp.readers == Readers::BLOCKS)
+        return "a thread of block " + block_coordinates(stamp.other_reader);
+    if (stamp.block != block_number)
+        return "thread " + coordinates(stamp.thread) + " of block " +
+               block_coordinates(stamp.block);
+    bool own = stamp.thread == current->linear;
+    return "thread " + coordinates(own ? stamp.other_reader : stamp.thread) + " of its block";
 }
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
@@ -146,6 +236,7 @@ static Stamp now(uintptr_t address) {
             of_warp,
             offset,
             uint32_t(next_tick()),
+            0,
             uint16_t(current->linear),
             Readers::ONE_THREAD,
             false,
@@ -163,22 +254,42 @@ static void record_read(Stamp& read, uintptr_t address) {
         else if (read.warp_epoch == warp_epoch[current->linear / WARP])
             readers = read.thread != current->linear ? Readers::ONE_WARP : read.readers;
     }
+    uint32_t other = read.thread != current->linear ? read.thread : read.other_reader;
+    if (readers == Readers::BLOCKS) other = read.block;
     read = now(address);
     read.readers = readers;
+    read.other_reader = other;
 }
 
-[[noreturn]] static void fail_race(const Region& region, size_t offset, const char* verb,
-                                   const Stamp& other, const char* other_verb, uintptr_t address) {
-    char memory[80];
-    if (region.argument == SHARED)
-        snprintf(memory, sizeof memory, "%s", region.name);
-    else
-        snprintf(memory, sizeof memory, "argument %d", region.argument);
+static Fault race(const Region& region, size_t offset, const char* verb, const Stamp& other,
+                  const char* other_verb, uintptr_t address) {
     bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
-    fail(describe(
+    Fault fault = describe(
         between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
-        "%s byte %zu of %s, which thread number %u of %s block %s; nothing orders the two", verb,
-        offset, memory, other.thread, between_blocks ? "another" : "its", other_verb));
+        "%s {element}, which %s %s; nothing orders the two", verb, who(other).c_str(), other_verb);
+    locate(fault, region, offset, 1u << region.shift);
+    return fault;
+}
+
+void settle_doubts() {
+    if (!doubt.pointer) return;
+    Fault fault = doubt.race;
+    if (!memcmp(doubt.pointer, doubt.first, doubt.bytes)) {
+        snprintf(fault.kind, sizeof fault.kind, "same value");
+        fault.severity = NOTE;
+    }
+    doubt.pointer = nullptr;
+    record(fault);
+}
+
+// Two writes of one instruction of a warp, to all of the accessed bytes.
+static void suspect_race(const Fault& fault, const Stamp& other, const unsigned char* pointer,
+                         size_t bytes) {
+    bool doubtful = !only_first() && other.block == block_number && same_warp(other) &&
+                    other.address == fault.address && bytes <= sizeof doubt.first;
+    if (!doubtful) return record(fault);
+    doubt = {pointer, bytes, {}, fault};
+    memcpy(doubt.first, pointer, bytes);
 }
 
 // A read of shared memory that its block has not written yet. If a later write races with it, the
@@ -186,10 +297,13 @@ static void record_read(Stamp& read, uintptr_t address) {
 static void suspect_stale(const Region& region, size_t offset, uintptr_t address) {
     if (stale.kind[0]) return;
     stale = describe("stale shared memory", at(address),
-                     "reads byte %zu of %s, which its block never wrote", offset, region.name);
+                     "reads {element}, which its block never wrote");
+    locate(stale, region, offset, 1);
 }
 
-static void check_granule(const Region& region, size_t number, bool write, uintptr_t address) {
+// access: what the thread touches, of which this granule is a part
+static void check_granule(const Region& region, size_t number, bool write, uintptr_t address,
+                          const unsigned char* access, size_t bytes) {
     Granule& granule = region.granules[number];
     size_t offset = number << region.shift;
     bool shared = region.argument == SHARED;
@@ -203,16 +317,25 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
         granule.write = {};
     }
     if (granule.write.pending)
-        fail(describe("missing cp.async wait", at(address, code_of(granule.write)),
-                      "%s byte %zu of %s while a cp.async to it is under way", verb, offset,
-                      region.name));
-    if (unordered(granule.write)) fail_race(region, offset, verb, granule.write, "writes", address);
+        record(located(describe("missing cp.async wait", at(address, code_of(granule.write)),
+                                "%s {element} while a cp.async to it is under way", verb),
+                       region, offset));
+    bool raced = unordered(granule.write);
+    if (raced) {
+        Fault fault = race(region, offset, verb, granule.write, "writes", address);
+        write ? suspect_race(fault, granule.write, access, bytes) : record(fault);
+    }
     if (!write) {
         if (shared && !granule.write.block) suspect_stale(region, offset, address);
+        if (region.empty && !granule.write.block)
+            record(located(describe("uninitialised read", at(address),
+                                    "reads {element}, which nothing has written"),
+                           region, offset));
         record_read(granule.read, address);
         return;
     }
-    if (unordered(granule.read)) fail_race(region, offset, verb, granule.read, "reads", address);
+    if (!raced && unordered(granule.read))
+        record(race(region, offset, verb, granule.read, "reads", address));
     granule.write = now(address);
 }
 
@@ -225,14 +348,17 @@ void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
     auto* pointer = static_cast<const unsigned char*>(target);
     if (counting) return count_access(target, bytes, write, address);
     if (!watching) return;
+    settle_doubts();
+    running->faults->accesses++;
+    last_access = address;
     if (on_own_stack(pointer)) return check_registers(target, bytes, write, address);
     Region* region = find(pointer);
     if (!region) {
         bool constant = !write && pointer >= __ehdr_start && pointer < _end;
         if (constant || on_a_stack(pointer)) return;
-        fail_bounds(pointer, bytes, write, address);
+        return report_bounds(pointer, bytes, write, address);
     }
-    if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, write, address);
+    if (pointer + bytes > region->end()) return report_bounds(pointer, bytes, write, address);
     size_t first = (pointer - region->begin) >> region->shift,
            last = (pointer + bytes - 1 - region->begin) >> region->shift;
     Granule before{}, after{};
@@ -243,7 +369,7 @@ void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
             continue;
         }
         before = granule;
-        check_granule(*region, number, write, address);
+        check_granule(*region, number, write, address, pointer, bytes);
         after = granule;
     }
 }
@@ -272,11 +398,12 @@ static void must_be_fenced(Site site, const Region& region, size_t number, const
     const Stamp& write = region.granules[number].write;
     size_t offset = number << region.shift;
     if (write.block != block_number || write.copied) return;
-    if (unordered(write)) fail_race(region, offset, verb, write, "writes", 0);
+    if (unordered(write)) return record(race(region, offset, verb, write, "writes", 0));
     if (!is_fenced(write.thread, write.tick))
-        fail(describe("missing fence", at(site),
-                      "%s byte %zu of %s, which thread number %u stored without fence.proxy.async",
-                      verb, offset, region.name, write.thread));
+        record(located(describe("missing fence", at(site),
+                                "%s {element}, which thread %s stored without fence.proxy.async",
+                                verb, coordinates(write.thread).c_str()),
+                       region, offset));
 }
 
 // A bulk copy begins to write.
@@ -284,7 +411,10 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, true, address);
+    if (pointer + bytes > region->end()) {
+        report_bounds(pointer, bytes, true, address);
+        bytes = region->end() - pointer;
+    }
     Granule before{}, after{now(address), {}};
     after.write.copied = after.write.pending = true;
     for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes;
@@ -294,7 +424,7 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
             must_be_fenced(site, *region, number, "writes");
             if (granule.read.block == block_number && !granule.write.copied &&
                 unordered(granule.read))
-                fail_race(*region, number, "writes", granule.read, "reads", address);
+                record(race(*region, number, "writes", granule.read, "reads", address));
             before = granule;
         }
         granule = after;
@@ -347,6 +477,14 @@ struct SourceLocation {
     uint32_t line, column;
 };
 static Place at(SourceLocation location) { return {location.file, int(location.line), 0, 0}; }
+struct TypeDescriptor {
+    uint16_t kind, info;
+    char name[1];  // as "'float [8]'"
+};
+struct Index {
+    SourceLocation location;
+    const TypeDescriptor* array;
+};
 struct TypeMismatch {
     SourceLocation location;
     const void* type;
@@ -361,10 +499,12 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
                   size_t(pointer % alignment), size_t(alignment)));
 }
 
-void __ubsan_handle_out_of_bounds(SourceLocation* location, uintptr_t index) {
-    if (watching)
-        fail(describe("out of bounds", at(*location), "uses index %lld of an array",
-                      static_cast<long long>(index)));
+void __ubsan_handle_out_of_bounds(Index* data, uintptr_t index) {
+    if (!watching) return;
+    Fault fault = describe("out of bounds", at(data->location), "uses index %lld of {array} %s",
+                           static_cast<long long>(index), data->array->name);
+    fault.column = data->location.column;
+    fail(fault);
 }
 
 void __ubsan_handle_divrem_overflow(SourceLocation* location, uintptr_t, uintptr_t) {

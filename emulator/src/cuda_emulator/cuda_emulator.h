@@ -91,6 +91,7 @@ struct Buffer {
     unsigned char* begin;
     uint64_t bytes;
     uint32_t granule, argument;
+    uint64_t empty;  // whether it holds nothing at first, so that a read before a write is a fault
 };
 
 // One __shared__ array; offset: from emulator_shared_anchor.
@@ -100,11 +101,25 @@ struct SharedArray {
     char name[64];
 };
 
+// message: with {element} and {array} in place of what is touched, which `argument` and the rest
+// tell.
 struct Fault {
     char kind[40], message[400], file[300];
-    int32_t line;
+    int32_t line, column, severity;
+    int32_t argument;  // its number, or SHARED or NOWHERE
     // of code, from where the library was loaded; 0: see file and line
     uint64_t address, other_address;
+    uint64_t times;
+    int64_t offset;  // of the access, in bytes, in the array
+    uint64_t bytes;  // that the access touches
+    char name[64];   // of a shared array
+};
+constexpr int SHARED = -1, NOWHERE = -3, ERROR = 0, NOTE = 1;
+
+// most: of the faults that are kept; 1: the first error ends the launch. lost: faults beyond.
+struct Faults {
+    uint64_t most, count, lost, accesses, ended;
+    Fault list[1];
 };
 
 // What the warps of some blocks ask of the memories (counts.cpp). Loads and stores of global
@@ -148,15 +163,20 @@ struct Launch {
     const Buffer* buffers;
     uint64_t shared_array_count;
     const SharedArray* shared_arrays;
-    Fault* fault;
+    Faults* faults;
     uint64_t sample_count;   // 0: all blocks run
     const uint32_t* sample;  // numbers of the blocks that run, in this order
     Counts* counts;          // where to count, or null
     // of the threads of a block, for all libraries, one after the other; the first launch makes
     // them
     char** stacks;
+    // of the memory that holds the buffers, where an access beside one does no harm
+    const unsigned char *guards_begin, *guards_end;
+    // 0: the launch runs here; else in a process of its own, whose number `launch` returns, and
+    // so long
+    uint64_t seconds;
 };
-int launch(const Launch&, void (*thread)(void**));  // 0, or 1 with *fault filled
+int launch(const Launch&, void (*thread)(void**));  // 0, or 1 with *faults filled
 
 // NumPy's name of an argument's type, with '*' after it for a pointer.
 template <class T>

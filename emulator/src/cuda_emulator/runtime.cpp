@@ -4,6 +4,7 @@
 #include "runtime.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -88,6 +89,7 @@ namespace emulator {
 Thread* current;
 const Launch* running;
 unsigned block_number, epoch;
+uintptr_t last_access;
 std::vector<unsigned> warp_epoch;
 
 static std::vector<Thread> threads;
@@ -95,12 +97,12 @@ static std::vector<unsigned> order;  // the threads of a block, in the order the
 static size_t next_new;              // order[next_new...] have not begun
 static std::vector<char*> free_stacks;
 static void* scheduler_stack;
-static bool failed;
+static bool failed, ended;            // the block, the launch
+static std::vector<unsigned> blocks;  // in the order they run
 static unsigned block_index[3];
 static void (*entry)(void**);
 
 constexpr unsigned char POISON = 0xff;  // as float32 a NaN, as an integer -1
-constexpr size_t RED_ZONE = 1024;
 alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
 
 unsigned coordinate(int which) {
@@ -129,10 +131,17 @@ unsigned char* address_of(const SharedArray& array) {
     return &emulator_shared_anchor + array.offset;
 }
 
-Fault describe(const char* kind, Place place, const char* format, ...) {
+Fault without_thread(const char* kind) {
     Fault fault{};
-    auto base = reinterpret_cast<uintptr_t>(__ehdr_start);
     snprintf(fault.kind, sizeof fault.kind, "%s", kind);
+    fault.argument = NOWHERE;
+    fault.times = 1;
+    return fault;
+}
+
+Fault describe(const char* kind, Place place, const char* format, ...) {
+    Fault fault = without_thread(kind);
+    auto base = reinterpret_cast<uintptr_t>(__ehdr_start);
     snprintf(fault.file, sizeof fault.file, "%s", place.file);
     fault.line = place.line;
     fault.address = place.address ? place.address - base : 0;
@@ -149,15 +158,43 @@ Fault describe(const char* kind, Place place, const char* format, ...) {
 }
 
 void report(const Fault& fault) {
-    *running->fault = fault;
     failed = true;
+    ended = keep(fault);
+}
+
+void leave() {
+    void* abandoned;
+    emulator_switch_stack(&abandoned, scheduler_stack);
+    abort();
 }
 
 void fail(const Fault& fault) {
     report(fault);
-    void* abandoned;
-    emulator_switch_stack(&abandoned, scheduler_stack);
-    abort();
+    leave();
+}
+
+void record(const Fault& fault) {
+    if (!keep(fault)) return;
+    failed = ended = true;
+    leave();
+}
+
+static std::string as_text(const unsigned (&index)[3]) {
+    return "(" + std::to_string(index[0]) + "," + std::to_string(index[1]) + "," +
+           std::to_string(index[2]) + ")";
+}
+
+std::string coordinates(unsigned thread) { return as_text(threads[thread].index); }
+
+static void index_of_block(unsigned number, unsigned (&index)[3]) {
+    for (unsigned axis = 0, rest = number; axis < 3; rest /= running->grid[axis++])
+        index[axis] = rest % running->grid[axis];
+}
+
+std::string block_coordinates(unsigned run_as) {
+    unsigned index[3];
+    index_of_block(blocks[run_as - 1], index);
+    return as_text(index);
 }
 
 // ---- fibers
@@ -185,6 +222,7 @@ bool on_a_stack(const void* address) {
 }
 
 static void pause(State state, Site site) {
+    settle_doubts();
     Thread* me = current;
     me->state = state;
     me->site = site;
@@ -196,6 +234,7 @@ static void pause(State state, Site site) {
 static void run_fiber() {
     for (;;) {
         entry(running->arguments);
+        settle_doubts();
         end_thread_hopper();
         current->state = State::DONE;
         if (counting) end_thread_counts();
@@ -204,9 +243,7 @@ static void run_fiber() {
         std::swap(next->stack, current->stack);
         current = next;
     }
-    void* abandoned;
-    emulator_switch_stack(&abandoned, scheduler_stack);
-    abort();
+    leave();
 }
 
 static void resume(Thread& thread) {
@@ -262,6 +299,7 @@ std::vector<Thread*> meet(Site site, unsigned first, unsigned count) {
 }
 
 void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
+    settle_doubts();
     Thread* me = current;
     unsigned first = me->linear - lane();
     if (!(mask >> lane() & 1))
@@ -324,6 +362,10 @@ unsigned ballot(Site site, unsigned mask, bool predicate) {
 }
 
 uint64_t shuffle(Site site, unsigned mask, uint64_t bits, unsigned source) {
+    if ((mask >> lane() & 1) && !(mask >> source % WARP & 1))
+        record(describe("undefined shuffle", at(site),
+                        "takes the value of lane %u, which is not in the mask %08x", source % WARP,
+                        mask));
     Operand operand{bits, 0, source};
     collective(site, mask, exchange, &operand);
     return operand.result;
@@ -374,10 +416,8 @@ static void arrange(std::vector<unsigned>& items, std::mt19937& random) {
 }
 
 static void begin_block(unsigned number, std::mt19937& random) {
-    const uint32_t* grid = running->grid;
     const uint32_t* block = running->block;
-    for (unsigned axis = 0, rest = number; axis < 3; rest /= grid[axis++])
-        block_index[axis] = rest % grid[axis];
+    index_of_block(number, block_index);
     epoch = 0;
     block_number++;
     warp_epoch.assign(warp_epoch.size(), 0);
@@ -447,6 +487,7 @@ static void release_barrier() {
 }
 
 static void check_red_zone() {
+    if (running->buffer_count) return;  // every access is watched
     const unsigned char* end = dynamic_bytes + running->shared_bytes;
     if (std::all_of(end, end + RED_ZONE, [](unsigned char byte) { return byte == POISON; })) return;
     report(describe("shared memory overflow", Place{},
@@ -491,7 +532,7 @@ static bool accepted(const Launch& launch) {
 
 static void run_blocks() {
     std::mt19937 random(running->order);
-    std::vector<unsigned> blocks(running->sample, running->sample + running->sample_count);
+    blocks.assign(running->sample, running->sample + running->sample_count);
     unsigned lines = running->sample_count ? 0 : running->grid[1] * running->grid[2];
     for (unsigned line = 0; line < lines; line++)
         for (unsigned x = running->first_block; x < running->grid[0]; x++)
@@ -500,34 +541,57 @@ static void run_blocks() {
     for (unsigned number : blocks) {
         begin_block(number, random);
         run_block(random);
-        if (failed || (counting && !end_block_counts())) return;
+        if (ended || (counting && !end_block_counts())) return;
+        if (failed) begin_stacks();  // those of threads that never go on
+        failed = false;
     }
 }
 
-int launch(const Launch& launch, void (*thread)(void**)) {
-    running = &launch;
-    entry = thread;
-    if (!accepted(launch)) {
-        snprintf(launch.fault->kind, sizeof launch.fault->kind, "impossible launch");
-        snprintf(
-            launch.fault->message, sizeof launch.fault->message,
-            "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
-            launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
-            launch.block[2], static_cast<unsigned long long>(launch.shared_bytes));
-        return 1;
-    }
-    failed = false;
+static Fault unaccepted(const Launch& launch) {
+    Fault fault = without_thread("impossible launch");
+    snprintf(
+        fault.message, sizeof fault.message,
+        "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
+        launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
+        launch.block[2], static_cast<unsigned long long>(launch.shared_bytes));
+    return fault;
+}
+
+static void run(const Launch& launch) {
+    failed = ended = false;
     block_number = 0;
+    last_access = 0;
     threads.resize(size_t(launch.block[0]) * launch.block[1] * launch.block[2]);
     order.resize(threads.size());
     warp_epoch.resize((threads.size() + WARP - 1) / WARP);
     begin_stacks();
     begin_checks();
     begin_counts();
+    begin_signals();
     run_blocks();
+    end_signals();
     end_checks();
     counting = false;
-    return failed;
+}
+
+int launch(const Launch& launch, void (*thread)(void**)) {
+    running = &launch;
+    entry = thread;
+    if (!accepted(launch)) {
+        keep(unaccepted(launch));
+    } else if (launch.seconds) {
+        begin_stacks();
+        fflush(nullptr);
+        if (pid_t process = fork()) return process;
+        begin_process();
+        run(launch);
+        fflush(nullptr);
+        launch.faults->ended = 1;
+        _exit(0);
+    } else {
+        run(launch);
+    }
+    return launch.faults->count > 0;
 }
 
 }  // namespace emulator

@@ -42,12 +42,13 @@ class Fault:
 
     def allowed(self, patterns):
         """Whether one of the patterns, "KIND", "FILE:LINE" or "KIND at FILE:LINE", or a comment in
-        the fault's line, `cuda-emulator: allow KIND`, allows it.
+        the line of either access, `cuda-emulator: allow KIND`, allows it.
         """
         place = _short(self.file, self.line)
         names = {self.kind, place, f"{self.kind} at {place}"}
-        comment = _ALLOWED.search(source_line(self.file, self.line))
-        return not names.isdisjoint(patterns) or bool(comment and self.kind in comment[1])
+        lines = [source_line(*at) for at in ((self.file, self.line), self.other) if at]
+        comments = [comment[1] for comment in map(_ALLOWED.search, lines) if comment]
+        return not names.isdisjoint(patterns) or any(self.kind in text for text in comments)
 
 
 class KernelFault(Exception):

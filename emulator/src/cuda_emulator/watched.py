@@ -86,13 +86,14 @@ def examine(
     finally:
         for process in processes:
             process.end()
-    if any(fault.severity == "error" for fault in found):
-        found = [fault for fault in found if fault.kind != "unwritten output"]  # which follows
+    left = [fault for fault in merged(found) if not fault.allowed(allow)]
+    if any(fault.severity == "error" for fault in left):
+        left = [fault for fault in left if fault.kind != "unwritten output"]  # which follows
     else:
-        found += differences(launch, processes, tolerance)
+        others = differences(launch, processes, tolerance)
+        left += [fault for fault in merged(others) if not fault.allowed(allow)]
     for process in processes[:1]:
         process.copy_back()
-    left = [fault for fault in merged(found) if not fault.allowed(allow)]
     left.sort(key=lambda fault: faults.SEVERITIES.index(fault.severity))
     accesses = sum(process.faults.accesses for process in processes)
     return Report(function.name, tuple(left), accesses, time.monotonic() - start)

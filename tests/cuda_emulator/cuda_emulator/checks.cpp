@@ -30,6 +30,8 @@ struct Stamp {
     Readers readers;
     bool pending : 1;  // of a write: a cp.async not waited for, or a bulk copy that has not arrived
     bool copied : 1;   // of a write: by a bulk copy
+    bool atomic : 1;   // of a write: by atomics, `readers` tells whose
+    bool of_block : 1; // of an atomic write: no other block's atomics may come near
 };
 struct Granule {
     Stamp write, read;
@@ -54,7 +56,19 @@ struct Region {
     Granule* granules;
     const unsigned char* end() const { return begin + bytes; }
 };
-constexpr int SHARED = -1;
+constexpr int SHARED = -1, VARIABLE = -2;
+enum class Access { READ, WRITE, ATOMIC };
+
+// The __device__ and __constant__ variables of the library's kernels, which Python writes down.
+extern "C" {
+extern const Global emulator_globals[];
+extern const uint64_t emulator_global_count;
+}
+struct Globals {
+    const Global* begin() const { return emulator_globals; }
+    const Global* end() const { return emulator_globals + emulator_global_count; }
+};
+static Globals globals() { return {}; }
 
 static std::vector<Region> regions;
 static bool watching;
@@ -78,6 +92,10 @@ void begin_checks() {
         add_region(address_of(array), array.bytes, 1, SHARED, array.name);
     }
     add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
+    for (const Global& variable : globals())
+        if (variable.writable)
+            add_region(static_cast<unsigned char*>(variable.address), variable.bytes, 1, VARIABLE,
+                       variable.name);
     for (unsigned i = 0; i < running->buffer_count; i++) {
         const Buffer& buffer = running->buffers[i];
         add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument);
@@ -103,6 +121,13 @@ static Region* find(const unsigned char* pointer) {
     return nullptr;
 }
 
+static void name_of(const Region& region, char (&name)[80]) {
+    if (region.argument < 0)
+        snprintf(name, sizeof name, "%s", region.name);
+    else
+        snprintf(name, sizeof name, "argument %d", region.argument);
+}
+
 [[noreturn]] static void fail_bounds(const unsigned char* pointer, size_t bytes, bool write,
                                      uintptr_t address) {
     const Region* nearest = nullptr;
@@ -121,9 +146,11 @@ static Region* find(const unsigned char* pointer) {
         fail(describe("shared memory overflow", at(address),
                       "%s %zu bytes, reaching %zu bytes %s of %s (%zu bytes)", verb, bytes, least,
                       side, nearest->name, nearest->bytes));
+    char memory[80];
+    name_of(*nearest, memory);
     fail(describe("out of bounds", at(address),
-                  "%s %zu bytes, reaching %zu bytes %s of argument %d (%zu bytes)", verb, bytes,
-                  least, side, nearest->argument, nearest->bytes));
+                  "%s %zu bytes, reaching %zu bytes %s of %s (%zu bytes)", verb, bytes, least, side,
+                  memory, nearest->bytes));
 }
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
@@ -131,11 +158,17 @@ static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == curren
 // True if nothing orders the access of `stamp` before the current one.
 static bool unordered(const Stamp& stamp) {
     if (stamp.block == 0) return false;
-    if (stamp.block != block_number || stamp.readers == Readers::BLOCKS) return true;
+    if (stamp.readers == Readers::BLOCKS) return true;
+    bool alone = stamp.readers == Readers::ONE_THREAD;
+    if (stamp.block != block_number)
+        return !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
     if (stamp.epoch != epoch) return false;
-    if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK) return true;
+    if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
+        return !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
     if (stamp.warp_epoch != warp_epoch[current->linear / WARP]) return false;
-    return stamp.thread != current->linear || stamp.readers == Readers::ONE_WARP;
+    if (stamp.thread == current->linear && alone) return false;
+    return !(alone && lanes_ordered(stamp.thread, stamp.tick)) &&
+           !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
 }
 
 static Stamp now(uintptr_t address) {
@@ -149,20 +182,24 @@ static Stamp now(uintptr_t address) {
             uint16_t(current->linear),
             Readers::ONE_THREAD,
             false,
+            false,
+            false,
             false};
+}
+
+// Who made the accesses of `earlier` and the current one.
+static Readers with_current(const Stamp& earlier) {
+    if (earlier.readers == Readers::BLOCKS) return Readers::BLOCKS;
+    if (earlier.block && earlier.block != block_number) return Readers::BLOCKS;
+    if (!earlier.block || earlier.epoch != epoch) return Readers::ONE_THREAD;
+    if (!same_warp(earlier) || earlier.readers == Readers::ONE_BLOCK) return Readers::ONE_BLOCK;
+    if (earlier.warp_epoch != warp_epoch[current->linear / WARP]) return Readers::ONE_THREAD;
+    return earlier.thread != current->linear ? Readers::ONE_WARP : earlier.readers;
 }
 
 static void record_read(Stamp& read, uintptr_t address) {
     if (read.readers == Readers::BLOCKS) return;
-    Readers readers = Readers::ONE_THREAD;
-    if (read.block && read.block != block_number)
-        readers = Readers::BLOCKS;
-    else if (read.block && read.epoch == epoch) {
-        if (!same_warp(read) || read.readers == Readers::ONE_BLOCK)
-            readers = Readers::ONE_BLOCK;
-        else if (read.warp_epoch == warp_epoch[current->linear / WARP])
-            readers = read.thread != current->linear ? Readers::ONE_WARP : read.readers;
-    }
+    Readers readers = with_current(read);
     read = now(address);
     read.readers = readers;
 }
@@ -170,10 +207,7 @@ static void record_read(Stamp& read, uintptr_t address) {
 [[noreturn]] static void fail_race(const Region& region, size_t offset, const char* verb,
                                    const Stamp& other, const char* other_verb, uintptr_t address) {
     char memory[80];
-    if (region.argument == SHARED)
-        snprintf(memory, sizeof memory, "%s", region.name);
-    else
-        snprintf(memory, sizeof memory, "argument %d", region.argument);
+    name_of(region, memory);
     bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
     fail(describe(
         between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
@@ -189,7 +223,15 @@ static void suspect_stale(const Region& region, size_t offset, uintptr_t address
                      "reads byte %zu of %s, which its block never wrote", offset, region.name);
 }
 
-static void check_granule(const Region& region, size_t number, bool write, uintptr_t address) {
+// Whether an atomic access may come near the atomic ones of the stamp.
+static bool atomics_agree(const Stamp& write, Scope scope) {
+    bool other_block = write.block != block_number || write.readers == Readers::BLOCKS;
+    return write.atomic && !(other_block && (write.of_block || scope == Scope::BLOCK));
+}
+
+static void check_granule(const Region& region, size_t number, Access access, Scope scope,
+                          uintptr_t address) {
+    bool write = access != Access::READ, atomic = access == Access::ATOMIC;
     Granule& granule = region.granules[number];
     size_t offset = number << region.shift;
     bool shared = region.argument == SHARED;
@@ -206,14 +248,21 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
         fail(describe("missing cp.async wait", at(address, code_of(granule.write)),
                       "%s byte %zu of %s while a cp.async to it is under way", verb, offset,
                       region.name));
-    if (unordered(granule.write)) fail_race(region, offset, verb, granule.write, "writes", address);
+    bool races = unordered(granule.write);
+    if (races && !(atomic && atomics_agree(granule.write, scope)))
+        fail_race(region, offset, verb, granule.write, "writes", address);
+    if (atomic && shared && !granule.write.block) suspect_stale(region, offset, address);
     if (!write) {
         if (shared && !granule.write.block) suspect_stale(region, offset, address);
         record_read(granule.read, address);
         return;
     }
     if (unordered(granule.read)) fail_race(region, offset, verb, granule.read, "reads", address);
+    Readers readers = races ? with_current(granule.write) : Readers::ONE_THREAD;
     granule.write = now(address);
+    granule.write.readers = readers;
+    granule.write.atomic = atomic;
+    granule.write.of_block = atomic && scope == Scope::BLOCK;
 }
 
 static bool on_own_stack(const unsigned char* pointer) {
@@ -221,10 +270,10 @@ static bool on_own_stack(const unsigned char* pointer) {
            reinterpret_cast<const char*>(pointer) < current->stack + STACK_BYTES;
 }
 
-void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
+static void watch(const void* target, size_t bytes, Access access, Scope scope,
+                  uintptr_t address) {
+    bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
-    if (counting) return count_access(target, bytes, write, address);
-    if (!watching) return;
     if (on_own_stack(pointer)) return check_registers(target, bytes, write, address);
     Region* region = find(pointer);
     if (!region) {
@@ -243,10 +292,28 @@ void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
             continue;
         }
         before = granule;
-        check_granule(*region, number, write, address);
+        check_granule(*region, number, access, scope, address);
         after = granule;
     }
 }
+
+void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
+    if (counting) return count_access(target, bytes, write, address);
+    if (watching)
+        watch(target, bytes, write ? Access::WRITE : Access::READ, Scope::DEVICE, address);
+}
+
+void accessed_atomically(const void* target, size_t bytes, Scope scope, uintptr_t address) {
+    if (counting) return count_access(target, bytes, true, address);
+    if (!watching) return;
+    if (reinterpret_cast<uintptr_t>(target) % bytes)
+        fail(describe("misaligned access", at(address),
+                      "makes an atomic access of %zu bytes to an address that is no multiple of it",
+                      bytes));
+    watch(target, bytes, Access::ATOMIC, scope, address);
+}
+
+bool watching_accesses() { return watching; }
 
 void must_be_shared(Site site, const void* pointer, const char* what) {
     if (!watching) return;

@@ -24,6 +24,7 @@ import dataclasses
 import fcntl
 import functools
 import hashlib
+import json
 import mmap
 import os
 import pathlib
@@ -35,7 +36,9 @@ import threading
 import numpy as np
 
 from cuda_emulator import faults, watched
+from cuda_emulator import source as _source
 from cuda_emulator.faults import Fault, KernelFault
+from cuda_emulator.source import Kernel, SourceError
 from cuda_emulator.watched import Report
 
 __all__ = [
@@ -61,9 +64,6 @@ tensor_sums = "rounded"  # one of TENSOR_SUMS: how tensor cores add (tensor_core
 cache = "cuda-emulator"
 isolated = True  # whether launches are watched, in a process of their own
 
-_ENTRY = re.compile(
-    r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\('
-)
 _INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COMMON_FLAGS = (
@@ -93,6 +93,12 @@ _WATCHED_FLAGS = ("-O1", *_CHECKS)
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a
 # loop is one block, not copied.
 _COUNTED_FLAGS = ("-O2", *_CHECKS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
+# by name, because tests change the flags
+_FLAGS = {
+    "plain": lambda: _PLAIN_FLAGS,
+    "watched": lambda: _WATCHED_FLAGS,
+    "counted": lambda: _COUNTED_FLAGS,
+}
 _RUNTIME_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-g0")
 _RED_ZONE = 1 << 20
 _ALIGNMENT = 256  # of an allocation on a GPU
@@ -127,31 +133,123 @@ class Module:
 
     def __init__(self, source, options, include):
         self.source, self.options, self.include = source, options, include
-        texts = (path.read_text() for path in sorted(with_headers(source, include)))
-        self.text = "\n".join(map(without_comments, texts))
-        self.names = _ENTRY.findall(self.text)
+        self._libraries, self._globals = {}, {}
+
+    @functools.cached_property
+    def text(self):
+        """The file and its headers without comments."""
+        paths = sorted(with_headers(self.source, self.include))
+        return "\n".join(without_comments(path.read_text(errors="replace")) for path in paths)
+
+    @functools.cached_property
+    def kernels(self):
+        """The Kernels of the file and its headers."""
+        path = _cache() / f"{self.source.stem}-{_hash(self._read())}.json"
+        with missing(path) as absent:
+            if absent:
+                rows = [dataclasses.asdict(kernel) for kernel in self.parsed.kernels]
+                _write(path, json.dumps(rows))
+        return [Kernel(**row) for row in json.loads(path.read_text())]
+
+    @functools.cached_property
+    def parsed(self):
+        """The source.Source of the file. Raises CompileError if it cannot be read."""
+        folders, _ = _folders_and_headers(self.include)
+        macros = [flag.removeprefix("-D") for flag in self.options if flag.startswith("-D")]
+        macros = tuple(macro if "=" in macro else f"{macro}=1" for macro in macros)
+        try:
+            return _source.Source(self.source, tuple(folders), macros)
+        except SourceError as error:
+            raise CompileError(f"{self.source.name}: {error}") from None
+
+    def _read(self):
+        texts = [*self.options, (HERE / "source.py").read_text(), (HERE / "ptx.py").read_text()]
+        for path in sorted(with_headers(self.source, self.include)):
+            texts += [path.name, path.read_text(errors="replace")]
+        return texts
+
+    @property
+    def names(self):
+        """The names of its kernels that are no templates."""
+        return [kernel.name for kernel in self.kernels if kernel.template is None]
 
     def get_function(self, name):
-        """The kernel `name`; raises KeyError if the file and its headers have no such extern "C"
-        __global__ function.
+        """The kernel `name`, a template with its arguments: "softmax<256>".
+
+        Raises KeyError if the file and its headers have no such kernel.
         """
-        if name not in self.names:
-            raise KeyError(
-                f"{self.source.name} has no kernel {name}; it has {', '.join(self.names)}"
-            )
-        return Function(self, name)
+        return Function(self, self._entry(name))
+
+    def _entry(self, name):
+        kernel = _source.find(self.kernels, name)
+        if kernel is None:
+            others = ", ".join(kernel.name for kernel in self.kernels) or "none"
+            raise KeyError(f"{self.source.name} has no kernel {name}; it has {others}")
+        given = name.partition("<")[2]
+        if kernel.template is None:
+            return kernel.name
+        if given:
+            return f"{kernel.name}<{given}"
+        if all("=" in part for part in _source.split_text(kernel.template)):
+            return f"{kernel.name}<>"
+        launched = self.parsed.launched(kernel)
+        example = f"{kernel.name}<{launched[0] if launched else '...'}>"
+        raise KeyError(
+            f"{kernel.name} of {self.source.name} is a template of <{kernel.template}>: "
+            f"name its arguments, as in {example}"
+        )
+
+    def get_global(self, name):
+        """A NumPy array of a __device__ or __constant__ variable, which launches read and write."""
+        if name not in self._globals:
+            self._add_globals(self.plain)
+        return self._globals[name]
+
+    def library(self, kind, name):
+        """The library that has a kernel. kind: "plain", "watched" or "counted".
+
+        All kernels that are no templates share one, unless g++ rejects it for another kernel's sake.
+        """
+        if (kind, name) not in self._libraries:
+            group = self.names
+            alone = name not in group or len(group) == 1
+            try:
+                library = _build(self, _FLAGS[kind](), (name,)) if alone else getattr(self, kind)
+            except CompileError:
+                if alone:
+                    raise
+                library = _build(self, _FLAGS[kind](), (name,))
+            self._libraries[kind, name] = library
+        return self._libraries[kind, name]
 
     @functools.cached_property
     def plain(self):
-        return _build(self, _PLAIN_FLAGS)
+        return _build(self, _FLAGS["plain"](), tuple(self.names))
 
     @functools.cached_property
     def watched(self):
-        return _build(self, _WATCHED_FLAGS)
+        return _build(self, _FLAGS["watched"](), tuple(self.names))
 
     @functools.cached_property
     def counted(self):
-        return _build(self, _COUNTED_FLAGS)
+        return _build(self, _FLAGS["counted"](), tuple(self.names))
+
+    @contextlib.contextmanager
+    def globals_of(self, library):
+        """The variables have this module's values in a library, and then those that it leaves."""
+        self._add_globals(library)
+        for variable in library.globals:
+            ctypes.memmove(variable.address, *_memory(self._globals[variable.name]))
+        yield
+        for variable in library.globals:
+            array, size = _memory(self._globals[variable.name])
+            if variable.writable:
+                ctypes.memmove(array, variable.address, size)
+
+    def _add_globals(self, library):
+        for variable in library.globals:
+            if variable.name not in self._globals:
+                self._globals[variable.name] = variable.value()
 
 
 class Function:
@@ -163,7 +261,7 @@ class Function:
     @property
     def parameters(self):
         """The kernel's Parameters in order."""
-        return _parameters(self.module.plain, self.name)
+        return _parameters(self.module.library("plain", self.name), self.name)
 
     def __call__(self, grid, block, args, shared_mem=0, order="forward", first_block=0):
         """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy
@@ -175,23 +273,27 @@ class Function:
         """
         if isolated and not first_block:
             return watched.check(self, grid, block, args, shared_mem, (order,))
-        library = self.module.plain
+        library = self.module.library("plain", self.name)
         args = [
             arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
             for arg in args
         ]
-        _check_arguments(self.name, _parameters(library, self.name), args)
+        args = _fitting(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        _launch(library, self, grid, block, args, pointers, shared_mem, order, [], first_block)
+        with self.module.globals_of(library):
+            _launch(library, self, grid, block, args, pointers, shared_mem, order, [], first_block)
 
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
         """As a call while not `isolated`, with every memory access watched, up to the first
         error.
         """
-        library = self.module.watched
+        library = self.module.library("watched", self.name)
         args = list(args)
-        with _Allocations(self.name, args) as allocations:  # replaces tables by their words
-            _check_arguments(self.name, _parameters(library, self.name), args)
+        with (
+            _Allocations(self.name, args) as allocations,  # replaces tables by their words
+            self.module.globals_of(library),
+        ):
+            args = _fitting(self.name, _parameters(library, self.name), args)
             _launch(
                 library,
                 self,
@@ -217,12 +319,12 @@ class Function:
         threads were counted; cache_lines: lines of 128 bytes of the level-1 cache that a block has.
         Arrays are changed; accesses are not checked.
         """
-        library = self.module.counted
+        library = self.module.library("counted", self.name)
         args = [
             arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
             for arg in args
         ]
-        _check_arguments(self.name, _parameters(library, self.name), args)
+        args = _fitting(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         for counts in (
             _Counts(learns=True, enough=enough),
@@ -326,40 +428,105 @@ class Parameter:
     dtype: np.dtype
     is_array: bool
     writable: bool
+    type: str
 
 
-def _check_arguments(name, parameters, args):
+def _fitting(name, parameters, args):
+    """The arguments with Python's numbers as NumPy's, and structures as bytes.
+
+    Raises KernelFault where one does not fit the kernel's parameter.
+    """
     if len(args) != len(parameters):
         raise KernelFault(
             name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}"
         )
+    args = [_number(arg, each) for arg, each in zip(args, parameters, strict=True)]
     for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
-        if isinstance(arg, np.ndarray):
-            given = f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
-            fits = parameter.is_array and arg.dtype == parameter.dtype and arg.flags.c_contiguous
-        else:
-            given = type(arg).__name__
-            fits = (
-                not parameter.is_array
-                and isinstance(arg, np.generic)
-                and arg.dtype == parameter.dtype
+        if not _fits(arg, parameter):
+            wanted = f"{parameter.type} array" if parameter.is_array else parameter.type
+            raise KernelFault(
+                name, "wrong arguments", f"argument {i} is a {wanted}, got a {_given(arg)}"
             )
-        if not fits:
-            wanted = f"{parameter.dtype} array" if parameter.is_array else parameter.dtype
-            raise KernelFault(name, "wrong arguments", f"argument {i} is a {wanted}, got a {given}")
+    return args
+
+
+def _given(arg):
+    if not isinstance(arg, np.ndarray):
+        return type(arg).__name__
+    return f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
+
+
+def _number(arg, parameter):
+    """As CuPy: a Python number takes the type of an integer, bool, double or complex128."""
+    if parameter.is_array:
+        return arg
+    kind = parameter.dtype.kind
+    if (
+        isinstance(arg, np.ndarray | np.void)
+        and kind == "V"
+        and arg.nbytes == parameter.dtype.itemsize
+    ):
+        return np.frombuffer(arg.tobytes(), parameter.dtype)[0]
+    if isinstance(arg, bool) and kind == "b" or type(arg) is int and kind in "iu":
+        limits = np.iinfo(parameter.dtype) if kind != "b" else None
+        if limits is None or limits.min <= arg <= limits.max:
+            return parameter.dtype.type(arg)
+    if (
+        isinstance(arg, float)
+        and parameter.type == "float64"
+        or (isinstance(arg, complex) and parameter.type == "complex128")
+    ):
+        return parameter.dtype.type(arg)
+    return arg
+
+
+def _fits(arg, parameter):
+    if not isinstance(arg, np.ndarray):
+        return (
+            not parameter.is_array and isinstance(arg, np.generic) and arg.dtype == parameter.dtype
+        )
+    return parameter.is_array and arg.flags.c_contiguous and _holds(arg, parameter)
+
+
+def _holds(array, parameter):
+    """Whether an array has the elements that a pointer points to."""
+    dtype, wanted = array.dtype, parameter.dtype
+    if parameter.type == "void" or dtype == wanted:
+        return True
+    if wanted.kind == "V":
+        sizes = {dtype.itemsize, *(array.shape[-1:] and [dtype.itemsize * array.shape[-1]])}
+        return wanted.itemsize in sizes
+    if parameter.type == "bfloat16":
+        return dtype.name in ("bfloat16", "uint16")
+    return parameter.type == "int8" and dtype.kind == "S"
 
 
 def _parameters(library, name):
     text = ctypes.create_string_buffer(4096)
-    library[f"signature_{name}"](text)
+    library[f"signature_{_symbol(name)}"](text)
     return [
         Parameter(
-            np.dtype(word.removeprefix("const-").rstrip("*")),
+            _dtype(word.removeprefix("const-").rstrip("*")),
             word.endswith("*"),
             word.endswith("*") and not word.startswith("const-"),
+            word.removeprefix("const-").rstrip("*"),
         )
         for word in text.value.decode().split()
     ]
+
+
+def _dtype(name):
+    """The dtype of a type of C++ by its name in a signature (append_name in cuda_emulator.h)."""
+    if name.startswith("struct"):
+        return np.dtype(f"V{name.removeprefix('struct')}")
+    if name == "bfloat16":  # which NumPy has with the package ml_dtypes alone
+        return np.dtype(np.uint16)
+    return np.dtype("V" if name == "void" else name)
+
+
+def _symbol(name):
+    """The name of a kernel as a part of a name in C."""
+    return re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", name)
 
 
 class _Allocations:
@@ -520,6 +687,7 @@ class _Launch(ctypes.Structure):
         ("guards_begin", ctypes.c_uint64),
         ("guards_end", ctypes.c_uint64),
         ("seconds", ctypes.c_uint64),
+        ("variables", ctypes.c_void_p),
     ]
 
 
@@ -545,12 +713,11 @@ def _launch(
     return its number.
     """
     values = [
-        ctypes.c_void_p(pointer)
-        if pointer is not None
-        else np.ctypeslib.as_ctypes_type(arg.dtype)(arg.item())
+        np.uint64(pointer) if pointer is not None else arg
         for arg, pointer in zip(args, pointers, strict=True)
     ]
-    addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    memory, places = _packed(values)
+    addresses = (ctypes.c_void_p * len(values))(*places)
     regions = (_Buffer * len(buffers))(*buffers)
     shared = library.shared_arrays
     first = apart.faults if apart else faults.First(most=1)
@@ -571,13 +738,28 @@ def _launch(
         ctypes.addressof(sample) if sample else None,
         ctypes.addressof(counts) if counts else None,
         ctypes.addressof(_stacks),
-        *((*apart.guards, apart.seconds) if apart else ()),
+        *((*apart.guards, apart.seconds, apart.variables) if apart else ()),
     )
-    result = library[f"launch_{function.name}"](ctypes.byref(launch))
+    result = library[f"launch_{_symbol(function.name)}"](ctypes.byref(launch))
     if result and not apart:
         fault = faults.named(first.list[0], library, function, args)
         raise KernelFault.of_all([fault])
     return result
+
+
+def _packed(values):
+    """Memory that holds NumPy scalars, each aligned to 16 bytes, and their addresses."""
+    starts, size = [], 16
+    for value in values:
+        starts.append(size)
+        size += _round_up(value.nbytes, 16)
+    memory = np.zeros(size, np.uint8)
+    first = memory.ctypes.data % 16
+    for start, value in zip(starts, values, strict=True):
+        memory[start - first : start - first + value.nbytes] = np.frombuffer(
+            value.tobytes(), np.uint8
+        )
+    return memory, [memory.ctypes.data + start - first for start in starts]
 
 
 def _three(sizes):
@@ -629,26 +811,47 @@ def _stacks_of(library, addresses):
 # ---- compiling
 
 
-def _build(module, flags):
-    """The shared library of a Module, from the cache or compiled now."""
+class _Global(ctypes.Structure):
+    _fields_ = [
+        ("c_name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+        ("type", ctypes.c_char * 32),
+        ("writable", ctypes.c_uint64),
+    ]
+
+    @property
+    def name(self):
+        return self.c_name.decode()
+
+    def value(self):
+        """Its value as a NumPy array of one dimension."""
+        dtype = _dtype(self.type.decode())
+        return np.frombuffer(ctypes.string_at(self.address, self.bytes), dtype).copy()
+
+
+def _memory(array):
+    return array.ctypes.data, array.nbytes
+
+
+def _build(module, flags, entries):
+    """The shared library of kernels of a Module, from the cache or compiled now."""
     runtime, flags = (
         sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")),
         (*flags, *module.options),
     )
-    read = [
-        text
-        for path in (*runtime, *sorted(with_headers(module.source, module.include)))
-        for text in (path.name, path.read_text())
-    ]
+    read = [text for path in runtime for text in (path.name, path.read_text())]
     # no folder: copies of a project share it
-    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read]
-    library = _cache() / f"{module.source.stem}-{_hash(made_from)}.so"
+    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read, *module._read()]
+    library = _cache() / f"{module.source.stem}-{_hash([*made_from, *entries])}.so"
     with missing(library) as absent:
         if absent:
-            _make_library(library, module, flags, runtime)
+            _make_library(library, module, flags, runtime, entries)
     # PyDLL: one launch at a time, the runtime's state is the library's
     loaded = ctypes.PyDLL(str(library))
     loaded.shared_arrays = _shared_arrays(library)
+    count = ctypes.c_uint64.in_dll(loaded, "emulator_global_count").value
+    loaded.globals = list((_Global * count).in_dll(loaded, "emulator_globals")) if count else []
     return loaded
 
 
@@ -663,24 +866,15 @@ def missing(path):
         yield not path.exists()
 
 
-def _make_library(library, module, flags, runtime):
-    folders, headers = _folders_and_headers(module.include)
+def _make_library(library, module, flags, runtime, entries):
+    folders, _ = _folders_and_headers(module.include)
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
         wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
         # In the file: a macro with a table is longer than an argument may be.
         macros = [flag.removeprefix("-D").partition("=") for flag in flags if flag.startswith("-D")]
         flags = [flag for flag in flags if not flag.startswith("-D")]
-        wrapper.write_text(
-            "\n".join(
-                [
-                    f'#include "{_precompiled(flags, runtime)}"',
-                    *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
-                    *(f'#include "{path}"' for path in (*headers, module.source)),
-                    *(f"EMULATOR_EXPORT({name})" for name in module.names),
-                    "",
-                ]
-            )
-        )
+        header = _precompiled(flags, runtime)
+        wrapper.write_text(wrapper_text(module, entries, header, macros))
         _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))
         # Linked without the sanitizers' flags: the functions that their calls need are in
@@ -688,6 +882,34 @@ def _make_library(library, module, flags, runtime):
         _compile(
             ["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library
         )
+
+
+def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
+    """What g++ compiles for kernels of a module. header: stands for CUDA's headers; macros: (name,
+    "=", value) for the headers of load(include=...).
+    """
+    _, headers = _folders_and_headers(module.include)
+    text, variables = module.parsed.cut(entries)
+    lines = [
+        f'#include "{header}"',
+        *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
+        *(f'#include "{path}"' for path in headers),
+        text,
+        f'# 1 "{module.source}"',
+        *(f"EMULATOR_EXPORT({_symbol(entry)}, {entry})" for entry in entries),
+        *_table_of(variables),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table_of(variables):
+    """The emulator_globals of cuda_emulator.h."""
+    yield f"EMULATOR_GLOBAL_COUNT({len(variables)})"
+    yield "EMULATOR_GLOBALS = {"
+    for name, writable in variables:
+        yield f'emulator::global("{name}", ::{name}, {int(writable)}),'
+    yield "{}};"
 
 
 def _precompiled(flags, runtime):
@@ -717,7 +939,7 @@ def with_headers(source, include=()):
         new = {
             folder / name
             for file in new
-            for name in _INCLUDE.findall(file.read_text())
+            for name in _INCLUDE.findall(file.read_text(errors="replace"))
             for folder in (file.parent, *folders)
             if (folder / name).exists()
         } - files
@@ -767,6 +989,12 @@ def _runtime_objects(files):
             if absent:
                 _compile([*_RUNTIME_FLAGS, "-c", str(source)], target)
         yield target
+
+
+def _write(path, text):
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
 def _compile(arguments, target):

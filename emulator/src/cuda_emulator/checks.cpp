@@ -32,6 +32,8 @@ struct Stamp {
     Readers readers;
     bool pending : 1;  // of a write: a cp.async not waited for, or a bulk copy that has not arrived
     bool copied : 1;   // of a write: by a bulk copy
+    bool atomic : 1;   // of a write: by atomics, `readers` tells whose
+    bool of_block : 1;  // of an atomic write: no other block's atomics may come near
 };
 struct Granule {
     Stamp write, read;
@@ -57,6 +59,26 @@ struct Region {
     bool empty;  // at first
     const unsigned char* end() const { return begin + bytes; }
 };
+enum class Access { READ, WRITE, ATOMIC };
+
+// The __device__ and __constant__ variables of the library's kernels, which Python writes down.
+extern "C" {
+extern const Global emulator_globals[];
+extern const uint64_t emulator_global_count;
+}
+struct Globals {
+    const Global* begin() const { return emulator_globals; }
+    const Global* end() const { return emulator_globals + emulator_global_count; }
+};
+static Globals globals() { return {}; }
+
+void save_variables(unsigned char* to) {
+    for (const Global& variable : globals()) {
+        if (!variable.writable) continue;
+        memcpy(to, variable.address, variable.bytes);
+        to += variable.bytes;
+    }
+}
 
 static std::vector<Region> regions;
 static bool watching;
@@ -90,6 +112,10 @@ void begin_checks() {
         add_region(address_of(array), array.bytes, 1, SHARED, array.name);
     }
     add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
+    for (const Global& variable : globals())
+        if (variable.writable)
+            add_region(static_cast<unsigned char*>(variable.address), variable.bytes, 1, VARIABLE,
+                       variable.name);
     for (unsigned i = 0; i < running->buffer_count; i++) {
         const Buffer& buffer = running->buffers[i];
         add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument, "", buffer.empty);
@@ -124,9 +150,9 @@ static void look_at_all_accesses() {
         auto touched = [](const Granule& granule) {
             return granule.write.block || granule.read.block;
         };
-        if (region.argument != SHARED)
+        if (region.argument >= 0)
             look_for_unwritten(region);
-        else if (region.begin != dynamic_shared() &&
+        else if (region.argument == SHARED && region.begin != dynamic_shared() &&
                  std::any_of(region.granules, region.granules + region.bytes, touched))
             in_static += region.bytes;
     }
@@ -221,11 +247,17 @@ static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == curren
 // True if nothing orders the access of `stamp` before the current one.
 static bool unordered(const Stamp& stamp) {
     if (stamp.block == 0) return false;
-    if (stamp.block != block_number || stamp.readers == Readers::BLOCKS) return true;
+    if (stamp.readers == Readers::BLOCKS) return true;
+    bool alone = stamp.readers == Readers::ONE_THREAD;
+    if (stamp.block != block_number)
+        return !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
     if (stamp.epoch != epoch) return false;
-    if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK) return true;
+    if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
+        return !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
     if (stamp.warp_epoch != warp_epoch[current->linear / WARP]) return false;
-    return stamp.thread != current->linear || stamp.readers == Readers::ONE_WARP;
+    if (stamp.thread == current->linear && alone) return false;
+    return !(alone && lanes_ordered(stamp.thread, stamp.tick)) &&
+           !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
 }
 
 static Stamp now(uintptr_t address) {
@@ -240,20 +272,24 @@ static Stamp now(uintptr_t address) {
             uint16_t(current->linear),
             Readers::ONE_THREAD,
             false,
+            false,
+            false,
             false};
+}
+
+// Who made the accesses of `earlier` and the current one.
+static Readers with_current(const Stamp& earlier) {
+    if (earlier.readers == Readers::BLOCKS) return Readers::BLOCKS;
+    if (earlier.block && earlier.block != block_number) return Readers::BLOCKS;
+    if (!earlier.block || earlier.epoch != epoch) return Readers::ONE_THREAD;
+    if (!same_warp(earlier) || earlier.readers == Readers::ONE_BLOCK) return Readers::ONE_BLOCK;
+    if (earlier.warp_epoch != warp_epoch[current->linear / WARP]) return Readers::ONE_THREAD;
+    return earlier.thread != current->linear ? Readers::ONE_WARP : earlier.readers;
 }
 
 static void record_read(Stamp& read, uintptr_t address) {
     if (read.readers == Readers::BLOCKS) return;
-    Readers readers = Readers::ONE_THREAD;
-    if (read.block && read.block != block_number)
-        readers = Readers::BLOCKS;
-    else if (read.block && read.epoch == epoch) {
-        if (!same_warp(read) || read.readers == Readers::ONE_BLOCK)
-            readers = Readers::ONE_BLOCK;
-        else if (read.warp_epoch == warp_epoch[current->linear / WARP])
-            readers = read.thread != current->linear ? Readers::ONE_WARP : read.readers;
-    }
+    Readers readers = with_current(read);
     uint32_t other = read.thread != current->linear ? read.thread : read.other_reader;
     if (readers == Readers::BLOCKS) other = read.block;
     read = now(address);
@@ -301,9 +337,24 @@ static void suspect_stale(const Region& region, size_t offset, uintptr_t address
     locate(stale, region, offset, 1);
 }
 
-// access: what the thread touches, of which this granule is a part
-static void check_granule(const Region& region, size_t number, bool write, uintptr_t address,
-                          const unsigned char* access, size_t bytes) {
+// Whether an atomic access may come near the atomic ones of the stamp.
+static bool atomics_agree(const Stamp& write, Scope scope) {
+    bool other_block = write.block != block_number || write.readers == Readers::BLOCKS;
+    return write.atomic && !(other_block && (write.of_block || scope == Scope::BLOCK));
+}
+
+// One access of the running thread.
+struct Touch {
+    const unsigned char* pointer;
+    size_t bytes;
+    Access access;
+    Scope scope;
+    uintptr_t address;
+};
+
+static void check_granule(const Region& region, size_t number, const Touch& touch) {
+    bool write = touch.access != Access::READ, atomic = touch.access == Access::ATOMIC;
+    uintptr_t address = touch.address;
     Granule& granule = region.granules[number];
     size_t offset = number << region.shift;
     bool shared = region.argument == SHARED;
@@ -320,11 +371,13 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
         record(located(describe("missing cp.async wait", at(address, code_of(granule.write)),
                                 "%s {element} while a cp.async to it is under way", verb),
                        region, offset));
-    bool raced = unordered(granule.write);
+    bool unordered_write = unordered(granule.write);
+    bool raced = unordered_write && !(atomic && atomics_agree(granule.write, touch.scope));
     if (raced) {
         Fault fault = race(region, offset, verb, granule.write, "writes", address);
-        write ? suspect_race(fault, granule.write, access, bytes) : record(fault);
+        write ? suspect_race(fault, granule.write, touch.pointer, touch.bytes) : record(fault);
     }
+    if (atomic && shared && !granule.write.block) suspect_stale(region, offset, address);
     if (!write) {
         if (shared && !granule.write.block) suspect_stale(region, offset, address);
         if (region.empty && !granule.write.block)
@@ -336,7 +389,11 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     }
     if (!raced && unordered(granule.read))
         record(race(region, offset, verb, granule.read, "reads", address));
+    Readers readers = unordered_write ? with_current(granule.write) : Readers::ONE_THREAD;
     granule.write = now(address);
+    granule.write.readers = readers;
+    granule.write.atomic = atomic;
+    granule.write.of_block = atomic && touch.scope == Scope::BLOCK;
 }
 
 static bool on_own_stack(const unsigned char* pointer) {
@@ -344,10 +401,9 @@ static bool on_own_stack(const unsigned char* pointer) {
            reinterpret_cast<const char*>(pointer) < current->stack + STACK_BYTES;
 }
 
-void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
+static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
+    bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
-    if (counting) return count_access(target, bytes, write, address);
-    if (!watching) return;
     settle_doubts();
     running->faults->accesses++;
     last_access = address;
@@ -369,10 +425,28 @@ void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
             continue;
         }
         before = granule;
-        check_granule(*region, number, write, address, pointer, bytes);
+        check_granule(*region, number, {pointer, bytes, access, scope, address});
         after = granule;
     }
 }
+
+void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
+    if (counting) return count_access(target, bytes, write, address);
+    if (watching)
+        watch(target, bytes, write ? Access::WRITE : Access::READ, Scope::DEVICE, address);
+}
+
+void accessed_atomically(const void* target, size_t bytes, Scope scope, uintptr_t address) {
+    if (counting) return count_access(target, bytes, true, address);
+    if (!watching) return;
+    if (reinterpret_cast<uintptr_t>(target) % bytes)
+        fail(describe("misaligned access", at(address),
+                      "makes an atomic access of %zu bytes to an address that is no multiple of it",
+                      bytes));
+    watch(target, bytes, Access::ATOMIC, scope, address);
+}
+
+bool watching_accesses() { return watching; }
 
 void must_be_shared(Site site, const void* pointer, const char* what) {
     if (!watching) return;

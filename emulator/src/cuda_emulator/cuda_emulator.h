@@ -5,41 +5,41 @@
 #pragma once
 #define CUDA_EMULATOR 1
 
-#include "ptx.h"
-
+// what kernels may take of the standard library; the rest of it is for the host
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cfloat>
+#include <climits>
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <functional>
+#include <limits>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+
+#include "atomics.h"
 
 #define __global__ __attribute__((noinline))
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __constant__
+#define __managed__
+#define __inline__ inline
+#define __cluster_dims__(...)
+#define __maxnreg__(...)
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 // Thread-local, and nothing else is: so the symbol table tells which arrays are shared, those in
 // templates included.
 #define __shared__ static thread_local
-
-struct uint3 {
-    unsigned x, y, z;
-};
-struct dim3 {
-    unsigned x = 1, y = 1, z = 1;
-};
-#define EMULATOR_VECTOR(type, name)                                         \
-    struct alignas(2 * sizeof(type)) name##2 { type x, y; };                \
-    struct alignas(4 * sizeof(type)) name##4 { type x, y, z, w; };          \
-    static inline name##2 make_##name##2(type x, type y) { return {x, y}; } \
-    static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
-EMULATOR_VECTOR(float, float)
-EMULATOR_VECTOR(int, int)
-EMULATOR_VECTOR(unsigned, uint)
-EMULATOR_VECTOR(unsigned char, uchar)
-#undef EMULATOR_VECTOR
 
 namespace emulator {
 
@@ -51,21 +51,65 @@ unsigned coordinate(int which) __attribute__((const));
            emulator::coordinate(first + 2)})
 
 void syncthreads(Site);
+// The threads of the block for which the predicate holds.
+int syncthreads_count(Site, bool predicate);
+// The lanes that come here, once none of the warp's can come any more.
+unsigned active_lanes(Site);
 void syncwarp(Site, unsigned mask = 0xffffffffu);
 unsigned ballot(Site, unsigned mask, bool predicate);
 unsigned lane();
+unsigned thread_number();  // in its block
+[[noreturn]] void sync_grid(Site);
+// Of a whole warp: sums[i] is element i of a b + c, whose elements a lane has in `mine`, as wmma.h
+// has them. exact: numbers are added in float64, not as tensor cores add.
+void multiply_warp(int rows, int columns, int depth, const double* mine, double* sums, bool exact);
 // `bits` of the lane `source` of this warp; all ones where that lane takes no part.
 uint64_t shuffle(Site, unsigned mask, uint64_t bits, unsigned source);
 unsigned shared_address(const void* shared);
 
 template <class T>
 T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
+    static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
     bits = shuffle(site, mask, bits, source);
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+void* generic_address(uint64_t shared);
+// An operand of PTX that is an address.
+template <class T>
+T* pointer(T* address) {
+    return address;
+}
+inline void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+// Of the values of all lanes in the mask, in their order.
+template <class T, class Operator>
+T reduce_lanes(Site site, unsigned mask, T value, Operator combine) {
+    T result = value;
+    bool first = true;
+    for (unsigned l = 0; l < 32; l++) {
+        if (!(mask >> l & 1)) continue;
+        T other = shuffle_value(site, mask, value, l);
+        result = first ? other : combine(result, other);
+        first = false;
+    }
+    return result;
+}
+template <class T>
+unsigned match_any(Site site, unsigned mask, T value) {
+    unsigned equal = 0;
+    for (unsigned l = 0; l < 32; l++)
+        if (mask >> l & 1)
+            equal |= unsigned(same_bits(shuffle_value(site, mask, value, l), value)) << l;
+    return equal;
+}
+template <class T>
+unsigned match_all(Site site, unsigned mask, T value, int* all) {
+    *all = ballot(site, mask, match_any(site, mask, value) == mask) == mask;
+    return *all ? mask : 0;
 }
 
 // The four ways in which a lane names its source; outside its group of `width` lanes it gets its
@@ -106,7 +150,7 @@ struct SharedArray {
 struct Fault {
     char kind[40], message[400], file[300];
     int32_t line, column, severity;
-    int32_t argument;  // its number, or SHARED or NOWHERE
+    int32_t argument;  // its number, or SHARED, VARIABLE or NOWHERE
     // of code, from where the library was loaded; 0: see file and line
     uint64_t address, other_address;
     uint64_t times;
@@ -114,7 +158,7 @@ struct Fault {
     uint64_t bytes;  // that the access touches
     char name[64];   // of a shared array
 };
-constexpr int SHARED = -1, NOWHERE = -3, ERROR = 0, NOTE = 1;
+constexpr int SHARED = -1, VARIABLE = -2, NOWHERE = -3, ERROR = 0, NOTE = 1;
 
 // most: of the faults that are kept; 1: the first error ends the launch. lost: faults beyond.
 struct Faults {
@@ -175,50 +219,79 @@ struct Launch {
     // 0: the launch runs here; else in a process of its own, whose number `launch` returns, and
     // so long
     uint64_t seconds;
+    unsigned char* variables;  // where a process of its own leaves its variables, one by one
 };
 int launch(const Launch&, void (*thread)(void**));  // 0, or 1 with *faults filled
 
-// NumPy's name of an argument's type, with '*' after it for a pointer.
+// NumPy's name of a number's type; "struct" and the size of anything else, "void" of a void.
 template <class T>
-struct Name;
-template <class T>
-struct Name<const T> : Name<T> {};
-#define EMULATOR_NAME(type, name)                  \
-    template <>                                    \
-    struct Name<type> {                            \
-        static constexpr const char* value = name; \
+struct Special {
+    static constexpr const char* name = nullptr;
+};
+#define EMULATOR_SPECIAL(type, text)              \
+    template <>                                   \
+    struct emulator::Special<type> {              \
+        static constexpr const char* name = text; \
     };
-EMULATOR_NAME(bool, "bool")
-EMULATOR_NAME(signed char, "int8")
-EMULATOR_NAME(unsigned char, "uint8")
-EMULATOR_NAME(uchar4, "uint8")
-EMULATOR_NAME(short, "int16")
-EMULATOR_NAME(unsigned short, "uint16")
-EMULATOR_NAME(int, "int32")
-EMULATOR_NAME(int4, "int32")
-EMULATOR_NAME(unsigned, "uint32")
-EMULATOR_NAME(uint4, "uint32")
-EMULATOR_NAME(long long, "int64")
-EMULATOR_NAME(unsigned long long, "uint64")
-EMULATOR_NAME(float, "float32")
-EMULATOR_NAME(float2, "float32")
-EMULATOR_NAME(float4, "float32")
-EMULATOR_NAME(double, "float64")
-#undef EMULATOR_NAME
+template <class T>
+void append_name(char* text) {
+    using Number = typename Scalar<T>::type;
+    if constexpr (std::is_void_v<T>)
+        strcat(text, "void");
+    else if constexpr (!std::is_void_v<Number>)
+        append_name<Number>(text);
+    else if constexpr (Special<T>::name != nullptr)
+        strcat(text, Special<T>::name);
+    else if constexpr (std::is_enum_v<T>)
+        append_name<std::underlying_type_t<T>>(text);
+    else if constexpr (std::is_same_v<T, bool>)
+        strcat(text, "bool");
+    else if constexpr (std::is_arithmetic_v<T>)
+        sprintf(text + strlen(text), "%s%zu",
+                std::is_floating_point_v<T> ? "float"
+                : std::is_signed_v<T>       ? "int"
+                                            : "uint",
+                8 * sizeof(T));
+    else if constexpr (std::is_pointer_v<T>)
+        strcat(text, "uint64");
+    else
+        sprintf(text + strlen(text), "struct%zu", sizeof(T));
+}
 
 // Arguments as "int32" (a number), "float32*" (an array) or "const-float32*" (an array that is only
-// read).
+// read); a vector that is passed by value is a structure.
 template <class A>
 void append_argument(char* text) {
     using Value = std::remove_pointer_t<A>;
     if (std::is_pointer_v<A> && std::is_const_v<Value>) strcat(text, "const-");
-    strcat(text, Name<Value>::value);
+    if constexpr (!std::is_pointer_v<A> && !std::is_void_v<typename Scalar<A>::type>)
+        sprintf(text + strlen(text), "struct%zu", sizeof(A));
+    else
+        append_name<std::remove_cv_t<Value>>(text);
     strcat(text, std::is_pointer_v<A> ? "* " : " ");
 }
 template <class... A>
 void signature(void (*)(A...), char* text) {
     text[0] = 0;
     (append_argument<A>(text), ...);
+}
+// A variable of a file that the host may read and write.
+struct Global {
+    const char* name;
+    void* address;
+    uint64_t bytes;
+    char type[32];
+    uint64_t writable;
+};
+template <class T>
+Global global(const char* name, T& variable, bool writable) {
+    using Value = std::remove_cv_t<std::remove_all_extents_t<T>>;
+    Global result{
+        name,
+        const_cast<std::remove_cv_t<Value>*>(reinterpret_cast<const volatile Value*>(&variable)),
+        sizeof(T), "", writable};
+    append_name<Value>(result.type);
+    return result;
 }
 template <auto kernel>
 struct Entry;
@@ -236,13 +309,20 @@ struct Entry<kernel> {
 
 }  // namespace emulator
 
-#define EMULATOR_EXPORT(kernel)                                                             \
-    extern "C" __attribute__((visibility("default"))) int launch_##kernel(                  \
+#define EMULATOR_GLOBAL_COUNT(count)                                                        \
+    extern "C" __attribute__((visibility("default"))) const uint64_t emulator_global_count; \
+    const uint64_t emulator_global_count = count;
+#define EMULATOR_GLOBALS                                                                         \
+    extern "C" __attribute__((visibility("default"))) const emulator::Global emulator_globals[]; \
+    const emulator::Global emulator_globals[]
+// symbol: of the library; the kernel's name may have template arguments
+#define EMULATOR_EXPORT(symbol, ...)                                                        \
+    extern "C" __attribute__((visibility("default"))) int launch_##symbol(                  \
         const emulator::Launch* launch) {                                                   \
-        return emulator::launch(*launch, emulator::Entry<kernel>::run);                     \
+        return emulator::launch(*launch, emulator::Entry<(__VA_ARGS__)>::run);              \
     }                                                                                       \
-    extern "C" __attribute__((visibility("default"))) void signature_##kernel(char* text) { \
-        emulator::signature(kernel, text);                                                  \
+    extern "C" __attribute__((visibility("default"))) void signature_##symbol(char* text) { \
+        emulator::signature(__VA_ARGS__, text);                                             \
     }
 
 #define threadIdx EMULATOR_COORDINATES(0)
@@ -253,6 +333,10 @@ static constexpr int warpSize = 32;
 
 #define __syncthreads() emulator::syncthreads(EMULATOR_SITE)
 #define __syncwarp(...) emulator::syncwarp(EMULATOR_SITE, ##__VA_ARGS__)
+#define __syncthreads_count(predicate) emulator::syncthreads_count(EMULATOR_SITE, (predicate) != 0)
+#define __syncthreads_or(predicate) (__syncthreads_count(predicate) > 0)
+#define __syncthreads_and(predicate) (__syncthreads_count((predicate) == 0) == 0)
+#define __activemask() emulator::active_lanes(EMULATOR_SITE)
 #define __ballot_sync(mask, predicate) emulator::ballot(EMULATOR_SITE, mask, predicate)
 #define __any_sync(mask, predicate) (emulator::ballot(EMULATOR_SITE, mask, predicate) != 0)
 #define __all_sync(mask, predicate) (emulator::ballot(EMULATOR_SITE, mask, !(predicate)) == 0)
@@ -265,11 +349,37 @@ static constexpr int warpSize = 32;
 #define __shfl_xor_sync(mask, value, ...) \
     emulator::shuffle_value(EMULATOR_SITE, mask, value, emulator::from_xor(__VA_ARGS__))
 
-template <class T>
-static inline T __ldg(const T* address) {
-    return *address;
-}
-// Of dynamic shared memory, which is where barriers and the operands of wgmma are.
 static inline size_t __cvta_generic_to_shared(const void* address) {
     return emulator::shared_address(address);
 }
+static inline size_t __cvta_generic_to_global(const void* address) {
+    return reinterpret_cast<size_t>(address);
+}
+static inline void* __cvta_shared_to_generic(size_t address) {
+    return emulator::generic_address(address);
+}
+#define __match_any_sync(mask, value) emulator::match_any(EMULATOR_SITE, mask, value)
+#define __match_all_sync(mask, value, all) emulator::match_all(EMULATOR_SITE, mask, value, all)
+#define EMULATOR_REDUCE(mask, value, ...) \
+    emulator::reduce_lanes(EMULATOR_SITE, mask, value, [](auto a, auto b) { return __VA_ARGS__; })
+#define __reduce_add_sync(mask, value) EMULATOR_REDUCE(mask, value, a + b)
+#define __reduce_min_sync(mask, value) EMULATOR_REDUCE(mask, value, b < a ? b : a)
+#define __reduce_max_sync(mask, value) EMULATOR_REDUCE(mask, value, a < b ? b : a)
+#define __reduce_and_sync(mask, value) EMULATOR_REDUCE(mask, value, a& b)
+#define __reduce_or_sync(mask, value) EMULATOR_REDUCE(mask, value, a | b)
+#define __reduce_xor_sync(mask, value) EMULATOR_REDUCE(mask, value, a ^ b)
+
+#include "half.h"
+
+EMULATOR_SPECIAL(__half, "float16")
+EMULATOR_SPECIAL(__nv_bfloat16, "bfloat16")
+EMULATOR_SPECIAL(std::complex<float>, "complex64")
+EMULATOR_SPECIAL(std::complex<double>, "complex128")
+namespace thrust {
+using std::complex;
+}
+using std::complex;
+
+#include "barriers.h"
+#include "groups.h"
+#include "wmma.h"

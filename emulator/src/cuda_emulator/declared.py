@@ -1,4 +1,4 @@
-"""What the text of a kernel declares: names of parameters, types of shared arrays, launch bounds.
+"""What the text of a kernel declares: types of shared arrays, launch bounds.
 
 g++ keeps none of this in what it compiles. A declaration that is written in another way than most
 is not found, and then a message has a number in place of a name.
@@ -65,16 +65,6 @@ class Declarations:
         }
         macros = (option[2:].partition("=") for option in options if option.startswith("-D"))
         self._constants |= {name: value for name, _, value in macros}
-
-    def parameters(self, kernel):
-        """The names of a kernel's parameters; an empty list where it is not found."""
-        names = []
-        for start in self._starts(kernel):
-            for part in _split(_in_parentheses(self.text, start)):
-                words = re.findall(r"\w+", part.partition("=")[0].partition("[")[0])
-                names.append(words[-1] if words else "")
-            break
-        return names
 
     def launch_bounds(self, kernel):
         """The most threads of a block by its __launch_bounds__, or None."""

@@ -9,11 +9,12 @@ import subprocess
 
 import numpy as np
 
-from cuda_emulator import declared
+from cuda_emulator import declared, source
 
+HERE = pathlib.Path(__file__).resolve().parent
 SEVERITIES = ("error", "note")
 MOST = 100  # different faults of a launch that are kept
-_SHARED, _NOWHERE = -1, -3
+_SHARED, _VARIABLE, _NOWHERE = -1, -2, -3
 _ALLOWED = re.compile(r"cuda-emulator: allow ([a-z -]+)")
 
 
@@ -141,8 +142,11 @@ class _Names:
             self.array = self.element = declared.indexed_at(line, raw.column)
         elif raw.argument == _SHARED:
             self._of_shared(declarations(function.module))
+        elif raw.argument == _VARIABLE:
+            self.array = raw.name.decode()
+            self.element = f"byte {raw.offset} of {self.array}"
         else:
-            names = declarations(function.module).parameters(function.name)
+            names = parameter_names(function)
             given = names[raw.argument] if len(names) == len(args) else ""
             self._of_argument(given or f"argument {raw.argument}", args[raw.argument])
 
@@ -174,6 +178,11 @@ def declarations(module):
     return declared.Declarations(module.text, module.options)
 
 
+def parameter_names(function):
+    """Those of the source; "" for one without a name."""
+    return list(source.find(function.module.kernels, function.name).parameters)
+
+
 def source_line(file, line):
     """A line of a file, or "" where there is none."""
     try:
@@ -185,9 +194,14 @@ def source_line(file, line):
 
 @functools.cache
 def source_place(library, address):
-    """(file, line) of the call that returns to `address`, an offset into the library."""
-    command = ["addr2line", "-e", library._name, hex(address - 1)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    file, _, line = run.stdout.strip().rpartition(":")
+    """(file, line) of the call that returns to `address`, an offset into the library; of what the
+    emulator's own headers are inlined in.
+    """
+    command = ["addr2line", "-i", "-e", library._name, hex(address - 1)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    places = [line.rpartition(":") for line in text.splitlines()]
+    file, _, line = next(
+        (place for place in places if pathlib.Path(place[0]).parent != HERE), places[0]
+    )
     digits = re.match(r"\d+", line)
     return file, int(digits[0]) if digits else 0

@@ -112,13 +112,28 @@ unsigned coordinate(int which) {
 
 unsigned lane() { return current->linear % WARP; }
 
+unsigned thread_number() { return current->linear; }
+
 unsigned char* dynamic_shared() { return dynamic_bytes; }
 
-// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes.
-constexpr unsigned SYSTEM_SHARED = 1024;
+// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes. Static arrays
+// have addresses far behind it, as aligned as they are.
+constexpr unsigned SYSTEM_SHARED = 1024, STATIC_SHARED = 1u << 24, MOST_ALIGNED = 4096;
+
+static unsigned anchor_address() {
+    return STATIC_SHARED + reinterpret_cast<uintptr_t>(&emulator_shared_anchor) % MOST_ALIGNED;
+}
 
 unsigned shared_address(const void* shared) {
-    return SYSTEM_SHARED + (static_cast<const unsigned char*>(shared) - dynamic_bytes);
+    auto* pointer = static_cast<const unsigned char*>(shared);
+    if (pointer >= dynamic_bytes && pointer <= dynamic_bytes + sizeof dynamic_bytes)
+        return SYSTEM_SHARED + (pointer - dynamic_bytes);
+    return anchor_address() + (pointer - &emulator_shared_anchor);
+}
+
+void* generic_address(uint64_t address) {
+    if (address < STATIC_SHARED / 2) return dynamic_bytes + (address - SYSTEM_SHARED);
+    return &emulator_shared_anchor + (int64_t(address) - int64_t(anchor_address()));
 }
 
 unsigned char* shared_pointer(unsigned address) {
@@ -269,8 +284,57 @@ static void begin(Thread& thread) {
 
 void syncthreads(Site site) { pause(State::AT_BARRIER, site); }
 
+static int votes[2];  // of this barrier and the next one
+
+int syncthreads_count(Site site, bool predicate) {
+    int& mine = votes[epoch % 2];
+    mine += predicate;
+    pause(State::AT_BARRIER, site);
+    return mine;
+}
+
+unsigned active_lanes(Site site) {
+    pause(State::AT_MEETING, site);
+    return current->mask;
+}
+
+// Of each warp the lanes that wait in the first lane's place become a group.
+static bool hold_meetings() {
+    bool met = false;
+    for (size_t first = 0; first < threads.size(); first += WARP) {
+        unsigned mask = 0;
+        const Thread* leader = nullptr;
+        for (unsigned l = 0; l < WARP && first + l < threads.size(); l++) {
+            Thread& thread = threads[first + l];
+            if (thread.state != State::AT_MEETING) continue;
+            if (!leader) leader = &thread;
+            if (thread.site.id == leader->site.id) mask |= 1u << l;
+        }
+        for (unsigned l = 0; l < WARP; l++)
+            if (mask >> l & 1)
+                threads[first + l].mask = mask, threads[first + l].state = State::READY;
+        met |= mask != 0;
+    }
+    return met;
+}
+
+void yield() { pause(State::READY, current->site); }
+
+void wait_for_token(Site site, const void* barrier) {
+    current->token_barrier = barrier;
+    pause(State::AT_TOKEN, site);
+}
+
+void wake_tokens(const void* barrier) {
+    for (Thread& thread : threads)
+        if (thread.state == State::AT_TOKEN && thread.token_barrier == barrier)
+            thread.state = State::READY;
+}
+
 void pass_barrier() {
     if (counting) count_barrier();
+    pass_barrier_atomics();
+    votes[(epoch + 1) % 2] = 0;
     pass_barrier_hopper();
     epoch++;
 }
@@ -324,12 +388,36 @@ void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
         if (operands[l]) threads[first + l].state = State::READY;
 }
 
-// Only a synchronisation of the whole warp orders memory for the race check; one of a part is taken
-// to order nothing.
+// Up to when each lane knows the accesses of the others of its warp, where a synchronisation of some
+// of the lanes told it.
+struct LaneClocks {
+    uint64_t known[WARP][WARP];
+};
+static std::vector<LaneClocks> lane_clocks;  // none until some lanes are synchronised
+
+static void pass_some_lanes(Operand** of_lane) {
+    lane_clocks.resize(warp_epoch.size());
+    auto& known = lane_clocks[current->linear / WARP].known;
+    uint64_t now = next_tick(), most[WARP] = {};
+    for (unsigned l = 0; l < WARP; l++) {
+        if (!of_lane[l]) continue;
+        known[l][l] = now;
+        for (unsigned other = 0; other < WARP; other++)
+            most[other] = std::max(most[other], known[l][other]);
+    }
+    for (unsigned l = 0; l < WARP; l++)
+        if (of_lane[l]) std::copy(most, most + WARP, known[l]);
+}
+
+bool lanes_ordered(unsigned other, uint64_t tick) {
+    unsigned warp = current->linear / WARP;
+    return warp < lane_clocks.size() && lane_clocks[warp].known[lane()][other % WARP] >= tick;
+}
+
 static void pass_warp_epoch(Operand** of_lane) {
     unsigned first = current->linear - lane();
     for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
-        if (!of_lane[l]) return;
+        if (!of_lane[l]) return pass_some_lanes(of_lane);
     warp_epoch[current->linear / WARP]++;
     pass_warp_hopper();
 }
@@ -369,6 +457,30 @@ uint64_t shuffle(Site site, unsigned mask, uint64_t bits, unsigned source) {
     Operand operand{bits, 0, source};
     collective(site, mask, exchange, &operand);
     return operand.result;
+}
+
+// ---- what kernels say and ask
+
+long long clock_ticks() { return next_tick(); }
+
+void failed_assertion(Site site, const char* condition) {
+    fail(describe("failed assertion", at(site), "finds that %s does not hold", condition));
+}
+
+void sync_grid(Site site) {
+    fail(describe("impossible launch", at(site), "synchronises the grid, which has no model here"));
+}
+
+void trapped(Site site) { fail(describe("trap", at(site), "calls __trap")); }
+
+// Once, although a check runs a kernel in several orders.
+void print(const char* format, ...) {
+    if (running->order) return;
+    va_list rest;
+    va_start(rest, format);
+    vprintf(format, rest);
+    va_end(rest);
+    fflush(stdout);
 }
 
 // ---- cp.async: NaN in the destination until the issuing thread waits for the copy
@@ -421,7 +533,10 @@ static void begin_block(unsigned number, std::mt19937& random) {
     epoch = 0;
     block_number++;
     warp_epoch.assign(warp_epoch.size(), 0);
+    lane_clocks.clear();
+    votes[0] = votes[1] = 0;
     begin_hopper(threads.size());
+    begin_atomics_block(threads.size());
     for (unsigned i = 0; i < threads.size(); i++) {
         Thread& thread = threads[i];
         unsigned index[3] = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
@@ -444,7 +559,7 @@ static void begin_block(unsigned number, std::mt19937& random) {
 static void release_barrier() {
     unsigned done = 0, waiting = 0;
     Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr, *at_phase = nullptr,
-           *at_warpgroup = nullptr;
+           *at_warpgroup = nullptr, *at_token = nullptr;
     for (Thread& thread : threads) {
         if (thread.state == State::DONE)
             done++;
@@ -452,6 +567,8 @@ static void release_barrier() {
             at_warp = at_warp ? at_warp : &thread;
         else if (thread.state == State::AT_PHASE)
             at_phase = &thread;
+        else if (thread.state == State::AT_TOKEN)
+            at_token = &thread;
         else if (thread.state == State::AT_WARPGROUP)
             at_warpgroup = &thread;
         else if (!at_barrier || thread.site.id == at_barrier->site.id)
@@ -460,9 +577,15 @@ static void release_barrier() {
             elsewhere = &thread;
     }
     unsigned total = threads.size();
-    current = at_warpgroup ? at_warpgroup : at_phase ? at_phase : at_warp ? at_warp : at_barrier;
+    current = at_token       ? at_token
+              : at_warpgroup ? at_warpgroup
+              : at_phase     ? at_phase
+              : at_warp      ? at_warp
+                             : at_barrier;
     Place place = at(current->site);
-    if (at_warpgroup)
+    if (at_token)
+        report(describe("deadlock", place, "waits at a barrier at which too few threads arrive"));
+    else if (at_warpgroup)
         report(
             describe("divergent warpgroup operation", place, "waits with threads that never come"));
     else if (at_phase)
@@ -512,7 +635,7 @@ static void run_block(std::mt19937& random) {
         if (std::all_of(threads.begin(), threads.end(),
                         [](const Thread& thread) { return thread.state == State::DONE; }))
             break;
-        if (!progress && !copy_arrives()) release_barrier();
+        if (!progress && !copy_arrives() && !hold_meetings()) release_barrier();
         if (failed) return;
         if (running->order > 1 && next_new == order.size())
             std::shuffle(order.begin(), order.end(), random);
@@ -567,6 +690,7 @@ static void run(const Launch& launch) {
     begin_stacks();
     begin_checks();
     begin_counts();
+    begin_atomics_launch();
     begin_signals();
     run_blocks();
     end_signals();
@@ -585,6 +709,7 @@ int launch(const Launch& launch, void (*thread)(void**)) {
         if (pid_t process = fork()) return process;
         begin_process();
         run(launch);
+        save_variables(launch.variables);
         fflush(nullptr);
         launch.faults->ended = 1;
         _exit(0);

@@ -18,7 +18,17 @@ constexpr size_t MOST_STATIC_BYTES = 48 * 1024;                  // of arrays of
 constexpr size_t RED_ZONE = 1024;                                // bytes behind every shared array
 constexpr unsigned WARP = 32;
 
-enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, AT_PHASE, AT_WARPGROUP, DONE };
+enum class State : uint8_t {
+    NEW,
+    READY,
+    AT_BARRIER,
+    AT_WARP,
+    AT_PHASE,
+    AT_WARPGROUP,
+    AT_MEETING,
+    AT_TOKEN,
+    DONE
+};
 
 // A lane's input and result of a warp operation.
 struct Operand {
@@ -43,6 +53,7 @@ struct Thread {
     unsigned mask;  // of the warp operation it waits in
     Combine combine;
     Operand* operand;
+    const void* token_barrier;  // that it waits at
     void* stack_pointer;
     char* stack;
     unsigned copy_group;       // number of the cp.async group being filled
@@ -92,6 +103,12 @@ unsigned char* address_of(const SharedArray&);
 // Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
 void collective(Site, unsigned mask, Combine combine, Operand*);
 
+// Pauses the thread until wake_tokens of this barrier.
+void wait_for_token(Site, const void* barrier);
+void wake_tokens(const void* barrier);
+void yield();                                       // the other threads run first
+bool lanes_ordered(unsigned other, uint64_t tick);  // by a synchronisation of some of the warp
+
 // what the threads of the block did before happened before what they do from now on
 void pass_barrier();
 
@@ -136,7 +153,17 @@ void count_operand(unsigned bytes);
 bool end_block_counts();  // whether another block is wanted
 void end_thread_counts();
 
+// atomics.cpp
+void begin_atomics_launch();
+void begin_atomics_block(size_t threads);
+void pass_barrier_atomics();
+// Whether what a thread, or if not `alone` some threads, of a block did is known to this thread.
+bool ordered_by_fences(unsigned block, unsigned thread, uint64_t tick, bool alone);
+
 // checks.cpp
+bool watching_accesses();
+void save_variables(unsigned char* to);
+void accessed_atomically(const void* pointer, size_t bytes, Scope, uintptr_t address);
 void begin_checks();
 void end_checks();
 void end_block_checks();

@@ -110,7 +110,7 @@ class Launch:
     shared_mem: int
 
     def names(self):
-        return faults.declarations(self.function.module).parameters(self.function.name)
+        return faults.parameter_names(self.function)
 
     def numbers(self, parameters):
         """The numbers of parameters that are named or numbered; raises ValueError for others."""
@@ -136,29 +136,47 @@ class Process:
         self.launch, self.order, self.seconds = launch, order, seconds
         function, args = launch.function, list(launch.args)
         fused = cuda_emulator.arithmetic == "fused"
-        self.library = function.module.plain if fused else function.module.watched
+        self.library = function.module.library("plain" if fused else "watched", function.name)
         self.memory = cuda_emulator._Allocations(function.name, args, shared=True, empty=empty)
         parameters = cuda_emulator._parameters(self.library, function.name)
-        cuda_emulator._check_arguments(function.name, parameters, args)
+        args = cuda_emulator._fitting(function.name, parameters, args)
         begin = self.memory.memory.ctypes.data
         self.guards = begin, begin + self.memory.memory.nbytes
         self.faults = faults.All.from_buffer(mmap.mmap(-1, ctypes.sizeof(faults.All)))
         self.faults.most = faults.MOST
-        self.number = cuda_emulator._launch(
-            self.library,
-            function,
-            launch.grid,
-            launch.block,
-            args,
-            self.memory.pointers,
-            launch.shared_mem,
-            order,
-            [] if fused else self.memory.buffers,
-            apart=self,
-        )
+        self._add_variables()
+        with function.module.globals_of(self.library):
+            self.number = cuda_emulator._launch(
+                self.library,
+                function,
+                launch.grid,
+                launch.block,
+                args,
+                self.memory.pointers,
+                launch.shared_mem,
+                order,
+                [] if fused else self.memory.buffers,
+                apart=self,
+            )
         if self.number < 0:
             raise OSError("no process could be started for a kernel")
         self.running = not self.faults.count  # or the launch is impossible
+
+    def _add_variables(self):
+        """Memory in which the process leaves the __device__ variables, as the results that they
+        are.
+        """
+        module = self.launch.function.module
+        written = [variable for variable in self.library.globals if variable.writable]
+        memory = np.frombuffer(
+            mmap.mmap(-1, sum(variable.bytes for variable in written) or 1), np.uint8
+        )
+        self.variables, start = memory.ctypes.data, 0
+        module._add_globals(self.library)
+        for variable in written:
+            copy = memory[start : start + variable.bytes]
+            self.memory.copies.append((module._globals[variable.name], copy))
+            start += variable.bytes
 
     def wait(self):
         """The list of faults, when it has ended."""

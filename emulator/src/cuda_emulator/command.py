@@ -155,7 +155,8 @@ def _show(run, known):
     """Print the faults that are not known; known: {a short name: the sizes with which it was}."""
     new = []
     for fault in run.report.faults:
-        name = f"{fault.kind} ({pathlib.Path(fault.file).name}:{fault.line})"
+        place = f" ({pathlib.Path(fault.file).name}:{fault.line})" if fault.line else ""
+        name = fault.kind + place
         known.setdefault(name, []).append(run.sizes)
         new += [fault] if len(known[name]) == 1 else []
     if new and run.sizes:
@@ -209,7 +210,7 @@ def _given(options, function, sizes):
     ]
     parameters = function.parameters
     if len(given) != len(parameters):
-        names = faults.declarations(function.module).parameters(function.name)
+        names = faults.parameter_names(function)
         words = [
             f"{name}:{parameter.dtype}" + _example(parameter)
             for name, parameter in itertools.zip_longest(names, parameters)

@@ -97,6 +97,14 @@ class CompileError(Exception):
     """g++ rejects a kernel; the text is g++'s."""
 
 
+def file_of(text):
+    """A file in the cache with this text of CUDA C++."""
+    path = _cache() / f"text-{_hash([text])}.cu"
+    if not path.exists():
+        _write(path, text)
+    return path
+
+
 @functools.cache
 def load(source, options=(), include=()):
     """The Module of the CUDA file `source`. options: a tuple for g++, such as ("-DTILE=8",).
@@ -174,8 +182,13 @@ class Module:
 
     def get_global(self, name):
         """A NumPy array of a __device__ or __constant__ variable, which launches read and write."""
-        if name not in self._globals:
+        if name not in self._globals and self.names:
             self._add_globals(self.plain)
+        if name not in self._globals:
+            raise KeyError(
+                f"{self.source.name} has no variable {name} that a kernel, or an instance of one "
+                "that ran, mentions"
+            )
         return self._globals[name]
 
     def library(self, kind, name):
@@ -219,6 +232,12 @@ class Module:
             if variable.writable:
                 ctypes.memmove(array, variable.address, size)
 
+    def variables(self, name):
+        """The arrays of get_global of the library that has this kernel."""
+        library = self.library("watched", name)
+        self._add_globals(library)
+        return [self._globals[variable.name] for variable in library.globals]
+
     def _add_globals(self, library):
         for variable in library.globals:
             if variable.name not in self._globals:
@@ -258,7 +277,7 @@ class Function:
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
         """As a call, with every memory access watched."""
         library = self.module.library("watched", self.name)
-        args = list(args)
+        args = _numbers(_parameters(library, self.name), args)
         with (
             _Allocations(self.name, args) as allocations,  # replaces tables by their words
             self.module.globals_of(library),
@@ -336,6 +355,9 @@ def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS)):
     arrays = [array for arg in args for array in _arrays_of(arg)]
     constant = [array for arg in args if isinstance(arg, Table) for array in arg.read_only]
     before, unchanged = [array.copy() for array in arrays], [array.tobytes() for array in constant]
+    variables = function.module.variables(function.name)
+    arrays += variables
+    before += [array.copy() for array in variables]
     first = None
     for order in orders:
         for array, value in zip(arrays, before, strict=True):
@@ -406,7 +428,7 @@ def _fitting(name, parameters, args):
         raise KernelFault(
             name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}"
         )
-    args = [_number(arg, each) for arg, each in zip(args, parameters, strict=True)]
+    args = _numbers(parameters, args)
     for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
         if not _fits(arg, parameter):
             wanted = f"{parameter.type} array" if parameter.is_array else parameter.type
@@ -414,6 +436,12 @@ def _fitting(name, parameters, args):
                 name, "wrong arguments", f"argument {i} is a {wanted}, got a {_given(arg)}"
             )
     return args
+
+
+def _numbers(parameters, args):
+    if len(args) != len(parameters):
+        return list(args)
+    return [_number(arg, each) for arg, each in zip(args, parameters, strict=True)]
 
 
 def _given(arg):
@@ -865,6 +893,7 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
     text, variables = module.parsed.cut(entries)
     lines = [
         f'#include "{header}"',
+        *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
         *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
         *(f'#include "{path}"' for path in headers),
         text,

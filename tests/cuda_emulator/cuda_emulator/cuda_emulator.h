@@ -6,21 +6,17 @@
 #define CUDA_EMULATOR 1
 
 // what kernels may take of the standard library; the rest of it is for the host
-#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cfloat>
 #include <climits>
 #include <cmath>
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <functional>
 #include <limits>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -347,12 +343,6 @@ static inline void* __cvta_shared_to_generic(size_t address) {
 
 EMULATOR_SPECIAL(__half, "float16")
 EMULATOR_SPECIAL(__nv_bfloat16, "bfloat16")
-EMULATOR_SPECIAL(std::complex<float>, "complex64")
-EMULATOR_SPECIAL(std::complex<double>, "complex128")
-namespace thrust {
-using std::complex;
-}
-using std::complex;
 
 #include "barriers.h"
 #include "groups.h"

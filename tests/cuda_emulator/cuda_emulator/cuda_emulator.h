@@ -65,11 +65,10 @@ unsigned shared_address(const void* shared);
 
 template <class T>
 T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
-    static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
-    uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
-    bits = shuffle(site, mask, bits, source);
-    memcpy(&value, &bits, sizeof value);
+    uint64_t words[(sizeof(T) + 7) / 8] = {};
+    memcpy(words, &value, sizeof value);
+    for (uint64_t& word : words) word = shuffle(site, mask, word, source);
+    memcpy(&value, words, sizeof value);
     return value;
 }
 

@@ -634,7 +634,7 @@ def test_accesses_by_a_table_are_watched(tmp_path):
     "args, said",
     [
         ((integers(8), poisoned(8), np.int32(8)), "takes 4 arguments, got 3"),
-        ((integers(8), poisoned(8), 8, np.float32(1)), "argument 2 is a int32, got a int"),
+        ((integers(8), poisoned(8), 2**31, np.float32(1)), "argument 2 is a int32, got a int"),
         ((integers(8), poisoned(8), np.int32(8), 1.0), "argument 3 is a float32, got a float"),
         (
             (integers(8).astype(np.float64), poisoned(8), np.int32(8), np.float32(1)),

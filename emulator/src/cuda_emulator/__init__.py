@@ -29,13 +29,14 @@ import mmap
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import threading
 
 import numpy as np
 
-from cuda_emulator import faults, watched
+from cuda_emulator import faults, hints, watched
 from cuda_emulator import source as _source
 from cuda_emulator.faults import Fault, KernelFault
 from cuda_emulator.source import Kernel, SourceError
@@ -108,6 +109,14 @@ class CompileError(Exception):
     """g++ rejects a kernel; the text is g++'s, behind what to do where that is known."""
 
 
+def file_of(text):
+    """A file in the cache with this text of CUDA C++."""
+    path = _cache() / f"text-{_hash([text])}.cu"
+    if not path.exists():
+        _write(path, text)
+    return path
+
+
 def load(source, options=(), include=()):
     """The Module of the CUDA file `source`. options: a tuple for g++, such as ("-DTILE=8",).
 
@@ -115,6 +124,8 @@ def load(source, options=(), include=()):
     to include before the file. A file that has changed since is loaded anew, while `isolated`.
     """
     path, include = pathlib.Path(source).resolve(), tuple(map(pathlib.Path, include))
+    if shutil.which("g++") is None:
+        raise CompileError("g++ is not here; install it (Debian package: g++)")
     digest = _digest(path, include) if isolated else ""
     return _loaded(path, tuple(options), include, digest)
 
@@ -138,8 +149,12 @@ class Module:
     @functools.cached_property
     def text(self):
         """The file and its headers without comments."""
-        paths = sorted(with_headers(self.source, self.include))
-        return "\n".join(without_comments(path.read_text(errors="replace")) for path in paths)
+        return "\n".join(without_comments(path.read_text(errors="replace")) for path in self.paths)
+
+    @property
+    def paths(self):
+        """The file and its headers."""
+        return sorted(with_headers(self.source, self.include))
 
     @functools.cached_property
     def kernels(self):
@@ -201,8 +216,13 @@ class Module:
 
     def get_global(self, name):
         """A NumPy array of a __device__ or __constant__ variable, which launches read and write."""
-        if name not in self._globals:
+        if name not in self._globals and self.names:
             self._add_globals(self.plain)
+        if name not in self._globals:
+            raise KeyError(
+                f"{self.source.name} has no variable {name} that a kernel, or an instance of one "
+                "that ran, mentions"
+            )
         return self._globals[name]
 
     def library(self, kind, name):
@@ -246,6 +266,12 @@ class Module:
             if variable.writable:
                 ctypes.memmove(array, variable.address, size)
 
+    def variables(self, name):
+        """The arrays of get_global of the library that has this kernel."""
+        library = self.library("watched", name)
+        self._add_globals(library)
+        return [self._globals[variable.name] for variable in library.globals]
+
     def _add_globals(self, library):
         for variable in library.globals:
             if variable.name not in self._globals:
@@ -288,7 +314,7 @@ class Function:
         error.
         """
         library = self.module.library("watched", self.name)
-        args = list(args)
+        args = _numbers(_parameters(library, self.name), args)
         with (
             _Allocations(self.name, args) as allocations,  # replaces tables by their words
             self.module.globals_of(library),
@@ -370,6 +396,9 @@ def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS), **opt
     arrays = [array for arg in args for array in _arrays_of(arg)]
     constant = [array for arg in args if isinstance(arg, Table) for array in arg.read_only]
     before, unchanged = [array.copy() for array in arrays], [array.tobytes() for array in constant]
+    variables = function.module.variables(function.name)
+    arrays += variables
+    before += [array.copy() for array in variables]
     first = None
     for order in orders:
         for array, value in zip(arrays, before, strict=True):
@@ -440,7 +469,7 @@ def _fitting(name, parameters, args):
         raise KernelFault(
             name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}"
         )
-    args = [_number(arg, each) for arg, each in zip(args, parameters, strict=True)]
+    args = _numbers(parameters, args)
     for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
         if not _fits(arg, parameter):
             wanted = f"{parameter.type} array" if parameter.is_array else parameter.type
@@ -448,6 +477,12 @@ def _fitting(name, parameters, args):
                 name, "wrong arguments", f"argument {i} is a {wanted}, got a {_given(arg)}"
             )
     return args
+
+
+def _numbers(parameters, args):
+    if len(args) != len(parameters):
+        return list(args)
+    return [_number(arg, each) for arg, each in zip(args, parameters, strict=True)]
 
 
 def _given(arg):
@@ -892,6 +927,7 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
     text, variables = module.parsed.cut(entries)
     lines = [
         f'#include "{header}"',
+        *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
         *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
         *(f'#include "{path}"' for path in headers),
         text,
@@ -1002,7 +1038,7 @@ def _compile(arguments, target):
     command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
-        raise CompileError(run.stderr)
+        raise CompileError(hints.with_hint(run.stderr))
     os.replace(temporary, target)
 
 

@@ -2,9 +2,9 @@
 
 x:float32[1024]      random numbers between -1 and 1, integers between 0 and 99
 y:float32[64,64]=0   all of this value; =empty: nothing is in it before the kernel writes
-mask:uint8[n*4]      sizes are products of numbers and of the names of `sizes`
+mask:uint8[n*4]      sizes are products of numbers and of the names of --size
 w=weights.npy        an array from a file
-n:int32=1000         a number; n:int32=n takes one of `sizes`
+n:int32=1000         a number; n:int32=n takes one of --size
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ def number(text, sizes):
             for term in text.split("+")
         )
     except ValueError:
-        known = f"; there is {', '.join(sizes)}" if sizes else "; --sizes n=1000 gives n a value"
+        known = f"; there is {', '.join(sizes)}" if sizes else "; --size n=1000 gives n a value"
         raise ArgumentError(f"{text.strip()!r} is no size{known}") from None
 
 

@@ -75,14 +75,17 @@ void begin_atomics_launch() {
     locations.clear();
 }
 
-void begin_atomics_block(size_t threads) {
-    repeats.assign(threads, {});
-    token_barriers.clear();
-    if (!in_use) return;
+static void begin_fences(size_t threads) {
     of_thread.assign(threads, {});
     of_block.clear();
     barrier_before_fence.assign(threads, 0);
     barrier_tick = 0;
+}
+
+void begin_atomics_block(size_t threads) {
+    repeats.assign(threads, {});
+    token_barriers.clear();
+    if (in_use) begin_fences(threads);
 }
 
 void pass_barrier_atomics() {
@@ -97,7 +100,7 @@ void fence(Scope) {
     size_t threads = repeats.size();
     if (!in_use) {
         in_use = true;
-        begin_atomics_block(threads);
+        begin_fences(threads);
     }
     Fenced& fenced = blocks[block_number];
     if (fenced.fence.empty()) {

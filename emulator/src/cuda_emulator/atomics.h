@@ -80,6 +80,10 @@ EMULATOR_INLINE T atomicCAS_block(T* pointer, emulator::Same<T> compare, emulato
         return emulator::same_bits(old, compare) ? value : old;
     });
 }
+template <class T>
+EMULATOR_INLINE T atomicCAS_system(T* pointer, emulator::Same<T> compare, emulator::Same<T> value) {
+    return atomicCAS(pointer, compare, value);
+}
 static inline void __threadfence_block() { emulator::fence(emulator::Scope::BLOCK); }
 static inline void __threadfence() { emulator::fence(emulator::Scope::DEVICE); }
 static inline void __threadfence_system() { emulator::fence(emulator::Scope::DEVICE); }

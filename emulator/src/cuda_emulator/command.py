@@ -17,7 +17,7 @@ import sys
 import numpy as np
 
 import cuda_emulator
-from cuda_emulator import arguments, faults, report, watched
+from cuda_emulator import arguments, faults, hints, report, survey, watched
 from cuda_emulator.arguments import ArgumentError
 
 RIGHT, WRONG, UNCHECKED = 0, 1, 2
@@ -43,7 +43,9 @@ def main(words=None):
     options = _parser().parse_args(words)
     try:
         return options.command(options)
-    except (ArgumentError, cuda_emulator.CompileError, OSError) as error:
+    except cuda_emulator.CompileError as error:
+        print(f"cuda-emulator: {hints.first_lines(str(error))}", file=sys.stderr)
+    except (ArgumentError, OSError) as error:
         print(f"cuda-emulator: {error}", file=sys.stderr)
     except cuda_emulator.KernelFault as fault:  # of arguments that no launch can have
         print(f"cuda-emulator: {fault}", file=sys.stderr)
@@ -92,6 +94,9 @@ def _parser():
     count = commands.add_parser("count", help="count what its warps ask of the memories")
     _add_launch(count)
     count.set_defaults(command=_count)
+    survey_of = commands.add_parser("survey", help="which kernels of a folder load as they are")
+    survey_of.add_argument("folder", type=pathlib.Path)
+    survey_of.set_defaults(command=_survey)
     return parser
 
 
@@ -284,6 +289,21 @@ def _aligned(value):
     copy = memory[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
     copy[...] = value
     return copy
+
+
+# ---- survey
+
+
+def _survey(options):
+    if not options.folder.is_dir():
+        raise ArgumentError(f"{options.folder} is no folder")
+    rows = []
+    for row in survey.survey(options.folder):
+        rows.append(row)
+        if row.reason:
+            print(f"{row.file}: {row.kernel}: {row.reason}", flush=True)
+    print(survey.table(rows))
+    return RIGHT
 
 
 if __name__ == "__main__":

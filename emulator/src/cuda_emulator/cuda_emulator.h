@@ -6,21 +6,17 @@
 #define CUDA_EMULATOR 1
 
 // what kernels may take of the standard library; the rest of it is for the host
-#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cfloat>
 #include <climits>
 #include <cmath>
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <functional>
 #include <limits>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -69,11 +65,10 @@ unsigned shared_address(const void* shared);
 
 template <class T>
 T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
-    static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
-    uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
-    bits = shuffle(site, mask, bits, source);
-    memcpy(&value, &bits, sizeof value);
+    uint64_t words[(sizeof(T) + 7) / 8] = {};
+    memcpy(words, &value, sizeof value);
+    for (uint64_t& word : words) word = shuffle(site, mask, word, source);
+    memcpy(&value, words, sizeof value);
     return value;
 }
 
@@ -373,12 +368,6 @@ static inline void* __cvta_shared_to_generic(size_t address) {
 
 EMULATOR_SPECIAL(__half, "float16")
 EMULATOR_SPECIAL(__nv_bfloat16, "bfloat16")
-EMULATOR_SPECIAL(std::complex<float>, "complex64")
-EMULATOR_SPECIAL(std::complex<double>, "complex128")
-namespace thrust {
-using std::complex;
-}
-using std::complex;
 
 #include "barriers.h"
 #include "groups.h"

@@ -117,6 +117,7 @@ def named(raw, library, function, args, order=""):
         file, line = source_place(library, raw.address)
     if not line and other:  # in the emulator's own code
         (file, line), other = other, None
+    file, other = _own(function, file), other and (_own(function, other[0]), other[1])
     names = _Names(raw, function, args, source_line(file, line))
     message = raw.message.decode(errors="replace")
     message = message.replace("{element}", names.element).replace("{array}", names.array)
@@ -131,6 +132,12 @@ def named(raw, library, function, args, order=""):
         raw.times,
         (order,) if order else (),
     )
+
+
+def _own(function, file):
+    """The kernel's file of that name: copies of a file in other folders share what is compiled."""
+    paths = {path.name: str(path) for path in function.module.paths}
+    return file if file in paths.values() else paths.get(pathlib.Path(file).name, file)
 
 
 class _Names:

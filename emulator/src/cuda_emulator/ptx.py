@@ -208,8 +208,8 @@ def _call(instruction, operands):
     for pattern, rule in _RULES:
         if not re.fullmatch(pattern, name):
             continue
-        values = [_value(part, operands) for part in _split(rest)]
         try:
+            values = [_value(part, operands) for part in _split(rest)]
             if callable(rule):
                 return rule(name, values)
             return re.sub(r"\{(\d)\}", lambda match: values[int(match[1])], rule)

@@ -358,7 +358,7 @@ class Source:
             if text == ";":
                 item.last = at + 1
                 break
-            if text == "=" and tokens[at - 1].text != "operator":
+            if text == "=" and "operator" not in (tokens[at - 1].text, tokens[at - 2].text):
                 equals = True
             if text == "(" and not equals and tokens[at - 1].text not in _ATTRIBUTES:
                 paren = paren or self._may_name(at - 1) or text == "operator"
@@ -669,16 +669,10 @@ def _missing_headers(path, folders):
 
 # ---- text for g++
 
-_EXTERN_SHARED = re.compile(
-    r"\bextern\s+((?:volatile\s+|const\s+)*)__shared__\s+"
-    r"|\b__shared__\s+extern\s+"
-    r"|\b__shared__\s+((?:volatile\s+|const\s+)*)extern\s+"
-)
 _ALIGNED = r"(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+# a declaration with both words, in any order
 _DYNAMIC = re.compile(
-    rf"\b(?:(?:extern|volatile|const|{_ALIGNED})\s+)*(?:extern\s+(?:(?:volatile|const|{_ALIGNED})\s*)*"
-    rf"__shared__|__shared__\s+(?:(?:volatile|const|{_ALIGNED})\s*)*extern)\b"
-    rf"([^;{{}}()=]*?(?:{_ALIGNED}[^;{{}}()=]*?)?)(\w+)\s*((?:\[[^\]]*\]\s*)*)({_ALIGNED}\s*)?;"
+    r"\b(?:(?:volatile|const)\s+)*(?:extern|__shared__)\b(?=[^;{}=]*\b(?:extern|__shared__)\b)[^;{}=]*;"
 )
 
 
@@ -700,11 +694,9 @@ def prepared(text):
 
 def _dynamic_shared(match):
     """A reference to the launch's shared memory in place of an array without a size."""
-    head, name, sizes = match[1], match[2], match[3]
-    qualifiers = " ".join(word for word in ("volatile", "const") if
-                          re.search(rf"\b{word}\b", match[0][: match.start(2) - match.start(0)]))
-    kind = re.sub(rf"{_ALIGNED}|\b(?:volatile|const)\b", " ", head).strip()
-    kind = f"{qualifiers} {kind}".strip()
+    text = re.sub(rf"{_ALIGNED}|\b(?:extern|__shared__)\b", " ", match[0])
+    kind, name, sizes = re.fullmatch(r"(.*?)(\w+)\s*((?:\[[^\]]*\]\s*)*);", text.strip(), re.S).groups()
+    kind = " ".join(kind.split())
     lines = "\n" * match[0].count("\n")
     return (
         f"{kind} (&{name}){sizes} = "

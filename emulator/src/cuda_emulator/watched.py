@@ -134,11 +134,12 @@ class Process:
 
     def __init__(self, launch, order, empty, seconds):
         self.launch, self.order, self.seconds = launch, order, seconds
-        function, args = launch.function, list(launch.args)
+        function = launch.function
         fused = cuda_emulator.arithmetic == "fused"
         self.library = function.module.library("plain" if fused else "watched", function.name)
-        self.memory = cuda_emulator._Allocations(function.name, args, shared=True, empty=empty)
         parameters = cuda_emulator._parameters(self.library, function.name)
+        args = cuda_emulator._numbers(parameters, launch.args)
+        self.memory = cuda_emulator._Allocations(function.name, args, shared=True, empty=empty)
         args = cuda_emulator._fitting(function.name, parameters, args)
         begin = self.memory.memory.ctypes.data
         self.guards = begin, begin + self.memory.memory.nbytes

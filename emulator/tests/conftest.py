@@ -4,8 +4,6 @@ import pytest
 
 import cuda_emulator
 
-pytest_plugins = ["pytester"]
-
 
 @pytest.fixture(autouse=True, scope="session")
 def compiler():

@@ -1,7 +1,11 @@
-"""The command: exit statuses, formats, sizes that are swept, and words for what cannot be checked."""
+"""The command: exit statuses, formats, sizes that are swept, words for what cannot be checked."""
 
 import json
+import os
+import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from cuda_emulator import arguments, command, hints
 
 ISOLATED = True
+SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src"
 ADD = """#define BLOCK 64
 __global__ void add(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -172,10 +177,14 @@ def test_add(check_kernel):
 
 
 @pytest.mark.parametrize("size, outcome", [(64, "1 passed, 1 warning"), (59, "1 failed")])
-def test_the_fixture_of_pytest_checks_a_kernel_beside_the_test(pytester, size, outcome):
-    pytester.makefile(".cu", add=ADD)
-    pytester.makepyfile(TEST.format(size=size))
-    result = pytester.runpytest_inprocess("-p", "cuda_emulator.plugin", "-p", "no:cacheprovider")
-    assert (
-        outcome in result.stdout.lines[-1] if outcome[2] == "p" else outcome in str(result.stdout)
+def test_the_fixture_of_pytest_checks_a_kernel_beside_the_test(tmp_path, size, outcome):
+    (tmp_path / "add.cu").write_text(ADD)
+    (tmp_path / "test_add.py").write_text(TEST.format(size=size))
+    options = "-q", "-p", "cuda_emulator.plugin", "-p", "no:cacheprovider", "--rootdir", tmp_path
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
     )
+    assert outcome in result.stdout.splitlines()[-1], result.stdout

@@ -157,6 +157,7 @@ pins-environment:
 dist: pins-environment
 	rm -rf dist
 	.venv-pins/bin/python -m hatchling build
+	cd emulator && ../.venv-pins/bin/python -m hatchling build -d ../dist
 
 # A mistyped target.
 .DEFAULT:

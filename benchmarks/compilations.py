@@ -31,8 +31,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [
-    str(HERE.parent / folder)
-    for folder in ("workflow/scripts", "tests/support", "tests/cuda_emulator")
+    str(HERE.parent / folder) for folder in ("workflow/scripts", "tests/support", "emulator/src")
 ]
 
 import plan_checks  # noqa: E402

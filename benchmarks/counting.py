@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [
     str(HERE.parent / "workflow/scripts"),
     str(HERE.parent / "tests/support"),
-    str(HERE.parent / "tests/cuda_emulator"),
+    str(HERE.parent / "emulator/src"),
 ]
 
 import disassembly  # noqa: E402

@@ -55,7 +55,7 @@ PROGRAM = (
     "kernels/**/*.cu*",
     "kernels/*/rung.toml",
     "workflow/**/*",
-    "tests/cuda_emulator/cuda_emulator/*",
+    "emulator/src/cuda_emulator/*",
     "Snakefile",
     "config.yaml",
     "config/*",

@@ -81,7 +81,7 @@ def listed(root, architecture):
     """{"builds": [name, digest of its tokens, source and compiler options], "digests": all that
     name kernels}, both by rungs and launches, whatever files and macros are called.
     """
-    folders = ("benchmarks", "workflow/scripts", "tests/support", "tests/cuda_emulator")
+    folders = ("benchmarks", "workflow/scripts", "tests/support", "emulator/src")
     sys.path[:0] = [str(root / folder) for folder in folders]
     import compilations
     import count

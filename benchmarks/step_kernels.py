@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "tests/cuda_emulator")]
+sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "emulator/src")]
 
 import cuda_emulator  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402

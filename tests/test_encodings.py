@@ -11,7 +11,7 @@ from ladder.sources import ROOT
 BEFORE = {"read_text": 0, "write_text": 1}  # arguments before the encoding
 PATHS = [
     path
-    for folder in ("workflow", "benchmarks", "docs", "envs")
+    for folder in ("workflow", "benchmarks", "docs", "envs", "emulator/src")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 

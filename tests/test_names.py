@@ -10,8 +10,14 @@ EMPTY = {
 # Classes of which there is one; any other has a name that says more.
 SINGLE = {"Model", "Plan", "Settings", "Training"}
 LONGEST = 80  # letters in the name of a test
-PROGRAMS = [*SCRIPTS.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
+PROGRAMS = [
+    *SCRIPTS.rglob("*.py"),
+    *(ROOT / "benchmarks").glob("*.py"),
+    *(ROOT / "emulator/src").rglob("*.py"),
+]
+TESTS = sorted(
+    path for folder in ("tests", "emulator/tests") for path in (ROOT / folder).rglob("*.py")
+)
 
 
 def bound(node, owner):

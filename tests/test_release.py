@@ -81,6 +81,12 @@ def test_the_packages_are_built_by_what_make_dist_installs_by_its_hashes():
     assert f"\n{backend} \\\n" in (ROOT / "envs/pins.txt").read_text("utf-8")
 
 
+def test_the_emulator_is_built_by_the_same_and_has_the_same_licence():
+    project = tomllib.loads((ROOT / "emulator/pyproject.toml").read_text("utf-8"))
+    assert project["build-system"] == PROJECT["build-system"]
+    assert (ROOT / "emulator/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
 def test_a_wheel_and_its_sources_have_what_the_images_have_but_for_the_pins():
     images = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text("utf-8"), re.M)
     assert set(images) - {"LICENSE", "envs"} <= PLACES.keys()

@@ -30,7 +30,9 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 49700,
-    "tests": 469100,
+    "tests": 453420,
+    # with its tests
+    "emulator": 15740,
 }
 
 
@@ -39,7 +41,7 @@ def test_no_part_of_the_program_has_more_tokens_than_its_budget():
 
 
 def test_the_tests_and_benchmarks_have_no_more_tokens_than_their_budgets():
-    assert not over_budget("tests", "benchmarks")
+    assert not over_budget("tests", "benchmarks", "emulator")
 
 
 def over_budget(*folders):

@@ -24,7 +24,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-for folder in ("workflow/scripts", "benchmarks", "tests/support", "tests/cuda_emulator"):
+for folder in ("workflow/scripts", "benchmarks", "tests/support", "emulator/src"):
     sys.path.insert(0, str(ROOT / folder))
 
 import cuda_emulator  # noqa: E402

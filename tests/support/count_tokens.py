@@ -15,7 +15,7 @@ import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
-FOLDERS = "workflow", "package", "benchmarks", "tests"
+FOLDERS = "workflow", "package", "benchmarks", "tests", "emulator"
 COUNTED = {tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING}
 OPENS, CLOSES = getattr(tokenize, "FSTRING_START", None), getattr(tokenize, "FSTRING_END", None)
 

@@ -1,4 +1,4 @@
-"""The project's kernels in the emulator of CUDA (tests/cuda_emulator)."""
+"""The project's kernels in the emulator of CUDA (emulator/)."""
 
 import pathlib
 
@@ -9,6 +9,7 @@ KERNELS = HERE.parents[1] / "kernels"
 NAMES = HERE / "emulated.h"
 
 cuda_emulator.cache = "kernel-ladder/emulator"
+cuda_emulator.isolated = False  # tests have kernels run in their own process, which is faster
 
 
 def load(source, defines=()):

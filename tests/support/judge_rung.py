@@ -25,7 +25,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workflow/scripts"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cuda_emulator"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "emulator/src"))
 
 import count
 import cuda_emulator

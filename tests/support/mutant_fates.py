@@ -51,7 +51,7 @@ def pytest_runtestloop(session):
         {int(number): mutant for number, mutant in work["mutants"].items()},
     )
     # that a fault is found is enough
-    cuda_emulator._source_line = lambda library, address: ("", 0)
+    cuda_emulator.faults.source_place = lambda library, address: ("", 0)
     launched = watch_launches(cuda_emulator)
     tests = [
         Test(item, kernels, launched)
@@ -123,7 +123,7 @@ def judge_met(kernels, tests, report):
     for number in sorted(met & kernels.mutants.keys() - kernels.wrong):
         report(number, FATES.index("survived"))
     kernels.write()
-    kernels.emulator.load.cache_clear()
+    kernels.emulator._loaded.cache_clear()
 
 
 def judge_by(test, kernels, report):
@@ -172,7 +172,7 @@ def judge_others(kernels, tests, report):
     for number, (file, *_) in sorted(kernels.mutants.items()):
         kernels.write(number)
         those = [test for test in tests if file in test.files]
-        report(number, forked(kernels, those, kernels.emulator.load.cache_clear))
+        report(number, forked(kernels, those, kernels.emulator._loaded.cache_clear))
         kernels.write()
 
 

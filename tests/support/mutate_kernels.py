@@ -32,7 +32,7 @@ import tomllib
 from tqdm import tqdm
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "cuda_emulator"))
+sys.path.insert(0, str(HERE.parents[1] / "emulator/src"))
 
 import cuda_emulator  # noqa: E402
 import mutant_schemata  # noqa: E402
@@ -130,7 +130,7 @@ def equivalent(root, rung=None):
 
 
 def copy_project(source, target):
-    for part in ("kernels", "tests", "workflow/scripts", "benchmarks"):
+    for part in ("kernels", "tests", "emulator", "workflow/scripts", "benchmarks"):
         shutil.copytree(source / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(source / "pyproject.toml", target)
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workflow/scripts"))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cuda_emulator"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "emulator/src"))
 
 from ladder.errors import UserError, excerpt
 from ladder.network import networks

@@ -97,7 +97,7 @@ def environment(folder, nvrtc=None):
     """Variables of a process that finds what is in the folder, and the NVRTC in this shared
     library.
     """
-    path = os.pathsep.join(map(str, (folder, HERE, HERE.parent / "cuda_emulator")))
+    path = os.pathsep.join(map(str, (folder, HERE, HERE.parents[1] / "emulator/src")))
     return {
         "PYTHONPATH": path,
         "LD_LIBRARY_PATH": str(nvrtc.parent if nvrtc else ""),

@@ -100,5 +100,5 @@ def stand_in(patch, modules):
     for name in programs.CACHES:
         patch.setenv(name, os.environ.get(name, ""))  # restored after the test
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
-    folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"
+    folders = "tests/support", "emulator/src", "workflow/scripts"
     patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in folders))

@@ -36,7 +36,7 @@ def project(tmp_path_factory):
         "kernels",
         "workflow/scripts",
         "tests/support",
-        "tests/cuda_emulator",
+        "emulator/src",
         "benchmarks",
     ):
         copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy

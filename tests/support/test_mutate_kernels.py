@@ -39,7 +39,7 @@ def toy(tmp_path):
         "benchmarks",
     ):
         (tmp_path / folder).mkdir(parents=True)
-    shutil.copytree(ROOT / "tests/cuda_emulator", tmp_path / "tests/cuda_emulator")
+    shutil.copytree(ROOT / "emulator/src", tmp_path / "emulator/src")
     for name in ("emulated.py", "emulated.h"):
         shutil.copy(ROOT / "tests/support" / name, tmp_path / "tests/support")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

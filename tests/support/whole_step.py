@@ -20,7 +20,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workflow/scripts"))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cuda_emulator"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "emulator/src"))
 
 import numpy as np
 

@@ -4,6 +4,7 @@
 #include "runtime.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -88,6 +89,7 @@ namespace emulator {
 Thread* current;
 const Launch* running;
 unsigned block_number, epoch;
+uintptr_t last_access;
 std::vector<unsigned> warp_epoch;
 
 static std::vector<Thread> threads;
@@ -95,12 +97,12 @@ static std::vector<unsigned> order;  // the threads of a block, in the order the
 static size_t next_new;              // order[next_new...] have not begun
 static std::vector<char*> free_stacks;
 static void* scheduler_stack;
-static bool failed;
+static bool failed, ended;            // the block, the launch
+static std::vector<unsigned> blocks;  // in the order they run
 static unsigned block_index[3];
 static void (*entry)(void**);
 
 constexpr unsigned char POISON = 0xff;  // as float32 a NaN, as an integer -1
-constexpr size_t RED_ZONE = 1024;
 alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
 
 unsigned coordinate(int which) {
@@ -110,13 +112,28 @@ unsigned coordinate(int which) {
 
 unsigned lane() { return current->linear % WARP; }
 
+unsigned thread_number() { return current->linear; }
+
 unsigned char* dynamic_shared() { return dynamic_bytes; }
 
-// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes.
-constexpr unsigned SYSTEM_SHARED = 1024;
+// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes. Static arrays
+// have addresses far behind it, as aligned as they are.
+constexpr unsigned SYSTEM_SHARED = 1024, STATIC_SHARED = 1u << 24, MOST_ALIGNED = 4096;
+
+static unsigned anchor_address() {
+    return STATIC_SHARED + reinterpret_cast<uintptr_t>(&emulator_shared_anchor) % MOST_ALIGNED;
+}
 
 unsigned shared_address(const void* shared) {
-    return SYSTEM_SHARED + (static_cast<const unsigned char*>(shared) - dynamic_bytes);
+    auto* pointer = static_cast<const unsigned char*>(shared);
+    if (pointer >= dynamic_bytes && pointer <= dynamic_bytes + sizeof dynamic_bytes)
+        return SYSTEM_SHARED + (pointer - dynamic_bytes);
+    return anchor_address() + (pointer - &emulator_shared_anchor);
+}
+
+void* generic_address(uint64_t address) {
+    if (address < STATIC_SHARED / 2) return dynamic_bytes + (address - SYSTEM_SHARED);
+    return &emulator_shared_anchor + (int64_t(address) - int64_t(anchor_address()));
 }
 
 unsigned char* shared_pointer(unsigned address) {
@@ -129,10 +146,17 @@ unsigned char* address_of(const SharedArray& array) {
     return &emulator_shared_anchor + array.offset;
 }
 
-Fault describe(const char* kind, Place place, const char* format, ...) {
+Fault without_thread(const char* kind) {
     Fault fault{};
-    auto base = reinterpret_cast<uintptr_t>(__ehdr_start);
     snprintf(fault.kind, sizeof fault.kind, "%s", kind);
+    fault.argument = NOWHERE;
+    fault.times = 1;
+    return fault;
+}
+
+Fault describe(const char* kind, Place place, const char* format, ...) {
+    Fault fault = without_thread(kind);
+    auto base = reinterpret_cast<uintptr_t>(__ehdr_start);
     snprintf(fault.file, sizeof fault.file, "%s", place.file);
     fault.line = place.line;
     fault.address = place.address ? place.address - base : 0;
@@ -149,15 +173,43 @@ Fault describe(const char* kind, Place place, const char* format, ...) {
 }
 
 void report(const Fault& fault) {
-    *running->fault = fault;
     failed = true;
+    ended = keep(fault);
+}
+
+void leave() {
+    void* abandoned;
+    emulator_switch_stack(&abandoned, scheduler_stack);
+    abort();
 }
 
 void fail(const Fault& fault) {
     report(fault);
-    void* abandoned;
-    emulator_switch_stack(&abandoned, scheduler_stack);
-    abort();
+    leave();
+}
+
+void record(const Fault& fault) {
+    if (!keep(fault)) return;
+    failed = ended = true;
+    leave();
+}
+
+static std::string as_text(const unsigned (&index)[3]) {
+    return "(" + std::to_string(index[0]) + "," + std::to_string(index[1]) + "," +
+           std::to_string(index[2]) + ")";
+}
+
+std::string coordinates(unsigned thread) { return as_text(threads[thread].index); }
+
+static void index_of_block(unsigned number, unsigned (&index)[3]) {
+    for (unsigned axis = 0, rest = number; axis < 3; rest /= running->grid[axis++])
+        index[axis] = rest % running->grid[axis];
+}
+
+std::string block_coordinates(unsigned run_as) {
+    unsigned index[3];
+    index_of_block(blocks[run_as - 1], index);
+    return as_text(index);
 }
 
 // ---- fibers
@@ -185,6 +237,7 @@ bool on_a_stack(const void* address) {
 }
 
 static void pause(State state, Site site) {
+    settle_doubts();
     Thread* me = current;
     me->state = state;
     me->site = site;
@@ -196,6 +249,7 @@ static void pause(State state, Site site) {
 static void run_fiber() {
     for (;;) {
         entry(running->arguments);
+        settle_doubts();
         end_thread_hopper();
         current->state = State::DONE;
         if (counting) end_thread_counts();
@@ -204,9 +258,7 @@ static void run_fiber() {
         std::swap(next->stack, current->stack);
         current = next;
     }
-    void* abandoned;
-    emulator_switch_stack(&abandoned, scheduler_stack);
-    abort();
+    leave();
 }
 
 static void resume(Thread& thread) {
@@ -232,8 +284,57 @@ static void begin(Thread& thread) {
 
 void syncthreads(Site site) { pause(State::AT_BARRIER, site); }
 
+static int votes[2];  // of this barrier and the next one
+
+int syncthreads_count(Site site, bool predicate) {
+    int& mine = votes[epoch % 2];
+    mine += predicate;
+    pause(State::AT_BARRIER, site);
+    return mine;
+}
+
+unsigned active_lanes(Site site) {
+    pause(State::AT_MEETING, site);
+    return current->mask;
+}
+
+// Of each warp the lanes that wait in the first lane's place become a group.
+static bool hold_meetings() {
+    bool met = false;
+    for (size_t first = 0; first < threads.size(); first += WARP) {
+        unsigned mask = 0;
+        const Thread* leader = nullptr;
+        for (unsigned l = 0; l < WARP && first + l < threads.size(); l++) {
+            Thread& thread = threads[first + l];
+            if (thread.state != State::AT_MEETING) continue;
+            if (!leader) leader = &thread;
+            if (thread.site.id == leader->site.id) mask |= 1u << l;
+        }
+        for (unsigned l = 0; l < WARP; l++)
+            if (mask >> l & 1)
+                threads[first + l].mask = mask, threads[first + l].state = State::READY;
+        met |= mask != 0;
+    }
+    return met;
+}
+
+void yield() { pause(State::READY, current->site); }
+
+void wait_for_token(Site site, const void* barrier) {
+    current->token_barrier = barrier;
+    pause(State::AT_TOKEN, site);
+}
+
+void wake_tokens(const void* barrier) {
+    for (Thread& thread : threads)
+        if (thread.state == State::AT_TOKEN && thread.token_barrier == barrier)
+            thread.state = State::READY;
+}
+
 void pass_barrier() {
     if (counting) count_barrier();
+    pass_barrier_atomics();
+    votes[(epoch + 1) % 2] = 0;
     pass_barrier_hopper();
     epoch++;
 }
@@ -262,6 +363,7 @@ std::vector<Thread*> meet(Site site, unsigned first, unsigned count) {
 }
 
 void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
+    settle_doubts();
     Thread* me = current;
     unsigned first = me->linear - lane();
     if (!(mask >> lane() & 1))
@@ -286,12 +388,36 @@ void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
         if (operands[l]) threads[first + l].state = State::READY;
 }
 
-// Only a synchronisation of the whole warp orders memory for the race check; one of a part is taken
-// to order nothing.
+// Up to when each lane knows the accesses of the others of its warp, where a synchronisation of some
+// of the lanes told it.
+struct LaneClocks {
+    uint64_t known[WARP][WARP];
+};
+static std::vector<LaneClocks> lane_clocks;  // none until some lanes are synchronised
+
+static void pass_some_lanes(Operand** of_lane) {
+    lane_clocks.resize(warp_epoch.size());
+    auto& known = lane_clocks[current->linear / WARP].known;
+    uint64_t now = next_tick(), most[WARP] = {};
+    for (unsigned l = 0; l < WARP; l++) {
+        if (!of_lane[l]) continue;
+        known[l][l] = now;
+        for (unsigned other = 0; other < WARP; other++)
+            most[other] = std::max(most[other], known[l][other]);
+    }
+    for (unsigned l = 0; l < WARP; l++)
+        if (of_lane[l]) std::copy(most, most + WARP, known[l]);
+}
+
+bool lanes_ordered(unsigned other, uint64_t tick) {
+    unsigned warp = current->linear / WARP;
+    return warp < lane_clocks.size() && lane_clocks[warp].known[lane()][other % WARP] >= tick;
+}
+
 static void pass_warp_epoch(Operand** of_lane) {
     unsigned first = current->linear - lane();
     for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
-        if (!of_lane[l]) return;
+        if (!of_lane[l]) return pass_some_lanes(of_lane);
     warp_epoch[current->linear / WARP]++;
     pass_warp_hopper();
 }
@@ -324,9 +450,37 @@ unsigned ballot(Site site, unsigned mask, bool predicate) {
 }
 
 uint64_t shuffle(Site site, unsigned mask, uint64_t bits, unsigned source) {
+    if ((mask >> lane() & 1) && !(mask >> source % WARP & 1))
+        record(describe("undefined shuffle", at(site),
+                        "takes the value of lane %u, which is not in the mask %08x", source % WARP,
+                        mask));
     Operand operand{bits, 0, source};
     collective(site, mask, exchange, &operand);
     return operand.result;
+}
+
+// ---- what kernels say and ask
+
+long long clock_ticks() { return next_tick(); }
+
+void failed_assertion(Site site, const char* condition) {
+    fail(describe("failed assertion", at(site), "finds that %s does not hold", condition));
+}
+
+void sync_grid(Site site) {
+    fail(describe("impossible launch", at(site), "synchronises the grid, which has no model here"));
+}
+
+void trapped(Site site) { fail(describe("trap", at(site), "calls __trap")); }
+
+// Once, although a check runs a kernel in several orders.
+void print(const char* format, ...) {
+    if (running->order) return;
+    va_list rest;
+    va_start(rest, format);
+    vprintf(format, rest);
+    va_end(rest);
+    fflush(stdout);
 }
 
 // ---- cp.async: NaN in the destination until the issuing thread waits for the copy
@@ -374,14 +528,15 @@ static void arrange(std::vector<unsigned>& items, std::mt19937& random) {
 }
 
 static void begin_block(unsigned number, std::mt19937& random) {
-    const uint32_t* grid = running->grid;
     const uint32_t* block = running->block;
-    for (unsigned axis = 0, rest = number; axis < 3; rest /= grid[axis++])
-        block_index[axis] = rest % grid[axis];
+    index_of_block(number, block_index);
     epoch = 0;
     block_number++;
     warp_epoch.assign(warp_epoch.size(), 0);
+    lane_clocks.clear();
+    votes[0] = votes[1] = 0;
     begin_hopper(threads.size());
+    begin_atomics_block(threads.size());
     for (unsigned i = 0; i < threads.size(); i++) {
         Thread& thread = threads[i];
         unsigned index[3] = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
@@ -404,7 +559,7 @@ static void begin_block(unsigned number, std::mt19937& random) {
 static void release_barrier() {
     unsigned done = 0, waiting = 0;
     Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr, *at_phase = nullptr,
-           *at_warpgroup = nullptr;
+           *at_warpgroup = nullptr, *at_token = nullptr;
     for (Thread& thread : threads) {
         if (thread.state == State::DONE)
             done++;
@@ -412,6 +567,8 @@ static void release_barrier() {
             at_warp = at_warp ? at_warp : &thread;
         else if (thread.state == State::AT_PHASE)
             at_phase = &thread;
+        else if (thread.state == State::AT_TOKEN)
+            at_token = &thread;
         else if (thread.state == State::AT_WARPGROUP)
             at_warpgroup = &thread;
         else if (!at_barrier || thread.site.id == at_barrier->site.id)
@@ -420,9 +577,15 @@ static void release_barrier() {
             elsewhere = &thread;
     }
     unsigned total = threads.size();
-    current = at_warpgroup ? at_warpgroup : at_phase ? at_phase : at_warp ? at_warp : at_barrier;
+    current = at_token       ? at_token
+              : at_warpgroup ? at_warpgroup
+              : at_phase     ? at_phase
+              : at_warp      ? at_warp
+                             : at_barrier;
     Place place = at(current->site);
-    if (at_warpgroup)
+    if (at_token)
+        report(describe("deadlock", place, "waits at a barrier at which too few threads arrive"));
+    else if (at_warpgroup)
         report(
             describe("divergent warpgroup operation", place, "waits with threads that never come"));
     else if (at_phase)
@@ -447,6 +610,7 @@ static void release_barrier() {
 }
 
 static void check_red_zone() {
+    if (running->buffer_count) return;  // every access is watched
     const unsigned char* end = dynamic_bytes + running->shared_bytes;
     if (std::all_of(end, end + RED_ZONE, [](unsigned char byte) { return byte == POISON; })) return;
     report(describe("shared memory overflow", Place{},
@@ -471,7 +635,7 @@ static void run_block(std::mt19937& random) {
         if (std::all_of(threads.begin(), threads.end(),
                         [](const Thread& thread) { return thread.state == State::DONE; }))
             break;
-        if (!progress && !copy_arrives()) release_barrier();
+        if (!progress && !copy_arrives() && !hold_meetings()) release_barrier();
         if (failed) return;
         if (running->order > 1 && next_new == order.size())
             std::shuffle(order.begin(), order.end(), random);
@@ -491,7 +655,7 @@ static bool accepted(const Launch& launch) {
 
 static void run_blocks() {
     std::mt19937 random(running->order);
-    std::vector<unsigned> blocks(running->sample, running->sample + running->sample_count);
+    blocks.assign(running->sample, running->sample + running->sample_count);
     unsigned lines = running->sample_count ? 0 : running->grid[1] * running->grid[2];
     for (unsigned line = 0; line < lines; line++)
         for (unsigned x = running->first_block; x < running->grid[0]; x++)
@@ -500,34 +664,59 @@ static void run_blocks() {
     for (unsigned number : blocks) {
         begin_block(number, random);
         run_block(random);
-        if (failed || (counting && !end_block_counts())) return;
+        if (ended || (counting && !end_block_counts())) return;
+        if (failed) begin_stacks();  // those of threads that never go on
+        failed = false;
     }
 }
 
-int launch(const Launch& launch, void (*thread)(void**)) {
-    running = &launch;
-    entry = thread;
-    if (!accepted(launch)) {
-        snprintf(launch.fault->kind, sizeof launch.fault->kind, "impossible launch");
-        snprintf(
-            launch.fault->message, sizeof launch.fault->message,
-            "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
-            launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
-            launch.block[2], static_cast<unsigned long long>(launch.shared_bytes));
-        return 1;
-    }
-    failed = false;
+static Fault unaccepted(const Launch& launch) {
+    Fault fault = without_thread("impossible launch");
+    snprintf(
+        fault.message, sizeof fault.message,
+        "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
+        launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
+        launch.block[2], static_cast<unsigned long long>(launch.shared_bytes));
+    return fault;
+}
+
+static void run(const Launch& launch) {
+    failed = ended = false;
     block_number = 0;
+    last_access = 0;
     threads.resize(size_t(launch.block[0]) * launch.block[1] * launch.block[2]);
     order.resize(threads.size());
     warp_epoch.resize((threads.size() + WARP - 1) / WARP);
     begin_stacks();
     begin_checks();
     begin_counts();
+    begin_atomics_launch();
+    begin_signals();
     run_blocks();
+    end_signals();
     end_checks();
     counting = false;
-    return failed;
+}
+
+int launch(const Launch& launch, void (*thread)(void**)) {
+    running = &launch;
+    entry = thread;
+    if (!accepted(launch)) {
+        keep(unaccepted(launch));
+    } else if (launch.seconds) {
+        begin_stacks();
+        fflush(nullptr);
+        if (pid_t process = fork()) return process;
+        begin_process();
+        run(launch);
+        save_variables(launch.variables);
+        fflush(nullptr);
+        launch.faults->ended = 1;
+        _exit(0);
+    } else {
+        run(launch);
+    }
+    return launch.faults->count > 0;
 }
 
 }  // namespace emulator

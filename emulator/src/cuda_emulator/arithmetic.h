@@ -112,16 +112,32 @@ static inline int __float_as_int(float f) { return emulator::bits_of<int>(f); }
 static inline unsigned __float_as_uint(float f) { return emulator::bits_of<unsigned>(f); }
 static inline float __int_as_float(int i) { return emulator::bits_of<float>(i); }
 static inline float __uint_as_float(unsigned i) { return emulator::bits_of<float>(i); }
-template <class T>
-static inline T min(T a, T b) {
-    return b < a ? b : a;
-}
-template <class T>
-static inline T max(T a, T b) {
-    return a < b ? b : a;
-}
+// No templates, so that `using namespace std` makes no call ambiguous; of mixed integers as CUDA.
+#define EMULATOR_LEAST(type, a_type, b_type)           \
+    static inline type min(a_type a_of, b_type b_of) { \
+        type a = a_of, b = b_of;                       \
+        return b < a ? b : a;                          \
+    }                                                  \
+    static inline type max(a_type a_of, b_type b_of) { \
+        type a = a_of, b = b_of;                       \
+        return a < b ? b : a;                          \
+    }
+#define EMULATOR_LEAST_OF(signed_type, unsigned_type)           \
+    EMULATOR_LEAST(signed_type, signed_type, signed_type)       \
+    EMULATOR_LEAST(unsigned_type, unsigned_type, unsigned_type) \
+    EMULATOR_LEAST(unsigned_type, signed_type, unsigned_type)   \
+    EMULATOR_LEAST(unsigned_type, unsigned_type, signed_type)
+EMULATOR_LEAST_OF(int, unsigned)
+EMULATOR_LEAST_OF(long, unsigned long)
+EMULATOR_LEAST_OF(long long, unsigned long long)
+#undef EMULATOR_LEAST_OF
+#undef EMULATOR_LEAST
 // Of a number and a NaN, the number (IEEE 754's minNum), as fminf and fmaxf.
 static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }
 static inline double min(double a, double b) { return fmin(a, b); }
 static inline double max(double a, double b) { return fmax(a, b); }
+static inline double min(float a, double b) { return fmin(a, b); }
+static inline double max(float a, double b) { return fmax(a, b); }
+static inline double min(double a, float b) { return fmin(a, b); }
+static inline double max(double a, float b) { return fmax(a, b); }

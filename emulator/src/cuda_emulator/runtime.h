@@ -14,9 +14,21 @@ namespace emulator {
 
 constexpr size_t STACK_BYTES = 128 * 1024, MOST_THREADS = 1024;  // of a block
 constexpr size_t MOST_SHARED_BYTES = 227 * 1024;                 // limit per block on sm_90
+constexpr size_t MOST_STATIC_BYTES = 48 * 1024;                  // of arrays of fixed size
+constexpr size_t RED_ZONE = 1024;                                // bytes behind every shared array
 constexpr unsigned WARP = 32;
 
-enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, AT_PHASE, AT_WARPGROUP, DONE };
+enum class State : uint8_t {
+    NEW,
+    READY,
+    AT_BARRIER,
+    AT_WARP,
+    AT_PHASE,
+    AT_WARPGROUP,
+    AT_MEETING,
+    AT_TOKEN,
+    DONE
+};
 
 // A lane's input and result of a warp operation.
 struct Operand {
@@ -41,6 +53,7 @@ struct Thread {
     unsigned mask;  // of the warp operation it waits in
     Combine combine;
     Operand* operand;
+    const void* token_barrier;  // that it waits at
     void* stack_pointer;
     char* stack;
     unsigned copy_group;       // number of the cp.async group being filled
@@ -51,6 +64,7 @@ extern Thread* current;
 extern const Launch* running;
 extern unsigned block_number;  // 1 for the first block that runs, so that 0 means "no block"
 extern unsigned epoch;         // barriers this block has passed
+extern uintptr_t last_access;  // of the code
 extern std::vector<unsigned> warp_epoch;  // full-warp __syncwarp passed, of each warp
 
 // Where in the kernel: a file and line, or the code addresses of the access and of the one it
@@ -65,16 +79,35 @@ inline Place at(uintptr_t address, uintptr_t other_address = 0) {
     return {"", 0, address, other_address};
 }
 
-// A fault of the current thread.
+// A fault of the launch, and of the current thread.
+Fault without_thread(const char* kind);
 Fault describe(const char* kind, Place, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
-void report(const Fault&);             // ends the launch; for the scheduler
-[[noreturn]] void fail(const Fault&);  // ends the launch; for a thread, which never runs on
+void report(const Fault&);             // ends the block; for the scheduler
+[[noreturn]] void fail(const Fault&);  // ends the block; for a thread, which never runs on
+void record(const Fault&);             // for a thread, which goes on if all faults are wanted
 bool on_a_stack(const void* address);
+std::string coordinates(unsigned thread);        // "(1,0,0)"
+std::string block_coordinates(unsigned run_as);  // of a block by its block_number
+[[noreturn]] void leave();                       // the running thread, for good
+
+// faults.cpp
+bool only_first();           // whether the first error ends the launch
+bool keep(const Fault&);     // in the launch's list; whether the launch has to end
+unsigned faults_of_block();  // errors of the block that runs
+void begin_signals();
+void end_signals();
+void begin_process();  // what a process of its own has to have
 unsigned char* address_of(const SharedArray&);
 
 // Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
 void collective(Site, unsigned mask, Combine combine, Operand*);
+
+// Pauses the thread until wake_tokens of this barrier.
+void wait_for_token(Site, const void* barrier);
+void wake_tokens(const void* barrier);
+void yield();                                       // the other threads run first
+bool lanes_ordered(unsigned other, uint64_t tick);  // by a synchronisation of some of the warp
 
 // what the threads of the block did before happened before what they do from now on
 void pass_barrier();
@@ -120,10 +153,21 @@ void count_operand(unsigned bytes);
 bool end_block_counts();  // whether another block is wanted
 void end_thread_counts();
 
+// atomics.cpp
+void begin_atomics_launch();
+void begin_atomics_block(size_t threads);
+void pass_barrier_atomics();
+// Whether what a thread, or if not `alone` some threads, of a block did is known to this thread.
+bool ordered_by_fences(unsigned block, unsigned thread, uint64_t tick, bool alone);
+
 // checks.cpp
+bool watching_accesses();
+void save_variables(unsigned char* to);
+void accessed_atomically(const void* pointer, size_t bytes, Scope, uintptr_t address);
 void begin_checks();
 void end_checks();
 void end_block_checks();
+void settle_doubts();  // before the running thread does anything else
 void accessed(const void* pointer, size_t bytes, bool write, uintptr_t address);
 void must_be_shared(Site, const void* pointer, const char* what);
 void copy_pending(const void* shared, size_t bytes, bool pending);

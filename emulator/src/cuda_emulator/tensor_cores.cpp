@@ -6,6 +6,7 @@
 // Science 7, 2021). A test that holds for both holds between them.
 #include "runtime.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace emulator {
@@ -187,6 +188,55 @@ void of_whole_warp(Site site, Combine combine, void* mine) {
 }
 
 }  // namespace
+
+namespace {
+
+struct WarpProduct {
+    int rows, columns, depth;
+    const double* mine;
+    double* sums;
+    bool exact;
+};
+
+// Row by row, of as many columns at once as the model has; a deep product is one after another.
+void multiply_matrices(Operand** of_lane) {
+    const WarpProduct& size = request<WarpProduct>(of_lane[0]);
+    int of_a = size.rows * size.depth, of_b = size.depth * size.columns,
+        of_c = size.rows * size.columns;
+    std::vector<double> all(of_a + of_b + of_c);
+    for (int i = 0; i < of_a + of_b + of_c; i++)
+        all[i] = request<WarpProduct>(of_lane[i % WARP]).mine[i / WARP];
+    const double *a = all.data(), *b = a + of_a;
+    double* c = all.data() + of_a + of_b;
+    for (int row = 0; row < size.rows; row++)
+        for (int column = 0; column < size.columns; column += COLUMNS)
+            for (int k = 0; k < size.depth; k += TILE_DEPTH) {
+                int depth = std::min(size.depth - k, TILE_DEPTH);
+                Terms terms;
+                for (int i = 0; i < depth; i++) {
+                    memcpy(&terms[i], b + (k + i) * size.columns + column, sizeof(Row));
+                    terms[i] *= a[row * size.depth + k + i];
+                }
+                double* to = c + row * size.columns + column;
+                memcpy(&terms[depth], to, sizeof(Row));
+                if (size.exact) {
+                    for (int i = 0; i < depth; i++) terms[depth] += terms[i];
+                    memcpy(to, &terms[depth], sizeof(Row));
+                    continue;
+                }
+                float sums[COLUMNS];
+                tensor_sums(terms, depth + 1, sums);
+                std::copy(sums, sums + COLUMNS, to);
+            }
+    for (int i = 0; i < of_c; i++) request<WarpProduct>(of_lane[i % WARP]).sums[i / WARP] = c[i];
+}
+
+}  // namespace
+
+void multiply_warp(int rows, int columns, int depth, const double* mine, double* sums, bool exact) {
+    WarpProduct product{rows, columns, depth, mine, sums, exact};
+    of_whole_warp(here(), multiply_matrices, &product);
+}
 
 void ldmatrix(unsigned* to, const void* row, unsigned matrices, bool transposed, Site site) {
     if (matrices != 1 && matrices != 2 && matrices != 4)

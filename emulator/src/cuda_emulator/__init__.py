@@ -3,8 +3,11 @@
 
     function = load("relu.cu").get_function("relu")
     function((blocks,), (256,), (x, y, np.int32(x.size)))          # as CuPy's RawModule launches
-    check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders,
-    every access watched
+    check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders
+
+Both watch every access to memory, in a process of their own, so that nothing a kernel does harms
+this one. While `isolated` is False a call of a function runs here and unwatched, which is fast, and
+`check` here as well, up to the first error.
 
 A kernel is compiled at most twice: plain (fast) and, for `check`, with a call before each of its
 memory accesses. Compiled kernels are cached in the user's cache folder, in a folder named `cache`,
@@ -21,15 +24,37 @@ import dataclasses
 import fcntl
 import functools
 import hashlib
+import json
+import mmap
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import threading
 
 import numpy as np
 
+from cuda_emulator import faults, hints, watched
+from cuda_emulator import source as _source
+from cuda_emulator.faults import Fault, KernelFault
+from cuda_emulator.source import Kernel, SourceError
+from cuda_emulator.watched import Report
+
+__all__ = [
+    "CompileError",
+    "Fault",
+    "Function",
+    "KernelFault",
+    "Module",
+    "Parameter",
+    "Report",
+    "Table",
+    "check",
+    "load",
+]
+__version__ = "0.1.0"
 HERE = pathlib.Path(__file__).resolve().parent
 # of threads and blocks; a number above 1 seeds a random order
 ORDERS = {"forward": 0, "reverse": 1, "random": 7}
@@ -38,10 +63,8 @@ arithmetic = "rounded"  # one of ARITHMETIC
 TENSOR_SUMS = ("rounded", "truncated")
 tensor_sums = "rounded"  # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
 cache = "cuda-emulator"
+isolated = True  # whether launches are watched, in a process of their own
 
-_ENTRY = re.compile(
-    r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\('
-)
 _INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COMMON_FLAGS = (
@@ -51,6 +74,7 @@ _COMMON_FLAGS = (
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-strict-aliasing",
+    "-fstack-clash-protection",  # so that a stack that is too small is touched where it ends
     "-Wno-attributes",
     "-Wno-unknown-pragmas",
 )
@@ -70,34 +94,49 @@ _WATCHED_FLAGS = ("-O1", *_CHECKS)
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a
 # loop is one block, not copied.
 _COUNTED_FLAGS = ("-O2", *_CHECKS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
+# by name, because tests change the flags
+_FLAGS = {
+    "plain": lambda: _PLAIN_FLAGS,
+    "watched": lambda: _WATCHED_FLAGS,
+    "counted": lambda: _COUNTED_FLAGS,
+}
 _RUNTIME_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-g0")
 _RED_ZONE = 1 << 20
 _ALIGNMENT = 256  # of an allocation on a GPU
 
 
-class KernelFault(Exception):
-    """A bug found in a running kernel. `kind`, one of README.md's, names it; `file` and `line` (0
-    if unknown) locate it.
-    """
-
-    def __init__(self, kernel, kind, message, file="", line=0):
-        place = f" ({pathlib.Path(file).name}:{line})" if line else ""
-        super().__init__(f"{kernel}: {kind}: {message}{place}")
-        self.kernel, self.kind, self.file, self.line = kernel, kind, file, line
-
-
 class CompileError(Exception):
-    """g++ rejects a kernel; the text is g++'s."""
+    """g++ rejects a kernel; the text is g++'s, behind what to do where that is known."""
 
 
-@functools.cache
+def file_of(text):
+    """A file in the cache with this text of CUDA C++."""
+    path = _cache() / f"text-{_hash([text])}.cu"
+    if not path.exists():
+        _write(path, text)
+    return path
+
+
 def load(source, options=(), include=()):
     """The Module of the CUDA file `source`. options: a tuple for g++, such as ("-DTILE=8",).
 
     include: a tuple of folders, in which #include "..." looks after the file's own, and of headers
-    to include before the file.
+    to include before the file. A file that has changed since is loaded anew, while `isolated`.
     """
-    return Module(pathlib.Path(source).resolve(), tuple(options), tuple(map(pathlib.Path, include)))
+    path, include = pathlib.Path(source).resolve(), tuple(map(pathlib.Path, include))
+    if shutil.which("g++") is None:
+        raise CompileError("g++ is not here; install it (Debian package: g++)")
+    digest = _digest(path, include) if isolated else ""
+    return _loaded(path, tuple(options), include, digest)
+
+
+@functools.cache
+def _loaded(source, options, include, digest):
+    return Module(source, options, include)
+
+
+def _digest(source, include):
+    return _hash(path.read_text() for path in sorted(with_headers(source, include)))
 
 
 class Module:
@@ -105,30 +144,138 @@ class Module:
 
     def __init__(self, source, options, include):
         self.source, self.options, self.include = source, options, include
-        texts = (path.read_text() for path in sorted(with_headers(source, include)))
-        self.names = [name for text in texts for name in _ENTRY.findall(without_comments(text))]
+        self._libraries, self._globals = {}, {}
+
+    @functools.cached_property
+    def text(self):
+        """The file and its headers without comments."""
+        return "\n".join(without_comments(path.read_text(errors="replace")) for path in self.paths)
+
+    @property
+    def paths(self):
+        """The file and its headers."""
+        return sorted(with_headers(self.source, self.include))
+
+    @functools.cached_property
+    def kernels(self):
+        """The Kernels of the file and its headers."""
+        path = _cache() / f"{self.source.stem}-{_hash(self._read())}.json"
+        with missing(path) as absent:
+            if absent:
+                rows = [dataclasses.asdict(kernel) for kernel in self.parsed.kernels]
+                _write(path, json.dumps(rows))
+        return [Kernel(**row) for row in json.loads(path.read_text())]
+
+    @functools.cached_property
+    def parsed(self):
+        """The source.Source of the file. Raises CompileError if it cannot be read."""
+        folders, _ = _folders_and_headers(self.include)
+        macros = [flag.removeprefix("-D") for flag in self.options if flag.startswith("-D")]
+        macros = tuple(macro if "=" in macro else f"{macro}=1" for macro in macros)
+        try:
+            return _source.Source(self.source, tuple(folders), macros)
+        except SourceError as error:
+            raise CompileError(f"{self.source.name}: {error}") from None
+
+    def _read(self):
+        texts = [*self.options, (HERE / "source.py").read_text(), (HERE / "ptx.py").read_text()]
+        for path in sorted(with_headers(self.source, self.include)):
+            texts += [path.name, path.read_text(errors="replace")]
+        return texts
+
+    @property
+    def names(self):
+        """The names of its kernels that are no templates."""
+        return [kernel.name for kernel in self.kernels if kernel.template is None]
 
     def get_function(self, name):
-        """The kernel `name`; raises KeyError if the file and its headers have no such extern "C"
-        __global__ function.
+        """The kernel `name`, a template with its arguments: "softmax<256>".
+
+        Raises KeyError if the file and its headers have no such kernel.
         """
-        if name not in self.names:
+        return Function(self, self._entry(name))
+
+    def _entry(self, name):
+        kernel = _source.find(self.kernels, name)
+        if kernel is None:
+            others = ", ".join(kernel.name for kernel in self.kernels) or "none"
+            raise KeyError(f"{self.source.name} has no kernel {name}; it has {others}")
+        given = name.partition("<")[2]
+        if kernel.template is None:
+            return kernel.name
+        if given:
+            return f"{kernel.name}<{given}"
+        if all("=" in part for part in _source.split_text(kernel.template)):
+            return f"{kernel.name}<>"
+        launched = self.parsed.launched(kernel)
+        example = f"{kernel.name}<{launched[0] if launched else '...'}>"
+        raise KeyError(
+            f"{kernel.name} of {self.source.name} is a template of <{kernel.template}>: "
+            f"name its arguments, as in {example}"
+        )
+
+    def get_global(self, name):
+        """A NumPy array of a __device__ or __constant__ variable, which launches read and write."""
+        if name not in self._globals and self.names:
+            self._add_globals(self.plain)
+        if name not in self._globals:
             raise KeyError(
-                f"{self.source.name} has no kernel {name}; it has {', '.join(self.names)}"
+                f"{self.source.name} has no variable {name} that a kernel, or an instance of one "
+                "that ran, mentions"
             )
-        return Function(self, name)
+        return self._globals[name]
+
+    def library(self, kind, name):
+        """The library that has a kernel. kind: "plain", "watched" or "counted".
+
+        All kernels that are no templates share one, unless g++ rejects it for another kernel's sake.
+        """
+        if (kind, name) not in self._libraries:
+            group = self.names
+            alone = name not in group or len(group) == 1
+            try:
+                library = _build(self, _FLAGS[kind](), (name,)) if alone else getattr(self, kind)
+            except CompileError:
+                if alone:
+                    raise
+                library = _build(self, _FLAGS[kind](), (name,))
+            self._libraries[kind, name] = library
+        return self._libraries[kind, name]
 
     @functools.cached_property
     def plain(self):
-        return _build(self, _PLAIN_FLAGS)
+        return _build(self, _FLAGS["plain"](), tuple(self.names))
 
     @functools.cached_property
     def watched(self):
-        return _build(self, _WATCHED_FLAGS)
+        return _build(self, _FLAGS["watched"](), tuple(self.names))
 
     @functools.cached_property
     def counted(self):
-        return _build(self, _COUNTED_FLAGS)
+        return _build(self, _FLAGS["counted"](), tuple(self.names))
+
+    @contextlib.contextmanager
+    def globals_of(self, library):
+        """The variables have this module's values in a library, and then those that it leaves."""
+        self._add_globals(library)
+        for variable in library.globals:
+            ctypes.memmove(variable.address, *_memory(self._globals[variable.name]))
+        yield
+        for variable in library.globals:
+            array, size = _memory(self._globals[variable.name])
+            if variable.writable:
+                ctypes.memmove(array, variable.address, size)
+
+    def variables(self, name):
+        """The arrays of get_global of the library that has this kernel."""
+        library = self.library("watched", name)
+        self._add_globals(library)
+        return [self._globals[variable.name] for variable in library.globals]
+
+    def _add_globals(self, library):
+        for variable in library.globals:
+            if variable.name not in self._globals:
+                self._globals[variable.name] = variable.value()
 
 
 class Function:
@@ -140,33 +287,42 @@ class Function:
     @property
     def parameters(self):
         """The kernel's Parameters in order."""
-        return _parameters(self.module.plain, self.name)
+        return _parameters(self.module.library("plain", self.name), self.name)
 
     def __call__(self, grid, block, args, shared_mem=0, order="forward", first_block=0):
         """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy
         scalars.
 
         order: a name in ORDERS or the seed (above 1) of a random one; first_block: the blocks
-        before it, along x, do not run. Raises KernelFault; accesses are not watched.
+        before it, along x, do not run, where it is not watched. Raises KernelFault, where
+        `isolated` for all faults.
         """
-        library = self.module.plain
+        if isolated and not first_block:
+            return watched.check(self, grid, block, args, shared_mem, (order,))
+        library = self.module.library("plain", self.name)
         args = [
             arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
             for arg in args
         ]
-        _check_arguments(self.name, _parameters(library, self.name), args)
+        args = _fitting(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [], first_block)
+        with self.module.globals_of(library):
+            _launch(library, self, grid, block, args, pointers, shared_mem, order, [], first_block)
 
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
-        """As a call, with every memory access watched."""
-        library = self.module.watched
-        args = list(args)
-        with _Allocations(self.name, args) as allocations:  # replaces tables by their words
-            _check_arguments(self.name, _parameters(library, self.name), args)
+        """As a call while not `isolated`, with every memory access watched, up to the first
+        error.
+        """
+        library = self.module.library("watched", self.name)
+        args = _numbers(_parameters(library, self.name), args)
+        with (
+            _Allocations(self.name, args) as allocations,  # replaces tables by their words
+            self.module.globals_of(library),
+        ):
+            args = _fitting(self.name, _parameters(library, self.name), args)
             _launch(
                 library,
-                self.name,
+                self,
                 grid,
                 block,
                 args,
@@ -189,12 +345,12 @@ class Function:
         threads were counted; cache_lines: lines of 128 bytes of the level-1 cache that a block has.
         Arrays are changed; accesses are not checked.
         """
-        library = self.module.counted
+        library = self.module.library("counted", self.name)
         args = [
             arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
             for arg in args
         ]
-        _check_arguments(self.name, _parameters(library, self.name), args)
+        args = _fitting(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         for counts in (
             _Counts(learns=True, enough=enough),
@@ -203,7 +359,7 @@ class Function:
             try:
                 _launch(
                     library,
-                    self.name,
+                    self,
                     grid,
                     block,
                     args,
@@ -223,19 +379,26 @@ class Function:
         return {**numbers, "threads": threads}
 
 
-def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS)):
+def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS), **options):
     """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold the
     results.
 
-    Raises KernelFault at the first bug, and if a byte of a result depends on the order. While
-    `arithmetic` is "fused", the kernel runs once instead, plain.
+    Returns a Report with the notes, or raises KernelFault with all faults, one of them an error; a
+    result that depends on the order is one. options: of watched.check. While not `isolated`, and
+    without options, it ends at the first error and returns nothing. While `arithmetic` is "fused",
+    the kernel runs once instead, plain.
     """
+    if isolated or options:
+        return watched.check(function, grid, block, args, shared_mem, orders, **options)
     if arithmetic == "fused":
         function(grid, block, args, shared_mem)
         return
     arrays = [array for arg in args for array in _arrays_of(arg)]
     constant = [array for arg in args if isinstance(arg, Table) for array in arg.read_only]
     before, unchanged = [array.copy() for array in arrays], [array.tobytes() for array in constant]
+    variables = function.module.variables(function.name)
+    arrays += variables
+    before += [array.copy() for array in variables]
     first = None
     for order in orders:
         for array, value in zip(arrays, before, strict=True):
@@ -294,40 +457,111 @@ class Parameter:
     dtype: np.dtype
     is_array: bool
     writable: bool
+    type: str
 
 
-def _check_arguments(name, parameters, args):
+def _fitting(name, parameters, args):
+    """The arguments with Python's numbers as NumPy's, and structures as bytes.
+
+    Raises KernelFault where one does not fit the kernel's parameter.
+    """
     if len(args) != len(parameters):
         raise KernelFault(
             name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}"
         )
+    args = _numbers(parameters, args)
     for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
-        if isinstance(arg, np.ndarray):
-            given = f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
-            fits = parameter.is_array and arg.dtype == parameter.dtype and arg.flags.c_contiguous
-        else:
-            given = type(arg).__name__
-            fits = (
-                not parameter.is_array
-                and isinstance(arg, np.generic)
-                and arg.dtype == parameter.dtype
+        if not _fits(arg, parameter):
+            wanted = f"{parameter.type} array" if parameter.is_array else parameter.type
+            raise KernelFault(
+                name, "wrong arguments", f"argument {i} is a {wanted}, got a {_given(arg)}"
             )
-        if not fits:
-            wanted = f"{parameter.dtype} array" if parameter.is_array else parameter.dtype
-            raise KernelFault(name, "wrong arguments", f"argument {i} is a {wanted}, got a {given}")
+    return args
+
+
+def _numbers(parameters, args):
+    if len(args) != len(parameters):
+        return list(args)
+    return [_number(arg, each) for arg, each in zip(args, parameters, strict=True)]
+
+
+def _given(arg):
+    if not isinstance(arg, np.ndarray):
+        return type(arg).__name__
+    return f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
+
+
+def _number(arg, parameter):
+    """As CuPy: a Python number takes the type of an integer, bool, double or complex128."""
+    if parameter.is_array:
+        return arg
+    kind = parameter.dtype.kind
+    if (
+        isinstance(arg, np.ndarray | np.void)
+        and kind == "V"
+        and arg.nbytes == parameter.dtype.itemsize
+    ):
+        return np.frombuffer(arg.tobytes(), parameter.dtype)[0]
+    if isinstance(arg, bool) and kind == "b" or type(arg) is int and kind in "iu":
+        limits = np.iinfo(parameter.dtype) if kind != "b" else None
+        if limits is None or limits.min <= arg <= limits.max:
+            return parameter.dtype.type(arg)
+    if (
+        isinstance(arg, float)
+        and parameter.type == "float64"
+        or (isinstance(arg, complex) and parameter.type == "complex128")
+    ):
+        return parameter.dtype.type(arg)
+    return arg
+
+
+def _fits(arg, parameter):
+    if not isinstance(arg, np.ndarray):
+        return (
+            not parameter.is_array and isinstance(arg, np.generic) and arg.dtype == parameter.dtype
+        )
+    return parameter.is_array and arg.flags.c_contiguous and _holds(arg, parameter)
+
+
+def _holds(array, parameter):
+    """Whether an array has the elements that a pointer points to."""
+    dtype, wanted = array.dtype, parameter.dtype
+    if parameter.type == "void" or dtype == wanted:
+        return True
+    if wanted.kind == "V":
+        sizes = {dtype.itemsize, *(array.shape[-1:] and [dtype.itemsize * array.shape[-1]])}
+        return wanted.itemsize in sizes
+    if parameter.type == "bfloat16":
+        return dtype.name in ("bfloat16", "uint16")
+    return parameter.type == "int8" and dtype.kind == "S"
 
 
 def _parameters(library, name):
     text = ctypes.create_string_buffer(4096)
-    library[f"signature_{name}"](text)
+    library[f"signature_{_symbol(name)}"](text)
     return [
         Parameter(
-            np.dtype(word.removeprefix("const-").rstrip("*")),
+            _dtype(word.removeprefix("const-").rstrip("*")),
             word.endswith("*"),
             word.endswith("*") and not word.startswith("const-"),
+            word.removeprefix("const-").rstrip("*"),
         )
         for word in text.value.decode().split()
     ]
+
+
+def _dtype(name):
+    """The dtype of a type of C++ by its name in a signature (append_name in cuda_emulator.h)."""
+    if name.startswith("struct"):
+        return np.dtype(f"V{name.removeprefix('struct')}")
+    if name == "bfloat16":  # which NumPy has with the package ml_dtypes alone
+        return np.dtype(np.uint16)
+    return np.dtype("V" if name == "void" else name)
+
+
+def _symbol(name):
+    """The name of a kernel as a part of a name in C."""
+    return re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", name)
 
 
 class _Allocations:
@@ -335,16 +569,21 @@ class _Allocations:
     back at the end.
 
     pointers: of the copies, None for a scalar; buffers: their description for the emulator. An
-    array that is passed twice has one copy.
+    array that is passed twice has one copy. shared: with processes that begin from now on; empty:
+    numbers of the arguments that hold nothing at first.
     """
 
-    def __init__(self, name, args):
+    def __init__(self, name, args, shared=False, empty=()):
+        self.empty = empty
         tables = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, Table)]
         arrays = [(number, array) for number, arg in enumerate(args) for array in _arrays_of(arg)]
         # their words follow from the others' addresses
         arrays += [(number, table.words(id)) for number, table in tables]
         gap = _RED_ZONE + max((array.nbytes for _, array in arrays), default=0)
-        self.memory = np.empty((len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT), np.uint8)
+        size = (len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT)
+        self.memory = (
+            np.frombuffer(mmap.mmap(-1, size), np.uint8) if shared else np.empty(size, np.uint8)
+        )
         self.pointers, self.buffers, self.copies = [None] * len(args), [], []
         address = self.memory.ctypes.data
         copied = {}  # (start, end) of an array -> address of its copy
@@ -368,9 +607,11 @@ class _Allocations:
     def _copy(self, number, array, address):
         start = address - self.memory.ctypes.data
         copy = self.memory[start : start + array.nbytes]
-        copy[...] = array.reshape(-1).view(np.uint8)
+        copy[...] = 0xFF if number in self.empty else array.reshape(-1).view(np.uint8)
         self.copies.append((array, copy))
-        self.buffers.append(_Buffer(address, array.nbytes, min(array.itemsize, 4), number))
+        self.buffers.append(
+            _Buffer(address, array.nbytes, min(array.itemsize, 4), number, number in self.empty)
+        )
 
     def __enter__(self):
         return self
@@ -409,6 +650,7 @@ class _Buffer(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("granule", ctypes.c_uint32),
         ("argument", ctypes.c_uint32),
+        ("empty", ctypes.c_uint64),
     ]
 
 
@@ -417,17 +659,6 @@ class _SharedArray(ctypes.Structure):
         ("offset", ctypes.c_int64),
         ("bytes", ctypes.c_uint64),
         ("name", ctypes.c_char * 64),
-    ]
-
-
-class _Fault(ctypes.Structure):
-    _fields_ = [
-        ("kind", ctypes.c_char * 40),
-        ("message", ctypes.c_char * 400),
-        ("file", ctypes.c_char * 300),
-        ("line", ctypes.c_int32),
-        ("address", ctypes.c_uint64),
-        ("other_address", ctypes.c_uint64),
     ]
 
 
@@ -483,11 +714,15 @@ class _Launch(ctypes.Structure):
         ("buffers", ctypes.c_void_p),
         ("shared_array_count", ctypes.c_uint64),
         ("shared_arrays", ctypes.c_void_p),
-        ("fault", ctypes.c_void_p),
+        ("faults", ctypes.c_void_p),
         ("sample_count", ctypes.c_uint64),
         ("sample", ctypes.c_void_p),
         ("counts", ctypes.c_void_p),
         ("stacks", ctypes.c_void_p),
+        ("guards_begin", ctypes.c_uint64),
+        ("guards_end", ctypes.c_uint64),
+        ("seconds", ctypes.c_uint64),
+        ("variables", ctypes.c_void_p),
     ]
 
 
@@ -496,7 +731,7 @@ _stacks = ctypes.c_void_p()  # a process may have only so many mappings, two for
 
 def _launch(
     library,
-    name,
+    function,
     grid,
     block,
     args,
@@ -507,17 +742,20 @@ def _launch(
     first_block=0,
     sample=(),
     counts=None,
+    apart=None,
 ):
+    """Run a kernel and raise KernelFault for its first error; apart: begin a watched.Process and
+    return its number.
+    """
     values = [
-        ctypes.c_void_p(pointer)
-        if pointer is not None
-        else np.ctypeslib.as_ctypes_type(arg.dtype)(arg.item())
+        np.uint64(pointer) if pointer is not None else arg
         for arg, pointer in zip(args, pointers, strict=True)
     ]
-    addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    memory, places = _packed(values)
+    addresses = (ctypes.c_void_p * len(values))(*places)
     regions = (_Buffer * len(buffers))(*buffers)
     shared = library.shared_arrays
-    fault = _Fault()
+    first = apart.faults if apart else faults.First(most=1)
     launch = _Launch(
         _three(grid),
         _three(block),
@@ -530,40 +768,37 @@ def _launch(
         ctypes.addressof(regions),
         len(shared),
         ctypes.addressof(shared),
-        ctypes.addressof(fault),
+        ctypes.addressof(first),
         len(sample),
         ctypes.addressof(sample) if sample else None,
         ctypes.addressof(counts) if counts else None,
         ctypes.addressof(_stacks),
+        *((*apart.guards, apart.seconds, apart.variables) if apart else ()),
     )
-    if library[f"launch_{name}"](ctypes.byref(launch)):
-        raise _named(library, name, fault)
+    result = library[f"launch_{_symbol(function.name)}"](ctypes.byref(launch))
+    if result and not apart:
+        fault = faults.named(first.list[0], library, function, args)
+        raise KernelFault.of_all([fault])
+    return result
+
+
+def _packed(values):
+    """Memory that holds NumPy scalars, each aligned to 16 bytes, and their addresses."""
+    starts, size = [], 16
+    for value in values:
+        starts.append(size)
+        size += _round_up(value.nbytes, 16)
+    memory = np.zeros(size, np.uint8)
+    first = memory.ctypes.data % 16
+    for start, value in zip(starts, values, strict=True):
+        memory[start - first : start - first + value.nbytes] = np.frombuffer(
+            value.tobytes(), np.uint8
+        )
+    return memory, [memory.ctypes.data + start - first for start in starts]
 
 
 def _three(sizes):
     return (ctypes.c_uint32 * 3)(*(int(size) for size in (*sizes, 1, 1, 1)[:3]))
-
-
-def _named(library, name, fault):
-    file, line, message = fault.file.decode(), fault.line, fault.message.decode()
-    if fault.address:
-        file, line = _source_line(library, fault.address)
-    if fault.other_address:
-        other_file, other_line = _source_line(library, fault.other_address)
-        message += f"; the other access: {pathlib.Path(other_file).name}:{other_line}"
-    return KernelFault(name, fault.kind.decode(), message, file, line)
-
-
-def _source_line(library, address):
-    """File and line of the call that returns to `address`, an offset into the library."""
-    command = ["addr2line", "-e", library._name, hex(address - 1)]
-    file, _, line = (
-        subprocess.run(command, capture_output=True, text=True, check=True)
-        .stdout.strip()
-        .rpartition(":")
-    )
-    digits = re.match(r"\d+", line)
-    return file, int(digits[0]) if digits else 0
 
 
 def _threads(library, words):
@@ -611,26 +846,47 @@ def _stacks_of(library, addresses):
 # ---- compiling
 
 
-def _build(module, flags):
-    """The shared library of a Module, from the cache or compiled now."""
+class _Global(ctypes.Structure):
+    _fields_ = [
+        ("c_name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+        ("type", ctypes.c_char * 32),
+        ("writable", ctypes.c_uint64),
+    ]
+
+    @property
+    def name(self):
+        return self.c_name.decode()
+
+    def value(self):
+        """Its value as a NumPy array of one dimension."""
+        dtype = _dtype(self.type.decode())
+        return np.frombuffer(ctypes.string_at(self.address, self.bytes), dtype).copy()
+
+
+def _memory(array):
+    return array.ctypes.data, array.nbytes
+
+
+def _build(module, flags, entries):
+    """The shared library of kernels of a Module, from the cache or compiled now."""
     runtime, flags = (
         sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")),
         (*flags, *module.options),
     )
-    read = [
-        text
-        for path in (*runtime, *sorted(with_headers(module.source, module.include)))
-        for text in (path.name, path.read_text())
-    ]
+    read = [text for path in runtime for text in (path.name, path.read_text())]
     # no folder: copies of a project share it
-    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read]
-    library = _cache() / f"{module.source.stem}-{_hash(made_from)}.so"
+    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read, *module._read()]
+    library = _cache() / f"{module.source.stem}-{_hash([*made_from, *entries])}.so"
     with missing(library) as absent:
         if absent:
-            _make_library(library, module, flags, runtime)
+            _make_library(library, module, flags, runtime, entries)
     # PyDLL: one launch at a time, the runtime's state is the library's
     loaded = ctypes.PyDLL(str(library))
     loaded.shared_arrays = _shared_arrays(library)
+    count = ctypes.c_uint64.in_dll(loaded, "emulator_global_count").value
+    loaded.globals = list((_Global * count).in_dll(loaded, "emulator_globals")) if count else []
     return loaded
 
 
@@ -645,24 +901,15 @@ def missing(path):
         yield not path.exists()
 
 
-def _make_library(library, module, flags, runtime):
-    folders, headers = _folders_and_headers(module.include)
+def _make_library(library, module, flags, runtime, entries):
+    folders, _ = _folders_and_headers(module.include)
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
         wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
         # In the file: a macro with a table is longer than an argument may be.
         macros = [flag.removeprefix("-D").partition("=") for flag in flags if flag.startswith("-D")]
         flags = [flag for flag in flags if not flag.startswith("-D")]
-        wrapper.write_text(
-            "\n".join(
-                [
-                    f'#include "{_precompiled(flags, runtime)}"',
-                    *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
-                    *(f'#include "{path}"' for path in (*headers, module.source)),
-                    *(f"EMULATOR_EXPORT({name})" for name in module.names),
-                    "",
-                ]
-            )
-        )
+        header = _precompiled(flags, runtime)
+        wrapper.write_text(wrapper_text(module, entries, header, macros))
         _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))
         # Linked without the sanitizers' flags: the functions that their calls need are in
@@ -670,6 +917,35 @@ def _make_library(library, module, flags, runtime):
         _compile(
             ["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library
         )
+
+
+def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
+    """What g++ compiles for kernels of a module. header: stands for CUDA's headers; macros: (name,
+    "=", value) for the headers of load(include=...).
+    """
+    _, headers = _folders_and_headers(module.include)
+    text, variables = module.parsed.cut(entries)
+    lines = [
+        f'#include "{header}"',
+        *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
+        *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
+        *(f'#include "{path}"' for path in headers),
+        text,
+        f'# 1 "{module.source}"',
+        *(f"EMULATOR_EXPORT({_symbol(entry)}, {entry})" for entry in entries),
+        *_table_of(variables),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table_of(variables):
+    """The emulator_globals of cuda_emulator.h."""
+    yield f"EMULATOR_GLOBAL_COUNT({len(variables)})"
+    yield "EMULATOR_GLOBALS = {"
+    for name, writable in variables:
+        yield f'emulator::global("{name}", ::{name}, {int(writable)}),'
+    yield "{}};"
 
 
 def _precompiled(flags, runtime):
@@ -699,7 +975,7 @@ def with_headers(source, include=()):
         new = {
             folder / name
             for file in new
-            for name in _INCLUDE.findall(file.read_text())
+            for name in _INCLUDE.findall(file.read_text(errors="replace"))
             for folder in (file.parent, *folders)
             if (folder / name).exists()
         } - files
@@ -751,12 +1027,18 @@ def _runtime_objects(files):
         yield target
 
 
+def _write(path, text):
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
 def _compile(arguments, target):
     temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
-        raise CompileError(run.stderr)
+        raise CompileError(hints.with_hint(run.stderr))
     os.replace(temporary, target)
 
 

@@ -15,3 +15,9 @@ def compiler():
 def sums(request, monkeypatch):
     monkeypatch.setattr(cuda_emulator, "tensor_sums", request.param)
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def isolated(request, monkeypatch):
+    """Kernels run in the tests' own process, but in modules with ISOLATED, as users have it."""
+    monkeypatch.setattr(cuda_emulator, "isolated", getattr(request.module, "ISOLATED", False))

@@ -1,0 +1,278 @@
+"""Runs a kernel in several orders of its threads, each in a process of its own, every access
+watched, and tells all that is wrong with it.
+"""
+
+import ctypes
+import dataclasses
+import functools
+import math
+import mmap
+import os
+import signal
+import time
+
+import numpy as np
+
+import cuda_emulator
+from cuda_emulator import faults
+from cuda_emulator.faults import Fault, KernelFault
+
+SECONDS = 60  # of the processor, that a launch may take in one order
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a check has found: faults, errors first; accesses to memory that were watched, of all
+    orders; seconds that it took.
+    """
+
+    kernel: str
+    faults: tuple
+    accesses: int
+    seconds: float
+
+    @property
+    def errors(self):
+        return tuple(fault for fault in self.faults if fault.severity == "error")
+
+    @property
+    def notes(self):
+        return tuple(fault for fault in self.faults if fault.severity == "note")
+
+
+def check(function, grid, block, args, shared_mem=0, orders=None, **options):
+    """As cuda_emulator.check. options: of `examine`. Raises KernelFault if there is an error."""
+    report = examine(function, grid, block, args, shared_mem, orders, **options)
+    if report.errors:
+        raise KernelFault.of_all(report.faults)
+    return report
+
+
+def examine(
+    function,
+    grid,
+    block,
+    args,
+    shared_mem=0,
+    orders=None,
+    *,
+    allow=(),
+    tolerance=0.0,
+    uninitialised=(),
+    seconds=SECONDS,
+):
+    """The Report of a launch in several orders of threads and blocks; its arrays then hold the
+    results of the first. It raises no KernelFault but for arguments that no launch can have.
+
+    allow: patterns of faults that are left out (Fault.allowed); tolerance: a difference of two
+    orders up to this part of an array's largest number is a note, as of sums in another order;
+    uninitialised: names or numbers of parameters whose arrays hold nothing at first; seconds: of
+    the processor, whole, that an order may take.
+    """
+    start = time.monotonic()
+    orders = tuple(orders or cuda_emulator.ORDERS)
+    if cuda_emulator.arithmetic == "fused":
+        orders = orders[:1]
+    launch = Launch(function, grid, block, list(args), shared_mem)
+    found = launch.over_bounds()
+    processes = []
+    try:
+        for order in () if found else orders:
+            processes.append(Process(launch, order, launch.numbers(uninitialised), seconds))
+        for process in processes:
+            found += process.wait()
+            if any(fault.kind == "time limit" for fault in found):
+                break  # the other orders would take as long
+    finally:
+        for process in processes:
+            process.end()
+    left = [fault for fault in merged(found) if not fault.allowed(allow)]
+    if any(fault.severity == "error" for fault in left):
+        left = [fault for fault in left if fault.kind != "unwritten output"]  # which follows
+    else:
+        others = differences(launch, processes, tolerance)
+        left += [fault for fault in merged(others) if not fault.allowed(allow)]
+    for process in processes[:1]:
+        process.copy_back()
+    left.sort(key=lambda fault: faults.SEVERITIES.index(fault.severity))
+    accesses = sum(process.faults.accesses for process in processes)
+    return Report(function.name, tuple(left), accesses, time.monotonic() - start)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """A launch of a kernel, whatever the order."""
+
+    function: object
+    grid: tuple
+    block: tuple
+    args: list
+    shared_mem: int
+
+    def names(self):
+        return faults.parameter_names(self.function)
+
+    def numbers(self, parameters):
+        """The numbers of parameters that are named or numbered; raises ValueError for others."""
+        return [
+            self.names().index(parameter) if isinstance(parameter, str) else parameter
+            for parameter in parameters
+        ]
+
+    def over_bounds(self):
+        """A list with the fault of a block larger than the kernel's __launch_bounds__, if so."""
+        declared = faults.declarations(self.function.module)
+        most, size = declared.launch_bounds(self.function.name), math.prod(self.block)
+        if most is None or size <= most:
+            return []
+        message = f"a block of {size} threads, where __launch_bounds__ allows {most}"
+        return [Fault(self.function.name, "impossible launch", message)]
+
+
+class Process:
+    """A launch in one order, in a process that has begun; faults: what it has found."""
+
+    def __init__(self, launch, order, empty, seconds):
+        self.launch, self.order, self.seconds = launch, order, seconds
+        function = launch.function
+        fused = cuda_emulator.arithmetic == "fused"
+        self.library = function.module.library("plain" if fused else "watched", function.name)
+        parameters = cuda_emulator._parameters(self.library, function.name)
+        args = cuda_emulator._numbers(parameters, launch.args)
+        self.memory = cuda_emulator._Allocations(function.name, args, shared=True, empty=empty)
+        args = cuda_emulator._fitting(function.name, parameters, args)
+        begin = self.memory.memory.ctypes.data
+        self.guards = begin, begin + self.memory.memory.nbytes
+        self.faults = faults.All.from_buffer(mmap.mmap(-1, ctypes.sizeof(faults.All)))
+        self.faults.most = faults.MOST
+        self._add_variables()
+        with function.module.globals_of(self.library):
+            self.number = cuda_emulator._launch(
+                self.library,
+                function,
+                launch.grid,
+                launch.block,
+                args,
+                self.memory.pointers,
+                launch.shared_mem,
+                order,
+                [] if fused else self.memory.buffers,
+                apart=self,
+            )
+        if self.number < 0:
+            raise OSError("no process could be started for a kernel")
+        self.running = not self.faults.count  # or the launch is impossible
+
+    def _add_variables(self):
+        """Memory in which the process leaves the __device__ variables, as the results that they
+        are.
+        """
+        module = self.launch.function.module
+        written = [variable for variable in self.library.globals if variable.writable]
+        memory = np.frombuffer(
+            mmap.mmap(-1, sum(variable.bytes for variable in written) or 1), np.uint8
+        )
+        self.variables, start = memory.ctypes.data, 0
+        module._add_globals(self.library)
+        for variable in written:
+            copy = memory[start : start + variable.bytes]
+            self.memory.copies.append((module._globals[variable.name], copy))
+            start += variable.bytes
+
+    def wait(self):
+        """The list of faults, when it has ended."""
+        status = 0
+        if self.running:
+            status = os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
+            self.running = False
+        raws = self.faults.list[: self.faults.count]
+        function, args = self.launch.function, self.launch.args
+        found = [faults.named(raw, self.library, function, args, self.order) for raw in raws]
+        if status:
+            why = signal.Signals(-status).name if status < 0 else f"status {status}"
+            message = f"the process that ran it ended with {why}"
+            found.append(Fault(function.name, "crash", message, orders=(self.order,)))
+        if self.faults.lost:
+            message = f"{self.faults.lost} faults more than the {faults.MOST} that are kept"
+            found.append(Fault(function.name, "more faults", message, orders=(self.order,)))
+        return found + self._changed_constants()
+
+    def _changed_constants(self):
+        constant = {
+            id(array)
+            for arg in self.launch.args
+            if isinstance(arg, cuda_emulator.Table)
+            for array in arg.read_only
+        }
+        message = "an array of a table that is only to be read was changed"
+        return [
+            Fault(self.launch.function.name, "write to a constant", message, orders=(self.order,))
+            for array, copy in self.memory.copies
+            if id(array) in constant and array.tobytes() != copy.tobytes()
+        ][:1]
+
+    def copy_back(self):
+        self.memory.__exit__()
+
+    def end(self):
+        """End the process, if it still runs."""
+        if self.running:
+            os.kill(self.number, signal.SIGKILL)
+            os.waitpid(self.number, 0)
+            self.running = False
+
+
+def differences(launch, processes, tolerance):
+    """A list with a Fault for each array that differs between the first order and another."""
+    names, found, unequal = launch.names(), [], set()
+    for process in processes[1:]:
+        pairs = zip(processes[0].memory.copies, process.memory.copies, strict=True)
+        for (array, first), (_, second) in pairs:
+            if id(array) in unequal or first.tobytes() == second.tobytes():
+                continue
+            unequal.add(id(array))
+            number = next((i for i, arg in enumerate(launch.args) if arg is array), None)
+            name = names[number] if number is not None and number < len(names) else "an array"
+            values = [copy.view(array.dtype) for copy in (first, second)]
+            orders = processes[0].order, process.order
+            found.append(_difference(launch.function.name, name, values, orders, tolerance))
+    return found
+
+
+def _difference(kernel, name, values, orders, tolerance):
+    """The Fault of an array's values, those of two orders, that differ."""
+    first, second = values
+    unequal = first.view(np.uint8).reshape(first.size, -1) != second.view(np.uint8).reshape(
+        first.size, -1
+    )
+    places = np.flatnonzero(unequal.any(axis=1))
+    place = int(places[0])
+    message = (
+        f"{name}[{place}] is {first[place]} in the order {orders[0]} of threads and blocks and "
+        f"{second[place]} in the order {orders[1]}; {len(places)} of {first.size} elements differ"
+    )
+    if first.dtype.kind == "f":
+        largest = np.nanmax(np.abs(first)) if not np.isnan(first).all() else 0.0
+        part = np.abs(first[places].astype(float) - second[places]).max() / (largest or 1.0)
+        message += f", by up to {part:.1e} of the largest"
+        if part <= tolerance:
+            return Fault(kernel, "order of sums", message, severity="note", orders=orders)
+    return Fault(kernel, "order dependence", message, orders=orders)
+
+
+def merged(found):
+    """The faults with those of several orders as one."""
+    faults_by_place = {}
+    for fault in found:
+        # of a race either access comes first
+        places = frozenset([(fault.file, fault.line), fault.other or (fault.file, fault.line)])
+        key = fault.kind, places, "" if fault.line else fault.message
+        faults_by_place.setdefault(key, []).append(fault)
+    return [functools.reduce(_joined, same) for same in faults_by_place.values()]
+
+
+def _joined(first, second):
+    orders = tuple(dict.fromkeys((*first.orders, *second.orders)))
+    severity = min(first.severity, second.severity)  # "error" before "note"
+    times = max(first.times, second.times)
+    return dataclasses.replace(first, orders=orders, severity=severity, times=times)

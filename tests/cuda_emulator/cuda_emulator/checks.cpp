@@ -7,8 +7,9 @@
 //
 // Races: every granule of the arguments and of shared memory remembers its last write and its last
 // reads: block, barrier epoch of the block, epoch of the warp, thread. Two unordered accesses race
-// if one is a write. __syncthreads orders a block, __syncwarp of a whole warp that warp; within a
-// launch nothing orders two blocks. Shuffles order no memory.
+// if one is a write. __syncthreads orders a block, __syncwarp of a whole warp that warp, an mbarrier
+// those who arrive before those who wait (hopper.cpp); within a launch nothing orders two blocks.
+// Shuffles order no memory.
 #include "runtime.h"
 
 #include <cstdio>
@@ -133,7 +134,8 @@ static bool unordered(const Stamp& stamp) {
     if (stamp.block == 0) return false;
     if (stamp.block != block_number || stamp.readers == Readers::BLOCKS) return true;
     if (stamp.epoch != epoch) return false;
-    if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK) return true;
+    if (stamp.readers == Readers::ONE_BLOCK) return true;
+    if (!same_warp(stamp)) return !handed_over(stamp.thread, stamp.tick);
     if (stamp.warp_epoch != warp_epoch[current->linear / WARP]) return false;
     return stamp.thread != current->linear || stamp.readers == Readers::ONE_WARP;
 }
@@ -210,10 +212,12 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     if (!write) {
         if (shared && !granule.write.block) suspect_stale(region, offset, address);
         record_read(granule.read, address);
+        if (shared) read_by_thread(region.begin + offset);
         return;
     }
-    if (unordered(granule.read)) fail_race(region, offset, verb, granule.read, "reads", address);
+    if (unordered(granule.read) && !(shared && reads_handed_over(region.begin + offset))) fail_race(region, offset, verb, granule.read, "reads", address);
     granule.write = now(address);
+    if (shared) stored_by_thread();
 }
 
 static bool on_own_stack(const unsigned char* pointer) {
@@ -309,6 +313,10 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
     size_t first = pointer - region->begin;
     for (size_t number = first; number < first + bytes; number++) {
         const Stamp& write = region->granules[number].write;
+        if (write.block == block_number && !write.copied) {
+            record_read(region->granules[number].read, 0);
+            read_by_thread(region->begin + number);
+        }
         if (number > first && same(write, region->granules[number - 1].write)) continue;
         if (write.block != block_number) suspect_stale(*region, number, 0);
         if (write.copied && write.block == block_number)

@@ -249,7 +249,6 @@ template <class T>
 static inline T __ldg(const T* address) {
     return *address;
 }
-// Of dynamic shared memory, which is where barriers and the operands of wgmma are.
 static inline size_t __cvta_generic_to_shared(const void* address) {
     return emulator::shared_address(address);
 }

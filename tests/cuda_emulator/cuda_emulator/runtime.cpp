@@ -112,21 +112,44 @@ unsigned lane() { return current->linear % WARP; }
 
 unsigned char* dynamic_shared() { return dynamic_bytes; }
 
-// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes.
-constexpr unsigned SYSTEM_SHARED = 1024;
+unsigned char* address_of(const SharedArray& array) {
+    return &emulator_shared_anchor + array.offset;
+}
+
+// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes. Arrays of the
+// kernel are behind it here, with the alignment that they have.
+constexpr unsigned SYSTEM_SHARED = 1024, MOST_ALIGNED = 1024;
+
+static unsigned first_array() {
+    return SYSTEM_SHARED + (running->shared_bytes + MOST_ALIGNED - 1) / MOST_ALIGNED * MOST_ALIGNED;
+}
+
+static const unsigned char* arrays_begin() {
+    const unsigned char* begin = nullptr;
+    for (uint64_t i = 0; i < running->shared_array_count; i++) {
+        const unsigned char* array = address_of(running->shared_arrays[i]);
+        if (!begin || array < begin) begin = array;
+    }
+    return begin - reinterpret_cast<uintptr_t>(begin) % MOST_ALIGNED;
+}
 
 unsigned shared_address(const void* shared) {
-    return SYSTEM_SHARED + (static_cast<const unsigned char*>(shared) - dynamic_bytes);
+    auto* pointer = static_cast<const unsigned char*>(shared);
+    bool dynamic = pointer >= dynamic_bytes && pointer < dynamic_bytes + sizeof dynamic_bytes;
+    return dynamic ? SYSTEM_SHARED + (pointer - dynamic_bytes)
+                   : first_array() + (pointer - arrays_begin());
 }
 
 unsigned char* shared_pointer(unsigned address) {
-    return address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes
-               ? dynamic_bytes + address - SYSTEM_SHARED
-               : nullptr;
-}
-
-unsigned char* address_of(const SharedArray& array) {
-    return &emulator_shared_anchor + array.offset;
+    if (address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes)
+        return dynamic_bytes + address - SYSTEM_SHARED;
+    for (uint64_t i = 0; i < running->shared_array_count; i++) {
+        unsigned char* array = address_of(running->shared_arrays[i]);
+        unsigned first = shared_address(array);
+        if (address >= first && address < first + running->shared_arrays[i].bytes)
+            return array + (address - first);
+    }
+    return nullptr;
 }
 
 Fault describe(const char* kind, Place place, const char* format, ...) {

@@ -11,11 +11,12 @@ from ladder.rungs.interface import Implementation
 
 def with_tile(folder: str) -> Implementation:
     """gpu_fused with the kernels of a folder for every convolution, also a narrow one."""
-    tile = {"folder": folder, "side": SIDE, "few": 0}
     return gpu_fused.RUNG.with_launches(
         {
-            "conv2d_forward": functools.partial(gpu_shared.conv2d_forward, **tile),
-            "conv2d_input_grad": functools.partial(gpu_shared.conv2d_input_grad, **tile),
+            **{
+                function.__name__: functools.partial(function, folder=folder, side=SIDE, few=0)
+                for function in (gpu_shared.conv2d_forward, gpu_shared.conv2d_input_grad)
+            },
             "conv2d_weight_grad": functools.partial(gpu_split_k.split, folder=folder),
         }
     )

@@ -33,11 +33,12 @@ IN_NCU = 1.9e-6  # seconds of a launch that does nothing, as ncu measures it (ad
 
 def times(rungs, batch):
     """Rows; rungs: of counts.json."""
+    first = results.then()["first"]
     for rung, counts in rungs.items():
         predicted, steps = counts["predicted"], EPOCH / batch
         yield (
             rung,
-            span(*results.then()["first"][rung]),
+            span(*first[rung]) if rung in first else "",
             span(*predicted[H200]),
             span(*(steps * end / 1e6 for end in predicted[H200])),
             *(span(*predicted[name]) if name in predicted else "" for name in NAMES[1:]),

@@ -48,7 +48,12 @@ def main():
         )
         return
     roots = arguments.other, HERE.parents[1]
-    before, today = (in_checkout(root, arguments.architecture) for root in roots)
+    both = [in_checkout(root, arguments.architecture) for root in roots]
+    rungs = [rung for rung in both[0] if rung in both[1]]  # a new one has no record
+    before, today = (
+        {key: [one for rung in rungs for one in found[rung][key]] for key in ("builds", "digests")}
+        for found in both
+    )
     if len(before["builds"]) != len(today["builds"]):
         sys.exit(f"{len(before['builds'])} builds became {len(today['builds'])}")
     pairs = list(zip(before["builds"], today["builds"], strict=True))
@@ -78,8 +83,9 @@ def in_checkout(root, architecture):
 
 
 def listed(root, architecture):
-    """{"builds": [name, digest of its tokens, source and compiler options], "digests": all that
-    name kernels}, both by rungs and launches, whatever files and macros are called.
+    """Rung -> {"builds": [name, digest of its tokens, source and compiler options], "digests": all
+    that name kernels}, both by launches, whatever files and macros are called. A build is listed
+    with the first rung that has it.
     """
     folders = ("benchmarks", "workflow/scripts", "tests/support", "emulator/src")
     sys.path[:0] = [str(root / folder) for folder in folders]
@@ -89,27 +95,31 @@ def listed(root, architecture):
     import plan_checks
     import step_kernels
 
-    rungs, builds, digests = compilations.documented_rungs(), {}, []
-    for rung in rungs:
-        for launch in compilations.launches(rung):
-            builds.setdefault(compilations.named(launch), launch)
+    seen, found = set(), {}
+    for rung in compilations.documented_rungs():
+        builds = {compilations.named(launch): launch for launch in compilations.launches(rung)}
+        builds = {name: launch for name, launch in builds.items() if name not in seen}
+        seen |= builds.keys()
         plan = count.step_plan(rung, count.BATCH)
-        digests += [counting.key(launch, plan) for launch in plan_checks.launches(plan)]
-        digests.append(step_kernels.digest(plan))
-    digests += [compilations.digest(build) for build in builds]
+        digests = [counting.key(launch, plan) for launch in plan_checks.launches(plan)]
+        digests += [step_kernels.digest(plan), *map(compilations.digest, builds)]
+        found[rung] = {
+            "builds": [build(root, architecture, *named) for named in builds.items()],
+            "digests": digests,
+        }
+    return found
+
+
+def build(root, architecture, name, launch):
+    import compilations
+    import step_kernels
+
+    path = root / "kernels" / launch.source
     return {
-        "builds": [
-            {
-                "name": name,
-                "tokens": hashed(" ".join([step_kernels.text(launch.source), *launch.defines])),
-                "source": str(root / "kernels" / launch.source),
-                "options": compilations.nvrtc.options(
-                    root / "kernels" / launch.source, architecture, launch.defines
-                ),
-            }
-            for name, launch in builds.items()
-        ],
-        "digests": digests,
+        "name": name,
+        "tokens": hashed(" ".join([step_kernels.text(launch.source), *launch.defines])),
+        "source": str(path),
+        "options": compilations.nvrtc.options(path, architecture, launch.defines),
     }
 
 

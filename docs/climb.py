@@ -46,12 +46,18 @@ PARTS = {
     ],
     "gpu_split_k": [
         ("kernels/gpu_shared/products.cuh", "conv2d_weight_grad"),
-        ("kernels/gpu_split_k/weight_grad.cu", "conv2d_weight_grad_split"),
+        ("kernels/gpu_split_k/split.cuh", "conv2d_weight_grad_split"),
     ],
     "gpu_fused": [(f"{RUNGS}/patterns.py", "_product"), (f"{RUNGS}/gpu_fused.py", "conv2d_relu")],
     "gpu_opt_v1": [("kernels/common/gemm_loop.cuh", "multiply")],
     "gpu_opt_v2": [("kernels/gpu_opt_v2/conv2d.cu", "store_windows")],
     "gpu_gemm": [(f"{RUNGS}/gpu_opt_v1.py", "pixel_tile"), (f"{RUNGS}/gpu_gemm.py", "pixel_tile")],
+    "gpu_mma": [("kernels/gpu_mma/tile.cuh", "multiply_step")],
+    "gpu_async": [
+        ("kernels/gpu_mma/tile.cuh", "multiply_tile"),
+        ("kernels/gpu_async/tile.cuh", "multiply_tile"),
+    ],
+    "gpu_wgmma": [("kernels/gpu_wgmma/tile.cuh", "multiply_tile")],
     "gpu_3xtf32": [("kernels/common/tensor_tile.cuh", "add_step")],
     "gpu_tf32": [
         ("kernels/common/gemm_loop.cuh", "multiply"),

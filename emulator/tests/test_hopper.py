@@ -551,3 +551,70 @@ def test_misuse_of_registers_is_noticed(tmp_path, old, new, kind):
     with pytest.raises(KernelFault) as fault:
         shared_out(tmp_path, REGISTERS.replace(old, new))
     assert fault.value.kind == kind, fault.value
+
+
+# One warp stores numbers for another, in two stages; neither uses the copy engine.
+PRODUCER_CONSUMER = r"""
+using namespace emulator;
+extern "C" __global__ void relay(const float* x, float* y, int steps) {
+    __shared__ float stages[2][32];
+    __shared__ unsigned long long full[2], empty[2];
+    if (threadIdx.x == 0)
+        for (int i = 0; i < 2; i++) mbarrier_init(full + i, 32), mbarrier_init(empty + i, 32);
+    __syncthreads();
+    int lane = threadIdx.x % 32;
+    for (int step = 0; step < steps; step++) {
+        int stage = step % 2, parity = step / 2 % 2;
+        if (threadIdx.x < 32) {
+            mbarrier_wait_parity(empty + stage, parity ^ 1);
+            stages[stage][lane] = x[32 * step + lane];
+            mbarrier_arrive(full + stage);
+        } else {
+            mbarrier_wait_parity(full + stage, parity);
+            y[32 * step + lane] = stages[stage][lane ^ 1];
+            mbarrier_arrive(empty + stage);
+        }
+    }
+}
+"""
+
+
+def relay(tmp_path, old="", new=""):
+    assert old in PRODUCER_CONSUMER
+    path = tmp_path / "relay.cu"
+    path.write_text(PRODUCER_CONSUMER.replace(old, new))
+    x = np.arange(160, dtype=np.float32)
+    y = np.zeros_like(x)
+    check(load(path).get_function("relay"), (1,), (64,), (x, y, np.int32(5)))
+    return x.reshape(5, 32), y.reshape(5, 32)
+
+
+def test_barriers_order_what_threads_store_and_read(tmp_path):
+    x, y = relay(tmp_path)
+    np.testing.assert_array_equal(y, x[:, np.arange(32) ^ 1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mbarrier_wait_parity(full + stage, parity);",
+        "mbarrier_wait_parity(empty + stage, parity ^ 1);",
+    ],
+)
+def test_without_a_wait_what_threads_store_races(tmp_path, line):
+    with pytest.raises(KernelFault, match="race|bad barrier") as caught:
+        relay(tmp_path, line)
+    assert "stages" in str(caught.value) or "arrives at a phase" in str(caught.value)
+
+
+def test_what_is_stored_after_the_arrival_races(tmp_path):
+    store, arrival = "stages[stage][lane] = x[32 * step + lane];", "mbarrier_arrive(full + stage);"
+    with pytest.raises(KernelFault, match="race.*stages"):
+        relay(tmp_path, f"{store}\n            {arrival}", f"{arrival} {store}")
+
+
+def test_what_is_read_after_the_arrival_races(tmp_path):
+    read = "y[32 * step + lane] = stages[stage][lane ^ 1];"
+    arrival = "mbarrier_arrive(empty + stage);"
+    with pytest.raises(KernelFault, match="race.*stages"):
+        relay(tmp_path, f"{read}\n            {arrival}", f"{arrival} {read}")

@@ -16,12 +16,16 @@ LIMITS = {
     "gpu_shared": 205,
     "gpu_registers": 220,
     "gpu_wide": 240,
-    "gpu_split_k": 300,
+    "gpu_split_k": 305,
+    "gpu_mma": 640,
+    "gpu_async": 660,
+    "gpu_wgmma": 725,
     "gpu_opt_v1": 615,
     "gpu_opt_v2": 770,
     "packed": 1195,
     "gpu_bf16_sm90": 1065,
 }
+LESSON = 120  # of what a lesson on tensor cores itself says
 READ_MOST = {"gpu_opt_v1/conv2d_forward.cu": 480, "gpu_bf16_sm90/conv2d.cu": 785}
 
 
@@ -44,3 +48,9 @@ def test_a_kernel_is_read_alone(folder):
         assert not {"multiplier.cuh", "tensor_tile.cuh"} & {file.name for file in read}
         lines = [line for file in read for line in file.read_text().splitlines() if line.strip()]
         assert len(lines) <= READ_MOST.get(kernel, LIMITS[folder]), kernel
+
+
+@pytest.mark.parametrize("lesson", ["gpu_mma", "gpu_async", "gpu_wgmma"])
+def test_a_lesson_on_tensor_cores_has_few_lines_of_its_own(lesson):
+    files = list((KERNELS / lesson).iterdir())
+    assert sum(len(path.read_text().splitlines()) for path in files) <= LESSON

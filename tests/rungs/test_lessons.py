@@ -15,6 +15,7 @@ import emulator_executor
 import plan_checks
 import zoo
 from compiled import compiled
+from ladder.arithmetic import multipliers
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
@@ -29,6 +30,12 @@ needs_nvrtc = pytest.mark.skipif(
 )
 
 LESSONS = [name for name, entry in catalog.RUNGS.items() if entry.role == "lesson"]
+# Lesson on tensor cores -> what of their instructions it has.
+TENSOR_CORES = {
+    "gpu_mma": {"mma.sync"},
+    "gpu_async": {"mma.sync", "cp.async"},
+    "gpu_wgmma": {"wgmma.mma_async", "mbarrier.try_wait"},
+}
 NETWORK = networks.build("autoencoder")
 SMALL = 5e-5  # largest deviation, as in test_ladder.py
 
@@ -37,20 +44,32 @@ SMALL = 5e-5  # largest deviation, as in test_ladder.py
     "rung, network", [*((rung, "forked") for rung in LESSONS), ("gpu_fused", "postactivation")]
 )
 def test_networks_train_as_on_the_cpu(rung, network):
-    reference, network = reference_of(network), zoo.NETWORKS[network]
-    protocol = parity.protocols(network)["momentum"]
+    precision = catalog.RUNGS[rung].precision
+    reference, network = reference_of(network, precision), zoo.NETWORKS[network]
+    protocol = parity.protocols(network, precision)["momentum"]
     trained = parity.train(
-        network, rung, emulator_executor.Executor("random"), protocol, follow=reference
+        network,
+        rung,
+        emulator_executor.Executor("random"),
+        protocol,
+        follow=reference,
+        multipliers=plan.made_for(rung),
     )
     deviations = parity.deviations(network, trained, reference)
-    assert max(deviations.values()) <= SMALL, deviations
+    largest = SMALL if precision == "float32" else protocol.tolerance
+    assert max(deviations.values()) <= largest, deviations
 
 
 @functools.cache
-def reference_of(name):
+def reference_of(name, precision):
     network = zoo.NETWORKS[name]
+    protocol = parity.protocols(network, precision)["momentum"]
     return parity.train(
-        network, "cpu", executors.create("cpu", 1), parity.protocols(network)["momentum"]
+        network,
+        "cpu",
+        executors.create("cpu", 1),
+        protocol,
+        multipliers=multipliers.PRECISIONS[precision],
     )
 
 
@@ -83,6 +102,31 @@ def test_large_convolutions_run_in_the_lessons_own_kernels(rung):
         found[f"conv2d_{one}"] == f"{rung}/conv2d.cu"
         for one in ("forward", "input_grad", "weight_grad")
     )
+
+
+@pytest.mark.parametrize("rung", TENSOR_CORES)
+def test_all_convolutions_of_a_lesson_on_tensor_cores_run_in_its_own_kernels(rung):
+    launches = plan_checks.launches(training_plan(rung, NETWORK))
+    assert {launch.source for launch in launches if "conv2d_" in launch.entry} == {
+        f"{rung}/conv2d.cu",
+        f"{rung}/weight_grad.cu",
+        "gpu_basic/conv2d.cu",  # bias gradients
+    }
+    assert all(
+        "bias" in launch.entry for launch in launches if launch.source == "gpu_basic/conv2d.cu"
+    )
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("rung", TENSOR_CORES)
+def test_each_lesson_on_tensor_cores_adds_its_instruction(rung):
+    precision, architecture = catalog.RUNGS[rung].precision, f"sm_{catalog.RUNGS[rung].oldest}"
+    ptx = compiled(f"{rung}/conv2d.cu", (f"MULTIPLIER={precision}",), architecture).ptx
+    assert {
+        instruction
+        for instruction in ("mma.sync", "cp.async", "wgmma.mma_async", "mbarrier.try_wait")
+        if instruction in ptx
+    } == TENSOR_CORES[rung]
 
 
 def test_split_k_changes_weight_gradients_alone_and_fills_the_gpu():
@@ -123,10 +167,13 @@ def test_only_from_its_lesson_on_accesses_have_16_bytes():
 
 def test_a_lesson_builds_on_the_one_before_and_the_rungs_stay():
     order = list(catalog.RUNGS)
-    assert LESSONS == order[order.index("gpu_basic") + 1 : order.index("gpu_opt_v1")]
+    first = order[order.index("gpu_basic") + 1 : order.index("gpu_opt_v1")]
+    assert [*first, *TENSOR_CORES] == LESSONS
+    assert order.index("gpu_gemm") + 1 == order.index("gpu_mma")
     assert [catalog.RUNGS[name].below for name in [*LESSONS, "gpu_opt_v1"]] == [
         "gpu_basic",
-        *LESSONS,
+        *LESSONS[:-1],
+        first[-1],
     ]
     assert not any(map(catalog.is_for_auto, LESSONS))
 

@@ -92,7 +92,7 @@ CASES = [
     ("tests/kernels/test_gpu_bf16*.py::*", 1),
     ("tests/operations/* gpu_*tf32 *", 1),
     ("tests/operations/* gpu_bf16 *", 1),
-    ("tests/operations/* gpu_[rsw]* *", 1),  # lessons
+    ("tests/operations/* gpu_[amrsw]* *", 1),  # lessons
     ("tests/kernels/*", 2),
     ("tests/rungs/*", 2),
     ("*::test_axe_finds_nothing*", 0),

@@ -7,8 +7,9 @@
 //
 // Races: every granule of the arguments and of shared memory remembers its last write and its last
 // reads: block, barrier epoch of the block, epoch of the warp, thread. Two unordered accesses race
-// if one is a write. __syncthreads orders a block, __syncwarp of a whole warp that warp; within a
-// launch nothing orders two blocks. Shuffles order no memory.
+// if one is a write. __syncthreads orders a block, __syncwarp of a whole warp that warp, an mbarrier
+// those who arrive before those who wait (hopper.cpp), fences and atomics as atomics.cpp says.
+// Shuffles order no memory.
 #include "runtime.h"
 
 #include <algorithm>
@@ -253,7 +254,8 @@ static bool unordered(const Stamp& stamp) {
         return !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
     if (stamp.epoch != epoch) return false;
     if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
-        return !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
+        return !(alone && handed_over(stamp.thread, stamp.tick)) &&
+               !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
     if (stamp.warp_epoch != warp_epoch[current->linear / WARP]) return false;
     if (stamp.thread == current->linear && alone) return false;
     return !(alone && lanes_ordered(stamp.thread, stamp.tick)) &&
@@ -385,15 +387,18 @@ static void check_granule(const Region& region, size_t number, const Touch& touc
                                     "reads {element}, which nothing has written"),
                            region, offset));
         record_read(granule.read, address);
+        if (shared) read_by_thread(region.begin + offset);
         return;
     }
-    if (!raced && unordered(granule.read))
+    if (!raced && unordered(granule.read) &&
+        !(shared && reads_handed_over(region.begin + offset)))
         record(race(region, offset, verb, granule.read, "reads", address));
     Readers readers = unordered_write ? with_current(granule.write) : Readers::ONE_THREAD;
     granule.write = now(address);
     granule.write.readers = readers;
     granule.write.atomic = atomic;
     granule.write.of_block = atomic && touch.scope == Scope::BLOCK;
+    if (shared) stored_by_thread();
 }
 
 static bool on_own_stack(const unsigned char* pointer) {
@@ -513,6 +518,10 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
     size_t first = pointer - region->begin;
     for (size_t number = first; number < first + bytes; number++) {
         const Stamp& write = region->granules[number].write;
+        if (write.block == block_number && !write.copied) {
+            record_read(region->granules[number].read, 0);
+            read_by_thread(region->begin + number);
+        }
         if (number > first && same(write, region->granules[number - 1].write)) continue;
         if (write.block != block_number) suspect_stale(*region, number, 0);
         if (write.copied && write.block == block_number)

@@ -8,8 +8,7 @@
 // phase, of its own lanes what they did before the last __syncwarp or, if all of them arrive,
 // before the first of them does; and what a copy has brought is known to the warps that waited for
 // its barrier. What a warp knows is a vector clock: of every warp, and of the copies, the time of
-// the last access that happened before. A barrier orders copies and what reads them; accesses
-// between threads are ordered by __syncthreads only.
+// the last access that happened before.
 //
 // A thread's load is of another proxy than a copy: the copy may overtake it, although an arrival is
 // between the two. It has ended, for those that know of the arrival, where the thread has called
@@ -21,6 +20,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <unordered_map>
 
 namespace emulator {
 
@@ -31,12 +31,17 @@ constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;
 constexpr int DEPTH = TILE_DEPTH, MOST_COLUMNS = 256;
 constexpr int CHUNK = 8;  // numbers of 16 bytes, which lie together in every layout
 
-// ended: of a warp, up to which its loads have.
+// ended: of a warp, up to which its loads have; arrived: of a thread, when it arrived last, empty
+// where no thread has stored to shared memory.
 struct VectorClock {
     uint64_t tick[MOST_WARPS + 1] = {}, ended[MOST_WARPS] = {};
+    std::vector<uint64_t> arrived;
     void join(const VectorClock& other) {
         for (unsigned i = 0; i <= MOST_WARPS; i++) tick[i] = std::max(tick[i], other.tick[i]);
         for (unsigned i = 0; i < MOST_WARPS; i++) ended[i] = std::max(ended[i], other.ended[i]);
+        arrived.resize(std::max(arrived.size(), other.arrived.size()));
+        for (size_t i = 0; i < other.arrived.size(); i++)
+            arrived[i] = std::max(arrived[i], other.arrived[i]);
     }
 };
 
@@ -115,6 +120,14 @@ std::vector<BulkCopy> copies;
 std::vector<Destination> destinations;
 std::vector<HopperThread> hopper;
 
+// Byte of shared memory that threads store -> who read it last, and when.
+struct Read {
+    unsigned thread;
+    uint64_t tick;
+};
+std::unordered_map<const void*, std::vector<Read>> reads_of;
+bool stored;  // whether a thread has stored to shared memory
+
 bool in_use;  // by this block: most kernels have no barriers
 unsigned block_threads;
 
@@ -157,6 +170,10 @@ void end_phase_if_complete(void* address) {
 // Once all lanes of its warp have arrived, they have handed over what each of them did.
 void lane_arrives(PhaseBarrier& barrier) {
     Arrivals& arrivals = barrier.of_warp[warp()];
+    if (stored) {
+        barrier.arriving.arrived.resize(block_threads);
+        barrier.arriving.arrived[current->linear] = ticks;
+    }
     uint64_t now = ++ticks, ended = mine().load > mine().proxy_fenced ? mine().proxy_fenced : now;
     if (!arrivals.lanes) arrivals.first = arrivals.ended = now;
     arrivals.lanes |= 1u << current->linear % WARP;
@@ -396,6 +413,8 @@ void begin_hopper(unsigned threads) {
     barriers.clear();
     copies.clear();
     destinations.clear();
+    reads_of.clear();
+    stored = false;
 }
 
 void pass_barrier_hopper() {
@@ -541,6 +560,33 @@ void fence_proxy_async() {
 }
 
 uint64_t next_tick() { return ++ticks; }
+
+bool handed_over(unsigned thread, uint64_t since) {
+    if (!in_use) return false;
+    const VectorClock& known = clocks[warp()];
+    return known.tick[thread / WARP] >= since ||
+           (thread < known.arrived.size() && known.arrived[thread] >= since);
+}
+
+void stored_by_thread() { stored = true; }
+
+void read_by_thread(const void* byte) {
+    if (!in_use) return;
+    std::vector<Read>& reads = reads_of[byte];
+    for (Read& read : reads)
+        if (read.thread == current->linear) {
+            read.tick = ticks;
+            return;
+        }
+    reads.push_back({current->linear, ticks});
+}
+
+bool reads_handed_over(const void* byte) {
+    auto reads = reads_of.find(byte);
+    if (!in_use || reads == reads_of.end()) return false;
+    return std::all_of(reads->second.begin(), reads->second.end(),
+                       [](const Read& read) { return handed_over(read.thread, read.tick); });
+}
 
 bool is_fenced(unsigned thread, uint64_t since) {
     return in_use && hopper[thread].proxy_fenced > since;

@@ -116,34 +116,50 @@ unsigned thread_number() { return current->linear; }
 
 unsigned char* dynamic_shared() { return dynamic_bytes; }
 
-// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes. Static arrays
-// have addresses far behind it, as aligned as they are.
-constexpr unsigned SYSTEM_SHARED = 1024, STATIC_SHARED = 1u << 24, MOST_ALIGNED = 4096;
+unsigned char* address_of(const SharedArray& array) {
+    return &emulator_shared_anchor + array.offset;
+}
 
-static unsigned anchor_address() {
-    return STATIC_SHARED + reinterpret_cast<uintptr_t>(&emulator_shared_anchor) % MOST_ALIGNED;
+// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes. Arrays of the
+// kernel are behind it here, with the alignment that they have.
+constexpr unsigned SYSTEM_SHARED = 1024, MOST_ALIGNED = 1024;
+
+static unsigned first_array() {
+    return SYSTEM_SHARED + (running->shared_bytes + MOST_ALIGNED - 1) / MOST_ALIGNED * MOST_ALIGNED;
+}
+
+static const unsigned char* arrays_begin() {
+    const unsigned char* begin = nullptr;
+    for (uint64_t i = 0; i < running->shared_array_count; i++) {
+        const unsigned char* array = address_of(running->shared_arrays[i]);
+        if (!begin || array < begin) begin = array;
+    }
+    return begin - reinterpret_cast<uintptr_t>(begin) % MOST_ALIGNED;
 }
 
 unsigned shared_address(const void* shared) {
     auto* pointer = static_cast<const unsigned char*>(shared);
-    if (pointer >= dynamic_bytes && pointer <= dynamic_bytes + sizeof dynamic_bytes)
-        return SYSTEM_SHARED + (pointer - dynamic_bytes);
-    return anchor_address() + (pointer - &emulator_shared_anchor);
+    bool dynamic = pointer >= dynamic_bytes && pointer < dynamic_bytes + sizeof dynamic_bytes;
+    return dynamic ? SYSTEM_SHARED + (pointer - dynamic_bytes)
+                   : first_array() + (pointer - arrays_begin());
 }
 
 void* generic_address(uint64_t address) {
-    if (address < STATIC_SHARED / 2) return dynamic_bytes + (address - SYSTEM_SHARED);
-    return &emulator_shared_anchor + (int64_t(address) - int64_t(anchor_address()));
+    return address < first_array() ? dynamic_bytes + (address - SYSTEM_SHARED)
+                                   : const_cast<unsigned char*>(arrays_begin()) +
+                                         (int64_t(address) - int64_t(first_array()));
 }
 
 unsigned char* shared_pointer(unsigned address) {
-    return address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes
-               ? dynamic_bytes + address - SYSTEM_SHARED
-               : nullptr;
-}
-
-unsigned char* address_of(const SharedArray& array) {
-    return &emulator_shared_anchor + array.offset;
+    if (address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes)
+        return dynamic_bytes + address - SYSTEM_SHARED;
+    for (uint64_t i = 0; i < running->shared_array_count; i++) {
+        unsigned char* array = address_of(running->shared_arrays[i]);
+        unsigned first = shared_address(array);
+        if (address >= first && address < first + running->shared_arrays[i].bytes)
+            return array + (address - first);
+    }
+    return nullptr;
 }
 
 Fault without_thread(const char* kind) {

@@ -142,6 +142,11 @@ void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t ad
 void loaded_fragment(Site, const unsigned* to, size_t bytes);
 uint64_t next_tick();
 bool is_fenced(unsigned thread, uint64_t since);
+// Whether barriers order what that thread did up to then before what this one does.
+bool handed_over(unsigned thread, uint64_t since);
+void stored_by_thread();                   // to shared memory
+void read_by_thread(const void* byte);     // of shared memory
+bool reads_handed_over(const void* byte);  // of all threads
 
 // counts.cpp; `counting`: instead of watching
 extern bool counting;

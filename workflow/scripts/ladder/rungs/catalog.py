@@ -115,6 +115,34 @@ RUNGS = {
         "with 8x8 of them per thread",
         below="gpu_opt_v1",
     ),
+    "gpu_mma": Rung(
+        "cuda",
+        "a tile's products by tensor cores (mma.sync), its elements rounded to TF32 in shared memory; "
+        "for precision tf32",
+        below="gpu_fused",
+        role="lesson",
+        oldest=TENSOR_CORES,
+        precision="tf32",
+    ),
+    "gpu_async": Rung(
+        "cuda",
+        "two stages of shared memory: one is copied (cp.async) while the other is multiplied; for "
+        "precision tf32",
+        below="gpu_mma",
+        role="lesson",
+        oldest=TENSOR_CORES,
+        precision="tf32",
+    ),
+    "gpu_wgmma": Rung(
+        "cuda",
+        "for Hopper alone: a producer and a consumer of 128 threads each, full and empty barriers "
+        "(mbarrier), products from shared memory (wgmma); for precision bfloat16",
+        below="gpu_async",
+        role="lesson",
+        oldest=HOPPER,
+        newest=HOPPER,
+        precision="bfloat16",
+    ),
     "gpu_3xtf32": Rung(
         "cuda",
         "three products of TF32 on tensor cores for one of float32",

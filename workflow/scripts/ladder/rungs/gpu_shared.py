@@ -10,12 +10,16 @@ FEW = 4  # filters or channels up to which a tile would be nearly empty: gpu_bas
 
 
 def conv2d_forward(
-    step: LoweredStep, build: LaunchPlan, folder: str = "gpu_shared", side: int = SIDE
+    step: LoweredStep,
+    build: LaunchPlan,
+    folder: str = "gpu_shared",
+    side: int = SIDE,
+    few: int = FEW,
 ) -> tuple[Launch, ...]:
-    """folder: of the kernels; side: of their tile; likewise in the gradients."""
+    """folder: of the kernels; side: of their tile; few: as FEW; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     shape, filters = sizes(step, build, reads["x"], reads["weight"]), build.shape(y)[3]
-    if filters <= FEW and not step.attributes.get("relu", False):
+    if filters <= few and not step.attributes.get("relu", False):
         return gpu_basic.conv2d_forward(step, build)
     grid = blocks(elements(build, y) // filters, side), blocks(filters, side)
     arguments = (
@@ -30,11 +34,15 @@ def conv2d_forward(
 
 
 def conv2d_input_grad(
-    step: LoweredStep, build: LaunchPlan, folder: str = "gpu_shared", side: int = SIDE
+    step: LoweredStep,
+    build: LaunchPlan,
+    folder: str = "gpu_shared",
+    side: int = SIDE,
+    few: int = FEW,
 ) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels = build.shape(dx)[3]
-    if channels <= FEW:
+    if channels <= few:
         return gpu_basic.conv2d_input_grad(step, build)
     grid = blocks(elements(build, dx) // channels, side), blocks(channels, side)
     arguments = (dy, weight, dx, *sizes(step, build, dx, weight))

@@ -13,17 +13,23 @@ LEAST_PIXELS = 64  # of a split
 
 
 def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
-    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
-    filters, kernel, _, channels = build.shape(dweight)
+    filters, _, _, channels = build.shape(step.writes["dweight"])
     if filters % 4 or channels % 4 or min(filters, channels) <= FEW:
         return gpu_wide.RUNG.launches["conv2d_weight_grad"](step, build)
+    return split(step, build, "gpu_split_k")
+
+
+def split(step: LoweredStep, build: LaunchPlan, folder: str) -> tuple[Launch, ...]:
+    """A weight gradient of any shape; folder: of the kernels."""
+    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+    filters, kernel, _, channels = build.shape(dweight)
     pixels, weights = elements(build, dy) // filters, elements(build, dweight)
     tiles = blocks(filters, SIDE) * blocks(channels, SIDE) * kernel * kernel
     splits = max(1, min(BLOCKS // tiles, pixels // LEAST_PIXELS))
     per_split = blocks(pixels, splits)
     partials = build.workspace(f"{step.layer}.partials", (splits, weights))
     grid = blocks(filters, SIDE), blocks(channels, SIDE), kernel * kernel * splits
-    source = "gpu_split_k/weight_grad.cu"
+    source = f"{folder}/weight_grad.cu"
     return (
         Launch(
             source,

@@ -19,7 +19,7 @@ def make(work, inputs, params):
     started = time.perf_counter()
     library = arrays.library(params["array_library"], work.threads)
     predictions = knn.predict(
-        *scoring.load(inputs),
+        *scoring.load(inputs, params),
         params["knn_k"],
         library,
         shifts.of_test(inputs),

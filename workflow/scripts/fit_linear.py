@@ -17,7 +17,7 @@ from ladder.stage import stage_script
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test = scoring.load(inputs)
+    train, labels, test = scoring.load(inputs, params)
     model = linear.fit(train, labels, params["seed"])
     predictions = linear.predict(model, test, work.threads, shifts.of_test(inputs))
     work.write_tensors("linear.safetensors", model.tensors())

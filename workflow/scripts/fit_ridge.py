@@ -21,7 +21,7 @@ from ladder.stage import stage_script
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test, odd_columns = scoring.load_with_odd_part(inputs)
+    train, labels, test, odd_columns = scoring.load_with_odd_part(inputs, params)
     library = arrays.library(params["array_library"], work.threads)
     log.info(
         "kernel ridge by %s: %d rows x %d features, about %s of memory",

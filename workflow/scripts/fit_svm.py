@@ -22,7 +22,7 @@ from ladder.stage import stage_script
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test = scoring.load(inputs)
+    train, labels, test = scoring.load(inputs, params)
     gamma = params.get("gamma", "scale")  # absent for the linear kernel, which does not use it
     model, solver = svm.fit(
         train, labels, params["backend"], params["kernel"], params["C"], gamma, work.threads

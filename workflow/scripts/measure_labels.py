@@ -19,7 +19,7 @@ from ladder.store import scores
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test, odd = scoring.load_with_odd_part(inputs)
+    train, labels, test, odd = scoring.load_with_odd_part(inputs, params)
     expected, counts = np.asarray(inputs["data"].array("test_labels.npy")), params["label_counts"]
     measured = few_labels.curve(
         (train, labels), (test, expected), counts, params["seed"], work.threads, odd

@@ -614,6 +614,12 @@ class Classifiers(Section):
     the accuracy of the pages, predictions and the demo are its own. That is fixed, not chosen by
     the accuracies.
     """
+    classify_rows: Literal["all"] | Annotated[int, Field(ge=20, le=MOST), INTEGER] = "all"
+    """Number of training images that the classifiers are fitted to, the first ones: pictures of
+    your own are in an order by a hash of their names in which the classes take turns. The network
+    and its features are of all images; the features of the controls are of these and of the test
+    images. Of pictures without labels it is the number that each is compared with, 20,000 for
+    `all`."""
     label_counts: Distinct[Annotated[int, Field(ge=2, le=10_000), INTEGER]] = [
         10,
         30,

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from ladder.classifiers import scoring
 from ladder.pages import charts, intervals, spread, templates
 from ladder.store import lineage
 from ladder.store.roles import PIXELS, RANDOM, Role
@@ -41,7 +42,12 @@ def numbers(inputs):
         "counts": metrics["counts"],
         "draws": len(metrics["scores"][0]),
         "curves": curves,
-        "all": {"labels": inputs["data"].metrics["train"], "accuracy": whole},
+        "all": {
+            "labels": scoring.classified(
+                inputs["data"], inputs["labels"].manifest["spec"]["params"]
+            ),
+            "accuracy": whole,
+        },
     }
 
 

@@ -2,7 +2,7 @@
 
 params: label_counts (numbers of labels, ascending, balanced over the classes), seed (of the rows
 that are drawn). inputs: features, with their odd part if they have one, and data (for the labels).
-Writes no file but a line in the record of scores. The metrics are: counts, and scores, for each
+Writes no file but a line in the record of scores. The metrics are: of, the number of rows with a label, counts, and scores, for each
 count a list with the Score of each draw (classifiers/few_labels.py) as {"accuracy", "width",
 "strength"}.
 """
@@ -27,6 +27,7 @@ def make(work, inputs, params):
     by_count = [[score for score in measured if score.labels == count] for count in counts]
     keys = "accuracy", "width", "strength"
     work.metrics = {
+        "of": len(labels),
         "counts": counts,
         "scores": [
             [{key: getattr(score, key) for key in keys} for score in draws] for draws in by_count

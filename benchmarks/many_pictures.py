@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("/tmp/many_pictures"))
     parser.add_argument("--cifar10", help="CIFAR-10's binary archive, in place of its address")
     parser.add_argument("--keep", action="store_true", help="go on from the results of a call")
-    parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="settings")
+    parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="settings")
     arguments = parser.parse_args()
     scratch = arguments.scratch.absolute()
     folder = scratch / f"{arguments.kind}-{arguments.count}"
@@ -55,7 +55,7 @@ def main():
     if not arguments.keep:
         shutil.rmtree(results, ignore_errors=True)
     results.mkdir(exist_ok=True)
-    settings = [f"folder={folder}", *(["labels=none"] * arguments.no_labels), *arguments.words]
+    settings = [f"folder={folder}", *(["labels=none"] * arguments.no_labels), *arguments.config]
     for _ in range(2):
         watched(["report", "table", "--config", "dataset=folder", *settings], results)
 

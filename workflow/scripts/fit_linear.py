@@ -1,7 +1,8 @@
 """Stage `linear`: fit logistic regression to the training features and classify the test features
 (or the validation set).
 
-params: seed (of the validation rows that choose the strength), classify_shifts unless it is none.
+params: seed (of the validation rows that choose the strength), classify_shifts unless it is none,
+classify_rows unless it is all.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
 features' parts if images are shifted.
 Writes linear.safetensors (the arrays of linear.LinearModel: all that predictions need) and

@@ -1,7 +1,8 @@
 """Stage `svm`: fit a support vector machine to the training features and classify the test features
 (or the validation set).
 
-params: backend (resolved), kernel, C, gamma (not for linear), classify_shifts unless it is none.
+params: backend (resolved), kernel, C, gamma (not for linear), classify_shifts unless it is none,
+classify_rows unless it is all.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
 features' parts if images are shifted.
 Files:

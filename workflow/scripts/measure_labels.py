@@ -1,10 +1,11 @@
 """Stage `labels`: the accuracy of the features with few labels.
 
 params: label_counts (numbers of labels, ascending, balanced over the classes), seed (of the rows
-that are drawn). inputs: features, with their odd part if they have one, and data (for the labels).
-Writes no file but a line in the record of scores. The metrics are: of, the number of rows with a label, counts, and scores, for each
-count a list with the Score of each draw (classifiers/few_labels.py) as {"accuracy", "width",
-"strength"}.
+that are drawn), classify_rows (of how many they are drawn, unless of all).
+inputs: features, with their odd part if they have one, and data (for the labels).
+Writes no file but a line in the record of scores. The metrics are: of, how many labels there are,
+counts, and scores, for each count a list with the Score of each draw (classifiers/few_labels.py) as
+{"accuracy", "width", "strength"}.
 """
 
 import time

@@ -98,7 +98,9 @@ def section(inputs, summary):
 
 
 class Saving(NamedTuple):
-    """text: a sentence; is_better: whether it says that the features are better by more than luck."""
+    """text: a sentence; is_better: whether it says that the features are better, by more than
+    luck.
+    """
 
     text: str
     is_better: bool

@@ -45,7 +45,7 @@ def run(*given, **keys):
         (recipe.components(5000), None),
         (recipe.components(5001), {"features_pca": 256}),
         (recipe.classifiers(19), {"evaluations": []}),
-        (recipe.classifiers(20), {"evaluations": ["ridge"]}),
+        (recipe.classifiers(20), {"evaluations": ["ridge"], "svm_C": "validated"}),
         (
             recipe.classifiers(recipe.MOST_FOR_SVM + 1),
             {"evaluations": ["ridge"], "svm_kernel": "none"},

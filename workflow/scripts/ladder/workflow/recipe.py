@@ -165,7 +165,10 @@ def classifiers(images: int) -> Choice:
     if images < ridge.LEAST:
         return Choice({"evaluations": []}, f"kernel ridge needs {ridge.LEAST} training pictures")
     if images <= MOST_FOR_SVM:
-        return Choice({"evaluations": ["ridge"]}, "kernel ridge answers, the SVM stands beside it")
+        return Choice(
+            {"evaluations": ["ridge"], "svm_C": "validated"},
+            "kernel ridge answers, the SVM stands beside it",
+        )
     return Choice(
         {"evaluations": ["ridge"], "svm_kernel": "none"},
         f"kernel ridge answers; above {MOST_FOR_SVM:,} training pictures the SVM takes most of the "

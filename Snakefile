@@ -84,8 +84,9 @@ for stage, rule_name in (
             "{params.role} {wildcards.version}: {params.why}"
         shell:
             # The trap: a signal to all processes of a command ends the script, and the shell has to tell which one it was.
-            "trap : TERM; python3 {params.script:q} --job {params.job} {params.options}"
-            " --output {params.folder} --threads {params.threads} --log {log:q} || {{ status=$?; [ $status -le 128 ] ||"
+            # Its own stderr is nowhere, or it would repeat the whole command when the script is killed.
+            "trap : TERM; exec 3>&2 2>/dev/null; python3 {params.script:q} --job {params.job} {params.options}"
+            " --output {params.folder} --threads {params.threads} --log {log:q} 2>&3 3>&- || {{ status=$?; [ $status -le 128 ] ||"
             " [ $status = 130 ] || echo $status {params.script:q} > {log:q}.killed; exit $status; }}"
 
 

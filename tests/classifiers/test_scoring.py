@@ -1,13 +1,15 @@
 """What classifiers read: features and labels."""
 
 import numpy as np
+import pytest
 
 import manifest_files
 from ladder.classifiers import scoring
 from ladder.store import artifacts
 
 
-def test_training_features_are_those_of_the_pictures_that_have_a_label(tmp_path):
+@pytest.mark.parametrize("params, count", [({}, 3), ({"classify_rows": 2}, 2)])
+def test_training_features_are_the_first_of_those_that_have_a_label(tmp_path, params, count):
     rows = np.arange(15, dtype=np.float32).reshape(5, 3)
     inputs = {}
     for stage, arrays in (
@@ -19,7 +21,8 @@ def test_training_features_are_those_of_the_pictures_that_have_a_label(tmp_path)
                 work.write_array(f"{name}.npy", array)
             work.metrics = {"odd_dimensions": 3}
         inputs[stage] = artifacts.Artifact(tmp_path / stage)
-    train, labels, test = scoring.load(inputs)
-    assert np.array_equal(train, rows[:3]) and len(labels) == 3 and len(test) == 2
-    whole, labels, _, odd = scoring.load_with_odd_part(inputs)
-    assert np.array_equal(whole, np.hstack([rows[:3], -rows[:3]])) and (len(labels), odd) == (3, 3)
+    train, labels, test = scoring.load(inputs, params)
+    assert np.array_equal(train, rows[:count]) and len(labels) == count and len(test) == 2
+    whole, labels, _, odd = scoring.load_with_odd_part(inputs, params)
+    both = np.hstack([rows[:count], -rows[:count]])
+    assert np.array_equal(whole, both) and (len(labels), odd) == (count, 3)

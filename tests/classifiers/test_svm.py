@@ -56,6 +56,28 @@ def test_c_is_the_penalty(C):
     assert np.abs(model.dual_coef).max() == pytest.approx(C)
 
 
+@pytest.mark.parametrize(
+    "choices, best",
+    [(((10.0, 1.0), (1e-3, 1.0)), 0), (((10.0, 50.0), (100.0, 0.1)), 1), (((5.0, 1.0),) * 2, 0)],
+)
+def test_c_and_gamma_are_those_that_classify_the_rows_left_out_best(monkeypatch, choices, best):
+    monkeypatch.setattr(svm, "CHOICES", choices)
+    rows, labels = TRAIN[:120], TRAIN_LABELS[:120]
+    out = [row for row in range(120) if np.sum(labels[:row] == labels[row]) % 2]
+    rest, scale = np.setdiff1d(np.arange(120), out), kernel_functions.resolve_gamma("scale", rows)
+    settings = [(C, share * scale) for C, share in choices]
+    right = [
+        np.sum(
+            reference("rbf", *setting, rows[rest], labels[rest]).predict(rows[out]) == labels[out]
+        )
+        for setting in settings
+    ]
+    assert right[best] == max(right)
+    assert svm.choose(rows, labels, "sklearn", "rbf", "scale") == settings[best]
+    alone = TRAIN[:2], np.uint8([0, 1])  # nothing can be left out
+    assert svm.choose(*alone, "sklearn", "rbf", 1.0) == (choices[0][0], choices[0][1])
+
+
 def test_the_arrays_are_those_of_scikit_learns_svc():
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, C=1.0)
     expected = reference(C=1.0)

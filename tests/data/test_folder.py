@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ from PIL import Image
 
 import picture_folders
 import prepare_data
-from ladder.data import folder, listing, names
+from ladder.data import datasets, folder, listing, names
 from ladder.data.reading import pictures
 from ladder.errors import UserError
 from ladder.store import artifacts, cache
@@ -38,7 +39,9 @@ def params(path, size=(16, 16), channels=3, **changed):
 
 
 def load(path, tmp_path, limits=ALL, threads=2, **changed):
-    return folder.load(named(path), params(path, **changed), limits, tmp_path, threads)[:2]
+    data, skipped, _ = folder.load(named(path), params(path, **changed), limits, tmp_path, threads)
+    images = {part: getattr(data, f"{part}_images")[:] for part in ALL}
+    return dataclasses.replace(data, **{f"{part}_images": images[part] for part in ALL}), skipped
 
 
 def named(path, labels="auto", leave_out="none"):
@@ -426,12 +429,12 @@ def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
 def test_validation_pictures_are_written_block_by_block_and_are_training_pictures(
     tmp_path, monkeypatch
 ):
-    asked, rows = [], prepare_data.Rows.__getitem__
+    asked, rows = [], datasets.Rows.__getitem__
     monkeypatch.setattr(prepare_data, "BLOCK", 5)
     monkeypatch.setattr(
-        prepare_data.Rows,
+        datasets.Rows,
         "__getitem__",
-        lambda self, part: asked.append(len(found := rows(self, part))) or found,
+        lambda self, part: asked.append(part) or rows(self, part),
     )
     path = picture_folders.write(tmp_path / "pets", {"cat": 16, "dog": 16})
     whole = make(path, tmp_path, test_limit="all")
@@ -441,7 +444,9 @@ def test_validation_pictures_are_written_block_by_block_and_are_training_picture
             whole.array("train_images.npy"), whole.array("train_labels.npy"), strict=True
         )
     }
+    asked.clear()
     made = make(path, tmp_path, validation=6)
+    blocks = [part.start for part in asked if isinstance(part, slice)]
     found = {
         image.tobytes(): label
         for part in ("train", "test")
@@ -449,9 +454,8 @@ def test_validation_pictures_are_written_block_by_block_and_are_training_picture
             made.array(f"{part}_images.npy"), made.array(f"{part}_labels.npy"), strict=True
         )
     }
-    assert (
-        found == images and len(made.array("test_labels.npy")) == 6 and asked == [5, 5, 5, 3, 5, 1]
-    )
+    assert found == images and len(made.array("test_labels.npy")) == 6
+    assert blocks == [0, 5, 10, 15, 0, 5]
 
 
 def test_with_a_validation_set_the_test_pictures_are_not_read(tmp_path):
@@ -464,15 +468,20 @@ def test_with_a_validation_set_the_test_pictures_are_not_read(tmp_path):
     assert (made.metrics["train"], made.metrics["test"], made.metrics["skipped"]) == (12, 4, 0)
 
 
-def test_copies_are_in_one_part_and_counted(tmp_path, caplog):
+def test_copies_are_in_one_part_and_counted(tmp_path, caplog, monkeypatch):
     path = picture_folders.write(tmp_path / "p", {"a": 12, "b": 12})
     for number in range(12):
         shutil.copy(path / f"a/{number:04d}.png", path / f"a/copy{number}.png")
         # equal when decoded alone
         Image.open(path / f"b/{number:04d}.png").save(path / f"b/{number}.bmp")
     shutil.copy(path / "a/0000.png", path / "b/wrong.png")
+    read, opened = pictures.read, []
+    monkeypatch.setattr(pictures, "read", lambda *of: opened.append(of[0]) or read(*of))
     with caplog.at_level(logging.INFO):
         made = make(path, tmp_path, test_limit="all")
+    # once each, although equal pictures have them split again
+    assert len(opened) == len(set(opened)) == 49
+    assert any("split again" in message for message in caplog.messages)
     parts = [
         {image.tobytes() for image in made.array(f"{part}_images.npy")}
         for part in ("train", "test")
@@ -540,8 +549,9 @@ path, scratch = sys.argv[1:]
 found = listing.source(path)
 shape = (8, 8, 3)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+readers = folder._readers(found, shape, scratch, 1)
 for part, files in listing.split(found, 0.1).items():
-    folder._part(found, part, files, shape, "all", scratch, 1)
+    folder._part(readers[part], part, files, "all")
 print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

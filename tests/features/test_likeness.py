@@ -39,14 +39,18 @@ def test_stacked_arrays_are_read_as_one():
         assert np.array_equal(stacked[part], ROWS[part])
 
 
-def test_above_a_number_all_are_compared_with_a_sample_that_has_the_wanted(
-    monkeypatch,
+@pytest.mark.parametrize(
+    "train, test, wanted, numbers",
+    [
+        (6, 4, 1, range(10)),
+        (40, 10, 2, [*range(8), 40, 41]),
+        (4, 30, 2, [*range(4), *range(4, 10)]),
+    ],
+)
+def test_above_a_number_all_are_compared_with_the_first_and_the_wanted(
+    train, test, wanted, numbers
 ):
-    monkeypatch.setattr(likeness, "GALLERY", 10)
-    assert likeness.gallery(10, np.array([9]), 1).tolist() == list(range(10))
-    rows = likeness.gallery(50, np.array([48, 49]), 1)
-    assert {48, 49} <= set(rows.tolist()) and 8 <= len(rows) <= 10
-    assert np.array_equal(rows, np.unique(rows))
+    assert likeness.gallery(train, test, wanted, 10).tolist() == list(numbers)
 
 
 def test_clusters_are_as_many_as_the_rule_says_and_their_members_the_nearest(monkeypatch):

@@ -31,18 +31,25 @@ def made(folder, stage, arrays, metrics=None, files=None):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("neighbours")
+    return neighbours(tmp_path_factory.mktemp("neighbours"), {"seed": 1})
+
+
+def neighbours(folder, params):
+    """Artifacts by role, the stage's own among them; a control has as many training rows as
+    classifiers.
+    """
     images = {"train_images": PIXELS[:6], "test_images": PIXELS[6:]}
     listed = {names.FILE: {"train": FILES[:6], "test": FILES[6:]}}
     data = made(folder, "data", images, {"train": 6, "test": 2, "classes": []}, listed)
     inputs = {"data": data}
     for kind, copies in COPIES.items():
         end, place = f"_{kind}" if kind else "", folder / f"of{kind}"
-        rows = {"train": FEATURES[:6], "test": FEATURES[6:]}
+        known = params.get("classify_rows", 6) if kind else 6
+        rows = {"train": FEATURES[:known], "test": FEATURES[6:]}
         inputs[f"features{end}"] = made(place, "features", rows)
         inputs[f"changed1{end}"] = made(place, "changed", {"changed": np.float32(copies)})
     with artifacts.making(folder / "neighbours", manifest_files.spec("neighbours")) as work:
-        find_neighbours.make(work, inputs, {"seed": 1})
+        find_neighbours.make(work, inputs, params)
     return {**inputs, "neighbours": artifacts.Artifact(folder / "neighbours")}
 
 
@@ -54,6 +61,14 @@ def test_changed_copies_find_their_originals_as_often_as_counted_by_hand(inputs)
     for control, kind in zip(numbers["controls"], ("random", "pixels"), strict=True):
         assert (control["control"], control["accuracy"]) == (kind, 0.5)
         assert (control["won"], control["lost"], control["difference"]) == (1, 1, 0)
+
+
+def test_each_is_compared_with_the_first_where_a_control_has_no_others(tmp_path):
+    artifact = neighbours(tmp_path, {"seed": 1, "classify_rows": 5})["neighbours"]
+    assert artifact.metrics["compared_with"] == 5  # the first three and both test pictures
+    assert artifact.array("found.npy").tolist() == [[1, 0, 0], [0, 1, 1]]
+    found = artifact.array("neighbours.npy")
+    assert found.shape == (8, 4) and set(found.ravel().tolist()) == {0, 1, 2, 6, 7}
 
 
 def test_copies_neighbours_and_near_copies_are_those_of_the_numbers(inputs):

@@ -14,6 +14,9 @@ def test_a_key_changes_the_stages_it_can_change_and_no_other():
     assert planned.changed({}, seed=2) == trained | {"initial", "features_random", "svm_random"}
     assert planned.changed({}, svm_C=1.0) == {"svm", "svm_random", "svm_pixels", "report"}
     assert planned.changed({}, controls=["random"]) == {"features_pixels", "svm_pixels", "report"}
+    classified = {"svm", "svm_random", "svm_pixels", "report"}
+    controls = {"features_random", "features_pixels"}  # of the images that classifiers see
+    assert planned.changed({}, classify_rows=100) == classified | controls
     assert planned.changed({}, normalization="zca") == set(planned.chain()) - {"data", "initial"}
     assert planned.changed({}, train_limit=200) == set(planned.chain()) - {"initial"}
 

@@ -1,7 +1,7 @@
 """Stage `knn`: classify the test features (or the validation set) by their k nearest training
 features.
 
-params: knn_k, array_library, classify_shifts unless it is none.
+params: knn_k, array_library, classify_shifts unless it is none, classify_rows unless it is all.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
 features' parts if images are shifted.
 Writes predictions.npy uint8 (test rows,).
@@ -19,7 +19,7 @@ def make(work, inputs, params):
     started = time.perf_counter()
     library = arrays.library(params["array_library"], work.threads)
     predictions = knn.predict(
-        *scoring.load(inputs),
+        *scoring.load(inputs, params),
         params["knn_k"],
         library,
         shifts.of_test(inputs),

@@ -5,7 +5,7 @@ it classifies, variant, features_layer (whose output is used), features_standard
 features_flip, multiplier unless it is exact. The following options of the features, and for pixels
 also those above, are present only if enabled: features_two_polarity, features_polarity_scale,
 features_max_pool, features_pca, and with it array_library, which computes it; and for fits to a
-sample features_fit_rows and seed.
+sample features_fit_rows and seed; of a control rows, the first training images that are taken.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
 Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays
@@ -34,6 +34,7 @@ from ladder.training.validation import Validation
 
 def make(work, inputs, params, options):
     train, test = (inputs["normalized"].array(name) for name in ("train.npy", "test.npy"))
+    train = train[: params.get("rows", len(train))]
     encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options)
     library = arrays.library(params.get("array_library"), work.threads)
     transform, share, known, rows = fit(encoder, train, params, library)

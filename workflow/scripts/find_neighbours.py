@@ -1,7 +1,8 @@
 """Stage `neighbours`: what the features of pictures without labels say of them, for the report and
 the table.
 
-params: seed, of samples and clusters.  inputs: data, features, and changed1, changed2, ...: of the
+params: seed, of samples and clusters; classify_rows, the pictures that each is compared with,
+unless they are likeness.GALLERY.  inputs: data, features, and changed1, changed2, ...: of the
 parts of the features; with the ends _random and _pixels the same of the controls that there are.
 The number of a picture counts the training pictures first, then the test pictures; N: of all.
 Writes:
@@ -36,9 +37,10 @@ ON_PAGE = 12  # neighbours of a picture in the report
 def make(work, inputs, params):
     metrics, first = inputs["data"].metrics, first_copies(inputs["data"])
     queries = metrics["train"] + np.arange(min(changes.MOST, metrics["test"]))
-    rows = likeness.gallery(len(first), queries, params["seed"])
+    most = params.get("classify_rows", likeness.GALLERY)
+    rows = likeness.gallery(metrics["train"], metrics["test"], len(queries), most)
     if len(rows) < len(first):
-        log.info("each of %d pictures is compared with a sample of %d", len(first), len(rows))
+        log.info("each of %d pictures is compared with %d of them", len(first), len(rows))
     controls = [kind for kind in CONTROLS if str(Role("features", kind)) in inputs]
     hits_by_kind = []  # of one kind after the other: the features of each fill the memory
     for kind in (*controls, ""):
@@ -92,8 +94,8 @@ class Encoded:
 
     @classmethod
     def from_artifacts(cls, inputs, kind, compared):
-        """Of the stage's inputs; compared: the numbers of the pictures that all are compared
-        with.
+        """Of the stage's inputs; compared: the numbers of the pictures that all are compared with.
+        A control has the features of the first training pictures alone.
         """
         artifact, end = inputs[str(Role("features", kind))], f"_{kind}" if kind else ""
         weights = artifact.manifest["spec"]["params"].get("weights", [1])
@@ -101,8 +103,10 @@ class Encoded:
             (weight, inputs[f"changed{number}{end}"].array("changed.npy"))
             for number, weight in enumerate(weights, 1)
         ]
-        rows = likeness.Stacked(artifact.array("train.npy"), artifact.array("test.npy"))
-        return cls(rows, shifts.Joined(parts), compared)
+        train, all_train = artifact.array("train.npy"), inputs["data"].metrics["train"]
+        rows = likeness.Stacked(train, artifact.array("test.npy"))
+        there = compared - np.where(compared < all_train, 0, all_train - len(train))
+        return cls(rows, shifts.Joined(parts), there)
 
     def neighbours(self, compared, threads):
         """(numbers of the most alike pictures, their cosines), (N, K) each."""

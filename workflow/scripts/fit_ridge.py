@@ -2,8 +2,9 @@
 the training features.
 
 params: seed (of the validation rows that choose the settings), array_library, classify_shifts
-unless it is none. inputs: features, with their odd part if they have one, data (for the labels and
-the class names), and shifted1, shifted2, ... of the features' parts if images are shifted.
+unless it is none, classify_rows unless it is all. inputs: features, with their odd part if they
+have one, data (for the labels and the class names), and shifted1, shifted2, ... of the features'
+parts if images are shifted.
 Writes model.safetensors (with the training features all that predictions need), predictions.npy
 uint8 (test rows,), margins.npy float64 (test rows,), by how much each prediction has won, and
 decisions.npy float32 (test rows, classes), the scores that the predictions were made from
@@ -21,7 +22,7 @@ from ladder.stage import stage_script
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test, odd_columns = scoring.load_with_odd_part(inputs)
+    train, labels, test, odd_columns = scoring.load_with_odd_part(inputs, params)
     library = arrays.library(params["array_library"], work.threads)
     log.info(
         "kernel ridge by %s: %d rows x %d features, about %s of memory",

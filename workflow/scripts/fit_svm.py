@@ -1,7 +1,8 @@
 """Stage `svm`: fit a support vector machine to the training features and classify the test features
 (or the validation set).
 
-params: backend (resolved), kernel, C, gamma (not for linear), classify_shifts unless it is none.
+params: backend (resolved), kernel, C, gamma (not for linear), classify_shifts unless it is none,
+classify_rows unless it is all.
 inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the
 features' parts if images are shifted.
 Files:
@@ -17,16 +18,19 @@ import time
 from ladder.arithmetic import arrays
 from ladder.classifiers import decisions, scoring, svm
 from ladder.features import shifts
+from ladder.progress import log
 from ladder.stage import stage_script
 
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test = scoring.load(inputs)
+    train, labels, test = scoring.load(inputs, params)
+    kind, C = (params["backend"], params["kernel"]), params["C"]
     gamma = params.get("gamma", "scale")  # absent for the linear kernel, which does not use it
-    model, solver = svm.fit(
-        train, labels, params["backend"], params["kernel"], params["C"], gamma, work.threads
-    )
+    if C == svm.VALIDATED:
+        C, gamma = svm.choose(train, labels, *kind, gamma, work.threads)
+        log.info("C %g and gamma %.3g, chosen by training images that were left out", C, gamma)
+    model, solver = svm.fit(train, labels, *kind, C, gamma, work.threads)
     fitted = time.perf_counter()
     predictions, margins, decided = svm.classify(
         model, test, work.threads, params["backend"], shifts.of_test(inputs)

@@ -1,10 +1,11 @@
 """Stage `labels`: the accuracy of the features with few labels.
 
 params: label_counts (numbers of labels, ascending, balanced over the classes), seed (of the rows
-that are drawn). inputs: features, with their odd part if they have one, and data (for the labels).
-Writes no file but a line in the record of scores. The metrics are: counts, and scores, for each
-count a list with the Score of each draw (classifiers/few_labels.py) as {"accuracy", "width",
-"strength"}.
+that are drawn), classify_rows (of how many they are drawn, unless of all).
+inputs: features, with their odd part if they have one, and data (for the labels).
+Writes no file but a line in the record of scores. The metrics are: of, how many labels there are,
+counts, and scores, for each count a list with the Score of each draw (classifiers/few_labels.py) as
+{"accuracy", "width", "strength"}.
 """
 
 import time
@@ -19,7 +20,7 @@ from ladder.store import scores
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test, odd = scoring.load_with_odd_part(inputs)
+    train, labels, test, odd = scoring.load_with_odd_part(inputs, params)
     expected, counts = np.asarray(inputs["data"].array("test_labels.npy")), params["label_counts"]
     measured = few_labels.curve(
         (train, labels), (test, expected), counts, params["seed"], work.threads, odd
@@ -27,6 +28,7 @@ def make(work, inputs, params):
     by_count = [[score for score in measured if score.labels == count] for count in counts]
     keys = "accuracy", "width", "strength"
     work.metrics = {
+        "of": len(labels),
         "counts": counts,
         "scores": [
             [{key: getattr(score, key) for key in keys} for score in draws] for draws in by_count

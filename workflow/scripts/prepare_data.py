@@ -51,8 +51,8 @@ def make(work, inputs, params, options):
             dataclasses.replace(dataset, train_images=rows), validation, first
         )
         images = {
-            "train": Rows(images["train"], dataset.train_images),
-            "test": Rows(images["train"], dataset.test_images),
+            "train": datasets.Rows(images["train"], dataset.train_images),
+            "test": datasets.Rows(images["train"], dataset.test_images),
         }
         if pictures:
             pictures = {
@@ -81,20 +81,6 @@ def make(work, inputs, params, options):
         "classes": list(dataset.classes),
         **{part: len(array) for part, array in images.items()},
     }
-
-
-class Rows:
-    """Rows of an array, by their numbers; only those that are asked for are in memory."""
-
-    def __init__(self, array, numbers):
-        self.array, self.numbers = array, numbers
-        self.shape, self.dtype = (len(numbers), *array.shape[1:]), array.dtype
-
-    def __len__(self):
-        return len(self.numbers)
-
-    def __getitem__(self, part):
-        return self.array[self.numbers[part]]
 
 
 def _pictures(work, params, options, limits):

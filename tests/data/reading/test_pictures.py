@@ -256,6 +256,26 @@ def test_a_large_jpeg_is_not_decoded_at_its_size(small_limit, monkeypatch):
     assert sizes == [(30, 20), (60, 20)]
 
 
+def test_a_jpeg_is_decoded_at_the_size_that_is_enough_and_gives_the_same_image(monkeypatch):
+    slopes = np.add.outer(np.arange(1200) // 8, np.arange(1600) // 16)
+    given, shape = Image.fromarray(slopes.astype(np.uint8)).convert("RGB"), (64, 64, 3)
+    sizes, load = [], pictures._loaded
+    monkeypatch.setattr(pictures, "_loaded", lambda image: sizes.append(image.size) or load(image))
+    least = pictures.enough("folder", shape)
+    images = {
+        (kind, size): pictures.read(encoded(given, kind), size)[0]
+        for kind in ("JPEG", "PNG")
+        for size in (0, least)
+    }
+    assert sizes == [(1600, 1200), (800, 600), (1600, 1200), (1600, 1200)]
+    assert {image.info["size"] for image in images.values()} == {(1600, 1200)}
+    first, *others = (
+        pictures.fit(image, "folder", shape)[0].astype(int) for image in images.values()
+    )
+    assert all(np.abs(other - first).max() <= 2 for other in others)
+    assert pictures.enough("mnist", (28, 28, 1)) == 0  # its ink is searched in all of it
+
+
 def test_transparent_parts_of_a_large_picture_are_white(small_limit):
     layer = np.dstack([SMOOTH, np.full((40, 60), 255, np.uint8)])
     layer[:, 40:, 3] = 0

@@ -17,6 +17,7 @@ def measured(*accuracies):
     labels.
     """
     return Artifact(
+        of=10_000,
         counts=[10, 100, 1000],
         scores=[
             [
@@ -30,7 +31,7 @@ def measured(*accuracies):
 
 def run(own, pixels, whole=(0.95, 0.9)):
     return {
-        "data": Artifact(train=10_000),
+        "data": Artifact(train=20_000),  # half of them without a label
         "labels": measured(*own),
         "labels_pixels": measured(*pixels),
         "svm": Artifact(accuracy=whole[0]),
@@ -79,7 +80,7 @@ def test_where_more_labels_are_worse_the_smaller_number_counts():
 
 
 def sentence(own, pixels, whole=(0.95, 0.9)):
-    return labels.sentence(labels.numbers(run(own, pixels, whole)), "pixels")
+    return labels.sentence(labels.numbers(run(own, pixels, whole)), "pixels").text
 
 
 def test_the_sentence_names_the_count_that_saves_the_most_labels():
@@ -100,8 +101,12 @@ def test_the_sentence_says_whether_the_lead_with_as_many_labels_could_be_luck():
     numbers["curves"]["pixels"]["each"][1] = [0.5905, 0.6095]  # the run's: 0.74 and 0.76
     assert labels.sentence(numbers, "pixels") == (
         "With 100 labels the features are as good as raw pixels with about 1,000 (+15.0 points with as many, +14.4 to +15.6 "
-        "over the draws, more than luck)."
+        "over the draws, more than luck).",
+        True,
     )
+    assert not labels.sentence(labels.numbers(run((0.5, 0.91, 0.94), (0.4, 0.6, 0.75))), "pixels")[
+        1
+    ]
 
 
 def test_the_sentence_says_where_nothing_is_saved():

@@ -45,7 +45,8 @@ def answer(session, facts, name):
     """The class of a picture and its margin, or the pictures most like it, in words; raises
     PictureError.
     """
-    image, _ = pictures.fit(pictures.read(name)[0], facts["dataset"], facts["image"])
+    least = pictures.enough(facts["dataset"], facts["image"])
+    image, _ = pictures.fit(pictures.read(name, least)[0], facts["dataset"], facts["image"])
     if not facts["classes"]:
         return most_alike(session.run(["features"], {"images": image[None]})[0][0])
     place, *numbers = session.run(

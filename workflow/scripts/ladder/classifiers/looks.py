@@ -70,7 +70,7 @@ def _read(source, sampled):
 
     from ladder.data.reading import pictures
 
-    arrays = {}
+    arrays, least = {}, pictures.enough("folder", SHAPE)
     if isinstance(source, listing.Npz):
         for part in source.files:
             with listing.opened(source.path, source.array(part)) as file:
@@ -82,11 +82,12 @@ def _read(source, sampled):
             image = (
                 Image.fromarray(np.squeeze(arrays[part][int(name)])).convert("RGB")
                 if arrays
-                else pictures.read(source.path / name)[0]
+                else pictures.read(source.path / name, least)[0]
             )
         except pictures.PictureError:
             return None
-        return pictures.fit(image, "folder", SHAPE)[0], min(image.size)
+        side = min(image.info.get("size", image.size))
+        return pictures.fit(image, "folder", SHAPE)[0], side
 
     with concurrent.futures.ThreadPoolExecutor(runtime.available_cores()) as pool:
         yield from filter(None, pool.map(read, sampled))

@@ -14,20 +14,28 @@ from ladder.store import scores
 MARGINS = "margins.npy"  # of the classifiers that answer for a run
 
 
-def load(inputs):
-    """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D)
-    memory-mapped); of those images that have a label.
+def classified(data, params):
+    """Number of training images that a classifier with these parameters is fitted to, the first of
+    those that have a label.
     """
-    features = inputs["features"]
-    labels = np.asarray(inputs["data"].array("train_labels.npy"))
+    count = len(data.array("train_labels.npy"))
+    return min(count, params.get("classify_rows", count))
+
+
+def load(inputs, params):
+    """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D)
+    memory-mapped), N as `classified` says.
+    """
+    features, data = inputs["features"], inputs["data"]
+    labels = np.asarray(data.array("train_labels.npy"))[: classified(data, params)]
     return features.array("train.npy")[: len(labels)], labels, features.array("test.npy")
 
 
-def load_with_odd_part(inputs):
+def load_with_odd_part(inputs, params):
     """As `load`, with the columns of the features' odd part appended where they have one, and the
     number of these columns.
     """
-    train, labels, test = load(inputs)
+    train, labels, test = load(inputs, params)
     parts = [mirrored.odd_part(inputs["features"], name) for name in ("train", "test")]
     parts[0], columns = parts[0][: len(labels)], parts[0].shape[1]
     if columns:  # without one, the rows stay memory-mapped

@@ -58,6 +58,10 @@ ONEDAL_REACH = 2e11
 # bytes of each libsvm's cache of float32 kernel rows: holds a pair of 10,000 rows
 LIBSVM_CACHE = 420e6
 PAIRS_MEMORY = 5e9  # most bytes of all pairs that are solved in parallel
+VALIDATED = "validated"  # a value of C
+# C, and the width in parts of gamma, that validation rows choose from: features that tell many
+# classes of few pictures apart are thousands of small values, for which the second is better.
+CHOICES = ((10.0, 1.0), (100.0, 0.1))
 PROBE_ROWS = 1000  # rows per class in the short run from which the time is estimated
 # libsvm's time grows with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000
 # rows, C=10.
@@ -131,6 +135,25 @@ def load(path):
     if name not in KERNELS:
         raise UserError(f"{path} is not an SVM's file: its kernel is {name!r}")
     return SvmModel(Kernel(name, gamma, int(degree), coef0), penalty, **arrays)
+
+
+def choose(features, labels, backend, kernel, gamma, threads=1):
+    """(C, gamma) of the CHOICES: fitted to every other row of each class, the one by which most of
+    the other rows are right, of equals the first. Arguments as those of `fit`.
+    """
+    width = resolve_gamma(gamma, features)
+    left_out = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        left_out[np.flatnonzero(labels == label)[1::2]] = True
+    known, others = features[~left_out], features[left_out]
+
+    def right(choice):
+        C, share = choice
+        model, _ = fit(known, labels[~left_out], backend, kernel, C, share * width, threads)
+        return np.sum(predict(model, others, threads, backend) == labels[left_out])
+
+    C, share = max(CHOICES, key=right) if len(others) else CHOICES[0]
+    return C, share * width
 
 
 def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale", threads=1):

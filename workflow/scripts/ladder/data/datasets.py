@@ -56,6 +56,20 @@ MOST_BYTES = 2 * sum(MEMBERS.values())  # of an unpacked archive, other members 
 MOST_MEMBERS = 100
 
 
+class Rows:
+    """Rows of an array, by their numbers; only those that are asked for are in memory."""
+
+    def __init__(self, array, numbers):
+        self.array, self.numbers = array, numbers
+        self.shape, self.dtype = (len(numbers), *array.shape[1:]), array.dtype
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, part):
+        return self.array[self.numbers[part]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Idx:
     """One of MNIST's files: a header, then bytes of this shape; what: its content in words; md5: of

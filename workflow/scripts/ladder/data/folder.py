@@ -6,18 +6,18 @@ decoded. Threads decode, in the order of listing.split, so the images do not dep
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import operator
 import tempfile
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from ladder.data import listing
-from ladder.data.datasets import Dataset
+from ladder.data.datasets import Dataset, Rows
 from ladder.data.reading import pictures
 from ladder.errors import UserError, excerpt
 from ladder.files import shown
@@ -29,7 +29,7 @@ NAMED = 3  # files that a message names
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What was read of a part: images uint8 (N, H, W, C), a map of a file on the disk; labels uint8
+    """What was read of a part: images: Rows uint8 (N, H, W, C), of a file on the disk; labels uint8
     (L,) of the first L, those that have one; names and digests of the images, N each; skipped: name
     -> (label, reason); more: names of the pictures with frames or pages beside the first.
     """
@@ -52,16 +52,16 @@ def load(options, params, limits, scratch, threads):
     """
     source = _checked(options, params)
     shape = (*params["image_size"], params["image_channels"])
+    readers = _readers(source, shape, scratch, threads)
     damaged, alike = {}, {}
     # until the split is one of pictures that can be read, and equal ones are in one part
     while True:
         split = listing.split(source, params.get("test_share"), damaged, alike)
         parts = {
-            part: _part(source, part, files, shape, limits[part], scratch, threads)
-            for part, files in split.items()
+            part: _part(readers[part], part, files, limits[part]) for part, files in split.items()
         }
         lacking = {
-            part: _lacking(source, read) if limits[part] else [] for part, read in parts.items()
+            part: _lacking(source, taken) if limits[part] else [] for part, taken in parts.items()
         }
         before = len(damaged), len(alike)
         damaged, alike = damaged | _damaged(parts, lacking), alike | _equal(source, parts)
@@ -82,7 +82,7 @@ def load(options, params, limits, scratch, threads):
         Dataset(
             *(array for part in parts.values() for array in (part.images, part.labels)),
             source.classes,
-            {part: read.names for part, read in parts.items()},
+            {part: taken.names for part, taken in parts.items()},
         ),
         [{"file": shown(name), "reason": reason} for name, reason in skipped],
         source.remarks,
@@ -179,48 +179,92 @@ def _check_classes(source, lacking, refused):
         )
 
 
-def _part(source, part, files, shape, limit, scratch, threads):
+def _part(read, part, files, limit):
     """The Part with the first `limit` of the files, (label, name) each, that can be read."""
     most = len(files) if limit == "all" else limit
-    labels, names, digests, skipped, more, read = [], [], [], {}, [], _reader(source, part, shape)
-    with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
-        progress = stack.enter_context(
-            bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures")
-        )
-        file = tempfile.TemporaryFile(dir=scratch)  # lives as long as its map
+    labels, names, rows, digests, skipped, more = [], [], [], [], {}, []
+    with bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures") as progress:
         for start in range(0, len(files), AT_ONCE):
             if len(names) == most:
                 break
             batch = files[start : start + AT_ONCE]
-            for (label, name), (image, remarks) in zip(
-                batch, pool.map(read, (name for _, name in batch)), strict=True
-            ):
-                if len(names) < most and image is not None:
-                    file.write(image.data)
+            for (label, name), picture in zip(batch, read.pictures(batch), strict=True):
+                if len(names) < most and picture.digest:
                     labels += [] if label is None else [label]
                     names.append(name)
-                    digests.append(hashlib.sha256(image.data).digest())
-                    more += [name] if pictures.FIRST in remarks else []
+                    rows.append(picture.row)
+                    digests.append(picture.digest)
+                    more += [name] if pictures.FIRST in picture.remarks else []
                 elif len(names) < most:
-                    skipped[name] = label, remarks
+                    skipped[name] = label, picture.remarks
             progress.update(len(batch))
-        file.flush()
-    images = (
-        np.memmap(file, np.uint8, "r", shape=(len(names), *shape))
-        if names
-        else np.empty((0, *shape), np.uint8)
-    )
+    images = Rows(read.images(), np.array(rows, np.int64))
     return Part(images, np.array(labels, np.uint8), names, digests, skipped, more)
 
 
-def _reader(source, part, shape):
+class Picture(NamedTuple):
+    """row: of Read.images; digest: of the image, b"" where it cannot be read; remarks: or why it
+    cannot.
+    """
+
+    row: int
+    digest: bytes
+    remarks: str
+
+
+class Read:
+    """The pictures that were read, each once, however often they are split; their images lie in a
+    file without a name. reader: a function as that of _reader.
+    """
+
+    def __init__(self, reader, shape, scratch, threads):
+        self._reader, self._shape = reader, shape
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads)
+        self._file = tempfile.TemporaryFile(dir=scratch)  # lives as long as its maps
+        self._known, self._count = {}, 0
+
+    def pictures(self, files):
+        """The Picture of each of the files, (label, name)."""
+        new = [name for _, name in files if name not in self._known]
+        for name, (image, remarks) in zip(new, self._pool.map(self._reader, new), strict=True):
+            self._known[name] = self._kept(image, remarks)
+        return [self._known[name] for _, name in files]
+
+    def _kept(self, image, remarks):
+        if image is None:
+            return Picture(-1, b"", remarks)
+        self._file.write(image.data)
+        self._count += 1
+        return Picture(self._count - 1, hashlib.sha256(image.data).digest(), remarks)
+
+    def images(self):
+        """uint8 (N, H, W, C): all that were read."""
+        self._file.flush()
+        shape = self._count, *self._shape
+        if not self._count:
+            return np.empty(shape, np.uint8)
+        return np.memmap(self._file, np.uint8, "r", shape=shape)
+
+
+def _readers(source, shape, scratch, threads):
+    """{part: Read}, one for both parts where no name is in both."""
+    is_folder = isinstance(source, listing.Folder)
+    arrays = {part: None if is_folder else source.array(part) for part in listing.PARTS}
+    readers = {
+        array: Read(_reader(source, array, shape), shape, scratch, threads)
+        for array in set(arrays.values())
+    }
+    return {part: readers[array] for part, array in arrays.items()}
+
+
+def _reader(source, array, shape):
     """A function: the name of a picture -> (its image, uint8 of this shape, remarks) or (None, why
-    it cannot be read).
+    it cannot be read); array: of a .npz file.
     """
     if isinstance(source, listing.Folder):
-        return lambda name: _fitted(lambda: pictures.read(source.path / name), shape)
-    with listing.opened(source.path, source.array(part)) as file:
+        least = pictures.enough("folder", shape)
+        return lambda name: _fitted(lambda: pictures.read(source.path / name, least), shape)
+    with listing.opened(source.path, array) as file:
         images = np.lib.format.read_array(file, allow_pickle=False)
     if images.shape[3:] == (1,):
         images = images[..., 0]

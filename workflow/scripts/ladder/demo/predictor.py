@@ -8,7 +8,7 @@ import functools
 import numpy as np
 
 from ladder.arithmetic import arrays
-from ladder.classifiers import decisions, kernel_functions, metrics, ridge, svm
+from ladder.classifiers import decisions, kernel_functions, metrics, ridge, scoring, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features, mirrored, shifts
@@ -127,7 +127,8 @@ class Predictor:
         )
         if "features" in inputs:
             encoded = inputs.get("joined", inputs["features"])
-            labelled = len(inputs["data"].array("train_labels.npy"))
+            answered = self.answering.manifest["spec"]["params"]
+            labelled = scoring.classified(inputs["data"], answered)
             self._encode, training = self._encoder(encoded), encoded.array("train.npy")[:labelled]
             odd = mirrored.odd_part(encoded, "train")[:labelled]
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]

@@ -43,17 +43,14 @@ class Answering:
         self.artifact = inputs[self.name] if self.name else self._features
         self._inputs = {**inputs, "features": self._features}
         self.parts = encoder.parts(self._features or self.artifact, inputs)
-        self._offsets = [
-            (0, 0),
-            *shifts.offsets(
-                self.artifact.manifest["spec"]["params"].get("classify_shifts", "none")
-            ),
-        ]
+        self._params = self.artifact.manifest["spec"]["params"]
+        copies = shifts.offsets(self._params.get("classify_shifts", "none"))
+        self._offsets = [(0, 0), *copies]
         self._model = None
         if self.name == "svm":
             self._model = svm.load(self.artifact.path("model.safetensors"))
         elif self.name == "ridge":
-            train, *_ = scoring.load_with_odd_part(self._inputs)
+            train, *_ = scoring.load_with_odd_part(self._inputs, self._params)
             self._model = ridge.load(self.artifact.path("model.safetensors"), train)
 
     # The graph.
@@ -138,7 +135,7 @@ class Answering:
         """float32 (N, D), the odd half behind the even one; None of a network whose features are no
         artifact.
         """
-        return scoring.load_with_odd_part(self._inputs)[2] if self._features else None
+        return scoring.load_with_odd_part(self._inputs, self._params)[2] if self._features else None
 
     def decisions(self, threads):
         """float64 (N, pairs or classes); of a network the logarithms of the probabilities, NaN
@@ -157,7 +154,7 @@ class Answering:
                 self._model, coefficients=self._model.coefficients.astype(np.float64)
             )
             return ridge.scores(model, self.features(), arrays.NumPy(threads), copies)
-        _, _, rows = scoring.load(self._inputs)
+        _, _, rows = scoring.load(self._inputs, self._params)
         return np.concatenate(svm.decision_blocks(self._model, rows, threads, copies))
 
     def explained(self):

@@ -2,8 +2,8 @@
 lie together.
 
 The likeness of two pictures is the cosine of their features, from which the mean over all pictures
-is taken. Everything is exact up to GALLERY pictures; of more, a sample of so many is what each
-picture is compared with.
+is taken. Everything is exact up to GALLERY pictures; of more, so many are what each picture is
+compared with.
 """
 
 import numpy as np
@@ -11,7 +11,6 @@ from sklearn.cluster import KMeans
 
 from ladder.arithmetic import matmul
 from ladder.errors import NOT_FINITE, RunFailed
-from ladder.features import features
 from ladder.machine import runtime
 from ladder.progress import bar
 
@@ -58,13 +57,13 @@ class Stacked:
         return out
 
 
-def gallery(count, wanted, seed):
-    """Ascending rows (G,) of `count` that all are compared with: all of them, or a sample of
-    GALLERY with the rows `wanted`.
+def gallery(train, test, wanted, most=GALLERY):
+    """Ascending numbers (G,) of the pictures that all are compared with, which count the training
+    pictures first: the first of these and of the test pictures, `most` in all, the first `wanted`
+    test pictures among them. Their order is that of a hash of their names.
     """
-    if count <= GALLERY:
-        return np.arange(count)
-    return np.union1d(features.sample(count, GALLERY - len(wanted), seed), wanted)
+    known = min(train, most - wanted)
+    return np.concatenate([np.arange(known), train + np.arange(min(test, most - known))])
 
 
 def mean(rows):

@@ -399,7 +399,7 @@ STAGES = {
         ),
         Stage("shifted", "shift_features", parameters.shifted, _shifted),
         Stage("changed", "change_pictures", parameters.changed, _changed),
-        Stage("neighbours", "find_neighbours", parameters.picked("seed"), _neighbours),
+        Stage("neighbours", "find_neighbours", parameters.neighbours, _neighbours),
         Stage("svm", "fit_svm", parameters.svm, _classifier),
         Stage("linear", "fit_linear", parameters.classifier("seed"), _classifier),
         Stage("ridge", "fit_ridge", parameters.classifier("seed", "array_library"), _classifier),
@@ -409,7 +409,7 @@ STAGES = {
             parameters.classifier("knn_k", "array_library"),
             _classifier,
         ),
-        Stage("labels", "measure_labels", parameters.picked("label_counts", "seed"), _labels),
+        Stage("labels", "measure_labels", parameters.labels, _labels),
         Stage("map", "map_features", parameters.feature_map, _map),
         Stage(
             "report",

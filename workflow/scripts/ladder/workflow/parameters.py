@@ -143,6 +143,7 @@ def features(run: Run, role: Role) -> Params:
         **run.pick("features_layer", "features_standardize", "features_pool", "features_flip"),
         **({"features_layer": run.network.features} if role.kind == START else {}),
         **_with_what_is_fitted(run, on),
+        **(_rows(run) if role.kind == RANDOM else {}),
     }
 
 
@@ -156,13 +157,23 @@ def _pixel_features(run: Run) -> Params:
     components as pixels; those of pictures of one's own none.
     """
     if run.settings.dataset == FOLDER:
-        return {"encoder": "pixels"}
+        return {"encoder": "pixels", **_rows(run)}
     on = {key for key, value in run.pick(*OFF_FOR_PIXELS).items() if value != OFF_FOR_PIXELS[key]}
     if (components := run.settings.features_pca) != "none" and components >= math.prod(
         run.facts.shape
     ):
         on -= {"features_pca"}
-    return {"encoder": "pixels", **_with_what_is_fitted(run, on)}
+    return {"encoder": "pixels", **_with_what_is_fitted(run, on), **_rows(run)}
+
+
+def _rows(run: Run) -> Params:
+    """Of a control: how many training images classifiers see."""
+    classified = _classified(run)
+    return {"rows": classified["classify_rows"]} if classified else {}
+
+
+def _classified(run: Run) -> Params:
+    return {} if run.settings.classify_rows == "all" else run.pick("classify_rows")
 
 
 def _with_what_is_fitted(run: Run, on: set[str]) -> Params:
@@ -194,12 +205,22 @@ def svm(run: Run, role: Role) -> Params:
         "C": run.settings.svm_C,
     }
     width = {} if run.settings.svm_kernel == "linear" else {"gamma": run.settings.svm_gamma}
-    return {**kernel, **width, **_shifts(run, role)}
+    return {**kernel, **width, **_shifts(run, role), **_classified(run)}
 
 
 def classifier(*keys: str) -> Callable[[Run, Role], Params]:
-    """These settings, and how far the images are shifted that it decides by."""
-    return lambda run, role: {**run.pick(*keys), **_shifts(run, role)}
+    """These settings, how many images it is fitted to, and how far those are shifted that it
+    decides by.
+    """
+    return lambda run, role: {**run.pick(*keys), **_shifts(run, role), **_classified(run)}
+
+
+def labels(run: Run, role: Role) -> Params:
+    return {**run.pick("label_counts", "seed"), **_classified(run)}
+
+
+def neighbours(run: Run, role: Role) -> Params:
+    return {**run.pick("seed"), **_classified(run)}
 
 
 def _shifts(run: Run, role: Role) -> Params:

@@ -52,6 +52,7 @@ GRIDS = (4, 3, 2, 5, 7)  # of average-pooling, the first that divides a map
 VALUES, WEIGHT = 7_200, 2  # of a patch network, and the weight of what is appended to so many
 MOST_WITHOUT_PCA, COMPONENTS = 5_000, 256
 MOST_FOR_SVM = 2_000  # training pictures
+MOST_CLASSIFIED, MOST_TESTED = 20_000, 10_000  # training and test pictures
 MIRRORED, MIRRORED_DOWN_TO = 0.60, 0.55  # shares told from mirror images, and the interval's end
 FEW, FEW_OF_A_CLASS, FEW_STEPS = 64, 10, 1_000
 
@@ -138,6 +139,25 @@ def components(images: int) -> Choice | None:
     return Choice({"features_pca": COMPONENTS}, f"more than {MOST_WITHOUT_PCA:,} training pictures")
 
 
+def test_share(pictures: int, share: float) -> Choice | None:
+    """Of so many pictures with a label, or all without any, of which `share` would be tested on."""
+    if share * pictures <= MOST_TESTED:
+        return None
+    return Choice(
+        {"test_share": round(MOST_TESTED / pictures, 6)},
+        f"{MOST_TESTED:,} of {pictures:,} pictures say enough",
+    )
+
+
+def classified(images: int) -> Choice | None:
+    if images <= MOST_CLASSIFIED:
+        return None
+    return Choice(
+        {"classify_rows": MOST_CLASSIFIED},
+        f"of {images:,} training pictures; the network learns from all, and the table has all",
+    )
+
+
 def classifiers(images: int) -> Choice:
     """Kernel ridge answers; the SVM, whose time grows faster, stands beside it where that is
     short.
@@ -145,7 +165,10 @@ def classifiers(images: int) -> Choice:
     if images < ridge.LEAST:
         return Choice({"evaluations": []}, f"kernel ridge needs {ridge.LEAST} training pictures")
     if images <= MOST_FOR_SVM:
-        return Choice({"evaluations": ["ridge"]}, "kernel ridge answers, the SVM stands beside it")
+        return Choice(
+            {"evaluations": ["ridge"], "svm_C": "validated"},
+            "kernel ridge answers, the SVM stands beside it",
+        )
     return Choice(
         {"evaluations": ["ridge"], "svm_kernel": "none"},
         f"kernel ridge answers; above {MOST_FOR_SVM:,} training pictures the SVM takes most of the "
@@ -231,9 +254,14 @@ def fill(given: Settings) -> Filled:
         for choice in (image_size(seen.side), mirror_images(seen)):
             take(choice)
             declined += [choice] if _differs(given, choice) else []
+        source = dataset_facts.pictures(given)
+        if not source.has_test:
+            take(
+                test_share(sum(source.counts("train")) or len(source.unlabelled), given.test_share)
+            )
         facts = dataset_facts.find(filled)
         images = training_images(filled, facts)
-        for rule in (*features(facts.shape), components(images)):
+        for rule in (*features(facts.shape), components(images), classified(images)):
             take(rule)
         if facts.classes:
             take(classifiers(images - facts.unlabelled))

@@ -43,6 +43,7 @@ WEIGHT: TypeAdapter[float] = TypeAdapter(
 OF_CLASSIFIERS = ("svm_kernel", "svm_C", "svm_gamma", "svm_backend", "knn_k")
 OF_THE_PAGE = (
     "evaluations",
+    "classify_rows",
     "label_counts",
     "classify_shifts",
     "feature_map",
@@ -112,8 +113,14 @@ class Run:
         return sorted(
             count
             for count in self.settings.label_counts
-            if self.facts.classes <= count < self.training_images - self.facts.unlabelled
+            if self.facts.classes <= count < self.classified
         )
+
+    @property
+    def classified(self) -> int:
+        """Number of training images that classifiers are fitted to."""
+        labelled, most = self.training_images - self.facts.unlabelled, self.settings.classify_rows
+        return labelled if most == "all" else min(labelled, most)
 
     @property
     def plan(self) -> str:

@@ -625,8 +625,9 @@ class Classifiers(Section):
     svm_kernel: Literal["rbf", "linear", "poly", "none"] = "rbf"
     """The kernel of the SVM (one-versus-one), `rbf`, `linear` or `poly`. `none` fits no SVM, where
     `evaluations` has `ridge`, which then answers alone."""
-    svm_C: Positive = 10
-    """The penalty C of the SVM."""
+    svm_C: Literal["validated"] | Positive = 10
+    """The penalty C of the SVM. `validated` takes 10, or 100 with a tenth of `svm_gamma`, whichever
+    classifies more of the training images right when every other one of a class is left out."""
     svm_gamma: Literal["scale", "auto"] | Positive = "scale"
     """The kernel coefficient of the SVM; the linear kernel has none. `scale` is 1 / (features *
     variance), `auto` is 1 / features."""
@@ -638,6 +639,12 @@ class Classifiers(Section):
     the accuracy of the pages, predictions and the demo are its own. That is fixed, not chosen by
     the accuracies.
     """
+    classify_rows: Literal["all"] | Annotated[int, Field(ge=20, le=MOST), INTEGER] = "all"
+    """Number of training images that the classifiers are fitted to, the first ones: pictures of
+    your own are in an order by a hash of their names in which the classes take turns. The network
+    and its features are of all images; the features of the controls are of these and of the test
+    images. Of pictures without labels it is the number that each is compared with, 20,000 for
+    `all`."""
     label_counts: Distinct[Annotated[int, Field(ge=2, le=10_000), INTEGER]] = [
         10,
         30,

@@ -4,9 +4,11 @@ that were skipped.
 
 import numpy as np
 
+from ladder.classifiers import scoring
 from ladder.data import copies
 from ladder.pages import facts, figures, templates
 from ladder.pages.sections.classes import FEW
+from ladder.store import lineage
 
 SAMPLES = 8  # training images shown per class
 SKIPPED = 50  # pictures that could not be read, listed
@@ -23,6 +25,7 @@ def section(inputs, numbers):
         "few": FEW,
         "longest_name": max(map(len, data.metrics["classes"]), default=0),
         "labelled": len(data.array("train_labels.npy")),
+        "classified": classified(inputs),
         "samples": samples(data) if numbers["share"] else [],
         "skipped": skipped(data, numbers["share"]),
         "remarks": [
@@ -30,6 +33,17 @@ def section(inputs, numbers):
             *copied(inputs),
         ],
     }
+
+
+def classified(inputs):
+    """Number of training images that classifiers of features are fitted to; of pictures without
+    labels that each is compared with.
+    """
+    if "neighbours" in inputs:
+        return inputs["neighbours"].metrics["compared_with"]
+    answering = inputs.get(lineage.answering(inputs))
+    params = answering.manifest["spec"]["params"] if answering else {}
+    return scoring.classified(inputs["data"], params)
 
 
 def samples(data):

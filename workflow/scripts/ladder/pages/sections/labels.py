@@ -6,6 +6,7 @@ draws (classifiers/few_labels.py).
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def numbers(inputs):
         "counts": metrics["counts"],
         "draws": len(metrics["scores"][0]),
         "curves": curves,
-        "all": {"labels": inputs["data"].metrics["train"], "accuracy": whole},
+        "all": {"labels": metrics["of"], "accuracy": whole},
     }
 
 
@@ -96,9 +97,18 @@ def section(inputs, summary):
     }
 
 
+class Saving(NamedTuple):
+    """text: a sentence; is_better: whether it says that the features are better, by more than
+    luck.
+    """
+
+    text: str
+    is_better: bool
+
+
 def sentence(measured, name):
-    """How many labels the run's features save against those of a control, at the count where they
-    save the most.
+    """The Saving of the run's features against those of a control: how many labels they save, at
+    the count where they save the most.
 
     In brackets is the difference over the draws, which have the same labels for both.
     """
@@ -115,27 +125,35 @@ def sentence(measured, name):
     )
     better = [at for at in range(len(counts)) if own[at] > others[at]]
     if not better:
-        return f"With none of these numbers of labels are the features better than {control}."
+        text = f"With none of these numbers of labels are the features better than {control}."
+        return Saving(text, False)
     equals = {at: equivalent(own[at], [*counts, every], [*others, whole]) for at in better}
     beyond = [at for at in better if equals[at] is None]
     if beyond:
-        luck = _over_draws([value - whole for value in each[beyond[0]]], "")
-        return f"With {counts[beyond[0]]:,} labels the features are better than {control} with all {every:,}{luck}."
+        luck, is_better = _over_draws([value - whole for value in each[beyond[0]]], "")
+        return Saving(
+            f"With {counts[beyond[0]]:,} labels the features are better than {control} with all {every:,}{luck}.",
+            is_better,
+        )
     most = max(better, key=lambda at: equals[at] / counts[at])
     pairs = zip(each[most], measured["curves"][name]["each"][most], strict=True)
-    luck = _over_draws([value - other for value, other in pairs], " with as many")
-    return f"With {counts[most]:,} labels the features are as good as {control} with about {rounded(equals[most]):,}{luck}."
+    luck, is_better = _over_draws([value - other for value, other in pairs], " with as many")
+    return Saving(
+        f"With {counts[most]:,} labels the features are as good as {control} with about {rounded(equals[most]):,}{luck}.",
+        is_better,
+    )
 
 
 def _over_draws(differences, when):
-    """' (+1.2 points, −0.3 to +2.7 over the draws, could be luck)'; '' where the difference is the
-    same in each draw.
+    """(' (+1.2 points, −0.3 to +2.7 over the draws, could be luck)', whether it is more than luck);
+    '' where the difference is the same in each draw.
     """
     over = spread.spread([round(value, 12) for value in differences], spread.DIFFERENCES)
     if over.interval is None:
-        return ""
+        return "", over.mean > 0
     words = intervals.words(intervals.Difference(over.mean, over.interval, True))
-    return f" ({words['points']} points{when}, {words['interval_text']} over the draws, {words['luck_text']})"
+    text = f" ({words['points']} points{when}, {words['interval_text']} over the draws, {words['luck_text']})"
+    return text, intervals.kind(over.interval) == "above"
 
 
 def rounded(count):

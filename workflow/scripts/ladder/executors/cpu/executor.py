@@ -11,9 +11,8 @@ on the number of threads.
 Operations that are over before Python has handed them to a thread, as all of a small network are,
 become tasks instead, which the threads work through without Python (small.py, tasks.py, team.py).
 
-Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The other operations are
-in convolution.py, winograd.py, approximate.py, pooling.py, layers.py, winners.py, attention.py and
-updates.py.
+Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in the
+modules that OPERATIONS lists.
 """
 
 import contextlib
@@ -33,6 +32,7 @@ from ladder.executors.cpu import (
     pooling,
     small,
     updates,
+    upsampled,
     winners,
     winograd,
 )
@@ -42,7 +42,17 @@ from ladder.machine import runtime
 
 OPERATIONS = {
     function.__name__: function
-    for module in (convolution, winograd, approximate, pooling, layers, winners, attention, updates)
+    for module in (
+        convolution,
+        winograd,
+        upsampled,
+        approximate,
+        pooling,
+        layers,
+        winners,
+        attention,
+        updates,
+    )
     for function in module.OPERATIONS
 }
 SMALL = 2**18  # with less work (numbers moved), one thread finishes before it could wake another

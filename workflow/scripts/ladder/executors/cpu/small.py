@@ -301,7 +301,7 @@ class Table:
 
     def __init__(self, threads, dtype):
         self.threads, self.dtype, self.arrays, self._added = threads, np.dtype(dtype), [], []
-        self._product = products.address_of_product(self.dtype) if self.dtype in FLOATS else 0
+        self._product = products.compiled_product(self.dtype).address if self.dtype in FLOATS else 0
         self._used = self._most = 0  # numbers of scratch, of an operation and of the one with most
         self._pass = ""  # of the operation that is added
 

@@ -2,6 +2,10 @@
 operations of all rungs.
 """
 
+import queue
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -10,6 +14,7 @@ import references
 from cpu_rung import perform
 from kernel_checks import integers
 from ladder.executors.cpu import convolution, small
+from ladder.executors.cpu import executor as cpu_executor
 from ladder.executors.cpu import winograd as numpy_winograd
 from ladder.executors.cpu.convolution import windows_of
 from ladder.executors.cpu.executor import Executor
@@ -48,6 +53,33 @@ def small_or_not(request, monkeypatch):
     """Convolutions as tasks where they can be, and as pieces of large ones."""
     if not request.param:
         monkeypatch.setattr(small, "MOST_WEIGHTS", 0)
+
+
+def test_nobody_waits_for_a_thread_that_is_not_running(monkeypatch):
+    monkeypatch.setattr(cpu_executor, "SMALL", 1)
+    executor, runs, done = Executor(3), threading.Event(), []
+    for helper in executor._helpers:
+        helper.tasks.put((lambda *_: runs.wait(), [(0, 1)], queue.SimpleQueue()))
+    executor.parallel(20, lambda worker, start, stop: done.extend(range(start, stop)), 100, piece=3)
+    runs.set()
+    assert sorted(done) == list(range(20))
+
+
+def test_what_a_share_raises_is_raised_when_all_others_are_finished(monkeypatch):
+    monkeypatch.setattr(cpu_executor, "SMALL", 1)
+    executor, done = Executor(3), []
+
+    def work(worker, start, stop):
+        if start == 0:
+            raise ValueError("the first share")
+        time.sleep(0.01)
+        done.append(start)
+
+    with pytest.raises(ValueError, match="the first share"):
+        executor.parallel(20, work, 100)
+    finished = len(done)
+    time.sleep(0.05)
+    assert len(done) == finished
 
 
 def test_threads_share_small_operands_in_blocks_and_groups_with_smaller_last_ones(

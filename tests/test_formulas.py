@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import references
-from ladder.executors.cpu import convolution, winograd
+from ladder.executors.cpu import convolution, upsampled, winograd
 from ladder.sources import ROOT
 
 
@@ -67,6 +67,20 @@ def test_winograd(draw):
     transformed = np.empty((36, 1, 1))
     winograd.transform_filters(filters[None, ..., None], 0, 1, transformed, np.empty((6, 3, 1)))
     np.testing.assert_allclose(transformed.reshape(6, 6), g_ @ filters @ g_.T, atol=1e-12)
+
+
+def test_25_products_of_an_upsampled_convolution(draw):
+    matrices = printed("Upsampling and a 3x3 convolution: 25 products")
+    g_, b_, a_ = matrices["G"], matrices["B'"], matrices["A'"]
+    x, filters = draw((4, 4)), draw((3, 3))
+    direct = references.conv2d(
+        references.upsample2d(x[None, ..., None]), filters[None, ..., None], np.zeros(1), 1
+    )[0, 2:6, 2:6, 0]
+    transformed = np.empty((25, 1, 1))
+    upsampled.transform_filters(filters[None, ..., None], 0, 1, transformed, np.empty((5, 3, 1)))
+    np.testing.assert_allclose(transformed.reshape(5, 5), g_ @ filters @ g_.T, atol=1e-12)
+    products = (g_ @ filters @ g_.T) * (b_ @ x @ b_.T)
+    np.testing.assert_allclose(a_ @ products @ a_.T, direct, atol=1e-12)
 
 
 def test_the_phase_decomposition(draw):

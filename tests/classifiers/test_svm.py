@@ -26,7 +26,15 @@ from ladder.store import artifacts, programs, scores
 IMAGES, DIGITS = sklearn.datasets.load_digits(return_X_y=True)
 TRAIN, TRAIN_LABELS = IMAGES[:600].astype(np.float32), DIGITS[:600].astype(np.uint8)
 TEST, TEST_LABELS = IMAGES[600:1100].astype(np.float32), DIGITS[600:1100].astype(np.uint8)
+BLOCKS = "libsvm on BLAS Gram blocks"
 CPU_BACKENDS = [name for name in ("sklearn", "sklearnex") if backends.unavailable(name) is None]
+
+
+@pytest.fixture(autouse=True)
+def onedal_for_digits(request, monkeypatch):
+    """oneDAL where a test names it, but in the tests of the choice."""
+    if "onedal" not in request.node.name:
+        monkeypatch.setattr(svm, "ONEDAL_CLASSES", 11)
 
 
 def reference(kernel="rbf", C=10.0, gamma="scale", rows=TRAIN, labels=TRAIN_LABELS):
@@ -220,17 +228,21 @@ def test_kernel_values_are_those_of_the_formula(name, formula):
 # Choice of the solver
 
 
-def test_onedal_runs_up_to_its_reach_and_gram_blocks_beyond(monkeypatch, caplog):
+@pytest.mark.parametrize(
+    "classes, reach, wanted", [(3, 0, "oneDAL"), (4, 0, BLOCKS), (3, -1, BLOCKS)]
+)
+def test_onedal_fits_few_classes_up_to_its_reach(monkeypatch, caplog, classes, reach, wanted):
     if "sklearnex" not in CPU_BACKENDS:
         pytest.skip("scikit-learn-intelex has no package for this processor")
-    assert svm.fit(TRAIN, TRAIN_LABELS, "sklearnex")[1] == "oneDAL"
-    monkeypatch.setattr(svm, "ONEDAL_REACH", len(TRAIN) ** 2 * TRAIN.shape[1] - 1)
+    rows, labels = (values[TRAIN_LABELS < classes] for values in (TRAIN, TRAIN_LABELS))
+    monkeypatch.setattr(svm, "ONEDAL_REACH", len(rows) ** 2 * rows.shape[1] + reach)
     monkeypatch.setattr(progress.log, "propagate", True)
     with caplog.at_level("INFO"):
-        model, solver = svm.fit(TRAIN, TRAIN_LABELS, "sklearnex")
-    assert solver == svm.fit(TRAIN, TRAIN_LABELS, "sklearn")[1] == "libsvm on BLAS Gram blocks"
-    assert "oneDAL would take longer" in caplog.text
-    np.testing.assert_array_equal(svm.predict(model, TEST), reference().predict(TEST))
+        model, solver = svm.fit(rows, labels, "sklearnex")
+    assert solver == wanted
+    assert ("oneDAL would take longer" in caplog.text) == (wanted == BLOCKS)
+    expected = reference(rows=rows, labels=labels)
+    np.testing.assert_array_equal(svm.predict(model, TEST), expected.predict(TEST))
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 batches.
 """
 
+import tempfile
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
@@ -11,7 +13,7 @@ import references
 from ladder.arithmetic import arrays
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
-from ladder.features import features
+from ladder.features import features, pca
 from ladder.features.features import FeatureTransform
 from ladder.network import networks, weights
 from ladder.store import artifacts
@@ -22,6 +24,11 @@ NETWORK = networks.build("autoencoder")
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
 STATISTICS = Statistics(np.full(3, 1 / 255, np.float32), np.zeros(3, np.float32))
 PIXELS = features.Pixels(STATISTICS)
+
+
+def fit_components(encoder, images, transform, count, standardize, library=features.ON_CPU):
+    rows = features.rows_for_pca(encoder, images, transform, library, tempfile.gettempdir())
+    return features.fit_components(rows, transform, count, standardize, library)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +127,7 @@ def test_the_odd_part_has_principal_directions_of_its_own(parameters):
     images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
     plain = FeatureTransform(flip="apart", grid=4)
     whole = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, plain)])
-    transform, _, _ = features.fit_components(PIXELS, images, plain, 6, True)
+    transform, _, _ = fit_components(PIXELS, images, plain, 6, True)
     even, odd = whole[:, :48] * transform.scale, whole[:, 48:] * transform.scale
     assert np.allclose(even.std(axis=0), 1, atol=1e-3)
     found = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, transform)])
@@ -128,9 +135,7 @@ def test_the_odd_part_has_principal_directions_of_its_own(parameters):
     for part, rows in ((found[:, 6:], odd), (found[:, :6], even - even.mean(axis=0))):
         left = np.linalg.svd(rows.astype(np.float64))[1][:6]
         assert np.allclose(np.linalg.norm(part, axis=0), left, rtol=1e-3)
-    average, _, _ = features.fit_components(
-        PIXELS, images, FeatureTransform(flip=True, grid=4), 6, True
-    )
+    average, _, _ = fit_components(PIXELS, images, FeatureTransform(flip=True, grid=4), 6, True)
     assert np.array_equal(average.components, transform.components)
 
 
@@ -259,9 +264,7 @@ def test_pca_is_scikit_learns_with_every_sign_fixed(count, width, standardize):
     rows = encoder.values.astype(np.float64)
     wanted = (rows - rows.mean(axis=0)) / (rows.std(axis=0) if standardize else 1)
     reference = PCA(8, svd_solver="full").fit(wanted)
-    transform, share, _ = features.fit_components(
-        encoder, images, FeatureTransform(), 8, standardize
-    )
+    transform, share, _ = fit_components(encoder, images, FeatureTransform(), 8, standardize)
     largest = np.abs(transform.components).argmax(axis=0)
     assert (transform.components[largest, range(8)] > 0).all()
     signs = np.sign(reference.components_.T[largest, range(8)])
@@ -276,7 +279,7 @@ def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads(flip):
     encoder, images = maps(3000, 700, rank=40)
     found = []
     for threads in (1, 2, 3):
-        transform, _, _ = features.fit_components(
+        transform, _, _ = fit_components(
             encoder, images, FeatureTransform(flip=flip), 30, True, arrays.NumPy(threads)
         )
         blocks = features.blocks(encoder, images, transform, arrays.NumPy(threads))
@@ -292,9 +295,7 @@ def test_a_gpu_gives_the_components_of_the_cpu(monkeypatch, count, width):
     encoder, images = maps(count, width, rank=12)
     found = []
     for library in (arrays.NumPy(), arrays.CuPy()):
-        transform, share, _ = features.fit_components(
-            encoder, images, FeatureTransform(), 8, True, library
-        )
+        transform, share, _ = fit_components(encoder, images, FeatureTransform(), 8, True, library)
         rows = np.concatenate(
             [rows.copy() for _, rows in features.blocks(encoder, images, transform, library)]
         )
@@ -308,11 +309,27 @@ def test_a_gpu_gives_the_components_of_the_cpu(monkeypatch, count, width):
     assert np.allclose(rows, its_rows, atol=2e-2) and gpu.moved["back"] >= 3
 
 
+@pytest.mark.parametrize("flip", [False, "apart"])
+@pytest.mark.parametrize("count, width", [(900, 60), (70, 1500)])
+def test_pca_in_blocks_is_that_of_all_rows_at_once(monkeypatch, count, width, flip):
+    encoder, images = maps(count, width, rank=12)
+    found = []
+    for numbers in (2**25, 512 * 70):
+        monkeypatch.setattr(pca, "BLOCK_NUMBERS", numbers)
+        found.append(fit_components(encoder, images, FeatureTransform(flip=flip), 8, True))
+    (whole, share, rows), (transform, its_share, its_rows) = found
+    assert np.allclose(transform.components, whole.components, atol=1e-4)
+    assert its_share == pytest.approx(share, abs=1e-5)
+    assert np.allclose(its_rows, rows, atol=1e-2)
+    ((_, extracted),) = features.blocks(encoder, images, transform)
+    assert np.allclose(its_rows, extracted, atol=1e-2)
+
+
 def test_directions_without_variance_are_zeros():
     encoder, images = maps(100, 20, rank=3)
     encoder.values[:, 5:] = 1
     encoder.values[:, :5] = encoder.values[:, :1] * np.arange(1, 6)
-    transform, share, _ = features.fit_components(encoder, images, FeatureTransform(), 4, True)
+    transform, share, _ = fit_components(encoder, images, FeatureTransform(), 4, True)
     assert (
         share == pytest.approx(1)
         and not transform.components[:, 1:].any()
@@ -324,7 +341,7 @@ def test_features_that_are_not_finite_are_refused_with_advice():
     encoder, images = maps(100, 20, rank=3)
     encoder.values[7, 3] = np.nan
     with pytest.raises(UserError, match="lower learning_rate"):
-        features.fit_components(encoder, images, FeatureTransform(), 4, True)
+        fit_components(encoder, images, FeatureTransform(), 4, True)
 
 
 def test_a_block_does_not_depend_on_other_images(parameters, monkeypatch):
@@ -353,7 +370,7 @@ def test_a_recipe_is_restored_from_params_and_the_saved_arrays(tmp_path):
         "features_pca": 4,
     }
     transform = features.fit_channels(encoder, images, FeatureTransform.from_params(params))
-    transform, _, _ = features.fit_components(encoder, images, transform, 4, True)
+    transform, _, _ = fit_components(encoder, images, transform, 4, True)
     artifacts.save_tensors(tmp_path / features.FILE, transform.tensors())
     again = FeatureTransform.from_params(params, artifacts.load_tensors(tmp_path / features.FILE))
     assert (again.threshold, again.grid, again.flip) == (0.5, 0, True)

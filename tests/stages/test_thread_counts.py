@@ -208,7 +208,7 @@ STAGES = {  # stage and what is special about it: (make, params, options if make
     "svm": (fit_svm.make, SVM),
     "svm, linear": (fit_svm.make, {**SVM, "kernel": "linear", "C": 0.01}),
     "svm, two classes": (fit_svm.make, SVM),
-    "svm, oneDAL": (fit_svm.make, {**SVM, "backend": "sklearnex"}),
+    "svm, oneDAL, two classes": (fit_svm.make, {**SVM, "backend": "sklearnex"}),
     "linear": (fit_linear.make, {"seed": 1}),
     "linear, fewer images than values": (fit_linear.make, {"seed": 1}),
     "ridge": (fit_ridge.make, {"seed": 1, "array_library": "numpy"}),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ladder.executors.cpu import blocks, convolution, layers, loops, small, winograd
+from ladder.executors.cpu import blocks, convolution, layers, loops, small, upsampled, winograd
 from ladder.executors.cpu import executor as cpu_executor
 
 
@@ -35,6 +35,7 @@ CUTS = {
     },
     convolution: {"BLOCK_PIXELS": 32, "BLOCK_NUMBERS": 1},
     winograd: {"BLOCK_TILES": 4, "SUM_TILES": 4, "LEAST_TILES": 1},
+    upsampled: {"BLOCK_TILES": 4, "CHUNK_TILES": 8, "LEAST_TILES": 1},
     layers: {"ROWS": loops.ROWS},
 }
 # how convolutions of any size are shared by threads

@@ -23,6 +23,7 @@ import numpy as np
 from ladder import progress
 from ladder.arithmetic import arrays, multipliers
 from ladder.data.normalization import Statistics
+from ladder.errors import UserError
 from ladder.features import features
 from ladder.network import networks, weights
 from ladder.plan import plan
@@ -37,7 +38,7 @@ def make(work, inputs, params, options):
     train = train[: params.get("rows", len(train))]
     encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options)
     library = arrays.library(params.get("array_library"), work.threads)
-    transform, share, known, rows = fit(encoder, train, params, library)
+    transform, share, known, rows = fit(encoder, train, params, library, work.folder)
     values = int(np.prod(transform.pooled_shape(shape)))
     dimensions = values if transform.components is None else transform.components.shape[1]
     parts = ("", "_odd") if transform.flip == "apart" else ("",)
@@ -90,7 +91,7 @@ def make(work, inputs, params, options):
     }
 
 
-def fit(encoder, images, params, library):
+def fit(encoder, images, params, library, folder):
     """(features.FeatureTransform fitted to a sample of the images, explained share of the variance
     of PCA or None; indices and features of the images that PCA was fitted to, which need not be
     extracted again, none and None without PCA).
@@ -108,11 +109,16 @@ def fit(encoder, images, params, library):
         transform = features.fit_channels(encoder, sampled, transform)
     if "features_pca" not in params:
         return transform, None, indices[:0], None
+    count = params["features_pca"]
+    if count >= len(sampled):
+        raise UserError(
+            f"features_pca is {count}, but there are {len(sampled)} training images to fit it to; "
+            f"at most {len(sampled) - 1}"
+        )
     transform, share, rows = features.fit_components(
-        encoder,
-        sampled,
+        features.rows_for_pca(encoder, sampled, transform, library, folder),
         transform,
-        params["features_pca"],
+        count,
         params.get("features_standardize", False),
         library,
     )

@@ -7,7 +7,9 @@ C++ text with {0}, {1}, ... for them. An operand in braces is a list, one in bra
 import re
 
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b\s*(?:volatile|__volatile__)?\s*\(")
-_STRING = re.compile(r'R"(?P<mark>[^(\s"]*)\((?P<raw>.*?)\)(?P=mark)"|"(?P<text>(?:[^"\\]|\\.)*)"', re.S)
+_STRING = re.compile(
+    r'R"(?P<mark>[^(\s"]*)\((?P<raw>.*?)\)(?P=mark)"|"(?P<text>(?:[^"\\]|\\.)*)"', re.S
+)
 _SPECIAL = {
     "%laneid": "emulator::lane()",
     "%warpid": "(emulator::thread_number() / 32)",
@@ -90,7 +92,10 @@ def _mma(name, operands):
     back = (
         " ".join(f"{x} = emulator_c[{i}];" for i, x in enumerate(d))
         if wide
-        else " ".join(f"{x} = emulator::cvt_f16x2(emulator_c[{2 * i}], emulator_c[{2 * i + 1}]);" for i, x in enumerate(d))
+        else " ".join(
+            f"{x} = emulator::cvt_f16x2(emulator_c[{2 * i}], emulator_c[{2 * i + 1}]);"
+            for i, x in enumerate(d)
+        )
     )
     return (
         f"{{ float emulator_c[4] = {{{given}}}; unsigned emulator_a[{len(a)}] = {{{', '.join(a)}}}, "

@@ -2,6 +2,10 @@
 operations of all rungs.
 """
 
+import queue
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -10,6 +14,7 @@ import references
 from cpu_rung import perform
 from kernel_checks import integers
 from ladder.executors.cpu import convolution, small
+from ladder.executors.cpu import executor as cpu_executor
 from ladder.executors.cpu import winograd as numpy_winograd
 from ladder.executors.cpu.convolution import windows_of
 from ladder.executors.cpu.executor import Executor
@@ -48,6 +53,33 @@ def small_or_not(request, monkeypatch):
     """Convolutions as tasks where they can be, and as pieces of large ones."""
     if not request.param:
         monkeypatch.setattr(small, "MOST_WEIGHTS", 0)
+
+
+def test_nobody_waits_for_a_thread_that_is_not_running(monkeypatch):
+    monkeypatch.setattr(cpu_executor, "SMALL", 1)
+    executor, runs, done = Executor(3), threading.Event(), []
+    for helper in executor._helpers:
+        helper.tasks.put((lambda *_: runs.wait(), [(0, 1)], queue.SimpleQueue()))
+    executor.parallel(20, lambda worker, start, stop: done.extend(range(start, stop)), 100, piece=3)
+    runs.set()
+    assert sorted(done) == list(range(20))
+
+
+def test_what_a_share_raises_is_raised_when_all_others_are_finished(monkeypatch):
+    monkeypatch.setattr(cpu_executor, "SMALL", 1)
+    executor, done = Executor(3), []
+
+    def work(worker, start, stop):
+        if start == 0:
+            raise ValueError("the first share")
+        time.sleep(0.01)
+        done.append(start)
+
+    with pytest.raises(ValueError, match="the first share"):
+        executor.parallel(20, work, 100)
+    finished = len(done)
+    time.sleep(0.05)
+    assert len(done) == finished
 
 
 def test_threads_share_small_operands_in_blocks_and_groups_with_smaller_last_ones(
@@ -187,21 +219,61 @@ def test_winograd_conv2d_is_a_convolution(executor, shared_out, shape, relu, poo
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
 
 
+# The forms of an upsampled convolution: its operation, that of its weights, and their role and
+# shape, of filters and channels.
+UPSAMPLED = {
+    "upsample_conv2d": (
+        "decompose_weight",
+        "phase_weights",
+        lambda filters, channels: (channels, 4, 4, filters),
+    ),
+    "winograd_upsample_conv2d": (
+        "winograd_upsample_conv2d_weight",
+        "transformed",
+        lambda filters, channels: (25, filters, channels),
+    ),
+}
+
+
+def upsampled_by(executor, form, conv, dy, relu):
+    """(y, gradients) of an Upsampled convolution by one of UPSAMPLED."""
+    weight, role, shape = UPSAMPLED[form]
+    operands = {role: empty(*shape(len(conv.weight), conv.x.shape[3]), dtype=conv.x.dtype)}
+    perform(executor, weight, weight=conv.weight, **operands)
+    return directions(executor, form, conv, dy, **operands, relu=relu)
+
+
+@pytest.mark.parametrize("form", UPSAMPLED)
 @pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
 @pytest.mark.parametrize(
     "shape", [(1, 1, 1, 1, 1), (3, 2, 3, 2, 3), (2, 3, 1, 3, 16), (5, 4, 3, 2, 18)], ids=str
 )
-def test_upsample_conv2d_is_upsampling_then_convolution(executor, shape, relu):
+def test_upsample_conv2d_is_upsampling_then_convolution(executor, shape, relu, form):
     for values, tolerance in EXACT_OR_CLOSE:
         conv = Upsampled(shape, values)
-        phase_weights = empty(shape[3], 4, 4, shape[4], dtype=conv.x.dtype)
-        perform(executor, "decompose_weight", weight=conv.weight, phase_weights=phase_weights)
         wanted, _, dy, gradients = by_definition(conv, values, relu, pool=False)
-        y, found = directions(
-            executor, "upsample_conv2d", conv, dy, phase_weights=phase_weights, relu=relu
-        )
+        y, found = upsampled_by(executor, form, conv, dy, relu)
         for one, other in zip((y, *found), (wanted, *gradients), strict=True):
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def test_rounding_of_an_upsampled_convolution():
+    """The errors in docs/math.md."""
+    found = {}
+    conv = Upsampled((16, 8, 8, 128, 256), normal)
+    for number in (np.float32, np.float64):
+        for role in ("x", "weight", "bias", "dy"):
+            setattr(conv, role, getattr(conv, role).astype(np.float32).astype(number))
+        for form in UPSAMPLED:
+            y, gradients = upsampled_by(Executor(2), form, conv, conv.dy, relu=False)
+            found[number, form] = y, *gradients
+    for form in UPSAMPLED:
+        pairs = zip(found[np.float32, form], found[np.float64, "upsample_conv2d"], strict=True)
+        errors = [
+            np.sqrt(np.mean((one - wanted) ** 2) / np.mean(wanted**2)) for one, wanted in pairs
+        ]
+        print(form, *(f"{error:.1e}" for error in errors))
+        assert max(errors) < 6e-7
 
 
 def test_batchnorm_of_values_far_from_zero_keeps_its_digits(executor):

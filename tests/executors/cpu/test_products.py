@@ -31,7 +31,7 @@ def _multiply(address, out, rows, columns, left, right, outer, inner, add, like)
 def multiply(out, rows, columns, left, steps, right, outer, inner, add=False):
     """steps: of left's rows, outer and inner terms."""
     _multiply(
-        products.address_of_product(out.dtype),
+        products.compiled_product(out.dtype).address,
         (out.ctypes.data, out.shape[1]),
         rows,
         columns,

@@ -148,13 +148,14 @@ def weighted_sums(kernel, rows, known, weights, center, library, label):
     """Sum over the known rows of kernel value x weight: float64 (M, k), for rows (M, D), which may
     be memory-mapped.
 
-    known: float32 (n, D) minus `center` (D,); weights: float64 or float32 (n, k), in whose type
-    values are weighted; library: see arrays.py. A GPU holds a block of the rows, and all the known
-    ones if they fit, else a block of them too.
+    known: float32 (n, D) minus `center` (D,), read whole; weights: float64 or float32 (n, k), in
+    whose type values are weighted; library: see arrays.py. A GPU holds a block of the rows, and all
+    the known ones if they fit, else a block of them too.
     """
     xp, wide = library.xp, np.dtype(weights.dtype).itemsize
     side, part_side = library.blocks(len(known), 3 * 4 * known.shape[1], 4 + 4 + wide)
-    known, uploaded, middle = library.keep(known), library.upload(weights), library.upload(center)
+    known = library.keep(np.asarray(known))
+    uploaded, middle = library.upload(weights), library.upload(center)
     parts = [slice(start, start + part_side) for start in range(0, len(known), part_side)]
     norms = [squared_norms(library.upload(known[part]), xp) for part in parts]
 

@@ -32,8 +32,15 @@ import numpy as np
 
 from ladder.arithmetic import randomness
 from ladder.arithmetic.arrays import NumPy
+from ladder.arithmetic.lazy_rows import Centered
 from ladder.classifiers import decisions, metrics
-from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms, weighted_sums
+from ladder.classifiers.kernel_functions import (
+    CHUNK,
+    Kernel,
+    resolve_gamma,
+    squared_norms,
+    weighted_sums,
+)
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar
 from ladder.store import artifacts
@@ -49,7 +56,7 @@ ON_CPU = NumPy()
 @dataclasses.dataclass(frozen=True)
 class RidgeModel:
     """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel:
-    kernel_functions.Kernel.
+    kernel_functions.Kernel. The rows are an array or lazy_rows.Centered.
 
     classes (k,): labels, ascending; width, strength: the chosen ones; validation: (width, strength)
     -> log loss on the validation set. A saved model leaves out the rows, which the features have,
@@ -99,8 +106,8 @@ def load(path, features):
 
 
 def fit(features, labels, seed, library=ON_CPU, odd=0):
-    """The RidgeModel of features (N, D) float32, which may be memory-mapped, and labels (N,)
-    integer; library: see arrays.py.
+    """The RidgeModel of features (N, D) float32, an array, which may be memory-mapped, or rows of
+    lazy_rows.py, and labels (N,) integer; library: see arrays.py.
 
     odd: number of last columns that are the odd part of the features; their sign and their mean
     mean nothing. Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for
@@ -112,11 +119,11 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
             f"kernel ridge needs two classes and {LEAST} training images, not {len(classes)} and {len(labels)}; "
             "take more images, or leave ridge out of evaluations"
         )
-    center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
+    center = _mean(features).astype(np.float32)
     if not np.isfinite(center).all():
         raise RunFailed(NOT_FINITE.format(""))
     center[len(center) - odd :] = 0
-    rows = features - center
+    rows = Centered(features, center)
     # gamma of the rows as they are: minus their mean they lose the columns' differences.
     scaled = Kernel("rbf", resolve_gamma("scale", features), odd=odd)
     targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
@@ -136,6 +143,13 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
         strength,
         validation,
     )
+
+
+def _mean(features):
+    """The mean float64 (D,) of features (N, D) float32, which are read in blocks."""
+    starts = range(0, len(features), CHUNK)
+    sums = [features[start : start + CHUNK].sum(axis=0, dtype=np.float64) for start in starts]
+    return sum(sums) / len(features)
 
 
 def needed_bytes(count, threads):
@@ -234,10 +248,12 @@ def _solve(rows, targets, kernel, strength, library):
     # long product.
     factor = [xp.empty((part.stop - part.start, part.stop), np.float32) for part in parts]
 
-    def fill(i, j):
-        """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j."""
-        block, columns = library.upload(rows[parts[i]]), parts[j]
-        values = kernel.block(block, norms[i], library.upload(rows[columns]), norms[j], xp=xp)
+    def fill(i, j, known):
+        """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j;
+        known: the rows of part j.
+        """
+        block, columns = known if i == j else library.upload(rows[parts[i]]), parts[j]
+        values = kernel.block(block, norms[i], known, norms[j], xp=xp)
         if i == j:
             _set_diagonal(values, kernel.own(block, xp) + np.float32(strength), xp)
         if j:
@@ -246,7 +262,8 @@ def _solve(rows, targets, kernel, strength, library):
 
     for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
         below, columns = range(j, len(parts)), parts[j]
-        library.each(lambda i, j=j: fill(i, j), below)
+        known = library.upload(rows[columns])
+        library.each(lambda i, j=j, known=known: fill(i, j, known), below)
         factor[j][:, columns] = library.cholesky(factor[j][:, columns])
         corner = factor[j][:, columns].copy()
 

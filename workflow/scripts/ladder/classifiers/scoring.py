@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from ladder.arithmetic.lazy_rows import Joined
 from ladder.classifiers import metrics
 from ladder.features import mirrored
 from ladder.progress import duration, log
@@ -32,17 +33,16 @@ def load(inputs, params):
 
 
 def load_with_odd_part(inputs, params):
-    """As `load`, with the columns of the features' odd part appended where they have one, and the
-    number of these columns.
+    """As `load`, with the columns of the features' odd part appended where they have one, as
+    Joined rows, and the number of these columns.
     """
     train, labels, test = load(inputs, params)
-    parts = [mirrored.odd_part(inputs["features"], name) for name in ("train", "test")]
-    parts[0], columns = parts[0][: len(labels)], parts[0].shape[1]
-    if columns:  # without one, the rows stay memory-mapped
-        train, test = (
-            np.concatenate(both, axis=1) for both in zip((train, test), parts, strict=True)
-        )
-    return train, labels, test, columns
+    odd = [mirrored.odd_part(inputs["features"], name) for name in ("train", "test")]
+    train, test = (
+        Joined([(1, even), (1, rows[: len(even)])])
+        for even, rows in zip((train, test), odd, strict=True)
+    )
+    return train, labels, test, odd[0].shape[1]
 
 
 def decisions(score):

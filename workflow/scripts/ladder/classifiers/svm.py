@@ -5,8 +5,7 @@ The dual problem is solved by a library:
 | backend | solver |
 |---|---|
 | sklearn | libsvm, in scikit-learn, on Gram matrices from BLAS |
-| sklearnex | oneDAL, in scikit-learn-intelex; above ONEDAL_REACH as `sklearn`, which is faster
-there |
+| sklearnex | oneDAL, in scikit-learn-intelex, for few classes; else as `sklearn`, which is faster |
 | cuml | cuML, one class pair at a time |
 
 Gram matrices. libsvm computes kernel values one by one in float64, which takes nearly all of its
@@ -55,6 +54,10 @@ from ladder.store import artifacts
 # features, it fits 2000 rows in 1.6 s and 8000 in 12.8 s, on one in up to twice that; Gram blocks
 # and libsvm take 0.5 s and 3.1 s on two.
 ONEDAL_REACH = 2e11
+# Classes from which Gram blocks are faster whatever the rows: a pair is then a small part of them.
+# RBF, C=10, CPU seconds of both on Zen 4, 12,000 x 512 of 2 classes: oneDAL 1.6, Gram blocks 5.5;
+# 8000 x 256 of 3: 1.0, 1.3; 10,000 x 512 of 4: 2.9, 2.6; 6000 x 288 of 10: 1.9, 0.5.
+ONEDAL_CLASSES = 4
 # bytes of each libsvm's cache of float32 kernel rows: holds a pair of 10,000 rows
 LIBSVM_CACHE = 420e6
 PAIRS_MEMORY = 5e9  # most bytes of all pairs that are solved in parallel
@@ -177,7 +180,10 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
         )
     rows = _Rows.sorted_by_class(features, labels, classes, centered=kernel == "rbf")
     function = Kernel(kernel, resolve_gamma(gamma, features))
-    if backend == "sklearnex" and len(features) ** 2 * features.shape[1] <= ONEDAL_REACH:
+    suits_onedal = (
+        len(classes) < ONEDAL_CLASSES and len(features) ** 2 * features.shape[1] <= ONEDAL_REACH
+    )
+    if backend == "sklearnex" and suits_onedal:
         return _fit_onedal(rows, classes, function, C), "oneDAL"
     if backend == "cuml":
         solved, solver = _solve_pairs_on_gpu(rows, function, C), "cuML"
@@ -185,8 +191,9 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
         solved, solver = _solve_pairs(rows, function, C, threads), "libsvm on BLAS Gram blocks"
     if backend == "sklearnex":
         log.info(
-            "%d rows x %d features: oneDAL would take longer than %s, which is used",
+            "%d rows x %d features, %d classes: oneDAL would take longer than %s, which is used",
             *features.shape,
+            len(classes),
             solver,
         )
     return _assemble(rows, classes, function, C, solved), solver

@@ -51,7 +51,7 @@ class Answering:
             self._model = svm.load(self.artifact.path("model.safetensors"))
         elif self.name == "ridge":
             train, *_ = scoring.load_with_odd_part(self._inputs, self._params)
-            self._model = ridge.load(self.artifact.path("model.safetensors"), train)
+            self._model = ridge.load(self.artifact.path("model.safetensors"), np.asarray(train))
 
     # The graph.
 
@@ -135,7 +135,11 @@ class Answering:
         """float32 (N, D), the odd half behind the even one; None of a network whose features are no
         artifact.
         """
-        return scoring.load_with_odd_part(self._inputs, self._params)[2] if self._features else None
+        return (
+            np.asarray(scoring.load_with_odd_part(self._inputs, self._params)[2])
+            if self._features
+            else None
+        )
 
     def decisions(self, threads):
         """float64 (N, pairs or classes); of a network the logarithms of the probabilities, NaN

@@ -26,14 +26,16 @@ import numpy as np
 from ladder import progress
 from ladder.arithmetic import randomness
 from ladder.arithmetic.arrays import NumPy
-from ladder.errors import NOT_FINITE, RunFailed, UserError
-from ladder.features import polarities
+from ladder.arithmetic.lazy_rows import forget
+from ladder.features import pca, polarities
 from ladder.machine import compiling
+from ladder.store import artifacts
 
 FILE = "features.safetensors"  # the fitted arrays in a features artifact
 BATCH = 64  # images of inference.Inference
 ROWS = 32 * BATCH  # per block, so all batches but the last are full
 ON_CPU = NumPy()
+MOMENTS_NUMBERS = 2**24  # in float64 at once
 CONSTANT = 1e-6  # a standard deviation below this share of the mean is a rounding error
 
 
@@ -315,43 +317,49 @@ def fit_channels(encoder, images, transform):
     )
 
 
-def fit_components(encoder, images, transform, count, standardize, library=ON_CPU):
-    """(transform with mean, scale and `count` PCA components fitted to these images, explained
-    share of the variance in [0, 1], float32 features of the images, with the odd part's columns
-    last).
-
-    The library (arrays.py) computes the components. Raises UserError for too few images.
+def rows_for_pca(encoder, images, transform, library, folder):
+    """float32 features of images, with the odd part's columns last, that PCA is fitted to:
+    memory-mapped, of a file without a name in `folder`.
     """
-    if count >= len(images):
-        raise UserError(
-            f"features_pca is {count}, but there are {len(images)} training images to fit it to; at most "
-            f"{len(images) - 1}"
-        )
     rows = None
     with progress.bar(total=len(images), label="features to fit PCA", unit=" images") as bar:
         for start, block in blocks(encoder, images, transform, library):
-            rows = np.empty((len(images), block.shape[1]), np.float32) if rows is None else rows
+            if rows is None:
+                rows = artifacts.unnamed_array(folder, (len(images), block.shape[1]), np.float32)
             rows[start : start + len(block)] = block
+            forget(rows)
             bar.update(len(block))
-    width = rows.shape[1] // (2 if transform.flip == "apart" else 1)
+    return rows
+
+
+def fit_components(rows, transform, count, standardize, library=ON_CPU):
+    """(transform with mean, scale and `count` PCA components fitted to the rows of rows_for_pca,
+    explained share of the variance in [0, 1], float32 features of the rows' images, with the odd
+    part's columns last).
+
+    The library (arrays.py) computes the components.
+    """
+    parts = 2 if transform.flip == "apart" else 1
+    width = rows.shape[1] // parts
     mean, scale = moments(rows[:, :width])
-    transform = dataclasses.replace(
-        transform, mean=mean, scale=scale if standardize else np.ones_like(scale)
-    )
-    rows = transform.finish(rows)
+    scale = scale if standardize else np.ones_like(scale)
     progress.log.info(
         "PCA by %s: %d components of %d values of %d images", library.name, count, width, len(rows)
     )
-    # One thread computes the eigenvectors of a part, so on a CPU the two parts' take as long as
-    # one's.
-    parts = [rows[:, :width], rows[:, width:]] if transform.flip == "apart" else [rows]
-    (components, share), *odd = library.each(
-        lambda part: principal_components(part, count, library), parts
+    means = (mean, np.zeros_like(mean))[:parts]  # the odd part has none
+    (components, share, known), *odd = pca.principal_components(
+        [pca.Part(rows, place * width, mean, scale) for place, mean in enumerate(means)],
+        count,
+        library,
     )
     transform = dataclasses.replace(
-        transform, components=components, odd_components=odd[0][0] if odd else None
+        transform,
+        mean=mean,
+        scale=scale,
+        components=components,
+        odd_components=odd[0][0] if odd else None,
     )
-    return transform, share, transform.projection(library)(rows)
+    return transform, share, np.concatenate([known, *(values for *_, values in odd)], axis=1)
 
 
 def moments(rows):
@@ -359,12 +367,17 @@ def moments(rows):
 
     scale: 1 / standard deviation, 0 for a constant column.
     """
+    size = max(1, min(ROWS, MOMENTS_NUMBERS // rows.shape[1]))
+    blocks = [slice(start, start + size) for start in range(0, len(rows), size)]
     total, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
-    for start in range(0, len(rows), ROWS):
-        total += rows[start : start + ROWS].sum(axis=0, dtype=np.float64)
+    for block in blocks:
+        total += rows[block].sum(axis=0, dtype=np.float64)
+        forget(rows)
     mean = total / len(rows)
-    for start in range(0, len(rows), ROWS):
-        squares += np.square(rows[start : start + ROWS] - mean).sum(axis=0)
+    for block in blocks:
+        apart = rows[block] - mean
+        squares += np.square(apart, out=apart).sum(axis=0)
+        forget(rows)
     return mean.astype(np.float32), _inverse(np.sqrt(squares / len(rows)), mean)
 
 
@@ -382,30 +395,3 @@ def standardize(transform, *sets):
         for start in range(0, len(outs[0]), ROWS):
             block = slice(start, start + ROWS)
             put(outs, block, transform.finish(np.concatenate([out[block] for out in outs], axis=1)))
-
-
-def principal_components(rows, count, library=ON_CPU):
-    """(components float32 (D, count), explained share of the variance) of rows (N, D) float32 whose
-    columns have mean 0.
-
-    Unit vectors in order of decreasing variance, each with its largest element positive, from the
-    eigenvectors of the smaller of rows' rows (D, D) and rows rows' (N, N) in float32 (LAPACK's
-    ssyevr on one thread, or cuSOLVER's syevd): bit-identical for any number of threads. Directions
-    without variance are zeros. Raises RunFailed for values that are not finite.
-    """
-    tall = len(rows) >= rows.shape[1]
-    gram = library.gram(rows if tall else rows.T)
-    total = float(library.download(gram.trace(dtype=np.float64)))
-    if not np.isfinite(total):
-        raise RunFailed(NOT_FINITE.format(""))
-    values, vectors = map(library.download, library.largest_eigenvectors(gram, count))
-    values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
-    significant = values > 1e-6 * values[0]
-    if not tall:
-        vectors = library.multiplier(np.ascontiguousarray(vectors))(rows.T)
-        vectors /= np.where(significant, np.sqrt(values), 1)
-    largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(count)]
-    components = vectors * np.where(significant, np.sign(largest), 0).astype(np.float32)
-    return np.ascontiguousarray(components, np.float32), float(
-        values[significant].sum() / total
-    ) if total else 0.0

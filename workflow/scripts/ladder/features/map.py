@@ -5,7 +5,7 @@
 import numpy as np
 from sklearn.manifold import TSNE
 
-from ladder.features import features
+from ladder.features import features, pca
 from ladder.machine import runtime
 
 ROWS = 1000  # most rows that are embedded, which takes seconds
@@ -28,7 +28,7 @@ def layout(vectors, seed):
     """
     centred = vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     count = min(COMPONENTS, centred.shape[1], len(centred) - 1)
-    components, _ = features.principal_components(centred, count)
+    ((components, *_),) = pca.principal_components([centred], count)
     if not components.any():  # all rows are equal, for which t-SNE fails
         return np.full((len(vectors), 2), 0.5, np.float32)
     tsne = TSNE(perplexity=min(PERPLEXITY, (len(centred) - 1) / 3), init="pca", random_state=seed)

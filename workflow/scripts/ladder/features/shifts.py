@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from ladder.arithmetic.lazy_rows import Joined
 from ladder.network import networks
 
 DIAGONALS = ((1, 1), (-1, -1), (1, -1), (-1, 1))  # (down, to the right)
@@ -161,29 +162,6 @@ class ByCopy:
     def __setitem__(self, rows, values):
         images = slice(rows.start // len(DIAGONALS), rows.stop // len(DIAGONALS))
         self.out[:, images] = values.reshape(-1, len(DIAGONALS), values.shape[1]).swapaxes(0, 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Joined:
-    """float32 rows (N, D1 + D2 + ...), made when a slice of them is read.
-
-    parts: [(weight, rows (N, D1) float32, which may be memory-mapped)]; as the stage `joined`
-    writes them.
-    """
-
-    parts: list
-
-    @property
-    def shape(self):
-        return len(self), sum(rows.shape[1] for _, rows in self.parts)
-
-    def __len__(self):
-        return len(self.parts[0][1])
-
-    def __getitem__(self, rows):
-        return np.concatenate(
-            [np.multiply(part[rows], np.float32(weight)) for weight, part in self.parts], axis=1
-        )
 
 
 def of_test(inputs, with_odd=False):

@@ -46,6 +46,21 @@ def winograd_block(build: PlanBuilder, group: Group) -> Backward:
     )
 
 
+def winograd_upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
+    """As upsample_conv_block, by 25 products for 4x4 outputs, where phase weights need 64."""
+    upsample, conv = group[:2]
+    (height, width, channels), filters = upsample.input_shapes[0], conv.attributes["filters"]
+    transformed = build.derived(f"{conv.name}.transformed", (25, filters, channels))
+    build.step(
+        "winograd_upsample_conv2d_weight",
+        group,
+        {"weight": build.parameter(f"{conv.name}.weight")},
+        {"transformed": transformed},
+    )
+    flop = 2 * 25 * -(-height // 2) * -(-width // 2) * filters * channels
+    return _block(build, group, "winograd_upsample_conv2d", {"transformed": transformed}, flop, {})
+
+
 def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3 and optionally ReLU as one 4x4 transposed convolution
     with stride 2.
@@ -332,6 +347,13 @@ def _suits_winograd(group: Group) -> bool:
     )
 
 
+def _suits_winograd_upsampling(group: Group) -> bool:
+    upsample, conv = group[:2]
+    height, width, channels = upsample.input_shapes[0]
+    wide = min(channels, conv.attributes["filters"]) >= NARROW and min(height, width) > 1
+    return wide and _is_same_3x3(group)
+
+
 def _is_same_3x3(group: Group) -> bool:
     conv = group[1].attributes
     return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
@@ -363,10 +385,14 @@ RUNG = Implementation(
             lambda group: is_2x2(group[2]),
             exact_only=True,
         ),
-        Pattern(
-            ("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3, exact_only=True
+        *(
+            Pattern(("upsample2d", "conv2d", *relu), block, suits, exact_only=True)
+            for relu in (("relu",), ())
+            for block, suits in (
+                (winograd_upsample_conv_block, _suits_winograd_upsampling),
+                (upsample_conv_block, _is_same_3x3),
+            )
         ),
-        Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3, exact_only=True),
         Pattern(("conv2d", "relu"), winograd_block, _suits_winograd, exact_only=True),
         Pattern(("conv2d", "relu"), conv_block, exact_only=True),
         Pattern(("dense", "relu"), conv_block, exact_only=True),

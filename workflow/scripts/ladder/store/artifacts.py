@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, cast
@@ -219,6 +220,16 @@ def reserve(path: pathlib.Path) -> None:
     with open(path, "rb+") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
+def unnamed_array(
+    folder: pathlib.Path, shape: tuple[int, ...], dtype: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """A writable memory-mapped array whose file has no name and ends with the array."""
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        array = np.memmap(file, dtype, "w+", shape=shape)
+        reserve(pathlib.Path(file.name))
+    return array
 
 
 def load_tensors(path: str | pathlib.Path) -> Tensors:

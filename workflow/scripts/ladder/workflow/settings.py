@@ -734,8 +734,9 @@ class Machine(Section):
     svm_backend: Literal["auto", "cuml", "sklearnex", "sklearn"] = "auto"
     """The library that fits the SVM. `auto` is `cuml` on a GPU where it passes a check before its
     first use (200 rows, compared with scikit-learn), else `sklearnex` where it is installed, else
-    `sklearn`. With `cuml` predictions are computed on the GPU too. The library itself is part of a
-    version.
+    `sklearn`. `sklearnex` takes oneDAL for up to three classes and not too many rows, and otherwise
+    what `sklearn` takes, which is faster there. With `cuml` predictions are computed on the GPU
+    too. The library itself is part of a version.
     """
     array_library: Literal["auto", "cupy", "numpy"] = "auto"
     """The library that computes kernel ridge, nearest neighbours, the PCA of features, and the

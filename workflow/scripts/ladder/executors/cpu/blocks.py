@@ -65,6 +65,19 @@ def _parts(rows, most):
     return next((number for number in enough if rows % number == 0), 1)
 
 
+def transposed(executor, planes):
+    """Each of planes (n, rows, columns) transposed and contiguous; valid until the next call."""
+    count, rows, columns = planes.shape
+    out = executor.workspace("transposed", (count, columns, rows), planes.dtype)
+
+    def work(worker, start, stop):
+        loops.transpose(planes, start, stop, out)
+        worker.lap("convolution forward")
+
+    executor.parallel(count, work, planes.size)
+    return out
+
+
 def slices(start, stop, size):
     return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 

@@ -2,7 +2,7 @@
 that fit the cache.
 
 Every operation is cut into pieces, blocks of images that fit the cache or, with more weights than
-pixels, of filters, and the pieces are shared evenly among the threads, each with BLAS on one
+pixels, of filters, and each thread takes the next pieces as soon as it is free, with BLAS on one
 thread: the work between two matrix products (im2col, bias, ReLU, pooling) then runs in parallel
 too, and on data that is still in the cache. The cut depends on an operation's shapes only, and sums
 over images are formed piece by piece and then added in order, so the results' bytes do not depend
@@ -11,9 +11,8 @@ on the number of threads.
 Operations that are over before Python has handed them to a thread, as all of a small network are,
 become tasks instead, which the threads work through without Python (small.py, tasks.py, team.py).
 
-Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The other operations are
-in convolution.py, winograd.py, approximate.py, pooling.py, layers.py, winners.py, attention.py and
-updates.py.
+Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in the
+modules that OPERATIONS lists.
 """
 
 import contextlib
@@ -33,6 +32,7 @@ from ladder.executors.cpu import (
     pooling,
     small,
     updates,
+    upsampled,
     winners,
     winograd,
 )
@@ -42,9 +42,20 @@ from ladder.machine import runtime
 
 OPERATIONS = {
     function.__name__: function
-    for module in (convolution, winograd, approximate, pooling, layers, winners, attention, updates)
+    for module in (
+        convolution,
+        winograd,
+        upsampled,
+        approximate,
+        pooling,
+        layers,
+        winners,
+        attention,
+        updates,
+    )
     for function in module.OPERATIONS
 }
+SHARES = 4  # for each thread, so that none waits long for another that other programs hold up
 SMALL = 2**18  # with less work (numbers moved), one thread finishes before it could wake another
 
 
@@ -62,8 +73,8 @@ class Executor(HostExecutor):
         self._blas = runtime.thread_pools()
         self._workers = [_Worker() for _ in range(threads)]
         self._common = _Worker()
-        # the calling thread does its share too
-        self._helpers = [_Helper() for _ in range(threads - 1)]
+        # the calling thread does shares too
+        self._helpers = [_Helper(worker) for worker in self._workers[1:]]
         weakref.finalize(self, _stop, self._helpers)
         self._teams = {}  # dtype -> the threads that work through tables of it
         self._bound = None, None, ()
@@ -104,28 +115,32 @@ class Executor(HostExecutor):
         return self._blas.limit(limits=1, user_api="blas")
 
     def parallel(self, count, work, cost, piece=1):
-        """Call work(worker, start, stop) on every thread for a share of range(count).
+        """Call work(worker, start, stop) for shares of range(count), of which each thread takes the
+        next one as soon as it has finished its last.
 
         The shares are equal, in whole pieces of `piece` items: what is computed from a piece does
-        not depend on the number of threads. cost: numbers moved; a thread gets a share of SMALL / 2
-        or more.
+        not depend on the number of threads. cost: numbers moved; SMALL / 2 or more for a thread.
         """
         pieces = -(-count // piece)
         threads = min(self.threads, pieces, 2 * cost // SMALL)
         if threads <= 1:
             self._workers[0].start_clock()
             return work(self._workers[0], 0, count)
-        bounds = [min(count, piece * (pieces * i // threads)) for i in range(threads + 1)]
-        shares = list(zip(self._workers, bounds, bounds[1:], strict=False))
-        for worker, _, _ in shares:
-            worker.start_clock()
-        busy = list(zip(self._helpers, shares[1:], strict=False))
-        for helper, share in busy:
-            helper.tasks.put((work, share))
+        number = min(pieces, SHARES * threads)
+        bounds = [min(count, piece * (pieces * i // number)) for i in range(number + 1)]
+        # threads may take from a list's iterator at the same time
+        shares, finished = iter(list(zip(bounds, bounds[1:], strict=False))), queue.SimpleQueue()
+        for helper in self._helpers[: threads - 1]:
+            helper.tasks.put((work, shares, finished))
+        taken = 0
         try:
-            work(*shares[0])
+            self._workers[0].start_clock()
+            for share in shares:
+                taken += 1
+                work(self._workers[0], *share)
         finally:
-            errors = [helper.errors.get() for helper, _ in busy]
+            number -= taken + sum(1 for _ in shares)  # none is left, unless this one failed
+            errors = [finished.get() for _ in range(number)]
         for error in errors:
             if error is not None:
                 raise error
@@ -198,23 +213,27 @@ def operands_of(step, arrays):
 
 
 class _Helper(threading.Thread):
-    """A thread that runs tasks (work, share) in order."""
+    """A thread that runs tasks (work, shares, finished) in order: it takes shares while there are
+    any, and puts None or an exception into `finished` for each.
+    """
 
-    def __init__(self):
+    def __init__(self, worker):
         super().__init__(daemon=True)
-        self.tasks, self.errors = queue.SimpleQueue(), queue.SimpleQueue()
+        self.tasks, self.worker = queue.SimpleQueue(), worker
         self.start()
 
     def run(self):
         np.seterr(all="ignore")
         while (task := self.tasks.get()) is not None:
-            work, share = task
-            try:
-                work(*share)
-                self.errors.put(None)
-            except BaseException as error:  # raised again in the waiting thread
-                self.errors.put(error)
-            del task, work, share
+            work, shares, finished = task
+            self.worker.start_clock()
+            for share in shares:
+                try:
+                    work(self.worker, *share)
+                    finished.put(None)
+                except BaseException as error:  # raised again in the waiting thread
+                    finished.put(error)
+            del task, work, shares, finished
 
 
 def _stop(helpers):

@@ -14,6 +14,7 @@ import numpy as np
 loop = numba.njit(cache=True, nogil=True, error_model="numpy")
 Unsigned = np.uint64
 
+LINE = 16  # float32 numbers of a cache line
 ROWS = 64  # rows summed in the data's own precision before they are added to the float64 total
 
 
@@ -146,6 +147,19 @@ def add_up(parts, first, last):
     for n in range(1, parts.shape[0]):
         for i in range(first, last):
             parts[0, i] += parts[n, i]
+
+
+@loop
+def transpose(x, start, stop, y):
+    """y (n, columns, rows) = the matrices start to stop of x (n, rows, columns), transposed in
+    blocks that fit cache lines.
+    """
+    for n in range(start, stop):
+        for top in range(0, x.shape[1], LINE):
+            for left in range(0, x.shape[2], LINE):
+                for c in range(left, min(x.shape[2], left + LINE)):
+                    for r in range(top, min(x.shape[1], top + LINE)):
+                        y[n, c, r] = x[n, r, c]
 
 
 @loop

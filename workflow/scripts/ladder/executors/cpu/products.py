@@ -55,14 +55,43 @@ def compiled_function(function, kind):
         return numba.cfunc(kind, cache=True, error_model="numpy")(function)
 
 
-def address_of_product(dtype):
-    """Address of the compiled `_product` for numbers of this type.
+def compiled_product(dtype):
+    """The compiled `_product` for numbers of this type.
 
     It is compiled by itself, because Numba would compile it again with every function that calls
     it, for seconds each time.
     """
     kind = types.void(*[types.int64] * 13, numba.from_dtype(np.dtype(dtype)))
-    return compiled_function(_product, kind).address
+    return compiled_function(_product, kind)
+
+
+@functools.cache
+def _entry(dtype):
+    """`_product` as a function of Python that releases the interpreter lock."""
+    return compiled_product(dtype).ctypes
+
+
+def multiply(left, right, out, add=False):
+    """out = (out if add, else 0) + left right, matrices of one type, by the compiled product.
+
+    The rows of `right` and `out` are contiguous, `left` may be in any order.
+    """
+    size = out.itemsize
+    _entry(out.dtype)(
+        out.ctypes.data,
+        out.strides[0] // size,
+        *out.shape,
+        left.ctypes.data,
+        left.strides[0] // size,
+        0,
+        left.strides[1] // size,
+        right.ctypes.data,
+        right.strides[0] // size,
+        1,
+        len(right),
+        add,
+        0.0,
+    )
 
 
 @compiled

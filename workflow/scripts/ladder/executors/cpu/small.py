@@ -33,6 +33,8 @@ MOST_WEIGHTS, MOST_WINDOWS = 2**22, 2**11
 RESIDENT_WEIGHTS = 2**18  # weights that stay in a core's cache from image to image
 MANY_FILTERS = 64  # from here on BLAS over blocks is faster, up to twice
 GROUPS = 16  # of images, each with its own sums; as many threads can share the work
+PIECES = 4  # of a task for each thread, so that none waits long for the last piece of another
+PIECE_NUMBERS = 2**12  # least numbers of a flat array in a piece
 
 
 def load_batch(table, images, permutation, counters, scale, offset, batch, flip):
@@ -227,6 +229,7 @@ def cross_entropy(table, prediction, labels, permutation, counters, gradient, lo
             hits=hits,
             rows=rows,
             columns=prediction.size // rows,
+            pieces=1,
         )
     ]
 
@@ -254,6 +257,7 @@ def _update(
             rates=learning_rates,
             counters=counters,
             columns=parameter.size,
+            pieces=1 + parameter.size // PIECE_NUMBERS,
             weight_decay=weight_decay,
             clip=clip,
             mean=velocity if mean is None else mean,
@@ -264,7 +268,7 @@ def _update(
 
 
 def advance(table, counters, batch):
-    return [table.task(tasks.advance, "update", counters=counters, batch=batch)]
+    return [table.task(tasks.advance, "update", counters=counters, batch=batch, pieces=1)]
 
 
 OPERATIONS = {
@@ -300,8 +304,9 @@ class Table:
     """
 
     def __init__(self, threads, dtype):
-        self.threads, self.dtype, self.arrays, self._added = threads, np.dtype(dtype), [], []
-        self._product = products.address_of_product(self.dtype) if self.dtype in FLOATS else 0
+        self.dtype, self.arrays, self._added = np.dtype(dtype), [], []
+        self._pieces = 1 if threads == 1 else PIECES * threads
+        self._product = products.compiled_product(self.dtype).address if self.dtype in FLOATS else 0
         self._used = self._most = 0  # numbers of scratch, of an operation and of the one with most
         self._pass = ""  # of the operation that is added
 
@@ -330,15 +335,16 @@ class Table:
         self._most = max(self._most, self._used)
         return scratch
 
-    def task(self, function, label, own=0, waits=True, **fields):
+    def task(self, function, label, own=0, waits=True, pieces=None, **fields):
         """A task; arrays become addresses and None becomes 0. own: numbers of scratch for each
-        thread; waits: see Team.run.
+        piece; waits: see Team.run; pieces: at most so many, if given.
         """
+        pieces = min(pieces or self._pieces, self._pieces)
         if own:
             apart = -(-own // 32) * 32
-            fields |= {"scratch": self.array(apart * self.threads), "scratch_numbers": apart}
+            fields |= {"scratch": self.array(apart * pieces), "scratch_numbers": apart}
         self.arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
-        return (label, self._pass), waits, function, {"product": self._product, **fields}
+        return (label, self._pass), waits, function, pieces, {"product": self._product, **fields}
 
     @functools.cached_property
     def tasks(self):
@@ -364,8 +370,8 @@ class Table:
         rows = self.tasks.ctypes.data + self.tasks.itemsize * np.arange(len(self._added))
         return np.array(
             [
-                (self.labels.index(label), waits, tasks.address(function, self.dtype), row)
-                for (label, waits, function, _), row in zip(self._added, rows, strict=True)
+                (self.labels.index(label), waits, tasks.address(function, self.dtype), row, pieces)
+                for (label, waits, function, pieces, _), row in zip(self._added, rows, strict=True)
             ]
         )
 

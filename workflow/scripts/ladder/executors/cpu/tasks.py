@@ -1,15 +1,15 @@
-"""The tasks of small networks: work between two meetings of the threads, compiled, each described
-by a row of a table.
+"""The tasks of small networks: compiled work that several threads share, each described by a row
+of a table.
 
 The operations of a small network take microseconds, less than Python needs to hand them to a
 thread. So they are turned once (small.py) into tables of tasks, and a team of threads (team.py)
-works through a table without Python. Each task is cut by its shapes only, and every thread takes
-its share of the pieces, so that the bytes do not depend on the number of threads.
+works through a table without Python. What a number is computed from depends on a task's shapes
+only, not on the pieces that the task is cut into, nor on who takes which.
 
-A function takes a pointer to its task, the number of the thread and the number of threads, and does
-that thread's share. The fields of a task are addresses of C-contiguous arrays and sizes; the shapes
-are in each function's docstring, images NHWC. `like` is a number of the type of all arrays whose
-type is not mentioned.
+A function takes a pointer to its task, the number of a piece and the number of pieces, and does
+that piece. The fields of a task are addresses of C-contiguous arrays and sizes; the shapes are in
+each function's docstring, images NHWC. `like` is a number of the type of all arrays whose type is
+not mentioned.
 """
 
 import functools
@@ -93,7 +93,7 @@ TASK = np.dtype(
     ]
 )
 
-LINE = 16  # numbers of a cache line, shared by no two threads
+LINE = 16  # numbers of a cache line, shared by no two pieces
 
 
 @functools.cache
@@ -106,18 +106,18 @@ def address(function, dtype):
     return compiled_function(function, kind).address
 
 
-def load_bytes(row, thread, threads, like):
+def load_bytes(row, piece, pieces, like):
     """`_load` of uint8 images."""
-    _load(_task(row), thread, threads, np.uint8(0), like)
+    _load(_task(row), piece, pieces, np.uint8(0), like)
 
 
-def load_numbers(row, thread, threads, like):
+def load_numbers(row, piece, pieces, like):
     """`_load` of float32 images."""
-    _load(_task(row), thread, threads, np.float32(0), like)
+    _load(_task(row), piece, pieces, np.float32(0), like)
 
 
 @compiled
-def _load(task, thread, threads, pixel, like):
+def _load(task, piece, pieces, pixel, like):
     """y (batch, height, width, channels) = these rows of the images, whose type is pixel's, times
     scale plus offset.
     """
@@ -128,18 +128,18 @@ def _load(task, thread, threads, pixel, like):
         _array(task.scale, task.channels, np.float32(0)),
         _array(task.offset, task.channels, np.float32(0)),
     )
-    factors = numba.carray(pointer(_own(task, thread, like), np.float32(0)), (2, size))
+    factors = numba.carray(pointer(_own(task, piece, like), np.float32(0)), (2, size))
     for k in range(size):
         factors[0, k] = scale[k % task.channels]
         factors[1, k] = offset[k % task.channels]
     # rows are not checked against the 1
     images = numba.carray(pointer(task.images, pixel), (1, task.height, size))
     batch = numba.carray(pointer(task.y, like), (task.batch, task.height, size))
-    first, last = _share(task.batch, thread, threads)
+    first, last = _share(task.batch, piece, pieces)
     loops.load(images, rows[first:last], factors[0], factors[1], batch[first:last])
 
 
-def pad(row, thread, threads, like):
+def pad(row, piece, pieces, like):
     """y (batch, height, width, channels) = x with `rows` rows and columns of zeros less on each
     side.
     """
@@ -148,7 +148,7 @@ def pad(row, thread, threads, like):
     inside = size - 2 * border
     y = numba.carray(pointer(task.y, like), (task.batch, task.height, size))
     x = numba.carray(pointer(task.x, like), (task.batch, task.height - 2 * task.rows, inside))
-    first, last = _share(task.batch, thread, threads)
+    first, last = _share(task.batch, piece, pieces)
     for n in range(first, last):
         for r in range(task.height):
             for k in range(size):
@@ -158,13 +158,13 @@ def pad(row, thread, threads, like):
                 y[n, r + task.rows, k + border] = x[n, r, k]
 
 
-def turn(row, thread, threads, like):
+def turn(row, piece, pieces, like):
     """y (batch, columns, rows) = x (batch, rows, columns), each matrix transposed."""
     task = _task(row)
     x = numba.carray(pointer(task.x, like), (task.batch, task.rows, task.columns))
     y = numba.carray(pointer(task.y, like), (task.batch, task.columns, task.rows))
     strips = (task.columns + LINE - 1) // LINE
-    first, last = _share(task.batch * strips, thread, threads)
+    first, last = _share(task.batch * strips, piece, pieces)
     for place in range(first, last):
         n, left = place // strips, place % strips * LINE
         for top in range(0, task.rows, LINE):
@@ -173,16 +173,16 @@ def turn(row, thread, threads, like):
                     y[n, c, r] = x[n, r, c]
 
 
-def multiply(row, thread, threads, like):
+def multiply(row, piece, pieces, like):
     """y (rows, columns) = the sums over t < terms of x[r row + t term] weight[t, c]; weight:
     (terms, columns).
     """
     task = _task(row)
     top, bottom, left, right = 0, task.rows, 0, task.columns
     if task.rows < task.columns:
-        left, right = _lines(task.columns, thread, threads)
+        left, right = _lines(task.columns, piece, pieces)
     else:
-        top, bottom = _share(task.rows, thread, threads)
+        top, bottom = _share(task.rows, piece, pieces)
     if top < bottom and left < right:
         size = bytes_of(like)
         product(
@@ -199,7 +199,7 @@ def multiply(row, thread, threads, like):
         )
 
 
-def finish(row, thread, threads, like):
+def finish(row, piece, pieces, like):
     """y (rows, columns) = x (columns, rows) transposed, plus bias unless its address is 0, then
     ReLU if `relu`.
     """
@@ -209,7 +209,7 @@ def finish(row, thread, threads, like):
         _matrix(task.y, task.rows, task.columns, like),
     )
     bias = _array(task.bias, task.columns, like)
-    first, last = _share((task.rows + LINE - 1) // LINE, thread, threads)
+    first, last = _share((task.rows + LINE - 1) // LINE, piece, pieces)
     for top in range(LINE * first, min(task.rows, LINE * last), LINE):
         for left in range(0, task.columns, LINE):
             for r in range(top, min(task.rows, top + LINE)):
@@ -218,7 +218,7 @@ def finish(row, thread, threads, like):
                     y[r, c] = like if (task.relu != 0) & (value < like) else value
 
 
-def pass_gradient(row, thread, threads, like):
+def pass_gradient(row, piece, pieces, like):
     """dx (rows, columns) = dy where y > 0, without relu is dy already; dbiases = the sums of its
     columns unless at 0.
     """
@@ -228,7 +228,7 @@ def pass_gradient(row, thread, threads, like):
         _matrix(task.dy, task.rows, task.columns, like),
         _matrix(task.dx, task.rows, task.columns, like),
     )
-    first, last = _lines(task.columns, thread, threads)
+    first, last = _lines(task.columns, piece, pieces)
     if task.relu != 0:
         for r in range(task.rows):
             for c in range(first, last):
@@ -239,7 +239,7 @@ def pass_gradient(row, thread, threads, like):
         )
 
 
-def gather(row, thread, threads, like):
+def gather(row, piece, pieces, like):
     """y (batch, rows, columns, kernel, taps * channels) = windows of x (batch, height, width,
     channels), zeros outside.
 
@@ -249,7 +249,7 @@ def gather(row, thread, threads, like):
     line, run = task.width * task.channels, task.taps * task.channels
     x = numba.carray(pointer(task.x, like), (task.batch, task.height, line))
     y = numba.carray(pointer(task.y, like), (task.batch, task.rows, task.columns, task.kernel, run))
-    first, last = _share(task.batch, thread, threads)
+    first, last = _share(task.batch, piece, pieces)
     for n in range(first, last):
         for r in range(task.rows):
             for q in range(task.columns):
@@ -265,7 +265,7 @@ def gather(row, thread, threads, like):
                     y[n, r, q, i, end:] = like
 
 
-def scatter(row, thread, threads, like):
+def scatter(row, piece, pieces, like):
     """dx (batch, height, width, channels) = the sums of the entries of each pixel in windows x, of
     the form of `gather`'s y.
     """
@@ -275,14 +275,14 @@ def scatter(row, thread, threads, like):
         (task.batch, task.rows, task.columns, task.kernel, task.taps * task.channels),
     )
     dx = numba.carray(pointer(task.dx, like), (task.batch, task.height, task.width * task.channels))
-    first, last = _share(task.batch, thread, threads)
+    first, last = _share(task.batch, piece, pieces)
     loops.col2im(x[first:last], dx[first:last], task.channels, task.top, task.left, task.stride)
 
 
-def add(row, thread, threads, like):
+def add(row, piece, pieces, like):
     """y = x + dy, flat (columns), then ReLU if `relu`."""
     task = _task(row)
-    first, last = _lines(task.columns, thread, threads)
+    first, last = _lines(task.columns, piece, pieces)
     loops.add(
         _array(task.x, task.columns, like)[first:last],
         _array(task.dy, task.columns, like)[first:last],
@@ -291,10 +291,10 @@ def add(row, thread, threads, like):
     )
 
 
-def pass_relu(row, thread, threads, like):
+def pass_relu(row, piece, pieces, like):
     """dx = dy where y > 0, else 0; flat (columns)."""
     task = _task(row)
-    first, last = _lines(task.columns, thread, threads)
+    first, last = _lines(task.columns, piece, pieces)
     loops.relu_gradient(
         _array(task.y, task.columns, like)[first:last],
         _array(task.dy, task.columns, like)[first:last],
@@ -302,7 +302,7 @@ def pass_relu(row, thread, threads, like):
     )
 
 
-def normalize(row, thread, threads, like):
+def normalize(row, piece, pieces, like):
     """Batch normalization of x (rows, columns), one column for each channel, as
     layers.batchnorm_forward.
     """
@@ -311,7 +311,7 @@ def normalize(row, thread, threads, like):
         _matrix(task.x, task.rows, task.columns, like),
         _matrix(task.y, task.rows, task.columns, like),
     )
-    first, last = _lines(task.columns, thread, threads)
+    first, last = _lines(task.columns, piece, pieces)
     if first < last:
         first, last = np.uint64(first), np.uint64(last)
         total, squares, factor = (
@@ -339,7 +339,7 @@ def normalize(row, thread, threads, like):
         loops.normalize(x, first, last, mean, factor, bias, y, task.relu != 0)
 
 
-def normalize_back(row, thread, threads, like):
+def normalize_back(row, piece, pieces, like):
     """Gradients of `normalize`, as layers.batchnorm_backward."""
     task = _task(row)
     x, dy, dx = (
@@ -347,7 +347,7 @@ def normalize_back(row, thread, threads, like):
         _matrix(task.dy, task.rows, task.columns, like),
         _matrix(task.dx, task.rows, task.columns, like),
     )
-    first, last = _lines(task.columns, thread, threads)
+    first, last = _lines(task.columns, piece, pieces)
     if first < last:
         mean, inverse = (
             _array(task.mean, task.columns, like),
@@ -381,7 +381,7 @@ def normalize_back(row, thread, threads, like):
         )
 
 
-def convolve(row, thread, threads, like):
+def convolve(row, piece, pieces, like):
     """y = windows of x (batch, height, width, channels) times weight (taps, filters), plus bias,
     then pooling and ReLU.
 
@@ -392,14 +392,14 @@ def convolve(row, thread, threads, like):
     task = _task(row)
     size, length = bytes_of(like), task.columns * task.filters
     pixel, line = task.channels * task.stride, task.width * task.channels
-    phases, scratch = 1 + task.pool, _own(task, thread, like)
+    phases, scratch = 1 + task.pool, _own(task, piece, like)
     own = numba.carray(pointer(scratch, like), (5, length))
     bias = _array(task.bias, task.filters, like)
     for k in range(length):
         own[4, k] = bias[k % task.filters]
     count = task.batch * task.rows
     y, index = _matrix(task.y, count, length, like), _matrix(task.index, count, length, np.uint8(0))
-    first, last = _share(task.batch, thread, threads)
+    first, last = _share(task.batch, piece, pieces)
     for n in range(first, last):
         image = task.x + size * n * task.height * line
         for r in range(task.rows):
@@ -436,7 +436,7 @@ def convolve(row, thread, threads, like):
                 )
 
 
-def convolve_back(row, thread, threads, like):
+def convolve_back(row, piece, pieces, like):
     """Gradients of `convolve`, with weight as (filters, taps): dx unless its address is 0, and
     parts of the others.
 
@@ -445,7 +445,7 @@ def convolve_back(row, thread, threads, like):
     """
     task = _task(row)
     size, length, taps = bytes_of(like), task.columns * task.filters, task.kernel * task.channels
-    phases, own = 1 + task.pool, _own(task, thread, like)
+    phases, own = 1 + task.pool, _own(task, piece, like)
     gradient = numba.carray(pointer(own, like), (phases, phases * task.rows, length))
     behind = own + size * gradient.size
     sums = _array(behind, length, like)
@@ -456,7 +456,7 @@ def convolve_back(row, thread, threads, like):
         _matrix(task.index, count, length, np.uint8(0)),
     )
     groups = (task.batch + task.group - 1) // task.group
-    first, last = _share(groups, thread, threads)
+    first, last = _share(groups, piece, pieces)
     for group in range(first, last):
         sums[:] = like
         for n in range(group * task.group, min(task.batch, (group + 1) * task.group)):
@@ -552,7 +552,7 @@ def _image_gradient(task, n, gradient, columns, like):
                     )
 
 
-def add_groups(row, thread, threads, like):
+def add_groups(row, piece, pieces, like):
     """y (columns, rows) = the sum of x (batch, rows, columns) over the first axis, in order,
     transposed.
     """
@@ -561,19 +561,19 @@ def add_groups(row, thread, threads, like):
         _matrix(task.x, task.batch, task.rows * task.columns, like),
         _matrix(task.y, task.columns, task.rows, like),
     )
-    first, last = _share(task.rows, thread, threads)
+    first, last = _share(task.rows, piece, pieces)
     loops.add_up(x, np.uint64(first * task.columns), np.uint64(last * task.columns))
     for r in range(first, last):
         for c in range(task.columns):
             y[c, r] = x[0, r * task.columns + c]
 
 
-def cross_entropy(row, thread, threads, like):
+def cross_entropy(row, piece, pieces, like):
     """dx (rows, columns), losses and hits from the scores x (rows, columns), as the operation
-    cross_entropy; one thread.
+    cross_entropy; one piece.
     """
     task = _task(row)
-    if thread == 0:
+    if piece == 0:
         counters = _array(task.counters, 3, np.int64(0))
         order = _array(task.permutation, counters[1] + task.rows, np.int64(0))[counters[1] :]
         labels, chosen = pointer(task.labels, np.uint8(0)), np.empty(task.rows, np.uint8)
@@ -588,20 +588,20 @@ def cross_entropy(row, thread, threads, like):
         _array(task.hits, counters[2] + 1, np.float64(0))[counters[2]] = hits
 
 
-def sgd(row, thread, threads, like):
+def sgd(row, piece, pieces, like):
     """One step of the flat parameter y (columns) with gradient x; rates: learning rates of all
     steps, float64.
     """
     task = _task(row)
-    (parameter, gradient, _, _), (rate, decay, clip), _ = _operands(task, thread, threads, like)
+    (parameter, gradient, _, _), (rate, decay, clip), _ = _operands(task, piece, pieces, like)
     loops.sgd(parameter, gradient, parameter.dtype.type(rate), decay, clip)
 
 
-def momentum(row, thread, threads, like):
+def momentum(row, piece, pieces, like):
     """As `sgd`, with the velocity as mean."""
     task = _task(row)
     (parameter, gradient, velocity, _), (rate, decay, clip), _ = _operands(
-        task, thread, threads, like
+        task, piece, pieces, like
     )
     loops.momentum(
         parameter,
@@ -614,12 +614,10 @@ def momentum(row, thread, threads, like):
     )
 
 
-def rmsprop(row, thread, threads, like):
+def rmsprop(row, piece, pieces, like):
     """As `sgd`, with the running average square."""
     task = _task(row)
-    (parameter, gradient, _, square), (rate, decay, clip), _ = _operands(
-        task, thread, threads, like
-    )
+    (parameter, gradient, _, square), (rate, decay, clip), _ = _operands(task, piece, pieces, like)
     number = parameter.dtype.type
     loops.rmsprop(
         parameter,
@@ -634,11 +632,11 @@ def rmsprop(row, thread, threads, like):
     )
 
 
-def adam(row, thread, threads, like):
+def adam(row, piece, pieces, like):
     """As `sgd`, with the running averages mean and square."""
     task = _task(row)
     (parameter, gradient, mean, square), (rate, decay, clip), step = _operands(
-        task, thread, threads, like
+        task, piece, pieces, like
     )
     number = parameter.dtype.type
     loops.adam(
@@ -659,12 +657,12 @@ def adam(row, thread, threads, like):
 
 
 @compiled
-def _operands(task, thread, threads, like):
-    """A thread's share of (parameter, gradient, mean, square), (rate, weight decay, clip), and the
+def _operands(task, piece, pieces, like):
+    """A piece's share of (parameter, gradient, mean, square), (rate, weight decay, clip), and the
     step's number from 1 on.
     """
     step = _array(task.counters, 3, np.int64(0))[0]
-    first, last = _lines(task.columns, thread, threads)
+    first, last = _lines(task.columns, piece, pieces)
     parameter, gradient = (
         _array(task.y, task.columns, like)[first:last],
         _array(task.x, task.columns, like)[first:last],
@@ -682,9 +680,9 @@ def _operands(task, thread, threads, like):
     )
 
 
-def advance(row, thread, threads, like):
+def advance(row, piece, pieces, like):
     task = _task(row)
-    if thread == 0:
+    if piece == 0:
         counters = _array(task.counters, 3, np.int64(0))
         counters[0] += 1
         counters[1] += task.batch
@@ -697,22 +695,22 @@ def _task(row):
 
 
 @compiled
-def _share(count, thread, threads):
-    """(first, end) of a thread's share of range(count)."""
-    return count * thread // threads, count * (thread + 1) // threads
+def _share(count, piece, pieces):
+    """(first, end) of a piece's share of range(count)."""
+    return count * piece // pieces, count * (piece + 1) // pieces
 
 
 @compiled
-def _lines(count, thread, threads):
+def _lines(count, piece, pieces):
     """As _share, in whole cache lines."""
-    first, last = _share((count + LINE - 1) // LINE, thread, threads)
+    first, last = _share((count + LINE - 1) // LINE, piece, pieces)
     return LINE * first, min(count, LINE * last)
 
 
 @compiled
-def _own(task, thread, like):
-    """Address of the thread's own scratch."""
-    return task.scratch + bytes_of(like) * thread * task.scratch_numbers
+def _own(task, piece, like):
+    """Address of the piece's own scratch."""
+    return task.scratch + bytes_of(like) * piece * task.scratch_numbers
 
 
 @compiled

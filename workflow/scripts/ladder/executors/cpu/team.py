@@ -1,12 +1,18 @@
-"""Threads that work through a table of tasks together, and meet after each task without Python and
-without sleeping.
+"""Threads that work through a table of tasks together, without Python and without sleeping.
+
+A task is cut into pieces, of which each thread takes the next one as soon as it has finished its
+last: on a machine that other programs use too, a thread that is not running holds up nobody, unless
+it was stopped within a piece. The calling thread begins a task when all pieces of the one before
+are finished, and takes pieces like the others, all of them if no other thread comes.
 
 Waking a sleeping thread takes 50 microseconds, as long as many a task. So a thread that has
-finished a table waits for the next one awake for a while (WAIT), as a training makes step after
+found no piece waits for the next one awake for a while (WAIT), as a training makes step after
 step, and sleeps only then.
 
-words: the memory that the threads share, int64: the number of arrivals at all meetings so far, what
-is called for, and the state of each thread.
+words: the memory that the threads share, int64. TICKET is the number of tasks begun so far, times
+TASK_UNIT, plus the number of pieces of the last one that nobody has taken. A thread takes a piece
+by lowering it with a compare-and-swap, which fails if any task or piece was begun since the thread
+looked: what it read of the task is then right if it succeeds.
 """
 
 import queue
@@ -20,15 +26,18 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ladder.executors.cpu.products import call, compiled, pointer
+from ladder.executors.cpu.products import call, compiled
 
 WAIT = 200_000  # nanoseconds
 LOOKS = 2**12  # at a word before a thread lets others run: about 10 microseconds
 APART = 16  # words of two cache lines: processors fetch lines in pairs
-# The places of the words; the state of thread n is at FIRST + APART n.
-ARRIVALS, FIRST = 0, APART
-STEPS, LENGTH, BEGUN, THREADS = range(APART, APART + 4)
-ASLEEP, AWAKE, CALLED = range(3)  # the states of a thread
+# The places of the words: the last task, the finished pieces of all tasks, and from FIRST on the
+# state of each thread, APART words apart.
+TICKET, FUNCTION, TASK, PIECES = range(4)
+FINISHED = APART
+FIRST = 2 * APART
+TASK_UNIT = 2**20
+ASLEEP, AWAKE = range(2)  # the states of a thread
 CLOCK = time.CLOCK_MONOTONIC
 
 cached = numba.njit(nogil=True, error_model="numpy", cache=True)
@@ -38,14 +47,14 @@ class Team:
     """`threads` threads, the caller among them, that call the compiled function of each task of a
     table.
 
-    The function takes the task's address, the number of the thread, `threads` and `like`, a number.
+    The function takes the task's address, the number of a piece, the number of pieces and `like`, a
+    number.
     """
 
     def __init__(self, threads, like):
         self._words = np.zeros(FIRST + APART * threads, np.int64)
-        self._words[THREADS] = threads
         self._like, self._wake = like, [queue.SimpleQueue() for _ in range(threads - 1)]
-        for number, wake in enumerate(self._wake, 1):
+        for number, wake in enumerate(self._wake):
             threading.Thread(
                 target=_member, args=(wake, self._words, number, like), daemon=True
             ).start()
@@ -54,19 +63,18 @@ class Team:
     def run(self, steps, nanoseconds):
         """Perform the tasks of a table.
 
-        steps: int64 (tasks, 4), for each task its place in `nanoseconds`, int64, which its time is
-        added to, whether all threads meet after it, as they must after the last, its function's
-        address and its own.
+        steps: int64 (tasks, 5), for each task its place in `nanoseconds`, int64, which its time is
+        added to, whether the next one waits for it, as the last one must be waited for, its
+        function's address, its own, and the number of its pieces.
         """
-        asleep = _call(self._words, steps)
         for number, wake in enumerate(self._wake):
-            if asleep >> number & 1:
+            if _wakes(self._words, number):
                 wake.put(True)
         _lead(self._words, steps, nanoseconds, self._like)
 
 
 def _member(wake, words, number, like):
-    """A thread but the caller: asleep until it is woken, then at work until no table comes for a
+    """A thread but the caller: asleep until it is woken, then at work until no piece comes for a
     while.
     """
     while wake.get():
@@ -79,30 +87,32 @@ def _dismiss(wake):
 
 
 @cached
-def _call(words, steps):
-    """Call all threads to the table; a bit for each, from the second on, that sleeps and must be
-    woken.
-    """
-    words[STEPS], words[LENGTH], words[BEGUN] = steps.ctypes.data, len(steps), words[ARRIVALS]
-    asleep = 0
-    for number in range(1, words[THREADS]):
-        state = _address(words, FIRST + APART * number)
-        if not _exchange(state, AWAKE, CALLED):
-            _store(state, CALLED)
-            asleep |= 1 << (number - 1)
-    return asleep
+def _wakes(words, number):
+    """Whether the thread sleeps and must be woken; its state is AWAKE then."""
+    return _exchange(_address(words, FIRST + APART * number), ASLEEP, AWAKE)
 
 
 @cached
 def _lead(words, steps, nanoseconds, like):
     """The caller's part of the work, which is timed."""
-    now, expected = np.empty(2, np.int64), words[BEGUN]
+    now = np.empty(2, np.int64)
     last = _now(now)
+    ticket, finished = _address(words, TICKET), _address(words, FINISHED)
+    wanted = _load(finished)
     for place in range(len(steps)):
-        call(steps[place, 2], (steps[place, 3], 0, words[THREADS], like))
-        if steps[place, 1] != 0:
-            expected += words[THREADS]
-            _meet(words, expected)
+        pieces = steps[place, 4]
+        if pieces == 1:
+            call(steps[place, 2], (steps[place, 3], 0, 1, like))
+        else:
+            words[FUNCTION], words[TASK], words[PIECES] = steps[place, 2], steps[place, 3], pieces
+            _store(ticket, (_load(ticket) // TASK_UNIT + 1) * TASK_UNIT + pieces)
+            wanted += pieces
+            _add(finished, _take_pieces(words, like))
+        looks = 0
+        while steps[place, 1] != 0 and _load(finished) < wanted:
+            looks += 1
+            if looks % LOOKS == 0:
+                _let_others_run()
         time_ = _now(now)
         nanoseconds[steps[place, 0]] += time_ - last
         last = time_
@@ -110,38 +120,39 @@ def _lead(words, steps, nanoseconds, like):
 
 @cached
 def _follow(words, number, like):
-    """Another thread's part, until no table has come for a while."""
+    """Another thread's part, until no piece has come for a while."""
     state, now = _address(words, FIRST + APART * number), np.empty(2, np.int64)
+    ticket, finished = _address(words, TICKET), _address(words, FINISHED)
+    since, looks = _now(now), 0
     while True:
-        since, looks = _now(now), 0
-        while _load(state) != CALLED:
-            looks += 1
-            if looks % LOOKS == 0:
-                _let_others_run()
-                if _now(now) - since > WAIT and _exchange(state, AWAKE, ASLEEP):
-                    return
-        steps, expected = (
-            numba.carray(pointer(words[STEPS], np.int64(0)), (words[LENGTH], 4)),
-            words[BEGUN],
-        )
-        _store(state, AWAKE)  # nobody is called before all have met
-        for place in range(len(steps)):
-            call(steps[place, 2], (steps[place, 3], number, words[THREADS], like))
-            if steps[place, 1] != 0:
-                expected += words[THREADS]
-                _meet(words, expected)
-
-
-@compiled
-def _meet(words, expected):
-    """Arrive, and wait until there were `expected` arrivals."""
-    arrivals, looks = _address(words, ARRIVALS), 0
-    if _add(arrivals, 1) + 1 == expected:
-        return
-    while _load(arrivals) < expected:
+        if _load(ticket) % TASK_UNIT != 0:
+            _add(finished, _take_pieces(words, like))
+            since = _now(now)
         looks += 1
         if looks % LOOKS == 0:
             _let_others_run()
+            if _now(now) - since > WAIT:
+                _store(state, ASLEEP)
+                return
+
+
+@compiled
+def _take_pieces(words, like):
+    """Do pieces of the last task until none is left: their number."""
+    ticket, done = _address(words, TICKET), 0
+    while True:
+        seen = _load(ticket)
+        left = seen % TASK_UNIT
+        if left == 0:
+            return done
+        function, task, pieces = (
+            _load(_address(words, FUNCTION)),
+            _load(_address(words, TASK)),
+            _load(_address(words, PIECES)),
+        )
+        if _exchange(ticket, seen, seen - 1):
+            call(function, (task, pieces - left, pieces, like))
+            done += 1
 
 
 _clock = types.ExternalFunction(

@@ -14,7 +14,7 @@ channels). The loops are compiled as described in loops.py.
 
 import numpy as np
 
-from ladder.executors.cpu import blocks
+from ladder.executors.cpu import blocks, products
 from ladder.executors.cpu.loops import loop
 
 # Tiles per block: with fewer, a matrix product spends most of its time loading weights; the blocks
@@ -100,7 +100,7 @@ class _Forward:
             relu,
             index,
         )
-        self.planes = transformed.transpose(0, 2, 1)
+        self.planes = blocks.transposed(executor, transformed)
 
     def has_few_tiles(self):
         """True if there are so few tiles that a product with some of them would mostly wait for the
@@ -115,17 +115,19 @@ class _Forward:
         def work(worker, start, stop):
             for block in cut.blocks(start, stop):
                 seen = _transform_images(worker, self.x[block], self.tiles)
-                products = worker.workspace(
+                out = worker.workspace(
                     "products", (36, seen.shape[1], self.y.shape[3]), self.y.dtype
                 )
-                self._finish(worker, np.matmul(seen, self.planes, out=products), block, 0)
+                for left, right, product in zip(seen, self.planes, out, strict=True):
+                    products.multiply(left, right, product)
+                self._finish(worker, out, block, 0)
 
         self.executor.parallel(len(self.x), work, cut.cost, piece=cut.size)
 
     def by_plane(self):
         """The threads first transform all images, then each multiplies some of the planes."""
         count, each = len(self.x), self.tiles.each
-        seen, products = (
+        seen, out = (
             self.executor.workspace(name, (36, count * each, width), self.x.dtype)
             for name, width in (("images", self.x.shape[3]), ("products", self.y.shape[3]))
         )
@@ -135,23 +137,24 @@ class _Forward:
             worker.lap("convolution forward")
 
         def multiply(worker, start, stop):
-            np.matmul(seen[start:stop], self.planes[start:stop], out=products[start:stop])
+            for plane in range(start, stop):
+                products.multiply(seen[plane], self.planes[plane], out[plane])
             worker.lap("convolution forward")
 
         def finish(worker, start, stop):
-            self._finish(worker, products, slice(start, stop), start * each)
+            self._finish(worker, out, slice(start, stop), start * each)
 
         for items, work in ((count, transform), (36, multiply), (count, finish)):
-            self.executor.parallel(items, work, seen.size + products.size)
+            self.executor.parallel(items, work, seen.size + out.size)
 
-    def _finish(self, worker, products, block, first):
+    def _finish(self, worker, planes, block, first):
         y, index = self.y[block], None if self.index is None else self.index[block]
         out = (
             y
             if index is None
             else worker.workspace("convolved", (len(y), *self.tiles.out, y.shape[3]), y.dtype)
         )
-        back_to_pixels(products, first, out, worker.workspace("rows", (4, 6, y.shape[3]), y.dtype))
+        back_to_pixels(planes, first, out, worker.workspace("rows", (4, 6, y.shape[3]), y.dtype))
         worker.lap("convolution forward")
         blocks.finish(worker, out, y, self.bias, self.relu, index)
 
@@ -229,16 +232,9 @@ class _Backward:
 
         def multiply(worker, start, stop):
             for plane in range(start, stop):
-                out = (
-                    sums[plane]
-                    if first
-                    else worker.workspace("product", sums.shape[1:], sums.dtype)
-                )
-                np.matmul(turned[plane].T, seen[plane], out=out)
-                if not first:
-                    sums[plane] += out
+                products.multiply(turned[plane].T, seen[plane], sums[plane], not first)
                 if self.dx is not None:
-                    np.matmul(turned[plane], self.transformed[plane], out=seen[plane])
+                    products.multiply(turned[plane], self.transformed[plane], seen[plane])
             worker.lap("convolution backward")
 
         def scatter(worker, start, stop):

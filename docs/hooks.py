@@ -26,7 +26,7 @@ def on_files(files, config):
     assets = [
         f"docs/{path.name}"
         for path in ROOT.glob("docs/*")
-        if path.suffix in (".png", ".css", ".js")
+        if path.suffix in (".png", ".svg", ".css", ".js")
     ]
     return Files(
         [

@@ -25,6 +25,7 @@ PAGES = [
 PROGRAMS = "snakemake", "kernel-ladder"
 # Targets that are no stage and no page of one.
 TARGETS = {*KNOWN, "explain", "settings", "all_settings", "gc"}
+TARGETS |= {f"results/{page}.html" for page in ("history", "diff", "predictions")}
 # Part of a command -> what runs it, or why nothing does.
 ELSEWHERE = {
     r"^make ": "a target of the Makefile; the test below looks for it there",
@@ -44,7 +45,7 @@ ELSEWHERE = {
     r"^git clone |^pip install |/bin/pip |-m pip ": "a download",
     r"^~/ladder/bin/python ": "an installed copy; tests/test_release.py",
     r"^cd |^docker |^apptainer |^rsync ": "a folder, an engine or a machine of the reader",
-    r"NAME|FOLDER|VERSION|theirs\.bin|best\.yaml|diff=": "something of the reader",
+    r"=N$|NAME|FOLDER|VERSION|theirs\.bin|best\.yaml|diff=": "something of the reader",
     r"layers\.html|map_perplexity": "what a recipe adds",
 }
 NUMBERS = range(30)
@@ -56,8 +57,9 @@ TEXTS = {
 
 
 def commands(text):
-    """The words of each command in a page's shell blocks."""
-    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S):
+    """The words of each command in a page's shell blocks, and of Snakemake's in its sentences."""
+    told = re.findall(r"`((?:\.venv/bin/)?snakemake [^`]+)`", text.replace("\n", " "))
+    for block in [*re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S), *told]:
         command = ""
         for line in block.replace("\\\n", " ").splitlines():
             command += f"{line}\n"

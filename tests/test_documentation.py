@@ -135,14 +135,6 @@ def test_files_named_by_a_page_exist(path):
     assert {name for name in missing if not re.search(EXAMPLES, name)} == set()
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_keys_that_a_page_sets_are_keys(path):
-    keys = {"key", "map_perplexity", *settings.KEYS}  # and two examples
-    for command in re.findall(r"--config (.*)", path.read_text().replace("\\\n", " ")):
-        named = re.findall(r"(?:^|[\s'\"])([a-z_]\w+)=", command.split("#")[0].split("`")[0])
-        assert set(named) <= keys, command
-
-
 def test_the_workflow_catalog_finds_what_it_asks_for():
     """What https://snakemake.github.io/snakemake-workflow-catalog reads: words of README.md, and
     the ways of deployment.

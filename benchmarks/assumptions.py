@@ -21,7 +21,7 @@ SOURCES = {
     "smallscientist1": "[cuda_microbenchmark](https://github.com/smallscientist1/cuda_microbenchmark): an A100, an RTX 4090",
     "Jia": "Jia et al., [Dissecting the NVidia Turing T4 GPU via Microbenchmarking](https://arxiv.org/abs/1903.07486), 2019",
     "NVIDIA": "data sheets, as [that of the H200](https://www.nvidia.com/en-us/data-center/h200/)",
-    "the H200 of 2026-11-26": "its [measurement](#kernels-of-then): ncu's times of the launches of gpu_tf32 and gpu_opt_v2, "
+    "the H200 of 2026-11-26": "its [measurement](#what-an-h200-took): ncu's times of the launches of gpu_tf32 and gpu_opt_v2, "
     "and the steps of all rungs; other cards as this one, where nothing else is said",
     "bounds": "no less and no more is possible",
     "judged": "by us, between published values",

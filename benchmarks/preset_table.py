@@ -1,5 +1,5 @@
-"""Write the tables of README.md and docs/results.md on what the presets reach, between their
-markers, from benchmarks/presets/.
+"""Write the tables of docs/results.md on what the presets reach, between their markers,
+from benchmarks/presets/.
 
     python benchmarks/preset_table.py [--check]
 
@@ -49,16 +49,6 @@ ABLATION = (
     "test accuracy",
     "difference",
 )
-SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
-IN_README = (
-    "cifar10_best",
-    "cifar10_normalised_encoder",
-    "cifar10_wta",
-    "cifar10_resnet18",
-    "cifar10_autoencoder",
-    "mnist_lenet_5",
-    "mnist_autoencoder",
-)
 CONTROLS = ("random", "pixels")
 # settings in which the parts of a record differ
 # (seeds, ablation: of records of earlier releases)
@@ -103,18 +93,9 @@ def wanted_texts(records):
     rows = {
         head: [row for record in records for row in make(record)] for head, make in LONG.items()
     }
-    tables = {
-        "README.md": [
-            (SHORT, *(short_row(record) for record in records if record["preset"] in IN_README))
-        ],
-        "docs/results.md": [(head, *lines) for head, lines in rows.items() if lines],
-    }
-    return {
-        HERE.parent / name: table.with_table(
-            (HERE.parent / name).read_text("utf-8"), markdown(lines), BEGIN
-        )
-        for name, lines in tables.items()
-    }
+    page = HERE.parent / "docs/results.md"
+    lines = [(head, *lines) for head, lines in rows.items() if lines]
+    return {page: table.with_table(page.read_text("utf-8"), markdown(lines), BEGIN)}
 
 
 def markdown(tables):
@@ -124,19 +105,6 @@ def markdown(tables):
             for head, *rows in tables
         )
         + "\n"
-    )
-
-
-def short_row(record):
-    """The row of README.md: the classifier that answers for a preset, with its control."""
-    whole = record["whole"]
-    classifier, accuracy = answer(whole)
-    return (
-        named(record),
-        f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
-        percent(control(whole, classifier, "random")),
-        difference(whole, classifier, "random"),
-        times(whole)[0],
     )
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/s
 import spread  # noqa: E402
 from cases import CONTENDERS, HEADLINES, PRECISIONS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
-from sections import counts, look_name, others_name, parity_name, race_name  # noqa: E402
+from sections import counts, others_name, parity_name, race_name  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 RECORDS = HERE / "gpu"
@@ -105,43 +105,6 @@ def launch_times(text):
             )
         ]
         for rung, part in zip(parts[::2], parts[1::2], strict=True)
-    }
-
-
-def torch_times(record, log=""):
-    """{precision: [microseconds]}: the fastest compiled PyTorch in a CUDA graph of the record's
-    first looks, and of a log.
-    """
-    looks = [
-        (CONTENDERS[name], sorted(look["us"])[len(look["us"]) // 2])
-        for name in CONTENDERS
-        if (look := result(record, look_name(name)))
-    ]
-    looks = [
-        [
-            (contender.precision, us)
-            for contender, us in looks
-            if contender.form == "compiled" and contender.graph
-        ],
-        [
-            (precision, float(us))
-            for line in log.splitlines()
-            if line.startswith(("first look: ", race_name(HEADLINES[0])))
-            for precision, us in re.findall(
-                r"PyTorch (\w+) compiled \w+ graph(?: \(\d+ s\):)? ([\d.]+) us", line
-            )
-        ],
-    ]
-    return {
-        precision: times
-        for precision in PRECISIONS
-        if (
-            times := [
-                min(us for name, us in call if name == precision)
-                for call in looks
-                if any(name == precision for name, _ in call)
-            ]
-        )
     }
 
 

@@ -1,5 +1,5 @@
-"""Write the tables of README.md, kernels/README.md, docs/prediction.md and docs/results.md between
-their markers.
+"""Write the tables of kernels/README.md, docs/prediction.md and docs/results.md between their
+markers, and docs/ladder.svg.
 
     python benchmarks/table.py [--check]
 
@@ -19,11 +19,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
 import assumptions  # noqa: E402
+import ladder_picture  # noqa: E402
 import prediction_tables  # noqa: E402
 import results  # noqa: E402
 import roofline  # noqa: E402
 import step_kernels  # noqa: E402
-from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products  # noqa: E402
+from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, precision, products  # noqa: E402
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
@@ -50,7 +51,6 @@ HEAD = (
     "x rung below",
     "error / tolerance",
 )
-SHORT_HEAD = ("rung", "idea", "launches", "predicted ms")
 COUNTED_HEAD = (
     "rung",
     "predicted us",
@@ -94,8 +94,7 @@ CARDS_HEAD = (
     "epoch: rung, PyTorch",
     "features of 60,000 images: rung, PyTorch",
 )
-NOT_MEASURED, NOT_COUNTED, NOT_YET = "not measured", "not counted", "not yet"
-NAMES = {"fp32": "float32", "tf32": "TF32", "bf16": "bfloat16", "fp16": "float16"}
+NOT_MEASURED, NOT_COUNTED = "not measured", "not counted"
 BEYOND = "numbers not within the limit"
 
 
@@ -112,7 +111,7 @@ def main():
     except UserError as error:
         sys.exit(str(error))
     for path, wanted in texts.items():
-        if arguments.check and path.read_text("utf-8") != wanted:
+        if arguments.check and (not path.exists() or path.read_text("utf-8") != wanted):
             sys.exit(
                 f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/table.py"
             )
@@ -124,7 +123,6 @@ def wanted_texts(records):
     """{document: its text with the tables of these records, newest first}."""
     newest = records[0] if records else {}
     tables = {
-        "README.md": short(newest),
         "kernels/README.md": table(newest),
         "docs/results.md": cards(results.by_card(records)),
     }
@@ -133,8 +131,10 @@ def wanted_texts(records):
         for name, body in tables.items()
     }
     page = HERE.parent / "docs/prediction.md"
+    card = f"{newest['machine']['gpu']}, {newest['made'][:10]}" if newest else "no GPU yet"
     return {
         **texts,
+        HERE.parent / "docs/ladder.svg": ladder_picture.picture(ladder(newest), card),
         page: with_predictions(page.read_text("utf-8"), results.measured_then(records)),
     }
 
@@ -147,11 +147,6 @@ def with_predictions(text, record):
         "times": (prediction_tables.TIMES_HEAD, prediction_tables.times(rungs, CASE.batch)),
         "values": (prediction_tables.VALUES_HEAD, prediction_tables.values()),
         "swings": (prediction_tables.SWINGS_HEAD, prediction_tables.swings(rungs)),
-        "steps of then": (prediction_tables.STEPS_HEAD, prediction_tables.steps_of_then(record)),
-        "launches of then": (
-            prediction_tables.LAUNCHES_HEAD,
-            prediction_tables.launches_of_then(log(record)),
-        ),
         "errors of then": (
             prediction_tables.ERRORS_HEAD,
             prediction_tables.errors_of_then(record, log(record)),
@@ -177,39 +172,23 @@ def with_table(text, body, marker=BEGIN):
     return f"{before}{marker}\n{body}{END}{after}"
 
 
-def short(record):
-    """The table of the rungs without the lessons between them, with measured times where a record
-    has some.
-    """
-    rows, counts = [], counted.read()["rungs"]
-    for rung in (name for name in documented_rungs() if catalog.RUNGS[name].role == "rung"):
-        idea = catalog.RUNGS[rung].technique.split(", ")[0]
-        measured = measured_row(record, rung)
-        rows.append(
-            (
-                rung,
-                idea,
-                str(counts[rung]["launches"]),
-                predicted(counts[rung], unit=1000),
-                *(
-                    [f"{measured['median_us'] / 1000:.2g}" if measured else NOT_YET]
-                    if record
-                    else []
-                ),
-            )
-        )
-    rows += [
-        (
-            f"PyTorch, {NAMES[precision]}",
-            "compiled, in one CUDA graph",
-            "",
-            "",
-            "-".join(dict.fromkeys(counted.span(min(times) / 1000, max(times) / 1000).split("-"))),
-        )
-        for precision, times in results.torch_times(record, log(record)).items()
-    ]
-    head = SHORT_HEAD + (("measured ms",) if record else ())
-    return "\n".join(markdown([head, tuple("---" for _ in head), *rows])) + "\n"
+def ladder(record):
+    """The rows of the picture of the ladder, measured where the record has today's kernels."""
+    counts = counted.read()["rungs"]
+    return [ladder_row(rung, counts[rung], record) for rung in documented_rungs()]
+
+
+def ladder_row(rung, counts, record):
+    known = catalog.RUNGS[rung]
+    measured = measured_row(record, rung)
+    torch = results.fastest(record, CASE, precision(rung), torch=True)
+    return ladder_picture.Row(
+        rung,
+        ladder_picture.IDEAS.get(rung, known.technique.split(", ")[0]),
+        tuple(end / 1000 for end in counts["predicted"][assumptions.H200]),
+        measured and measured["median_us"] / 1000,
+        torch and torch["median_us"] / 1000,
+    )
 
 
 def log(record):

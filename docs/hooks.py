@@ -1,15 +1,17 @@
 """What mkdocs does otherwise here: a page's place in the site is its place in the repository, so
-that a link holds in both.
+that a link holds in both, and formulas become MathML, which browsers draw without a script.
 """
 
 import pathlib
 import posixpath
 import re
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 from pymdownx.slugs import slugify
 
 ROOT = pathlib.Path(__file__).parents[1]
+FORMULA = re.compile(r"^```math\n(.*?)\n```$", re.M | re.S)
 LINK = re.compile(r"\[([^\[\]]+)\]\(([^():#\s]+)(?:#L[\d\-L]+)?\)")
 
 
@@ -26,7 +28,7 @@ def on_files(files, config):
     assets = [
         f"docs/{path.name}"
         for path in ROOT.glob("docs/*")
-        if path.suffix in (".png", ".css", ".js")
+        if path.suffix in (".png", ".svg", ".css", ".js")
     ]
     return Files(
         [
@@ -49,10 +51,16 @@ def pages(nav):
 
 
 def on_page_markdown(markdown, page, files, **_):
-    """A link to a file that the site does not have, such as a kernel, becomes its text."""
+    """A link to a file that the site does not have, such as a kernel, becomes its text; TeX becomes
+    MathML.
+    """
 
     def text(link):
         path = posixpath.normpath(f"{page.file.src_uri}/../{link[2]}")
         return link[1] if path not in files.src_uris and (ROOT / path).is_file() else link[0]
 
-    return LINK.sub(text, markdown)
+    def formula(block):
+        # What scrolls on a phone is reached by the keyboard.
+        return convert(block[1], display="block").replace("<math ", '<math tabindex="0" ', 1)
+
+    return LINK.sub(text, FORMULA.sub(formula, markdown))

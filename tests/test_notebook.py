@@ -1,5 +1,5 @@
-"""The notebook for Google Colab: it is stripped, names what there is, and runs from top to bottom
-without a GPU, twice.
+"""The notebooks are stripped and run from top to bottom without a GPU; that for Google Colab names
+what there is, and runs twice.
 """
 
 import json
@@ -31,8 +31,11 @@ LEFT_OUT = (
 )
 
 
-def test_it_is_a_valid_notebook_without_outputs():
-    notebook = nbformat.read(NOTEBOOK, as_version=nbformat.NO_CONVERT)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs").glob("*.ipynb")), ids=lambda path: path.name
+)
+def test_it_is_a_valid_notebook_without_outputs(path):
+    notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
     nbformat.validate(notebook)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert cells and all(cell.outputs == [] and cell.execution_count is None for cell in cells)
@@ -61,10 +64,7 @@ def test_the_files_targets_keys_and_rungs_that_it_names_exist():
     reason="no g++ or make (Debian packages)",
 )
 def test_it_runs_from_top_to_bottom_and_again(tmp_path):
-    checkout = shutil.copytree(
-        ROOT, tmp_path / "checkout", ignore=shutil.ignore_patterns(*LEFT_OUT)
-    )
-    (checkout / ".venv").symlink_to(sys.prefix)
+    checkout = checkout_in(tmp_path)
     before = {*checkout.iterdir()}
     first, second = run(checkout), run(checkout)
     for texts in first, second:
@@ -83,9 +83,28 @@ def test_it_runs_from_top_to_bottom_and_again(tmp_path):
     }
 
 
-def run(checkout):
+def test_it_runs_from_pictures_to_a_table_a_map_and_neighbours(tmp_path):
+    texts = run(checkout_in(tmp_path), "pictures")
+    assert "150 pictures, " in texts["table"] and "<th>prediction</th>" in texts["table"]
+    assert texts["map"].count("<image href") == 30  # a fifth are test pictures
+    assert texts["neighbours"].count("<figure") == 9 and "<figcaption>1.00" in texts["neighbours"]
+
+
+def test_it_runs_from_a_table_of_products_to_three_accuracies(tmp_path):
+    texts = run(checkout_in(tmp_path), "multiplier")
+    accuracies = [float(share) for share in re.findall(r"<td>([\d.]+) %", texts["accuracies"])]
+    assert len(accuracies) == 3 and accuracies[0] > 80 and accuracies[0] - accuracies[1] < 5
+
+
+def checkout_in(folder):
+    checkout = shutil.copytree(ROOT, folder / "checkout", ignore=shutil.ignore_patterns(*LEFT_OUT))
+    (checkout / ".venv").symlink_to(sys.prefix)
+    return checkout
+
+
+def run(checkout, name="colab"):
     """Cell -> the text of its outputs, as JSON."""
-    notebook = nbformat.read(checkout / "docs/colab.ipynb", as_version=4)
+    notebook = nbformat.read(checkout / f"docs/{name}.ipynb", as_version=4)
     NotebookClient(
         notebook, timeout=900, resources={"metadata": {"path": checkout / "docs"}}
     ).execute()

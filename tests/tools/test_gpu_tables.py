@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 
 import pytest
@@ -12,6 +13,7 @@ from ladder.sources import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import cases  # noqa: E402
+import ladder_picture  # noqa: E402
 import prediction_tables  # noqa: E402
 import results  # noqa: E402
 import sections  # noqa: E402
@@ -38,16 +40,14 @@ def test_a_prediction_is_an_interval_of_the_card_that_the_driver_names():
     assert table.predicted(counts, unit=1000) == "0.21-0.28" and table.predicted(None) == ""
 
 
-def test_every_rung_has_its_first_prediction_its_interval_and_seconds_of_an_epoch():
+def test_every_rung_has_its_interval_and_seconds_of_an_epoch():
     rows = list(prediction_tables.times(counted.read()["rungs"], 64))
     assert {row[0] for row in rows} == set(table.documented_rungs())
     (last,) = (row for row in rows if row[0] == "gpu_bf16_sm90")
-    first, predicted, epoch = last[1:4]
-    least, most = map(float, predicted.split("-"))
-    assert float(first.partition("-")[0]) < least < most and [
-        float(end) for end in epoch.split("-")
-    ] == pytest.approx(
-        [least * 50_000 / 64 / 1e6, most * 50_000 / 64 / 1e6], rel=0.07
+    ends, epoch = ([float(end) for end in cell.split("-")] for cell in last[1:3])
+    assert ends[0] < ends[1]
+    assert epoch == pytest.approx(
+        [end * 50_000 / 64 / 1e6 for end in ends], rel=0.07
     )  # of two digits each
 
 
@@ -134,12 +134,8 @@ def test_a_measurement_of_other_kernels_stands_beside_no_prediction_of_todays(ke
         for name in ("gpu_basic", "gpu_opt_v1")
     )
     assert "| 4000 (3600-4400) |" in basic and better.count(table.NOT_MEASURED) == 7
-    (short,) = (
-        row
-        for row in table.short(RECORD | {"sections": other}).splitlines()
-        if row.startswith("| gpu_opt_v1 |")
-    )
-    assert short.endswith(f" | {table.NOT_YET} |")
+    rows = {row.rung: row for row in table.ladder(RECORD | {"sections": other})}
+    assert rows["gpu_basic"].measured == 4 and rows["gpu_opt_v1"].measured is None
 
 
 def test_a_kernel_that_changes_moves_its_measurement_out_of_the_column(monkeypatch):
@@ -169,7 +165,7 @@ def test_a_comment_changes_no_kernel(monkeypatch, tmp_path):
     assert step_kernels.text("a.cu") == step_kernels.text("b.cu")
 
 
-def test_what_was_measured_of_earlier_kernels_lies_in_their_second_prediction():
+def test_what_was_measured_of_earlier_kernels_lies_in_their_prediction():
     record, rungs = results.measured_then(results.records()), results.then()["rungs"]
     for rung in rungs:
         interval, measured = (
@@ -184,17 +180,19 @@ def test_what_was_measured_of_earlier_kernels_lies_in_their_second_prediction():
         assert most / least <= 1.4, rung
 
 
-def test_the_fastest_pytorch_of_each_call_is_in_the_ladders_table():
-    record = results.measured_then(results.records())
-    times = results.torch_times(record, table.log(record))
-    assert {name: [round(time) for time in of_both] for name, of_both in times.items()} == {
-        "fp32": [3020, 2569],
-        "tf32": [1283, 1267],
-        "bf16": [917, 905],
-    }
-    assert "| PyTorch, bfloat16 | compiled, in one CUDA graph |  |  | 0.91-0.92 |" in table.short(
-        record
-    )
+def test_the_picture_of_the_ladder_has_each_rungs_prediction_measurement_and_pytorch():
+    record = results.records()[0]
+    rows = {row.rung: row for row in table.ladder(record)}
+    assert list(rows) == table.documented_rungs()
+    best = rows["gpu_bf16_sm90"]
+    assert best.predicted[0] < best.measured < best.predicted[1] and best.torch > 3 * best.measured
+    drawn = "".join(ladder_picture.marks(best, 0))
+    places = [
+        float(re.search(rf'class="{mark}"[^>]* c?x1?="([\d.]+)"', drawn)[1])
+        for mark in ("band", "measured", "torch")
+    ]
+    times = best.predicted[0], best.measured, best.torch
+    assert places == [ladder_picture.place(time) for time in times] == sorted(places)
 
 
 def test_the_launches_of_a_log_of_ncu_are_read_in_their_order():

@@ -26,7 +26,6 @@ IN_NCU = 1.9e-6  # seconds of a launch that does nothing, as ncu measures it (ad
 
 def times(rungs, batch):
     """Rows; rungs: of counts.json."""
-    first = results.then()["first"]
     for rung, counts in rungs.items():
         predicted, steps = counts["predicted"], EPOCH / batch
         yield (

@@ -6,7 +6,7 @@
 import count_tokens
 
 BUDGET = {
-    "scripts": 11573,
+    "scripts": 11718,
     "ladder": 1607,
     "arithmetic": 11350,
     "classifiers": 10786,
@@ -17,20 +17,20 @@ BUDGET = {
     "features": 7912,
     "machine": 4536,
     "network": 8114,
-    "pages": 54801,
+    "pages": 55360,
     "rungs": 39032,
-    "store": 8610,
+    "store": 8696,
     "training": 6258,
     "plan": 6763,
     "stage": 1547,
     "tools": 5462,
     "verify": 5247,
-    "workflow": 35012,
+    "workflow": 35820,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
-    "benchmarks": 49700,
-    "tests": 469100,
+    "benchmarks": 49770,
+    "tests": 470755,
 }
 
 

@@ -955,7 +955,7 @@ def test_a_network_that_is_only_fitted_has_a_report_without_training(tmp_path):
         numbers["training"] == "patches"
         and numbers["loss"] is numbers["epochs"] is numbers["images_per_second"] is None
     )
-    assert numbers["weights"].endswith("weights.bin")
+    assert numbers["weights"].endswith("weights.safetensors")
 
 
 # ---- what the run started from
@@ -1062,7 +1062,7 @@ def test_a_network_that_classifies_is_scored_as_it_is_in_a_file(tmp_path):
     assert "Training accuracy" not in text and "is trained with the labels" not in text
     assert (
         numbers["test_accuracy"]
-        and numbers["weights"].endswith("weights.bin")
+        and numbers["weights"].endswith("weights.safetensors")
         and "/initial/" in numbers["weights"]
     )
 

@@ -21,13 +21,14 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 
 import numpy as np  # noqa: E402
+import yaml  # noqa: E402
 
 from ladder.classifiers import metrics  # noqa: E402
 from ladder.machine import runtime  # noqa: E402
 from record import Record, scrubbed  # noqa: E402
 
 FOLDER = HERE / "presets"
-PARTS = {"whole": [], "seeds": ["train_limit=10000", "seeds=[2,3]"]}
+PARTS = "whole", "seeds"
 CONTROLS = ("random", "pixels")
 MADE_FROM = ("Snakefile", "config.yaml", "presets", "workflow", "kernels")
 MACHINE = ("system", "processor", "cores", "python")
@@ -81,7 +82,7 @@ def run(preset, part, config):
 
 
 def command(preset, part, config):
-    settings = [*PARTS[part], *config]
+    settings = [*(of_seeds(preset) if part == "seeds" else []), *config]
     return [
         "snakemake",
         "--cores",
@@ -91,6 +92,12 @@ def command(preset, part, config):
         f"presets/{preset}.yaml",
         *(["--config", *settings] if settings else []),
     ]
+
+
+def of_seeds(preset):
+    """The settings of the part with seeds: few rows, two more seeds beside the preset's runs."""
+    listed = yaml.safe_load((ROOT / f"presets/{preset}.yaml").read_text("utf-8")).get("runs", [])
+    return ["train_limit=10000", f"runs={json.dumps([*listed, {'seed': [2, 3]}])}"]
 
 
 def keep(preset, part, content):

@@ -61,7 +61,8 @@ IN_README = (
 )
 CONTROLS = ("random", "pixels")
 # settings in which the parts of a record differ
-OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")
+# (seeds, ablation: of records of earlier releases)
+OF_A_PART = ("train_limit", "seeds", "ablation", "runs", "targets", "controls")
 # on the result: of a copy of the archive, and of how often a run reports
 WITHOUT_EFFECT = ("cifar10_sha256", "monitor")
 NORMAL = 1.96  # standard deviations to each side of a 95 % interval
@@ -179,12 +180,10 @@ def seed_rows(record):
 
 
 def ablation_rows(record):
-    """A row for each entry of the preset's ablation list that could run, of both parts of the
-    record.
-    """
+    """A row for each run of the preset's list but its repetitions, of both parts of the record."""
     for part in (scored for scored in (record["whole"], record["seeds"]) if scored):
         summary, images = part["summary"], str(settings_of(part).get("train_limit", ""))
-        for entry in summary.get("ablation") or ():
+        for entry in (*(summary.get("ablation") or ()), *map(as_entry, summary.get("runs") or ())):
             if entry["accuracy"] is not None:
                 yield (
                     f"`{record['preset']}`",
@@ -194,6 +193,18 @@ def ablation_rows(record):
                     percent(entry["accuracy"]),
                     matched(entry["lost"], entry["won"], sum(map(sum, summary["confusion"]))),
                 )
+
+
+def as_entry(row):
+    """A row of `runs` in a summary as `ablation` had it in earlier releases."""
+    against = row["against"] or {"won": None, "lost": None}
+    compared = against["won"] is not None
+    return {
+        "overrides": row["settings"],
+        "accuracy": row["mean"] if compared else None,
+        "won": against["lost"],
+        "lost": against["won"],
+    }
 
 
 def shortened(overrides):
@@ -227,7 +238,8 @@ def changed(record):
     if not whole or not seeds:
         return ""
     keys = sorted({*whole, *seeds}.difference(OF_A_PART, WITHOUT_EFFECT))
-    default = Settings().by_key()  # of a key that is younger than a record
+    # of a key that is younger than a record, or older than this program
+    default = Settings().by_key() | {"control_settings": {}}
     then = {key: seeds.get(key, default.get(key)) for key in keys}
     changes = [
         f"{key} {json.dumps(then[key])}"

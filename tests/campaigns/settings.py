@@ -43,7 +43,7 @@ BY_SNAKEMAKE = 50  # one setting in as many
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "presets", "envs")
 PROPERTIES = rules.rules()
 DEFAULTS = rules.Settings().by_key()
-OF_RUNS = ("compare", "multipliers", "ablation", "features_concatenate")
+OF_RUNS = ("runs", "features_concatenate")
 # Keys whose valid values the schema does not tell.
 VALID = {
     "initial_weights": st.just("none"),
@@ -127,13 +127,13 @@ HOSTILE = {
     "many": lambda: list(range(100_000)),
     "deep list": lambda: nested(10_000, lambda inner: [inner]),
     "deeper than is read": lambda: nested(9, lambda inner: [inner]),
-    "deep object": lambda: nested(10_000, lambda inner: {"ablation": [inner]}),
+    "deep object": lambda: nested(10_000, lambda inner: {"runs": [inner]}),
     "aliases": lambda: nested(9, lambda inner: [inner] * 10),
     "thousand": lambda: list(range(1, 1001)),
     "million runs": lambda: [{"seed": list(range(1000)), "epochs": list(range(1, 1001))}],
     "thousand lists": lambda: [{"seed": list(range(1, 1000))}] * 1000,
     "nested runs": lambda: nested(
-        3, lambda inner: [{"seeds": [list(range(99))], "ablation": [inner]}], []
+        3, lambda inner: [{"seed": list(range(9)), "features_concatenate": [inner]}], []
     ),
     "big search": lambda: {
         "keys": {"seed": list(range(999)), "epochs": list(range(1, 999))},

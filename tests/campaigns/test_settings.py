@@ -65,7 +65,7 @@ def test_a_late_verdict_is_a_fault(campaign, monkeypatch):
     assert " s for {" in campaign.run(30, first=1)[0]
 
 
-@pytest.mark.parametrize("key", ["epochs", "compare", "search"])
+@pytest.mark.parametrize("key", ["epochs", "runs", "search"])
 def test_every_hostile_value_is_refused_or_planned(key):
     for name in settings.HOSTILE:
         settings.check({key: settings.Hostile(name)})

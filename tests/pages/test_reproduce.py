@@ -23,8 +23,11 @@ CHANGES = [
     },
     {
         "dataset": "digits",
-        "seeds": [4, 5],
-        "ablation": [{"features_standardize": True}],
+        "runs": [
+            {"seed": [4, 5], "tag": "seeds"},
+            {"features_standardize": True, "name": "standard"},
+        ],
+        "controls": [{"random": {"normalization": "zca"}}],
         "optimizer": "momentum",
         "momentum": 0.7,
     },
@@ -40,7 +43,7 @@ CHANGES = [
     },
     {
         "dataset": "digits",
-        "reference_variant": "cpu_sequential",
+        "runs": [{"variant": "cpu_sequential"}],
         "targets": [{"metric": "reference.largest", "at_most": 1e-4}],
     },
     {

@@ -41,10 +41,11 @@ class SyntheticSettings:
     of_the_first: number of images of each part that are of the first class, whatever they show.
     drawn: weight of the divergence of latent values that an autoencoder draws, 0 for none.
     accuracy: of a network that classifies, None for that of ACCURACIES.
-    evaluations: classifiers besides the SVM; seeds: further seeds with scores; ablated: number of
-    ablation entries; options: further options of the features; parts: weights of features joined to
-    the run's own; labelled: whether the last part comes from LeNet-5; mapped: number of images in
-    the map; shifts: distance of the shifted copies that classifiers of features take, 0 for none.
+    evaluations: classifiers besides the SVM; seeds: further seeds with scores; listed: number of
+    runs of the list with scores; options: further options of the features; parts: weights of
+    features joined to the run's own; labelled: whether the last part comes from LeNet-5; mapped:
+    number of images in the map; shifts: distance of the shifted copies that classifiers of features
+    take, 0 for none.
     """
 
     dataset: str = "digits"
@@ -65,7 +66,7 @@ class SyntheticSettings:
     accuracy: float | None = None
     evaluations: tuple = ()
     seeds: tuple = ()
-    ablated: int = 0
+    listed: int = 0
     options: dict = dataclasses.field(default_factory=dict)
     parts: tuple = ()
     labelled: bool = False
@@ -119,9 +120,9 @@ def make(results, dataset="digits", **settings):
                 settings,
                 np.random.default_rng(11),
             )
-    for number in range(1, settings.ablated + 1):
-        run[f"score_ablation{number}"] = _score(
-            results, "svm", f"_ablation{number}", read, run["data"], settings, random
+    for number in range(1, settings.listed + 1):
+        run[f"score_run{number}"] = _score(
+            results, "svm", f"_run{number}", read, run["data"], settings, random
         )
     scores = [
         role for role in run if role.partition("_")[0] in ("evaluate", "svm", *settings.evaluations)

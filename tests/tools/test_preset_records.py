@@ -239,6 +239,6 @@ def test_the_part_with_seeds_is_of_10000_rows():
     assert preset_records.command("cifar10_best", "seeds", ["threads=1"])[-4:] == [
         "--config",
         "train_limit=10000",
-        "seeds=[2,3]",
+        'runs=[{"classify_shifts": "none"}, {"features_concatenate": []}, {"seed": [2, 3]}]',
         "threads=1",
     ]

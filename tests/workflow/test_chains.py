@@ -5,6 +5,7 @@ import pytest
 import planned
 from ladder.errors import UserError
 from ladder.network import networks, weights
+from ladder.rungs import catalog
 from ladder.workflow import chains, runs
 
 FILE = {"file_sha256": "5e" * 32}
@@ -12,7 +13,8 @@ HEADED = {"network": "autoencoder_classifier", "features_layer": "latent"}
 
 
 def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
-    one = planned.run(variant="cpu", reference_variant="cpu_sequential")
+    other_rung = {"variant": "cpu", "runs": [{"variant": "cpu_sequential"}]}
+    one = planned.run(**other_rung)
     chain, plain = chains.chain(one), planned.chain(variant="cpu")
     own, other = chain["train"].spec, chain["report"].parents["train_reference"].spec
     assert (
@@ -22,9 +24,8 @@ def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
     assert {role for role in chain if chain[role].version != plain[role].version} == {"report"}
     # so that there is a job for it
     assert other in [chains.chain(needed)["train"].spec for needed in runs.every(one)]
-    assert not planned.chain(variant="cpu", reference_variant="cpu_sequential", epochs=0)[
-        "report"
-    ].parents.keys() & {"train_reference"}
+    untrained = planned.chain(other_rung, epochs=0)["report"].parents
+    assert "train_reference" not in untrained and "score_run1" in untrained
 
 
 def test_a_classifier_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named():
@@ -84,7 +85,7 @@ def test_without_a_number_that_suffices_or_where_labels_trained_there_is_no_curv
 
 def test_a_control_with_own_settings_is_the_untrained_network_of_a_run_with_them():
     other = {"normalization": "standardize", "features_pool": 4, "svm_C": 3.0}
-    chain, plain = planned.chain(control_settings=other), planned.versions()
+    chain, plain = planned.chain(controls=[{"random": other}, "pixels"]), planned.versions()
     control = {
         role: version
         for role, version in planned.versions(**other).items()
@@ -99,21 +100,22 @@ def test_a_control_with_own_settings_is_the_untrained_network_of_a_run_with_them
     )
     assert {role for role in plain if chain[role].version != plain[role]} == {*control, "report"}
     assert chain["report"].spec["params"]["control_settings"] == other
-    as_text = planned.chain(control_settings={key: str(value) for key, value in other.items()})
+    as_text = planned.chain(
+        controls=[{"random": {key: str(value) for key, value in other.items()}}, "pixels"]
+    )
     assert as_text["report"].version == chain["report"].version, "--config gives numbers as text"
-    idle = planned.versions(control_settings={"learning_rate": 9})
+    idle = planned.versions(controls=[{"random": {"learning_rate": 9}}, "pixels"])
     assert {role for role in plain if idle[role] != plain[role]} == {"report"}, "nothing trains it"
-    assert planned.versions(control_settings=other, controls=[]) == planned.versions(controls=[])
 
 
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"features_pol": 4}, "did you mean features_pool? (control_settings)"),
+        ({"features_pol": 4}, "did you mean features_pool? (controls)"),
         *(
             (
                 {key: value},
-                f"{key} cannot differ in the untrained control; leave it out (control_settings)",
+                f"{key} cannot differ in the untrained control; leave it out (controls)",
             )
             for key, value in (
                 ("seed", 2),
@@ -125,14 +127,14 @@ def test_a_control_with_own_settings_is_the_untrained_network_of_a_run_with_them
         ),
         (
             {"network": "lenet_5"},
-            "lenet_5 has no features unless features_layer names a layer (control_settings)",
+            "lenet_5 has no features unless features_layer names a layer (controls)",
         ),
-        ({"train_limit": 100}, "must stay as they are, for the same images (control_settings)"),
+        ({"train_limit": 100}, "must stay as they are, for the same images (controls)"),
     ],
 )
 def test_a_control_classifies_the_same_images_from_the_same_seed(settings, message):
     with pytest.raises(UserError) as raised:
-        planned.chain(control_settings=settings)
+        planned.chain(controls=[{"random": settings}])
     assert message in str(raised.value)
 
 
@@ -220,9 +222,6 @@ def test_a_wrong_part_is_one_line(entry, words):
         ("classify_shifts", 1),
         ("feature_map", False),
         ("controls", ["pixels"]),
-        ("seeds", [2]),
-        ("ablation", [{"epochs": 3}]),
-        ("reference_variant", "cpu_sequential"),
         ("svm_backend", "sklearn"),
         ("targets", [{"metric": "test_accuracy", "at_least": 0.5}]),
     ],
@@ -249,7 +248,7 @@ def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls():
 
 
 def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores():
-    chain = planned.chain(seeds=[0, 1, 2, 0], evaluations=["knn"])
+    chain = planned.chain(runs=[{"seed": [0, 1, 2, 0]}], evaluations=["knn"])
     for seed in (0, 2):
         other = planned.versions(seed=seed, evaluations=["knn"])
         for role in ("svm", "svm_random", "svm_pixels", "knn", "knn_random"):
@@ -264,33 +263,38 @@ def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores
     }
 
 
-def test_an_entry_of_the_ablation_is_the_score_of_that_run():
-    one = planned.run(
-        ablation=[{"features_flip": [False, True]}, {"variant": "gpu_basic"}], seeds=[2]
-    )
-    report = chains.chain(one)["report"]
-    listed = report.spec["params"]["ablation"]
-    assert [one["overrides"] for one in listed] == [
-        {"features_flip": False},
-        {"features_flip": True},
+def test_an_entry_of_the_list_is_the_score_of_that_run():
+    entries = [
+        {"features_flip": [False, True], "tag": "flip"},
         {"variant": "gpu_basic"},
+        {"test_limit": 100, "name": "few"},
     ]
-    assert report.parents["score_ablation2"].version == planned.versions(features_flip=True)["svm"]
-    ridge = planned.chain(evaluations=["ridge"], ablation=[{"features_flip": True}])["report"]
+    report = planned.chain(runs=entries)["report"]
+    listed = report.spec["params"]["runs"]
+    assert [(one["overrides"], one.get("name"), one.get("tags")) for one in listed] == [
+        ({}, None, ["flip"]),
+        ({"features_flip": True}, None, ["flip"]),
+        ({"variant": "gpu_basic"}, None, None),
+        ({"test_limit": 100}, "few", None),
+    ]
+    beside = {name for name in report.parents if name.startswith("score")}
+    assert beside == {"score_run2"} | ({"score_run3"} if not catalog.no_gpu() else set())
+    assert report.parents["score_run2"].version == planned.versions(features_flip=True)["svm"]
+    ridge = planned.chain(evaluations=["ridge"], runs=[{"features_flip": True}])["report"]
     assert (
-        ridge.parents["score_ablation1"].version
+        ridge.parents["score_run1"].version
         == planned.versions(features_flip=True, evaluations=["ridge"])["ridge"]
     )
-    lenet = planned.chain(network="lenet_5", ablation=[{"epochs": 2}])["report"]
+    lenet = planned.chain(network="lenet_5", runs=[{"epochs": 2}])["report"]
     assert (
-        lenet.parents["score_ablation1"].version
+        lenet.parents["score_run1"].version
         == planned.versions(network="lenet_5", epochs=2)["evaluate"]
     )
 
 
 def test_every_nested_run_is_listed_once_with_its_own_nested_runs():
     run = planned.run(
-        seeds=[2], ablation=[{"epochs": 3}], features_concatenate=[{"normalization": "zca"}]
+        runs=[{"seed": 2}, {"epochs": 3}], features_concatenate=[{"normalization": "zca"}]
     )
     found = [tuple(one.pick("seed", "epochs", "normalization").values()) for one in runs.every(run)]
     assert found == [
@@ -473,12 +477,12 @@ def test_shifted_images_change_classifiers_alone(keys):
     assert "shifted" not in {chain[role].stage for role in chains.prediction_roles(chain)}
 
 
-def test_an_ablation_without_shifted_images_is_the_run_without_the_key():
+def test_a_listed_run_without_shifted_images_is_the_run_without_the_key():
     plain = {"evaluations": ["ridge"]}
     chain = planned.chain(
-        evaluations=["ridge"], classify_shifts=1, ablation=[{"classify_shifts": "none"}]
+        evaluations=["ridge"], classify_shifts=1, runs=[{"classify_shifts": "none"}]
     )
-    score = chain["report"].parents["score_ablation1"]
+    score = chain["report"].parents["score_run1"]
     assert score.version == planned.chain(plain)["ridge"].version != chain["ridge"].version
 
 

@@ -15,7 +15,7 @@ from ladder.network import networks
 from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import cache
-from ladder.workflow import array_libraries, config, lists, runs, settings
+from ladder.workflow import array_libraries, chains, config, runs, settings
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_keys_of_different_mappings_are_no_repetition(tmp_path, text, value):
 
 
 # whose choices kernels/README.md describes
-OF_A_RUNG = "variant", "features_variant", "reference_variant"
+OF_A_RUNG = "variant", "features_variant"
 
 
 def test_every_key_and_every_choice_of_it_is_described():
@@ -100,7 +100,6 @@ def test_the_schema_lists_the_available_choices():
     properties = settings.rules()
     assert properties["variant"]["enum"] == ["auto", *catalog.RUNGS]
     assert properties["features_variant"]["enum"] == ["same", *catalog.RUNGS]
-    assert properties["reference_variant"]["enum"] == ["none", *catalog.RUNGS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
     assert properties["network"]["anyOf"][0]["enum"] == ["auto", *networks.NETWORKS]
@@ -115,34 +114,98 @@ def test_the_number_of_digits_is_the_one_that_the_limits_assume():
     )
 
 
-def test_a_list_of_runs_is_read_by_its_key_and_its_entries_hold_no_lists(raw):
-    loaded = config.load(
-        raw
-        | {
-            "multipliers": [{"network": ["lenet_5", "small_cnn"], "seed": [1, "2"]}],
-            "compare": [{"seed": 9}],
-        }
-    )
-    cells = runs.entries(loaded, "multipliers")
-    assert [(cell.run.settings.network, cell.run.settings.seed) for cell in cells] == [
-        ("lenet_5", 1),
-        ("lenet_5", 2),
-        ("small_cnn", 1),
-        ("small_cnn", 2),
+def listed(**keys):
+    return runs.resolve(config.load(planned.RAW | {"variant": "cpu"} | keys)).listed
+
+
+def test_values_of_an_entry_are_a_grid_and_a_list_is_one_of_a_key_that_takes_one():
+    cells = listed(runs=[{"network": ["lenet_5", "small_cnn"], "seed": [2, "3"]}])
+    assert [cell.overrides for cell in cells] == [
+        {"network": network, "seed": seed}
+        for network in ("lenet_5", "small_cnn")
+        for seed in (2, 3)
     ]
-    assert cells[1].overrides == {"network": "lenet_5", "seed": 2}
-    assert [cell.run.settings.seed for cell in runs.entries(loaded)] == [9]
-    assert all(getattr(cell.run.settings, key) == [] for cell in cells for key in lists.LISTS)
-    (forward,) = runs.entries(
-        config.load(
-            raw | {"multipliers": [{"multiplier": "am32", "multiplier_in": [["forward"]]}]}
+    assert all(cell.run.settings.runs == [] for cell in cells)
+    one, two, three = listed(
+        runs=[
+            {"autoencoder_filters": [8, 4]},
+            {"autoencoder_filters": [[8], ["16", 4]], "features_concatenate": []},
+        ]
+    )
+    assert [cell.overrides["autoencoder_filters"] for cell in (one, two, three)] == [
+        [8, 4],
+        [8],
+        [16, 4],
+    ]
+
+
+def test_entries_of_the_same_run_are_one_and_one_that_changes_nothing_is_this_run():
+    own, other, third = listed(
+        seed=5,
+        tags=["all"],
+        runs=[
+            {"seed": ["5", 6], "tag": "seeds"},
+            {"variant": "cpu", "momentum": 0.9, "name": "this"},
+            {"epochs": 3, "seed": 5},
+            {"epochs": "3", "tag": "short"},
+        ],
+    )
+    assert (own.overrides, own.run, own.name, own.tags) == ({}, None, "this", ("all", "seeds"))
+    assert (other.overrides, other.name, other.tags) == ({"seed": 6}, "", ("all", "seeds"))
+    assert (third.overrides, third.tags) == ({"epochs": 3}, ("all", "short"))
+    assert third.run.settings.tags == ["all"]
+
+
+def test_a_listed_run_makes_only_what_is_asked_for_and_a_repetition_the_controls_too():
+    raw = {key: value for key, value in planned.RAW.items() if key != "controls"}
+    many, plain, named = (
+        chains.chain(cell.run)
+        for cell in runs.resolve(
+            config.load(
+                raw | {"runs": [{"seed": 7}, {"epochs": 3}, {"epochs": 4, "feature_map": True}]}
+            )
+        ).listed
+    )
+    alone = {"data", "normalized", "initial", "train", "features", "svm", "report"}
+    of_controls = {
+        f"{stage}_{kind}" for stage in ("features", "svm") for kind in ("random", "pixels")
+    }
+    assert (plain.keys(), named.keys()) == (alone, alone | {"map"})
+    assert many.keys() == alone | of_controls
+    (asked,) = runs.resolve(
+        config.load(raw | {"controls": ["pixels"], "runs": [{"epochs": 3}]})
+    ).listed
+    assert chains.chain(asked.run).keys() == alone | {"features_pixels", "svm_pixels"}
+
+
+@pytest.mark.parametrize(
+    "entries, words",
+    [
+        (
+            [{"seed": [2, 3], "name": "two"}],
+            "a name is of one run, and these are 2; give them a tag",
         ),
-        "multipliers",
-    )
-    assert (forward.run.settings.multiplier_in, forward.run.settings.test_multiplier) == (
-        ["forward"],
-        "am32",
-    )
+        ([{"seed": 2, "name": "a"}, {"seed": 3, "name": "a"}], "two entries of runs have the name"),
+        (
+            [{"seed": 2, "name": "a"}, {"seed": "2", "name": "b"}],
+            "the run 'a' once more; leave one",
+        ),
+        ([{"runs": [{"seed": 2}]}], "runs is no setting of a run that could differ (entry 1"),
+        ([{}, {"tags": ["a"]}], "could differ; an entry has a tag (entry 2 of runs)"),
+        (
+            [{"autoencoder_filters": [[8, 4], 16]}],
+            "of which some are lists; a list of lists stands",
+        ),
+        ([{"sead": 3}], "there is no key 'sead'; did you mean seed? (entry 1 of runs)"),
+        ([{"name": 7}], "name is 7, but must be one line"),
+        ([{"tag": ""}], "tag is empty, but must be one line of at most 50 characters"),
+        ([{"seeds": [2]}], "seeds is no more: write it as runs: [{seed: [2, 3]}]"),
+    ],
+)
+def test_a_wrong_entry_is_one_line(entries, words):
+    with pytest.raises(UserError) as caught:
+        listed(runs=entries)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -276,8 +339,6 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
         ),
         ("targets", ["loss < 1"], "targets is 'loss < 1', but must be a metric of summary.json"),
         ("targets", [{"metric": "loss", "at_most": 1}] * 101, "a list of at most 100"),
-        ("reference_variant", "auto", "reference_variant is 'auto', but must be none, cpu"),
-        ("reference_variant", "cpu", "reference_variant is cpu, but so is the variant of the run"),
         (
             "patience",
             3,
@@ -315,14 +376,16 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
         ("train_limit", 9, "1433 such images in 10 classes; 10 to 1433, or all"),
         ("evaluations", ["linear", "linear"], "a list, each linear, ridge or knn, none twice"),
         ("controls", ["pixels", "pixels"], "none twice"),
-        ("seeds", list(range(101)), "must be a list of at most 100, each a whole number"),
+        ("controls", [{"random": {}}, "random"], "none twice"),
+        ("controls", ["rndom"], "or {random: keys with other values}; did you mean random?"),
+        ("controls", [{"pixels": {}}], "or {random: keys with other values}, none twice"),
         (
             "autoencoder_filters",
             [8] * 9,
             "must be a list of 1 to 8, each a whole number at least 1 and at most 65,536",
         ),
-        ("compare", [{"epochs": {}}], "epochs is {}, but must be a whole number"),
-        ("compare", [{"epochs": []}], "epochs is an empty list, which stands for no run"),
+        ("runs", [{"epochs": {}}], "epochs is {}, but must be a whole number"),
+        ("runs", [{"epochs": []}], "epochs is an empty list, which stands for no run"),
         (
             "name",
             "two\nlines",
@@ -566,7 +629,7 @@ def test_a_number_that_python_does_not_write_out_is_refused(raw):  # nor would p
         "optimizer",
         "name",
         "search",
-        "compare",
+        "runs",
         "svm_gamma",
     ):
         with pytest.raises(UserError, match=f"{key} is too large to be shown, but must be"):
@@ -581,21 +644,21 @@ def nested(levels, within):
 
 
 CYCLE = []
-CYCLE.append({"ablation": CYCLE})
+CYCLE.append({"runs": CYCLE})
 
 
 @pytest.mark.parametrize(
     "value, words",
     [
         (nested(10_000, lambda inner: [inner]), "is nested more than 10 levels deep"),
-        (nested(10_000, lambda inner: {"ablation": inner}), "is nested more than 10 levels deep"),
+        (nested(10_000, lambda inner: {"runs": inner}), "is nested more than 10 levels deep"),
         (CYCLE, "is nested more than 10 levels deep"),
         (nested(9, lambda inner: [inner] * 10), "holds more than 20,000 values"),
         ([{}] * 30_000, "holds more than 20,000 values"),
     ],
     ids=["lists", "objects", "in itself", "aliases", "long"],
 )
-@pytest.mark.parametrize("key", ["ablation", "search", "epochs"])
+@pytest.mark.parametrize("key", ["runs", "search", "epochs"])
 def test_a_value_that_is_nested_too_deep_or_too_large_is_refused_at_once(raw, key, value, words):
     with pytest.raises(UserError, match=f"config: {key} {words}"):
         config.load(raw | {key: value})
@@ -608,30 +671,19 @@ MANY = list(range(1, 1001))
     "keys, words",
     [
         (
-            {"compare": [{"seed": MANY, "epochs": MANY}]},
-            "compare stands for 1,000,000 runs; at most 1,000",
+            {"runs": [{"seed": MANY, "epochs": MANY}]},
+            "stand for 1,000,000 runs; at most 1,000",
+        ),
+        ({"runs": [{"seed": MANY}, {"epochs": 3}]}, "stand for 1,001 runs; at most 1,000"),
+        ({"features_concatenate": [{"seed": MANY[:99]}] * 99}, "stand for 9,801 runs"),
+        (
+            {"runs": [{"seed": MANY[:40]}], "features_concatenate": [{}] * 40},
+            "stand for 1,640 runs",
         ),
         (
-            {"ablation": [{"seed": MANY}, {"epochs": 3}]},
-            "ablation stands for 1,001 runs; at most 1,000",
+            {"runs": [{"seed": MANY[:400], "features_concatenate": [[{"seed": [1, 2]}], []]}]},
+            "stand for 2,400 runs",
         ),
-        (
-            {"features_concatenate": [{"seed": MANY[:99]}] * 99},
-            "features_concatenate stands for 9,801 runs",
-        ),
-        (
-            {"multipliers": [{"seed": MANY[:400], "seeds": [[1, 2, 3]]}]},
-            "together stand for more than 1,000 runs",
-        ),
-        (
-            {
-                "compare": [
-                    {"ablation": [[{"ablation": [{"seed": MANY, "epochs": MANY, "steps": MANY}]}]]}
-                ]
-            },
-            "more than 1,000 runs",
-        ),
-        ({"seeds": MANY[:40], "features_concatenate": [{}] * 40}, "more than 1,000 runs"),
     ],
 )
 def test_lists_of_too_many_runs_are_refused_before_the_first_is_resolved(
@@ -643,15 +695,9 @@ def test_lists_of_too_many_runs_are_refused_before_the_first_is_resolved(
 
 
 def test_a_thousand_runs_are_not_too_many(raw):
-    assert config.load(raw | {"compare": [{"seed": MANY}]})
-    assert config.load(
-        raw
-        | {
-            "compare": [
-                {"seed": MANY[:500], "features_concatenate": [[{"features_layer": "enc1"}]]}
-            ]
-        }
-    )
+    assert config.load(raw | {"runs": [{"seed": MANY, "tag": "many"}]})
+    part = [[{"features_layer": "enc1"}]]
+    assert config.load(raw | {"runs": [{"seed": MANY[:500], "features_concatenate": part}]})
 
 
 def test_every_number_has_a_largest_value():

@@ -241,7 +241,7 @@ def test_a_command_with_nothing_to_do_is_idle_and_one_with_work_is_not(plan):
 
 def test_options_and_threads_are_those_of_the_run_that_needs_the_artifact():
     plan = plans.load(
-        RAW | {"threads": 2, "compare": [{"threads": 1, "seed": 5, "data_residency": "host"}]}
+        RAW | {"threads": 2, "runs": [{"threads": 1, "seed": 5, "data_residency": "host"}]}
     )
     made, other = (
         jobs_of(plan),
@@ -272,10 +272,10 @@ def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(p
 
 
 def test_the_settings_of_the_command_line_are_merged_into_those_of_config_yaml():
-    pathlib.Path("config.yaml").write_text("search: {budget: 3, seed: 2}\nseeds: [1, 2]\n")
-    assert plans.base({"search": {"seed": 5}, "seeds": [7]}, here=True) == {
+    pathlib.Path("config.yaml").write_text("search: {budget: 3, seed: 2}\ntags: [a, b]\n")
+    assert plans.base({"search": {"seed": 5}, "tags": ["c"]}, here=True) == {
         "search": {"budget": 3, "seed": 5},
-        "seeds": [7],
+        "tags": ["c"],
     }
     assert "search" not in plans.base({}, here=False)
     with pytest.raises(UserError, match="epochs is {}, but must be a whole number"):

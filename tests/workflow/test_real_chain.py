@@ -312,7 +312,7 @@ EVERYTHING = (
     "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
     "evaluations=[linear, ridge, knn]",
     "knn_k=3",
-    "ablation=[{features_flip: false}]",
+    "runs=[{features_flip: false}]",
     "controls=[pixels]",
     "classify_shifts=1",
 )
@@ -348,10 +348,9 @@ def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path
     assert summary["evaluations"].keys() == {
         f"{name}{of}" for name in every for of in ("", "_pixels")
     }
-    (changed,) = summary["ablation"]
-    assert changed["won"] - changed["lost"] == round(
-        20 * (summary["test_accuracy"] - changed["accuracy"])
-    )
+    (changed,) = summary["runs"]
+    difference = changed["mean"] - summary["test_accuracy"]
+    assert changed["against"]["won"] - changed["against"]["lost"] == round(20 * difference)
     # Of this training: the SVM of `done`, all four classifiers of these features, and the SVM
     # without the mirror image.
     assert summary["test_scores"] == {"rows": "test", "run": 6, "all": 12}
@@ -585,7 +584,7 @@ def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(
     assert "Fit to patches" in page and 'id="training"' not in page
 
     entries = (
-        "compare=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], "
+        "runs=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], "
         "patches_samples: [[1000]]}]"
     )
     for target in (["results/compare.html", "--config", entries], ["results/history.html"]):

@@ -15,7 +15,7 @@ def finish(results, artifact):
 def test_a_longer_list_of_runs_is_described_in_a_few_words(tmp_path):
     def page_of(*seeds):
         entries = [runs.Entry({"seed": seed}, planned.run(seed=seed), "") for seed in seeds]
-        return planned.page("multipliers", multipliers=entries)
+        return planned.page("multipliers", runs=entries)
 
     made = page_of(1, 2, 3)
     folder = tmp_path / "multipliers" / made.version

@@ -136,11 +136,11 @@ def test_a_network_that_is_named_takes_nothing_of_the_recipe(pets):
 
 
 def test_a_list_of_runs_chooses_anew_for_each(pets):
-    compared = [{"network": "wta_autoencoder"}, {"features_flip": True}]
-    loaded = config.load(config.base() | MACHINE | pets | {"compare": compared})
-    named, fitted = (entry.run.settings for entry in runs.entries(loaded))
+    compared = [{"network": "wta_autoencoder"}, {"svm_C": 3}]
+    loaded = config.load(config.base() | MACHINE | pets | {"runs": compared})
+    named, fitted = (entry.run.settings for entry in runs.resolve(loaded).listed)
     assert (named.training, named.normalization) == ("gradient", "unit")
-    assert (fitted.network, fitted.features_flip) == ("patch_net", True)
+    assert (fitted.network, fitted.svm_C) == ("patch_net", 3)
 
 
 def test_raw_pixels_of_ones_own_pictures_are_as_they_are_and_always_there(pets):
@@ -154,7 +154,7 @@ def test_raw_pixels_of_ones_own_pictures_are_as_they_are_and_always_there(pets):
 
 def test_whitening_with_too_few_pictures_is_refused(pets):
     with pytest.raises(UserError, match="whitening needs more; standardize"):
-        run(pets, control_settings={"normalization": "zca"})
+        run(pets, controls=[{"random": {"normalization": "zca"}}])
 
 
 def test_what_was_chosen_is_said_a_line_each_with_its_reason(pets):

@@ -22,7 +22,7 @@ MAKE_TARGETS = (
 
 def test_a_key_in_a_list_or_in_a_search_names_what_to_do_instead_too():
     for raw in (
-        {"compare": [{"recompute": [True, False]}]},
+        {"runs": [{"recompute": [True, False]}]},
         {"search": {"keys": {"recompute": [True, False]}}},
     ):
         with pytest.raises(

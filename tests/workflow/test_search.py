@@ -118,8 +118,21 @@ def test_every_run_is_scored_on_the_same_validation_set(loaded, keys, of, valida
 
 def test_the_runs_are_the_ordinary_ones_of_their_settings(loaded):
     (entry,) = search.plan(loaded(search={"keys": {"learning_rate": [0.01]}})).entries
-    plain = runs.resolve(loaded(learning_rate=0.01, validation=143))
-    assert chains.chain(entry.run)["report"].version == chains.chain(plain)["report"].version
+    plain = loaded(learning_rate=0.01, validation=143, tags=["search"], feature_map=False)
+    assert (
+        chains.chain(entry.run)["report"].version
+        == chains.chain(runs.resolve(plain))["report"].version
+    )
+    assert entry.tags == ("search",)
+    (entry,) = search.plan(loaded(search={"keys": {"seed": [2]}, "tag": "mine"})).entries
+    assert entry.run.settings.tags == ["mine"]
+
+
+def test_a_search_plans_what_auto_stands_for():
+    (entry,) = search.plan(config.load({"search": {"keys": {"seed": [2]}}})).entries
+    assert not entry.reason
+    alone = {"data", "normalized", "initial", "train", "features", "svm", "report"}
+    assert chains.chain(entry.run).keys() == alone
 
 
 def test_incompatible_values_are_a_reason_and_no_error(loaded):
@@ -176,7 +189,7 @@ def test_incompatible_values_are_a_reason_and_no_error(loaded):
                 "keys": {"seed": {"min": 1, "max": 10**5}, "features_concatenate": [[{}] * 9]},
                 "budget": 101,
             },
-            "more than 1,000 runs",
+            "stand for 1,010 runs; at most 1,000",
         ),
         (
             {"keys": {"seed": [1]}, "validation": 5},

@@ -88,7 +88,7 @@ def test_the_exported_model_finds_a_picture_among_those_of_its_run(home, tmp_pat
 
 def test_pages_show_no_picture_and_no_name_where_they_are_not_to_be_shared(home):
     (home / "out.txt").write_text("copy_of_scan00.png\n")
-    lists = ["share=false", "leave_out=out.txt", "compare=[{svm_C: [1]}]", "feature_map=false"]
+    lists = ["share=false", "leave_out=out.txt", "runs=[{svm_C: [3]}]", "feature_map=false"]
     pages = ["results/compare.html", "results/history.html"]
     run(home, "report", *pages, "pets", "--config", *SETTINGS, *lists)
     for name in ("report", "compare"):

@@ -1,5 +1,5 @@
-"""Comparisons of a run's accuracy: other classifiers, seeds, the ablation, and the number of scores
-on the test images.
+"""Comparisons of a run's accuracy: other classifiers, seeds, the list of runs, and the number of
+scores on the test images.
 """
 
 import json
@@ -23,7 +23,7 @@ ENTRIES = [
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     return synthetic_run.make(
-        folder, evaluations=("linear", "ridge", "knn"), seeds=(0, 2, 12), ablated=1
+        folder, evaluations=("linear", "ridge", "knn"), seeds=(0, 2, 12), listed=1
     )
 
 
@@ -77,39 +77,60 @@ def test_a_run_of_one_seed_has_no_interval(run):
     )
 
 
-def test_a_changed_run_is_held_against_this_one_image_by_image(run):
-    changed, missing = comparisons.ablation(run, ENTRIES)
+def test_a_listed_run_is_held_against_this_one_image_by_image(run):
+    changed, missing = comparisons.runs(run, ENTRIES, own=1)
     labels = run["data"].array("test_labels.npy")
-    here, there = (
-        run[role].array("predictions.npy") == labels for role in ("ridge", "score_ablation1")
+    here, there = (run[role].array("predictions.npy") == labels for role in ("ridge", "score_run1"))
+    against = changed["against"]
+    assert (against["won"], against["lost"]) == ((there & ~here).sum(), (here & ~there).sum())
+    assert against["difference"] == pytest.approx(
+        changed["mean"] - run["ridge"].metrics["accuracy"]
     )
-    assert (changed["won"], changed["lost"]) == ((here & ~there).sum(), (there & ~here).sum())
-    assert changed["version"] == run["score_ablation1"].version
-    assert changed["won"] - changed["lost"] == round(
-        360 * (run["ridge"].metrics["accuracy"] - changed["accuracy"])
+    assert changed["versions"] == [run["score_run1"].version]
+    assert changed["interval"] == list(intervals.wilson(changed["mean"], 360))
+    assert (missing["mean"], missing["against"], missing["reason"]) == (None, None, "no GPU")
+    assert comparisons.runs(run, (), own=1) is None
+
+
+def test_runs_that_differ_in_their_seed_alone_are_a_mean_and_are_paired_by_seed(run):
+    overrides = [{"seed": 2}, {"seed": 12}, *({"svm_C": 3, "seed": seed} for seed in (12, 2, 3))]
+    entries = [
+        {"overrides": one, "reason": "", "name": name, "tags": ["all"]}
+        for one, name in zip([*overrides, {"svm_C": 3}], ["a", "", "b", "", "c", ""], strict=True)
+    ]
+    roles = "ridge_seed2", "ridge_seed12", "knn_seed12", "knn_seed2", "knn", "linear"
+    inputs = run | {f"score_run{number}": run[role] for number, role in enumerate(roles, 1)}
+    this, other = comparisons.runs(inputs, entries, own=1)
+    own = [run[role].metrics["accuracy"] for role in ("ridge", "ridge_seed2", "ridge_seed12")]
+    assert (this["seeds"], this["each"], this["against"]) == ([1, 2, 12], own, None)
+    each = [run[role].metrics["accuracy"] for role in ("linear", "knn_seed2", "knn", "knn_seed12")]
+    assert (other["seeds"], other["each"], other["settings"]) == ([1, 2, 3, 12], each, {"svm_C": 3})
+    assert (other["names"], other["tags"]) == (["b", "c"], ["all"])
+    paired = np.subtract([each[0], each[1], each[3]], own)
+    found = other["against"]
+    assert (found["seeds"], found["won"]) == (3, None)
+    assert found["difference"] == pytest.approx(paired.mean())
+    assert found["difference_interval"] == pytest.approx(
+        scipy.stats.t.interval(0.95, 2, paired.mean(), scipy.stats.sem(paired))
     )
-    assert missing["accuracy"] is None and missing["reason"] == "no GPU"
-    assert comparisons.ablation(run, ()) is None
+    shown = comparisons._shown(other)
+    assert shown["changes"] == {"svm_C": "3"} and shown["reach"] and shown["points"]
 
 
 @pytest.mark.parametrize(
-    "accuracy, won, lost, points, luck",
-    [(0.9, 40, 10, "−8", "more than luck"), (0.96, 12, 10, "−0.6", "could be luck")],
+    "difference, interval, words",
+    [
+        (-30 / 360, [-0.12, -0.04], ("−8", "−12 to −4", "more than luck")),
+        (-2 / 360, [-0.03, 0.02], ("−0.6", "−3.0 to +2.0", "could be luck")),
+        (0.02, None, ("+2.0", "no spread", "")),
+    ],
 )
-def test_a_difference_that_luck_could_explain_is_marked(accuracy, won, lost, points, luck):
-    entry = {
-        "overrides": {"features_flip": False},
-        "reason": "",
-        "accuracy": accuracy,
-        "won": won,
-        "lost": lost,
-    }
-    (row,) = comparisons.ablation_table([entry], 360)
-    assert (row["points"], row["luck_text"], row["changes"]) == (
-        points,
-        luck,
-        {"features_flip": "false"},
-    )
+def test_a_difference_that_luck_could_explain_is_marked(difference, interval, words):
+    against = {"difference": difference, "difference_interval": interval, "seeds": 1}
+    row = {"settings": {}, "seeds": [1], "mean": 0.9, "interval": None, "against": against}
+    shown = comparisons._shown(row)
+    assert (shown["points"], shown["interval_text"], shown["luck_text"]) == words
+    assert shown["reach"] == "no spread"
 
 
 def test_looks_at_the_test_images_are_counted_once_and_at_validation_images_not(
@@ -134,7 +155,7 @@ def test_looks_at_the_test_images_are_counted_once_and_at_validation_images_not(
 
 def test_the_tables_say_who_read_what(run):
     numbers = json.loads(
-        json.dumps(report.summary(run, "r0123456789e", {"ablation": ENTRIES}), allow_nan=False)
+        json.dumps(report.summary(run, "r0123456789e", {"runs": ENTRIES}), allow_nan=False)
     )
     table = comparisons.classifier_table(run, "trained")
     assert table["heads"] == ["trained", "untrained", "raw pixels"]

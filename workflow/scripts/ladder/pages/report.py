@@ -94,8 +94,7 @@ def summary(inputs, version, params=None):
     """The run's numbers, JSON-able, with the keys of summary_keys.py; None for a number that the
     run does not have.
 
-    version: of the report; params: its parameters, with the entries of the ablation list,
-    {"overrides", "reason"} each.
+    version: of the report; params: its parameters, with the runs of the list (comparisons.runs).
     """
     final, params = facts.final(inputs), params or {}
     trained = final.metrics
@@ -203,7 +202,7 @@ def summary(inputs, version, params=None):
         },
         "few_labels": labels.numbers(inputs),
         "seeds": comparisons.seeds(inputs, settings["seed"]),
-        "ablation": comparisons.ablation(inputs, params.get("ablation", ())),
+        "runs": comparisons.runs(inputs, params.get("runs", ()), settings["seed"]),
         "control_settings": params.get("control_settings"),
         "choices": params.get("choices", []),
         "warnings": params.get("warnings", []),

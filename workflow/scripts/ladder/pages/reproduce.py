@@ -11,7 +11,6 @@ from ladder.network import networks
 from ladder.pages import roles
 from ladder.pages.network_file import text as network_file_text
 from ladder.store import lineage
-from ladder.store.roles import CONTROLS, Role
 
 # Settings that a stage's parameters leave out where they are off or exact.
 OFF = {
@@ -45,16 +44,9 @@ def settings(inputs, params):
         config["steps"] = "none"
     if "features" in inputs:
         config = {**OFF, **config}
-    config["controls"] = [
-        kind for kind in CONTROLS if any(Role.parse(role).kind == kind for role in inputs)
-    ]
     config["evaluations"] = [name for name in EXTRA if name in inputs]
     config["feature_map"] = "map" in inputs
     config.setdefault("label_counts", [])
-    if "train_reference" in inputs:
-        config["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"][
-            "variant"
-        ]
     of_page = {key: params[key] for key in ("name", "tags", "targets") if params.get(key)}
     return dict(sorted(config.items())) | of_page
 
@@ -77,17 +69,23 @@ def unwritten(inputs):
     ]
 
 
-def _multipliers(inputs):
-    """The multipliers of the training and of what answers, by key, where one is not exact and none
-    is a person's table.
+def multipliers_of(inputs):
+    """The multipliers of the training and of what answers, by key; a person's table by its
+    identity.
     """
     params = [
         next((inputs[role].manifest["spec"]["params"] for role in stages if role in inputs), {})
         for stages in (("train",), ("evaluate", "features"))
     ]
     trained, tested = (own.get("multiplier", "exact") for own in params)
-    named = {trained, tested} != {"exact"} and {trained, tested} <= multipliers.MULTIPLIERS.keys()
-    return {"multiplier": trained, "test_multiplier": tested} if named else {}
+    return {"multiplier": trained, "test_multiplier": tested}
+
+
+def _multipliers(inputs):
+    """As `multipliers_of`, where one is not exact and none is a person's table."""
+    used = multipliers_of(inputs)
+    names = set(used.values())
+    return used if names != {"exact"} and names <= multipliers.MULTIPLIERS.keys() else {}
 
 
 def text(settings):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-SCHEMA = 3  # raised with every change of a key
+SCHEMA = 4  # raised with every change of a key
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -44,14 +44,28 @@ CURVE = group(
     "FewLabelsCurve", mean=list[Share], interval=list[Interval | None], each=list[list[Share]]
 )
 LAYER = group("Layer", layer=str, kind=str, output=list[Count], parameters=Count, macs=Count)
-ENTRY = group(
-    "AblationEntry",
-    overrides=Words,
+RUN = group(
+    "ListedRun",
+    names=list[str],
+    tags=list[str],
+    settings=Words,
+    seeds=list[Count],
+    versions=list[str],
+    each=list[Share],
+    mean=Share | None,
+    interval=Interval | None,
+    against=group(
+        "Against",
+        **DIFFERENCE
+        | {
+            "difference_interval": Interval | None,
+            "won": Count | None,
+            "lost": Count | None,
+            "seeds": Count,
+        },
+    )
+    | None,
     reason=str,
-    version=str | None,
-    accuracy=Share | None,
-    won=Count | None,
-    lost=Count | None,
 )
 REPRODUCE = group(
     "Reproduce",
@@ -220,7 +234,7 @@ KEYS: dict[str, tuple[Any, str]] = {
     "share": (bool, "whether pages show pictures of one's own and their names"),
     "reference": (
         group("Reference", variant=str, largest=float, tensor=str, mean=float) | None,
-        "how far the weights are from those of `reference_variant`",
+        "how far the weights are from those of the first of `runs` that differs in `variant` alone",
     ),
     "layer_movement": (
         dict[str, float] | None,
@@ -272,11 +286,13 @@ KEYS: dict[str, tuple[Any, str]] = {
             "Seeds", seeds=list[Count], scores=dict[str, group("Score", each=list[Share], **OVER)]
         )
         | None,
-        "accuracies of the repeated run, with the 95 % interval of their mean (Student's t)",
+        "accuracies of the run and of those of `runs` with another seed, with the 95 % interval of their mean (Student's t)",
     ),
-    "ablation": (
-        list[ENTRY] | None,
-        "each entry of `ablation` beside the run; won, lost as in `controls`",
+    "runs": (
+        list[RUN] | None,
+        "the runs of `runs` with the images of this one, those that differ in their seed alone "
+        "together; against: the difference from this run, image by image, or over the `seeds` that "
+        "both have; won, lost: images that only they, or only this run, classify correctly",
     ),
     "control_settings": (
         dict[str, Any] | None,

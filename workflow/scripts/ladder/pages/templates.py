@@ -46,11 +46,7 @@ DATASETS = {
 # the latest run.
 SITE = {
     "report": "Report",
-    "history": "History",
-    "compare": "Compare",
-    "diff": "Diff",
-    "search": "Search",
-    "multipliers": "Multipliers",
+    "runs": "Runs",
     "network": "Network",
     "parity": "Ladder",
     "predictions": "Predictions",

@@ -4,6 +4,7 @@ No file but the manifests is read here, and a damaged one is no error: its artif
 None.
 """
 
+import difflib
 import functools
 import hashlib
 import json
@@ -11,9 +12,11 @@ import pathlib
 from collections.abc import Container, Mapping
 from typing import Any
 
+from ladder.errors import UserError
 from ladder.store import manifests
-from ladder.store.roles import CONTROLS, Role
+from ladder.store.roles import CONTROLS, RANDOM, Role
 
+NEAREST = 3  # existing versions named if the one asked for does not exist
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {
     "joined": {"weights": "features_concatenate"},
@@ -114,6 +117,33 @@ class Store:
         return settings({role: self.manifest(version) for role, version in roles.items()})
 
 
+def resolve(store: Store, name: str) -> str:
+    """The version with this name, or with this beginning; raises UserError with the most similar
+    ones if there is none.
+    """
+    versions = store.folders()
+    name = str(name).rstrip("/").rpartition("/")[2]
+    begun = [version for version in versions if version.startswith(name)] if name else []
+    if len(begun) == 1:
+        if store.manifest(begun[0]) is None:
+            damage = store.damage(begun[0])
+            raise UserError(
+                f"{versions[begun[0]]} {f'is damaged ({damage})' if damage else 'holds no finished artifact'}"
+            )
+        return begun[0]
+    if begun:
+        shown = ", ".join(begun[:NEAREST]) + (", ..." if len(begun) > NEAREST else "")
+        raise UserError(f"more than one version in {store.results} begins with {name}: {shown}")
+    if not versions:
+        raise UserError(f"there is no version {name}: {store.results} holds no artifacts")
+    alike = [version for version in versions if version[:1] == name[:1]] or list(versions)
+    nearest = difflib.get_close_matches(name, alike, NEAREST, 0) or alike[:NEAREST]
+    raise UserError(
+        f"there is no version {name} in {store.results}; the nearest {'is' if len(nearest) == 1 else 'are'} "
+        f"{', '.join(nearest)}"
+    )
+
+
 def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
     """Configuration key -> value, for all keys that can change a run; roles: role -> manifest or
     None.
@@ -144,13 +174,19 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
         config["epochs"] = 0
     if "features_variant" in config and config["features_variant"] == config.get("variant"):
         config["features_variant"] = "same"
-    if "ablation" in config:
-        config["ablation"] = [entry["overrides"] for entry in config["ablation"]]
-    if seeds := sorted({seed for role in roles if (seed := Role.parse(role).seed) is not None}):
-        config["seeds"] = seeds
-    if classifier := primary_classifier(roles):
-        config["controls"] = [name for name in CONTROLS if str(Role(classifier, name)) in roles]
+    if "runs" in config:
+        config["runs"] = [_entry(run) for run in config["runs"]]
+    own, kinds = config.pop("control_settings", {}), {Role.parse(role).kind for role in roles}
+    config["controls"] = [
+        {name: own} if name == RANDOM and own else name for name in CONTROLS if name in kinds
+    ]
     return config
+
+
+def _entry(run: dict[str, Any]) -> dict[str, Any]:
+    """An entry of the key `runs`, from the parameter of a report."""
+    name = {"name": run["name"]} if "name" in run else {}
+    return {**run["overrides"], **name, **({"tag": run["tags"]} if "tags" in run else {})}
 
 
 def primary_classifier(roles: Container[str]) -> str | None:

@@ -9,8 +9,8 @@ import re
 # the setting `controls` names them, and of the same training by another rung.
 START, RANDOM, STRONG, PIXELS, REFERENCE = "start", "random", "strong", "pixels", "reference"
 CONTROLS = (RANDOM, STRONG, PIXELS)
-# the stage of any score of an entry of a list, and how its kind begins: ablation1
-SCORE, ABLATION = "score", "ablation"
+# the stage of any score of a run of the list, and how its kind begins: run1
+SCORE, RUN = "score", "run"
 TEXT = re.compile(r"([^_]*)(?:_(.*?))??(?:_part(\d+))?(?:_seed(\d+))?", re.DOTALL)
 
 
@@ -34,6 +34,11 @@ class Role:
             f"_part{self.part}" if self.part > 1 else "",
         )
         return f"{self.stage}{kind}{part}{'' if self.seed is None else f'_seed{self.seed}'}"
+
+    @property
+    def is_of_another_run(self) -> bool:
+        """Whether a run is only compared with this artifact."""
+        return self.seed is not None or self.stage == SCORE or self.kind == REFERENCE
 
     @classmethod
     def parse(cls, text: str) -> "Role":

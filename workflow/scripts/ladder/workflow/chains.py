@@ -5,16 +5,17 @@ Most stages have one role; `features` and what reads them have one more for each
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from ladder.data.facts import FOLDER
 from ladder.network import networks
 from ladder.store import lineage
 from ladder.store.roles import (
-    ABLATION,
     CONTROLS,
     PIXELS,
     RANDOM,
     REFERENCE,
+    RUN,
     SCORE,
     START,
     STRONG,
@@ -43,7 +44,7 @@ def chain(run: Run) -> Chain:
             draft.add_control(kind, chain(run.others[kind]))
         else:
             draft.add_features(kind)
-    if run.network.classifies and PIXELS in run.settings.controls and _has_enough_for_linear(run):
+    if run.network.classifies and PIXELS in run.controls and _has_enough_for_linear(run):
         draft.add(
             *(
                 role
@@ -212,7 +213,7 @@ def _kinds(run: Run) -> list[str]:
     """The kinds of features that are classified; a run of random weights is its own control."""
     if not run.features_layer:
         return []
-    wanted = set(run.settings.controls)
+    wanted = set(run.controls)
     if STRONG not in run.others:
         wanted.discard(STRONG)
     if _is_random(run):
@@ -349,43 +350,35 @@ def _labels(draft: Draft, role: Role) -> Parents:
 
 
 def _report(draft: Draft, role: Role) -> Parents:
-    """All of the chain, and what it is compared with."""
-    return {
-        **draft.artifacts,
-        **_reference(draft.run),
-        **_scores_of_repeats(draft.run),
-        **_scores_of_ablation(draft.run),
-    }
+    """All of the chain, and what it is compared with: the runs of its list with the same images."""
+    beside: Parents = {}
+    for number, entry in enumerate(draft.run.listed, 1):
+        if (
+            entry.run
+            and not entry.reason
+            and runs.data_params(entry.run) == runs.data_params(draft.run)
+        ):
+            beside |= _compared(number, entry.overrides, chain(entry.run), beside)
+    return {**draft.artifacts, **beside}
 
 
-def _reference(run: Run) -> Parents:
-    """train_reference, the same training by another rung."""
-    other = chain(run.reference) if run.reference else {}
-    return {str(Role("train", REFERENCE)): other["train"]} if "train" in other else {}
-
-
-def _scores_of_repeats(run: Run) -> Parents:
-    """svm_seed2, svm_random_seed2, ..."""
-    return {
-        str(dataclasses.replace(Role.parse(role), seed=repeat.settings.seed)): artifact
-        for repeat in run.repeats
-        for role, artifact in chain(repeat).items()
-        if artifact.stage in SCORING
-    }
-
-
-def _scores_of_ablation(run: Run) -> Parents:
-    """score_ablation1, ..., of the entries that can run here."""
-    chains = {
-        number: chain(entry.run)
-        for number, entry in enumerate(run.ablated, 1)
-        if entry.run and not entry.reason
-    }
-    return {
-        str(Role(SCORE, f"{ABLATION}{number}")): scores[role]
-        for number, scores in chains.items()
-        if (role := lineage.answering(scores))
-    }
+def _compared(number: int, changed: dict[str, Any], other: Chain, beside: Parents) -> Parents:
+    """score_run<number>, its answers; of a run with another seed also each score, as svm_seed2, and
+    of the first by another rung its training, train_reference.
+    """
+    parents, answer = {}, lineage.answering(other)
+    if answer:
+        parents[str(Role(SCORE, f"{RUN}{number}"))] = other[answer]
+    if changed.keys() == {"seed"}:
+        parents |= {
+            str(dataclasses.replace(Role.parse(role), seed=changed["seed"])): artifact
+            for role, artifact in other.items()
+            if artifact.stage in SCORING
+        }
+    training = str(Role("train", REFERENCE))
+    if changed.keys() == {"variant"} and "train" in other and training not in beside:
+        parents[training] = other["train"]
+    return parents
 
 
 STAGES = {

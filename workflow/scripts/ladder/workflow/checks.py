@@ -103,7 +103,7 @@ def _check_labels(settings: Settings, facts: Facts, network: Network) -> None:
     if settings.search and not facts.classes:
         raise UserError(
             "config: a search ranks runs by their accuracy, and pictures without labels have none; "
-            "name labels, or compare runs with compare"
+            "name labels, or list runs with runs"
         )
 
 

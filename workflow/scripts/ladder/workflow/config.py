@@ -138,7 +138,7 @@ def check_overrides(overridden: dict[str, Any]) -> None:
 def _unknown(key: Any) -> str:
     """What is said of a key that does not exist."""
     near = _section_of(key) or nearest(key, settings.KEYS)
-    return removed.instead(str(key)) or f"there is no key {excerpt(str(key))}{near}"
+    return removed.key(str(key)) or f"there is no key {excerpt(str(key))}{near}"
 
 
 def _section_of(key: Any) -> str:

@@ -8,6 +8,7 @@ it is there has one more input, a file that is newer than anything else.
 import functools
 import os
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from ladder import caller
@@ -121,12 +122,14 @@ class Jobs:
                 there = ", ".join(stage for stage in STAGES if stage in self.chain)
                 raise UserError(f"{role}: this configuration has no such stage; it has {there}")
         joined = ["joined"] if "features" in roles and "joined" in self.chain else []
-        wanted = [self.chain[role] for role in (*roles, *joined)]
-        broken = (self._broken_above(artifact.version) for artifact in wanted)
-        return [
-            (path, False)
-            for path in sorted({artifact.manifest for artifact in wanted}.union(*broken))
-        ]
+        return self._made(self.chain[role] for role in (*roles, *joined))
+
+    def _made(self, wanted: Iterable[PlannedArtifact]) -> list[Input]:
+        """The manifests of artifacts, and of what is damaged or missing above them."""
+        manifests_above = (
+            {artifact.manifest} | self._broken_above(artifact.version) for artifact in wanted
+        )
+        return [(path, False) for path in sorted(set[str]().union(*manifests_above))]
 
     def copied(self, role: str) -> list[Input]:
         """The inputs of a role's copies in results/: its artifact, and `now` if they are not those
@@ -146,6 +149,15 @@ class Jobs:
         self.idle = False
         places.check_writable("results", "logs")
         return [(self.now, False)]
+
+    def listed(self) -> list[Input]:
+        """The inputs of the page of runs: all that it reads of each run that is listed."""
+        return self._made(
+            artifact
+            for run in self.plan.listed
+            for artifact in (run.report, run.weights)
+            if artifact
+        )
 
     def after_runs(self) -> list[Input]:
         """The inputs of pages on the content of results/: the pages of runs that the command makes

@@ -2,23 +2,23 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ladder.errors import UserError
-from ladder.workflow import settings
+from ladder.errors import UserError, excerpt
+from ladder.workflow import settings, values
 from ladder.workflow.settings import Settings
 
-LISTS = ("compare", "multipliers")  # keys that list runs
-# keys whose entries are keys with other values
-NESTED = (*LISTS, "ablation", "features_concatenate")
-# Overrides for a nested run (part, repeat, ablation): it must not start further runs.
-ALONE: dict[str, Any] = {
-    **dict.fromkeys((*LISTS, "seeds", "ablation"), []),
-    "search": {},
-    "reference_variant": "none",
-}
-MOST_RUNS = 1000  # of all lists and a search together: each takes milliseconds of every command
+# what an entry is called, beside its settings
+LABELS = ("name", "tag")
+# Overrides for a nested run (listed, part, control): it must not start further runs.
+ALONE: dict[str, Any] = {"runs": [], "search": {}}
+# What a listed run leaves out, unless the entry or the configuration names it: its question is
+# whether it is better than another run.
+LEAN: dict[str, Any] = {"label_counts": [], "feature_map": False, "controls": []}
+# keys that are no setting of a run
+NOT_OF_A_RUN = (settings.Commands.model_fields.keys() | {"downloads"}) - {"name"}
+MOST_RUNS = 1000  # of the list and a search together: each takes milliseconds of every command
 
 
 def combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -31,69 +31,72 @@ def combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _values(entry: dict[str, Any]) -> list[list[Any]]:
-    """The values of each key of a list's entry: a list stands for several, of a key that takes a
-    list a list of lists.
-    """
-    choices: list[list[Any]] = []
-    for key, value in entry.items():
-        is_list = settings.is_list(key)
-        several = isinstance(value, list) and (
-            not is_list or any(isinstance(item, list) for item in value)
-        )
-        if several and not value:
-            raise UserError(f"config: {key} is an empty list, which stands for no run")
-        choices.append(value if several else [value])
-    return choices
+    return [_choices(key, value) for key, value in entry.items()]
 
 
-def check(loaded: Settings) -> None:
-    """Raise UserError where lists stand for too many runs; called before the first of them is
-    resolved.
-    """
-    for key in NESTED:
-        if (
-            count := sum(math.prod(map(len, _values(entry))) for entry in getattr(loaded, key))
-        ) > MOST_RUNS:
-            raise UserError(f"config: {key} stands for {count:,} runs; at most {MOST_RUNS:,}")
-    check_together(loaded, [{}])
-
-
-def check_together(base: Settings, overrides: Iterable[dict[str, Any]]) -> None:
-    """Raise UserError where runs, the settings with each of the overrides, are too many with those
-    nested in them.
-
-    Nested values need not be valid.
-    """
-    runs = (
-        _nested({key: given.get(key, getattr(base, key)) for key in (*NESTED, "seeds")})
-        for given in overrides
-    )
-    if (
-        sum(1 for _ in itertools.islice(itertools.chain.from_iterable(runs), MOST_RUNS + 2))
-        > MOST_RUNS + 1
-    ):
+def _choices(key: str, value: Any) -> list[Any]:
+    """The values that a key of an entry stands for."""
+    lists = [isinstance(item, list) for item in value] if isinstance(value, list) else []
+    if not isinstance(value, list) or (settings.is_list(key) and not any(lists)):
+        return [value]
+    if not value:
+        raise UserError(f"config: {key} is an empty list, which stands for no run")
+    if settings.is_list(key) and not all(lists):
         raise UserError(
-            f"config: {', '.join(NESTED)}, seeds and search together stand for more than {MOST_RUNS:,} runs, the "
-            "largest number; take fewer"
+            f"config: {key} is {excerpt(value)}, of which some are lists; a list of lists stands "
+            "for a run with each, and any other list is one value"
         )
+    return value
 
 
-def _nested(keys: dict[str, Any]) -> Iterator[None]:
-    """One for a run with these lists, and one for each run that is resolved with it,
-    recursively.
+def lean(given: Settings, entry: dict[str, Any]) -> dict[str, Any]:
+    """Overrides for a listed run: what nobody asked for, and the controls unless it repeats the run
+    with another seed.
     """
-    yield None
-    alone = {**keys, **ALONE}
-    for _ in _as_list(keys["seeds"]):
-        yield from _nested(alone)
-    for key in NESTED:
-        without: dict[str, Any] = (
-            {"features_concatenate": []} if key == "features_concatenate" else {}
+    repeats = entry.keys() == {"seed"}
+    return {
+        key: value
+        for key, value in LEAN.items()
+        if key not in given.model_fields_set and not (repeats and key == "controls")
+    }
+
+
+def labels(entry: dict[str, Any], tags: list[str]) -> tuple[str, list[str], dict[str, Any]]:
+    """(name or '', tags, settings) of an entry of `runs`; tags: those of the configuration."""
+    own = {key: value for key, value in entry.items() if key not in LABELS}
+    if idle := sorted(NOT_OF_A_RUN & own.keys()):
+        near = "; an entry has a tag" if idle[0] == "tags" else ""
+        raise UserError(f"config: {idle[0]} is no setting of a run that could differ{near}")
+    name = values.read("name", entry.get("name", ""), settings.adapter("name"))
+    if name and (count := math.prod(map(len, _values(own)))) > 1:
+        raise UserError(f"config: a name is of one run, and these are {count}; give them a tag")
+    more = values.read("tag", entry.get("tag", []), settings.adapter("tags"))
+    return name, list(dict.fromkeys([*tags, *more])), own
+
+
+def check(given: Settings, drawn: Sequence[dict[str, Any]] = ()) -> None:
+    """Raise UserError where the list and the runs that a search has drawn, each with the features
+    that are appended to it, are too many; called before the first of them is resolved.
+    """
+    entries = [{key: entry[key] for key in entry if key not in LABELS} for entry in given.runs]
+    appended = given.features_concatenate
+    count = sum(_count({"features_concatenate": appended, **entry}) for entry in (*entries, *drawn))
+    if (count := max(count, _count({"features_concatenate": appended}) - 1)) > MOST_RUNS:
+        raise UserError(
+            f"config: runs and search, with features_concatenate, stand for {count:,} runs; "
+            f"at most {MOST_RUNS:,}"
         )
-        for entry in _as_list(keys[key]):
-            for overrides in combinations(entry if isinstance(entry, dict) else {}):
-                yield from _nested({**alone, **without, **overrides})
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _count(entry: dict[str, Any]) -> int:
+    """The number of runs of an entry, at most, with those whose features are appended to them."""
+    appended = _choices("features_concatenate", entry["features_concatenate"])
+    parts = [sum(math.prod(map(len, _values(part))) for part in _parts(each)) for each in appended]
+    return math.prod(map(len, _values(entry))) * (1 + max(parts))
+
+
+def _parts(value: Any) -> list[dict[str, Any]]:
+    """The parts in a value of features_concatenate, which need not be valid."""
+    return [
+        part for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)
+    ]

@@ -240,9 +240,9 @@ def report(run: Run, role: Role) -> Params:
         **run.network_params,
         **run.pick("dataset", "variant", "batch_size", "seed"),
         **named,
-        **({"ablation": listed(run.ablated)} if run.ablated else {}),
+        **({"runs": listed(run.listed)} if run.listed else {}),
         **(
-            {"control_settings": run.others[RANDOM].pick(*run.settings.control_settings)}
+            {"control_settings": run.others[RANDOM].pick(*run.controls[RANDOM])}
             if RANDOM in run.others and run.facts.classes
             else {}
         ),
@@ -274,4 +274,12 @@ def warnings(run: Run) -> list[str]:
 
 def listed(entries: Sequence[Entry]) -> list[Params]:
     """The entries of a list as the parameter of a page."""
-    return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
+    return [
+        {
+            "overrides": entry.overrides,
+            "reason": entry.reason,
+            **({"name": entry.name} if entry.name else {}),
+            **({"tags": list(entry.tags)} if entry.tags else {}),
+        }
+        for entry in entries
+    ]

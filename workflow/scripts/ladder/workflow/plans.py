@@ -15,8 +15,9 @@ from ladder.sources import ROOT
 from ladder.training import parameters as training_parameters
 from ladder.training import schedules
 from ladder.verify import first_use
-from ladder.workflow import config, lists, parameters, reasons, runs, search, stages
+from ladder.workflow import config, parameters, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
+from ladder.workflow.listed import Listed, listed
 from ladder.workflow.planning import PlannedArtifact
 from ladder.workflow.runs import Run
 from ladder.workflow.settings import Settings
@@ -28,6 +29,8 @@ class RunPlan:
 
     artifacts: version -> PlannedArtifact, and runs: version -> the Run that needs it, of every list
     and nested run too; where runs share an artifact the active one says its role.
+
+    listed: the runs that it lists, those of its search too.
     """
 
     run: Run
@@ -35,6 +38,7 @@ class RunPlan:
     artifacts: dict[str, PlannedArtifact]
     runs: dict[str, Run]
     search: search.SearchPlan
+    listed: list[Listed]
 
     def options(self, version: str) -> dict[str, Any]:
         """The settings that a stage may be given beside its spec, which change no byte, by their
@@ -73,21 +77,19 @@ def load(raw: dict[str, Any]) -> RunPlan:
     """
     loaded = config.load(raw)
     run = runs.resolve(loaded)
-    listed = {key: runs.entries(loaded, key) for key in lists.LISTS}
     searched = search.plan(loaded)
-    listed["search"] = searched.entries
-    entries = [entry for each in listed.values() for entry in each]
+    entries = {"runs": run.listed, "search": searched.entries}
     needed = [
         *runs.every(run),
         *(
             nested
-            for entry in entries
+            for entry in searched.entries
             if entry.run and not entry.reason
             for nested in runs.every(entry.run)
         ),
         *searched.probes,
     ]
-    configuration = stages.Configuration(run, listed, search.params(loaded))
+    configuration = stages.Configuration(run, entries, search.params(loaded))
     active = chain(run) | {page.name: stages.page(page, configuration) for page in stages.PAGES}
     chains = [*((nested, chain(nested)) for nested in reversed(needed[1:])), (run, active)]
     return RunPlan(
@@ -96,6 +98,7 @@ def load(raw: dict[str, Any]) -> RunPlan:
         {artifact.version: artifact for _, roles in chains for artifact in roles.values()},
         {artifact.version: owner for owner, roles in chains for artifact in roles.values()},
         searched,
+        listed([*run.listed, *searched.entries], active),
     )
 
 

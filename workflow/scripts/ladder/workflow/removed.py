@@ -19,6 +19,19 @@ _GRADIENTS = (
     "tests/support/test_gradient_check.py compares gradients with finite differences (docs/math.md)"
 )
 
+_ROWS = "(docs/configuration.md#runs)"
+# Keys, some of which are targets too.
+KEYS = {
+    "compare": f"write it as runs: [{{batch_size: [32, 64]}}] {_ROWS}",
+    "multipliers": f"write it as runs: [{{multiplier: [exact, am32], seed: [1, 2, 3]}}] {_ROWS}",
+    "ablation": f"write it as runs: [{{features_flip: false}}] {_ROWS}",
+    "seeds": f"write it as runs: [{{seed: [2, 3]}}] {_ROWS}",
+    "reference_variant": f"write it as runs: [{{variant: cpu_sequential}}] {_ROWS}",
+    "control_settings": (
+        "write it as controls: [{random: {wta_kernels: [8, 8]}}, pixels] "
+        "(docs/configuration.md#controls)"
+    ),
+}
 INSTEAD = {
     "strict_versions": (
         "a command names what other versions of libraries have made, and -F makes it again "
@@ -41,6 +54,11 @@ INSTEAD = {
     "check_multiplier.py": "run workflow/scripts/tools/check_multiplier.py",
     "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",
 }
+
+
+def key(word: str) -> str:
+    """As `instead`, of a key of the configuration."""
+    return f"{word} is no more: {KEYS[word]}" if word in KEYS else instead(word)
 
 
 def instead(word: str) -> str:

@@ -3,6 +3,7 @@ that it needs beside it.
 """
 
 import bisect
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterator
@@ -15,13 +16,14 @@ from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data import facts as dataset_facts
 from ladder.data.facts import Facts
-from ladder.errors import UserError
+from ladder.errors import UserError, excerpt
 from ladder.machine import driver, runtime
 from ladder.network.networks import Network
 from ladder.plan import plan
 from ladder.progress import size
 from ladder.rungs import catalog
 from ladder.store.roles import RANDOM, STRONG
+from ladder.store.versions import canonical
 from ladder.verify import first_use
 from ladder.workflow import (
     array_libraries,
@@ -45,10 +47,6 @@ OF_THE_PAGE = (
     "classify_shifts",
     "feature_map",
     "controls",
-    "control_settings",
-    "seeds",
-    "ablation",
-    "reference_variant",
     "targets",
 )
 # Keys that change no feature, so that a part that is appended to others would not show them.
@@ -72,9 +70,7 @@ class Run:
     multiplier_identity, test_multiplier_identity
                     what a version has of a multiplier
     parts           features appended to the run's own
-    repeats         the run with each other seed
-    reference       the same training by another rung
-    ablated         the runs that the report compares with this one
+    listed          the runs of its list, which the report compares with this one
     others          kind of control -> the run whose untrained network it is, where that is not this
                     one's own
     """
@@ -93,15 +89,18 @@ class Run:
     multiplier_identity: str
     test_multiplier_identity: str
     parts: tuple["Part", ...] = ()
-    repeats: tuple["Run", ...] = ()
-    reference: "Run | None" = None
-    ablated: tuple["Entry", ...] = ()
+    listed: tuple["Entry", ...] = ()
     others: "dict[str, Run]" = dataclasses.field(default_factory=dict)
 
     @property
     def training_images(self) -> int:
         """Number of training images without the validation set."""
         return recipe.training_images(self.settings, self.facts)
+
+    @property
+    def controls(self) -> dict[str, dict[str, Any]]:
+        """Kind of control -> the settings that it alone has."""
+        return settings.own_settings(self.settings.controls)
 
     @property
     def label_counts(self) -> list[int]:
@@ -149,13 +148,20 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One run of a list: its overrides, and the reason it cannot run here, or ''. Settings that are
-    no run have none.
+    """One run of a list, or of a search.
+
+    overrides   key -> value; of the list only those that differ from the active run's
+    run         None for the active run itself, which has no overrides, and for settings that are
+                no run
+    reason      why it cannot run here, or ''
+    name, tags  its own, and the tags of the configuration
     """
 
     overrides: dict[str, Any]
     run: Run | None
     reason: str
+    name: str = ""
+    tags: tuple[str, ...] = ()
 
 
 def resolve(given: Settings) -> Run:
@@ -204,21 +210,8 @@ def resolve(given: Settings) -> Run:
         _identity("test_multiplier", resolved),
     )
     return dataclasses.replace(
-        run,
-        parts=_parts(run, filled),
-        repeats=_repeats(run),
-        reference=_reference(run),
-        ablated=_ablated(run),
-        others=_others(run, filled),
+        run, parts=_parts(run, filled), listed=_listed(run), others=_others(run, filled)
     )
-
-
-def entries(given: Settings, key: str = "compare") -> list[Entry]:
-    """The Entry of every run in the list `key` (one of lists.LISTS) of loaded settings, in order.
-
-    Raises UserError with one line that names the entry.
-    """
-    return [listed for _, listed in _entries(key, getattr(given, key), given, lists.ALONE)]
 
 
 def entry(
@@ -247,117 +240,117 @@ def entry(
     )
 
 
-def _entries(
-    key: str, listed: list[dict[str, Any]], given: Settings, within: dict[str, Any]
-) -> list[tuple[int, Entry]]:
-    """(number, Entry) of every run of the list; key: its name."""
-    numbered = []
-    for number, named in enumerate(listed, 1):
-        for overrides in lists.combinations(named):
-            try:
-                numbered.append((number, entry(given, overrides, within)))
-            except UserError as error:
-                raise UserError(f"{error} (entry {number} of {key})") from error
-    return numbered
+@contextlib.contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Name the place in the configuration behind what is wrong there."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error} ({where})") from error
 
 
 def every(run: Run) -> Iterator[Run]:
     """The run, and every nested run, recursively."""
     yield run
-    ablated = [ablation.run for ablation in run.ablated if ablation.run and not ablation.reason]
-    reference = [run.reference] if run.reference else []
-    beside = (*run.repeats, *ablated, *reference, *run.others.values())
-    for needed in (*(part.run for part in run.parts), *beside):
+    listed = (entry.run for entry in run.listed if entry.run and not entry.reason)
+    for needed in (*(part.run for part in run.parts), *listed, *run.others.values()):
         yield from every(needed)
 
 
 # Nested runs.
 
 
-def _reference(run: Run) -> Run | None:
-    """The same run by the rung `reference_variant`, None for none."""
-    other = run.settings.reference_variant
-    if other == "none":
-        return None
-    if other == run.settings.variant:
-        raise UserError(
-            f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
-            "itself; name another rung, or none"
-        )
-    return resolve(config.changed(run.given, {**lists.ALONE, "variant": other}))
+def _listed(run: Run) -> tuple[Entry, ...]:
+    """The runs of the list, each once: entries with the same differences from this run are one, and
+    without any are this run.
+    """
+    entries: dict[str, Entry] = {}
+    for number, named in enumerate(run.settings.runs, 1):
+        with _located(f"entry {number} of runs"):
+            name, tags, grid = lists.labels(named, run.settings.tags)
+            for overrides in lists.combinations(grid):
+                beside = {**lists.lean(run.given, overrides), "name": name, "tags": tags}
+                other = entry(run.given, overrides, {**lists.ALONE, **beside})
+                listed = _against(run, dataclasses.replace(other, name=name, tags=tuple(tags)))
+                same = entries.setdefault(canonical(listed.overrides), listed)
+                if name and same is not listed and same.name:
+                    raise UserError(
+                        f"config: this is the run {excerpt(same.name)} once more; leave one out"
+                    )
+                entries[canonical(listed.overrides)] = dataclasses.replace(
+                    same,
+                    name=same.name or name,
+                    tags=tuple(dict.fromkeys([*same.tags, *tags])),
+                )
+    names = [listed.name for listed in entries.values() if listed.name]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"config: two entries of runs have the name {excerpt(twice[0])}")
+    return tuple(entries.values())
 
 
-def _repeats(run: Run) -> tuple[Run, ...]:
-    others = [seed for seed in dict.fromkeys(run.settings.seeds) if seed != run.settings.seed]
-    return tuple(
-        resolve(config.changed(run.given, {**lists.ALONE, "seed": seed})) for seed in others
-    )
-
-
-def _ablated(run: Run) -> tuple[Entry, ...]:
-    numbered = _entries("ablation", run.settings.ablation, run.given, lists.ALONE)
-    for number, ablation in numbered:
-        _check_same_images(ablation, run, f"(entry {number} of ablation)")
-    return tuple(ablation for _, ablation in numbered)
+def _against(run: Run, other: Entry) -> Entry:
+    """An entry with what differs from the active run alone; without any it is that run."""
+    assert other.run  # for the type checker: settings that are no run have raised an error
+    own = run.pick(*other.overrides)
+    values_there = other.run.pick(*own)
+    differing = {key: value for key, value in values_there.items() if value != own[key]}
+    if not differing:
+        other = dataclasses.replace(other, run=None, reason="")
+    return dataclasses.replace(other, overrides=differing)
 
 
 def _others(run: Run, filled: Settings) -> dict[str, Run]:
     """The runs of the controls `random`, where it has settings of its own, and `strong`; filled:
     the run's settings without `auto`. Pictures without labels have their own start beside them.
     """
-    named, wanted = run.settings.control_settings, set(run.settings.controls)
-    if idle := [key for key in SHARED_BY_CONTROL if key in named and RANDOM in wanted]:
+    wanted = run.controls
+    if idle := [key for key in SHARED_BY_CONTROL if key in wanted.get(RANDOM, ())]:
         raise UserError(
-            f"config: {idle[0]} cannot differ in the untrained control; leave it out (control_settings)"
+            f"config: {idle[0]} cannot differ in the untrained control; leave it out (controls)"
         )
-    overrides = {RANDOM: named, STRONG: recipe.untrained(run.facts.shape)}
+    own = {kind: keys for kind, keys in wanted.items() if keys}
+    own |= {STRONG: recipe.untrained(run.facts.shape)} if STRONG in wanted else {}
     return {
-        kind: _control(run, filled, keys, {RANDOM: "(control_settings)"}.get(kind, "(strong)"))
-        for kind, keys in overrides.items()
-        if keys and kind in wanted and run.features_layer and run.facts.classes
+        kind: _control(run, filled, keys, "strong" if kind == STRONG else "controls")
+        for kind, keys in own.items()
+        if run.features_layer and run.facts.classes
     }
 
 
 def _control(run: Run, filled: Settings, overrides: dict[str, Any], where: str) -> Run:
-    alone = {**lists.ALONE, "control_settings": {}, "controls": [RANDOM]}
-    try:
-        control = entry(filled, overrides, alone)
-    except UserError as error:
-        raise UserError(f"{error} {where}") from error
-    return _with_features(_check_same_images(control, run, where), where)
+    with _located(where):
+        control = entry(filled, overrides, {**lists.ALONE, "controls": [RANDOM]})
+        return _with_features(_check_same_images(control, run))
 
 
 def _parts(run: Run, filled: Settings) -> tuple[Part, ...]:
-    listed = run.settings.features_concatenate
-    weights = [values.read("weight", named.get("weight", 1), WEIGHT) for named in listed]
-    others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
-    for number, named in enumerate(others, 1):
-        if idle := [key for key in OF_THE_WHOLE if key in named]:
-            raise UserError(
-                f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
-                f"(entry {number} of features_concatenate)"
-            )
-    parts, alone = [], {**lists.ALONE, "features_concatenate": [], "control_settings": {}}
-    for number, appended in _entries("features_concatenate", others, filled, alone):
-        where = f"(entry {number} of features_concatenate)"
-        part = _with_features(_check_same_images(appended, run, where), where)
-        parts.append(Part(weights[number - 1], part))
+    parts = []
+    alone = {**lists.ALONE, "features_concatenate": [], "controls": list(run.controls)}
+    for number, named in enumerate(run.settings.features_concatenate, 1):
+        with _located(f"entry {number} of features_concatenate"):
+            weight = values.read("weight", named.get("weight", 1), WEIGHT)
+            others = {key: value for key, value in named.items() if key != "weight"}
+            if idle := [key for key in OF_THE_WHOLE if key in named]:
+                raise UserError(
+                    f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside"
+                )
+            for overrides in lists.combinations(others):
+                appended = _check_same_images(entry(filled, overrides, alone), run)
+                parts.append(Part(weight, _with_features(appended)))
     return tuple(parts)
 
 
-def _with_features(run: Run, where: str) -> Run:
+def _with_features(run: Run) -> Run:
     if run.features_layer is None:
         raise UserError(
-            f"config: {run.settings.network} has no features unless features_layer names a layer {where}"
+            f"config: {run.settings.network} has no features unless features_layer names a layer"
         )
     return run
 
 
-def _check_same_images(nested: Entry, run: Run, where: str) -> Run:
+def _check_same_images(nested: Entry, run: Run) -> Run:
     if nested.run is None or data_params(nested.run) != data_params(run):
-        raise UserError(
-            f"config: dataset and limits must stay as they are, for the same images {where}"
-        )
+        raise UserError("config: dataset and limits must stay as they are, for the same images")
     return nested.run
 
 

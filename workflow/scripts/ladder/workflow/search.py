@@ -20,7 +20,7 @@ from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
 from ladder.store import artifacts
 from ladder.store.versions import canonical
-from ladder.workflow import checks, lists, removed, runs, settings, trials, values
+from ladder.workflow import checks, lists, recipe, removed, runs, settings, trials, values
 from ladder.workflow import config as configuration
 from ladder.workflow.chains import chain, trains
 from ladder.workflow.planning import PlannedArtifact
@@ -30,12 +30,13 @@ from ladder.workflow.values import INTEGER
 
 FILE = "logs/search.json"  # the configuration, for the scripts of a search by TPE
 BUDGET = 20
+TAG = "search"
 VALIDATION = 0.1  # the default, as a share of the training images
 DRAWS = 100  # draws per run of the budget, at most, to find different runs
 DIGITS = 3  # significant digits of a drawn number
+URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
 # Keys that a search cannot vary: they choose the images that a run is scored on, or are not
 # settings of a run.
-URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
 FIXED = {
     "dataset",
     "folder",
@@ -48,18 +49,7 @@ FIXED = {
     *URLS,
     "cifar10_sha256",
     "name",
-    "tags",
-    "compare",
-    "multipliers",
-    "multiplier_costs",
-    "search",
-    "seeds",
-    "ablation",
-    "predict",
-    "diff",
-    "keep",
-    "confirm",
-    "downloads",
+    *lists.NOT_OF_A_RUN,
 }
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {
@@ -67,16 +57,7 @@ NOT_OF_A_RUN = {
     "data_residency",
     "monitor",
     "name",
-    "tags",
-    "predict",
-    "compare",
-    "multipliers",
-    "multiplier_costs",
-    "search",
-    "diff",
-    "keep",
-    "confirm",
-    "downloads",
+    *lists.NOT_OF_A_RUN,
     "multiplier_as_it_is",
     *(URLS - {"cifar10_urls"}),
 }
@@ -192,13 +173,21 @@ def plan(given: Settings) -> SearchPlan:
     if not search.get("keys"):
         return SearchPlan()
     keys = {key: _values(key, rule) for key, rule in search["keys"].items()}
-    base = given.model_copy(update={**lists.ALONE, "validation": params(given)["validation"]})
+    base = given.model_copy(
+        update={
+            **lists.ALONE,
+            **lists.lean(given, {}),
+            "validation": params(given)["validation"],
+            "name": "",
+            "tags": [*given.tags, search.get("tag", TAG)],
+        }
+    )
     _check_validation(base)
     _check_prune(search, base)
     if search.get("strategy") == "tpe":
         return _drawn_in_turn(search, keys, base)
     drawn = _runs(search, keys)
-    lists.check_together(base, drawn)
+    lists.check(given, drawn)
     return SearchPlan(
         [_entry(base, overrides, search.get("metric", "auto")) for overrides in drawn]
     )
@@ -210,7 +199,7 @@ def _check_validation(base: Settings) -> None:
     """
     least = {"batch_size": 1, "features_pca": "none", "features_concatenate": []}
     try:
-        checks.check(configuration.changed(base, least))
+        checks.check(recipe.fill(configuration.changed(base, least)).settings)
     except UserError as error:
         raise UserError(f"{error} (validation of search)") from error
 
@@ -236,7 +225,7 @@ def _check_prune(search: settings.Search, base: Settings) -> None:
 def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings) -> SearchPlan:
     """The SearchPlan up to the first run without a result."""
     budget = int(min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values())))
-    lists.check_together(base, [{}] * budget)
+    lists.check(base, [{}] * budget)
     study, scores = trials.Study(keys, search.get("seed", 1)), dict[str, float | None]()
     draft = SearchPlan(study=study)
     for _ in range(DRAWS * budget):
@@ -368,7 +357,7 @@ def _values(key: str, rule: Any) -> Key:
     if key not in settings.KEYS:
         near = values.nearest(key, settings.KEYS)
         said = f"there is no key {excerpt(str(key))}, which search names{near}"
-        raise UserError(f"config: {removed.instead(str(key)) or said}")
+        raise UserError(f"config: {removed.key(str(key)) or said}")
     if key in FIXED:
         raise UserError(
             f"config: search cannot vary {key}: all its runs are scored on the same images"
@@ -410,7 +399,8 @@ def _entry(base: Settings, overrides: dict[str, Any], metric: str) -> Entry:
     try:
         entry = runs.entry(base, overrides)
     except UserError as error:
-        return Entry(overrides, None, str(error).removeprefix("config: "))
+        reason = str(error).removeprefix("config: ")
+        return Entry(overrides, None, reason, "", tuple(base.tags))
     assert entry.run  # for the type checker: settings that are no run have raised an error
     network = entry.run.network
     if metric == "network" and not network.classifies:
@@ -423,4 +413,4 @@ def _entry(base: Settings, overrides: dict[str, Any], metric: str) -> Entry:
         )
     if metric == "svm" and entry.run.settings.svm_kernel == "none":
         raise UserError("config: the metric of search is svm, but svm_kernel is none; take auto")
-    return entry
+    return dataclasses.replace(entry, tags=tuple(base.tags))

@@ -6,6 +6,7 @@ it. Whether keys go together is checked in checks.py.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, with_config
@@ -37,8 +38,11 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1), INTEGER]
 Side = Annotated[int, Field(ge=4, le=512), INTEGER]  # of an image
 FilterSide = Annotated[int, Field(ge=1, le=128), INTEGER]
 Width = Annotated[int, Field(ge=1, le=65536), INTEGER]  # of a layer: its filters or units
-Overrides = Annotated[dict[Any, Any], expected("keys of this file with other values")]
-Runs = Several[Overrides]
+Runs = Several[
+    Annotated[
+        dict[Any, Any], expected("keys of this file with other values, and perhaps a name or a tag")
+    ]
+]
 Part = Annotated[dict[Any, Any], expected("keys of this file with other values, and a weight")]
 Version = Annotated[str, Field(max_length=100), expected("a version"), TEXT]
 Tag = Annotated[
@@ -101,6 +105,24 @@ Distinct = Annotated[
 ]
 
 
+def own_settings(controls: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """Kind of control -> the settings that it alone has, from the key `controls`."""
+    own: dict[str, dict[str, Any]] = {}
+    for control in controls:
+        own |= control if isinstance(control, dict) else {control: {}}
+    return own
+
+
+def _once(controls: list[Any]) -> list[Any]:
+    written = [control for control in controls if isinstance(control, dict)]
+    if len(own_settings(controls)) < len(controls) or any(
+        control.keys() != {"random"} or not isinstance(control["random"], dict)
+        for control in written
+    ):
+        raise ValueError("a control is there twice, or has settings that it cannot have")
+    return controls
+
+
 def _address(value: str) -> str:
     if "://" in value and not value.startswith(("http:", "https:", "file:")) or not value:
         raise ValueError("no address")
@@ -161,7 +183,7 @@ def _bounded(targets: list[Target]) -> list[Target]:
     ConfigDict(
         **DOCUMENTED,
         json_schema_extra={
-            "expected": "a section with keys: and perhaps strategy, budget, metric, validation, seed, prune"
+            "expected": "a section with keys: and perhaps strategy, budget, metric, validation, seed, prune, tag"
         },
     )
 )
@@ -187,6 +209,8 @@ class Search(TypedDict, total=False):
     """
     seed: Seed
     """Seed of the draws (1 by default)."""
+    tag: Tag
+    """The tag of its trials, `search` by default."""
     keys: Annotated[
         dict[Any, Any],
         expected("keys of this file, each with a list of values or a range {min: 1, max: 9}"),
@@ -382,7 +406,7 @@ class Network(Section):
     """Path of a weights file (`weights.bin` or `weights.safetensors`) of the same network to start
     from; of `autoencoder_classifier` also one of the `autoencoder` with the same encoder, and the
     head is drawn from the seed. `none` draws the initial weights from the seed. With `epochs` 0 the
-    weights of the file are used as they are; `ablation: [{epochs: 0}]` shows what training added to
+    weights of the file are used as they are; `runs: [{epochs: 0}]` shows what training added to
     them.
     """
     seed: Seed = 1
@@ -645,7 +669,15 @@ class Classifiers(Section):
 class Controls(Section):
     heading = "The experiment", "Controls"
 
-    controls: Distinct[Literal["random", "strong", "pixels"]] = ["random", "pixels"]
+    controls: Annotated[
+        list[
+            Literal["random", "strong", "pixels"]
+            | Annotated[dict[Any, Any], expected("{random: keys with other values}")]
+        ],
+        AfterValidator(_once),
+        Field(json_schema_extra={"uniqueItems": True}),
+        LISTED,
+    ] = ["random", "pixels"]
     """Baselines with the same classifiers: `random` is the features of the untrained network, whose
     weights are drawn from the seed whatever the run starts from; `strong` is the best
     untrained network that is cheap, an autoencoder's encoder with 128 and 128 random filters and
@@ -653,25 +685,10 @@ class Controls(Section):
     features, but of pictures of your own as they are, and these have it beside any other control.
     Of a network that classifies by itself,
     `pixels` is also logistic regression on the raw pixels, which the report sets beside it. An
-    empty list saves their time.
-    """
-    control_settings: Overrides = {}
-    """Other values of keys for the `random` control, such as `{wta_kernels: [8, 8]}`: what is best
-    for a trained network is seldom best for random weights, and a control should be as good as it
-    can be. Images, seed and what else the page sets side by side stay the run's; what says how a
-    training goes has no effect.
-    """
-    seeds: Annotated[list[Seed], Field(max_length=100), LISTED] = []
-    """Other seeds with which the run is repeated. The report then shows mean and 95 % interval of
-    every accuracy.
-    """
-    ablation: Runs = []
-    """Runs with other values whose accuracy the report compares with this run's, image by image,
-    such as `{features_flip: false}`. Entries are written as in `compare`."""
-    reference_variant: Annotated[str, RungOr("none")] = "none"
-    """Another rung that makes the same training from the same start, which the report compares with
-    the run's: the largest difference of a weight, as `reference.largest` in `summary.json`. `none`
-    has no such training.
+    empty list saves their time. `{random: {wta_kernels: [8, 8]}}` in place of `random` gives that
+    control other values of keys: what is best for a trained network is seldom best for random
+    weights, and a control should be as good as it can be. Images, seed and what else the page sets
+    side by side stay the run's; what says how a training goes has no effect.
     """
     targets: Annotated[
         list[Target],
@@ -752,23 +769,29 @@ class Commands(Section):
     predict: Several[Annotated[str, PATH, expected("a folder or a file"), TEXT]] = []
     """Pictures for `snakemake results/predictions.html`, a folder, a file, or a list of them, in
     PNG, JPEG, WebP, GIF, BMP, TIFF or PNM."""
-    compare: Runs = []
-    """Runs for `snakemake results/compare.html`. Each entry is a set of keys with other values,
-    such as `{batch_size: 32}`. A list of values stands for one run with each value, several lists
-    for all combinations. All lists of runs and the search together may be 1,000 runs."""
-    multipliers: Runs = []
-    """Runs for `snakemake results/multipliers.html`, written as in `compare` and grouped by
-    network, multiplier and seed."""
+    runs: Runs = []
+    """Runs beside this one, for `snakemake runs` and for the report, which shows how much each
+    differs from this run on the same images. Each entry is a set of keys with other values, such as
+    `{batch_size: 32}`, and perhaps a `name` or a `tag`. A list of values stands for one run with
+    each, several lists for all combinations; of a key that takes a list, a list of lists does:
+    `{seed: [2, 3], wta_kernels: [[11, 7], [8, 8]]}` is four runs. Several seeds are shown as mean,
+    interval and count, a run by another `variant` also with the largest difference of a weight.
+    Entries that are the same run are one, and one that changes nothing is this run. A run of the
+    list has no curve of few labels, no map and no controls, unless `label_counts`, `feature_map` or
+    `controls` are written in the entry or beside the list; a run with another `seed` alone has the
+    controls. The list and a search together may be 1,000 runs.
+    """
     multiplier_costs: Costs = {}
     """What a product costs with multipliers of your own, by source: `{power in mW (EvoApproxLib):
-    {mul8s_1KV8.npy: 0.425, mul8s_1KVA.npy: 0.422}}`. The page of `multipliers` has a chart of
+    {mul8s_1KV8.npy: 0.425, mul8s_1KVA.npy: 0.422}}`. The page of runs has a chart of
     accuracy over cost for each source, which names its axis, beside one of the published energy of
     `exact` and `fp16`.
     """
     search: Search = {}
-    """A hyperparameter search for `snakemake results/search.html`."""
+    """A hyperparameter search, whose trials are runs with a tag beside those of `runs`: `snakemake
+    runs`."""
     diff: Several[Version] = []
-    """Two versions for `snakemake results/diff.html` to compare."""
+    """Two runs that `snakemake results/diff.html` chooses on the page of runs."""
     keep: Several[Version] = []
     """Versions that `snakemake gc` does not remove, beside those of this configuration, its lists
     and presets/: as `t0123456789a` or `train/t0123456789a`, with `*` for any characters. One that

@@ -1,15 +1,16 @@
 """The report's section that compares a run's accuracies with other classifiers, other seeds, and
-the runs of the ablation list.
+the runs of its list.
 
-inputs are artifacts by role, as in report.py, with the scores of other runs: svm_seed2,
-score_ablation1.
+inputs are artifacts by role, as in report.py, with the scores of other runs: svm_seed2, score_run1.
 """
 
 import re
 
 from ladder.pages import facts, intervals, roles, spread, templates
 from ladder.store import scores
+from ladder.store.versions import canonical
 
+WORDS = "text", "reach", "points", "interval_text", "luck_text"
 SEED = re.compile(r"(\w+)_seed(\d+)")
 
 
@@ -19,7 +20,9 @@ def section(inputs, numbers):
     tables = {
         "classifiers": classifier_table(inputs, how),
         "seeds": seed_table(numbers["seeds"], how),
-        "ablation": ablation_table(numbers["ablation"], inputs["data"].metrics["test"]),
+        "runs": [
+            _shown(row) for row in numbers["runs"] or () if row["settings"] or len(row["seeds"]) > 1
+        ],
     }
     neighbours = facts.params(inputs, "knn") if "knn" in inputs else None
     return {**tables, "neighbours": neighbours} if any(tables.values()) else None
@@ -43,21 +46,17 @@ def seeds(inputs, own):
     own: the run's own seed; each: the accuracy for each seed, in order; interval: confidence
     interval of the mean (spread.py).
     """
-    repeated = {}
+    by_role = {role: {own: value} for role, value in accuracies(inputs).items()}
     for name, artifact in inputs.items():
         if match := SEED.fullmatch(name):
-            repeated.setdefault(match[1], {})[int(match[2])] = artifact.metrics["accuracy"]
-    if not repeated:
+            by_role[match[1]][int(match[2])] = artifact.metrics["accuracy"]
+    every = sorted(max(by_role.values(), key=len, default=()))
+    if len(every) < 2:
         return None
-    by_role = {
-        role: {own: value, **repeated[role]}
-        for role, value in accuracies(inputs).items()
-        if role in repeated
-    }
-    every = sorted(next(iter(by_role.values())))
+    scored = {role: each for role, each in by_role.items() if len(each) == len(every)}
     return {
         "seeds": every,
-        "scores": {role: _score([each[seed] for seed in every]) for role, each in by_role.items()},
+        "scores": {role: _score([each[seed] for seed in every]) for role, each in scored.items()},
     }
 
 
@@ -66,30 +65,63 @@ def _score(values):
     return {"each": values, "mean": over.mean, "interval": over.interval and list(over.interval)}
 
 
-def ablation(inputs, entries):
-    """For each entry of the ablation list {"overrides", "reason", "version", "accuracy", "won",
-    "lost"}; None without any.
+def runs(inputs, entries, own):
+    """A row of numbers for each run of the list, {"overrides", "reason"} and perhaps "name" and
+    "tags"; runs that differ in their seed alone are one row, of which several seeds have mean and
+    interval.
 
-    won: number of test images that only the run classified correctly; lost: that only the entry
-    did. The numbers are None for an entry that could not run, for its `reason`.
+    own: the seed of this run. JSON-able; None without any.
     """
-    return [
-        _entry(inputs, entry, inputs.get(f"score_ablation{number}"))
-        for number, entry in enumerate(entries, 1)
-    ] or None
+    this = {own: facts.predictions(inputs)}
+    groups = {canonical({}): ({}, [], this)}
+    for number, entry in enumerate(entries if this[own] else (), 1):
+        settings = dict(entry["overrides"])
+        seed, score = settings.pop("seed", own), inputs.get(f"score_run{number}")
+        _, members, scores = groups.setdefault(canonical(settings), (settings, [], {}))
+        members.append(entry)
+        scores |= {seed: score} if score else {}
+    return [_row(inputs, group, this, own) for group in groups.values() if group[1]] or None
 
 
-def _entry(inputs, entry, score):
-    if score is None:
-        return {**entry, "version": None, "accuracy": None, "won": None, "lost": None}
-    difference = facts.difference(inputs, facts.predictions(inputs), score)
+def _row(inputs, group, this, own):
+    settings, entries, scores = group
+    each = {seed: scores[seed].metrics["accuracy"] for seed in sorted(scores)}
+    over, n = spread.spread(each.values(), spread.SHARES), inputs["data"].metrics["test"]
+    interval = intervals.wilson(over.mean, n) if len(each) == 1 else over and over.interval
     return {
-        **entry,
-        "version": score.version,
-        "accuracy": score.metrics["accuracy"],
-        "won": difference.won,
-        "lost": difference.lost,
+        "names": [entry["name"] for entry in entries if "name" in entry],
+        "tags": list(dict.fromkeys(tag for entry in entries for tag in entry.get("tags", ()))),
+        "settings": settings,
+        "seeds": list(each),
+        "versions": [scores[seed].version for seed in each],
+        "each": list(each.values()),
+        "mean": over and over.mean,
+        "interval": interval and list(interval),
+        "against": _against(inputs, scores, this, own) if each and scores is not this else None,
+        "reason": next(
+            (entry["reason"] for entry in entries if entry["reason"]),
+            "" if each else "scored on other images",
+        ),
     }
+
+
+def _against(inputs, scores, this, own):
+    """Runs minus this one, both seed -> artifact: image by image, or by seed where both have
+    several.
+    """
+    shared = scores.keys() & this.keys()
+    if len(shared) > 1:
+        accuracies = (
+            {seed: score.metrics["accuracy"] for seed, score in run.items()}
+            for run in (scores, this)
+        )
+        over = spread.paired(*accuracies)
+        interval = over.interval and list(over.interval)
+        numbers = {"difference": over.mean, "difference_interval": interval}
+        return {**numbers, "paired": True, "won": None, "lost": None, "seeds": over.n}
+    seed = min(shared or scores)
+    difference = facts.difference(inputs, scores[seed], this.get(seed, this[own]))
+    return {**difference.numbers, "seeds": 1}
 
 
 def test_scores(inputs):
@@ -194,22 +226,21 @@ def _named(role, how):
     return {"name": roles.CLASSIFIERS[classifier], "note": note}
 
 
-def ablation_table(entries, n):
-    """Rows {"changes", "reason"} and, if it ran, {"accuracy", "won", "lost"} and its difference
-    from the run as intervals.words; n: number of images."""
-    if entries is None:
-        return None
-    rows = []
-    for entry in entries:
-        changes = {key: templates.setting(value) for key, value in entry["overrides"].items()}
-        row = {"changes": changes, "reason": entry["reason"]}
-        if entry["accuracy"] is not None:
-            difference = intervals.paired(entry["lost"], entry["won"], n)
-            row |= {
-                "accuracy": intervals.share(entry["accuracy"], n)["text"],
-                "won": entry["won"],
-                "lost": entry["lost"],
-                **intervals.words(difference),
-            }
-        rows.append(row)
-    return rows
+def _shown(row):
+    """A row of `runs` in words; '' for what it does not have."""
+    changes = {key: templates.setting(value) for key, value in row["settings"].items()}
+    shown = {**dict.fromkeys(WORDS, ""), **row, "changes": changes}
+    if row["interval"]:
+        mean = intervals.within(row["mean"], row["interval"])
+        shown |= {"text": mean["text"], "reach": mean["interval_text"]}
+    elif row["seeds"]:
+        shown |= {"text": templates.percent(row["mean"]), "reach": "no spread"}
+    if against := row["against"]:
+        value, interval = against["difference"], against["difference_interval"]
+        words = (
+            intervals.words(intervals.Difference(value, tuple(interval), True))
+            if interval
+            else {"points": intervals.points(value, 1), "interval_text": "no spread"}
+        )
+        shown |= {key: words[key] for key in WORDS if key in words}
+    return shown

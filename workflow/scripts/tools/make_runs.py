@@ -1,30 +1,39 @@
-"""Write a page that lists all reports below a results folder, newest first. Nothing is run for it.
+"""Write results/runs.html, runs.csv and runs.json: every run of the folder and of the lists of a
+configuration. Nothing is run for it.
 
-The exit status is 0, also if there are no reports yet, or 2 with a one-line message if the page
-cannot be written.
+The exit status is 0, also if there are no runs yet, or 2 with a one-line message if a file cannot
+be written.
 """
 
 import argparse
 import functools
+import json
 import pathlib
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from ladder import files
-from ladder.pages import history, output
+from ladder.errors import UserError
+from ladder.pages.runs import discovery, page, successors
 from ladder.stage import command
-from ladder.workflow import config, lists, recipe, search
+from ladder.workflow import config, listed, lists, plans, recipe, search
 from ladder.workflow.settings import Settings
 
 
 def main():
     arguments = parse()
-    rows = history.rows(arguments.results)
-    output.write(
-        arguments.output, history.page(rows, arguments.results, arguments.output, defaults(), entry)
-    )
-    print(f"{files.shown(arguments.output)}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
+    plan = plans.load(json.loads(arguments.config_file.read_text("utf-8")))
+    settings = plan.run.settings
+    runs = discovery.runs(arguments.results, listed.rows(plan.listed), settings.multiplier_costs)
+    chosen = [discovery.named(runs, version) for version in settings.diff]
+    try:
+        most = len(runs) if arguments.say else page.NEW
+        page.write(runs, arguments.results, defaults(), entry, most)
+        successors.write(arguments.results, chosen)
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
+    if arguments.say:
+        print(f"results/runs.html: {len(runs)} run{'s' if len(runs) != 1 else ''}")
 
 
 def defaults():
@@ -46,7 +55,7 @@ def configured():
 
 
 def entry(written):
-    """The overrides by which an entry of the list `compare` in config.yaml is the run with these
+    """The overrides by which an entry of the list `runs` in config.yaml is the run with these
     settings.
 
     A setting that is not among them has the program's default, which config.yaml, or the list, may
@@ -62,7 +71,14 @@ def parse():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/history.html"))
+    parser.add_argument(
+        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
+    )
+    parser.add_argument(
+        "--say",
+        action="store_true",
+        help="make the files of all runs, and print how many there are",
+    )
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
 """Descriptions of charts, which assets/charts.js draws: it is the one place where scales, ranges,
 ticks, colours and marks are. The head of that file says what a description is, a JSON object:
 
-{"title", "x": axis, "y": axis, "series": [{"mark": "dots", "line" or "bars", "name", "key",
+{"title", "x": axis, "y": axis, "series": [{"mark": "dots" or "line", "name", "key",
 "colour", "label", "x", "y", "low", "high", "by", "id", "text", "look", "size", "picture",
 "floor"}], "by", "names", "square", "sheet", "nearest"}
 

@@ -17,7 +17,7 @@ BUDGET = {
     "features": 7912,
     "machine": 4536,
     "network": 8114,
-    "pages": 54801,
+    "pages": 42878,
     "rungs": 39032,
     "store": 8610,
     "training": 6258,

@@ -38,7 +38,7 @@ def page(record):
     from ladder.pages import launches, templates  # here: verdicts need no Jinja2
 
     rows = {rung: table.measured_row(record, rung) for rung in cases.gpu_rungs()}
-    measured = {rung: launches.microseconds(row["median_us"]) for rung, row in rows.items() if row}
+    measured = {rung: row["median_us"] / 1000 for rung, row in rows.items() if row}
     predicted = launches.context(counted.predictions(), measured)
     return templates.render("gpu_check.html", {**context(record), "predicted": predicted})
 

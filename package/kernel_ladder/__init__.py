@@ -16,7 +16,7 @@ Kernel Ladder {version}: image features without labels, and the kernels that tra
   kernel-ladder report PICTURES                       on your own: a folder, with or without a folder for each class
   kernel-ladder report -n --config batch_size=32      what would run, and why; without -n it runs
   kernel-ladder report --configfile {presets}/cifar10_wta.yaml
-  kernel-ladder results/compare.html --config 'runs=[{{optimizer: [adam, sgd]}}]'
+  kernel-ladder runs --config 'runs=[{{optimizer: [adam, sgd]}}]'
   kernel-ladder all_settings                          every key and its value
 
 Other targets: the stages (data, normalized, patches, train, evaluate, features, svm), model, pages as

@@ -1,10 +1,12 @@
-"""Charts in a real browser: values under mouse, finger and keys, zoom, axes, colours on demand, and
-files to save.
+"""Charts in a real browser: what is drawn lies at its values; values under mouse, finger and keys,
+zoom, axes, selections, and files to save.
 """
 
 import csv
 import io
+import itertools
 import json
+import math
 import re
 import xml.etree.ElementTree as ET
 
@@ -19,17 +21,38 @@ pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium found (Debian package: chromium)"
 )
 
-# Page units of the shown ring, of the tip, and the tip's text.
-SHOWN = """(() => {
-  const tip = document.querySelector(".tip"), ring = document.querySelector(".stage .ring")?.getBoundingClientRect();
-  return {text: tip.hidden ? null : tip.textContent, x: ring && ring.x + ring.width / 2, y: ring && ring.y + ring.height / 2};
-})()"""
-# The place of a value on the axes of the first chart, from the ticks' own texts being drawn on a
-# canvas: the plot's box.
-OVER = """(() => { const box = document.querySelector(".u-over").getBoundingClientRect();
-  return [box.left, box.top, box.width, box.height]; })()"""
 PAGE = """<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>t</title>
 <style>{style}</style>{body}{scripts}"""
+# Draws a description in a chart of its own and returns what is in the SVG, numbers in its units.
+DRAWN = """(description => {
+  const box = Object.assign(document.body.appendChild(document.createElement("div")), {className: "chart"});
+  const chart = new charts.Chart(box, description), all = name => [...chart.svg_.querySelectorAll(name)];
+  const number = (one, name) => Number(one.getAttribute(name)), d = one => one.getAttribute("d");
+  const grids = all(".texts .grid").map(one => d(one).match(/-?[\\d.]+/g).map(Number));
+  const place = one => one.getAttribute("transform").match(/-?[\\d.]+/g).slice(0, 2).map(Number);
+  const found = {
+    left: chart.left, right: chart.right, top: chart.top, bottom: chart.bottom, kind: chart.kind, width: chart.width,
+    y: all(".number[text-anchor=end]").map((one, at) => [one.textContent, grids[at][1]]),
+    x: all(".number[text-anchor=middle]").map(one => [one.textContent, number(one, "x")]),
+    curves: all(".series .curve").map(one => d(one).slice(1).split("L").map(spot => spot.split(" ").map(Number))),
+    marks: all(".series :is(.mark, .ring, .cross)").map(place),
+    shapes: all(".series .mark").map(one => [d(one), getComputedStyle(one).fill]),
+    spans: all(".series .interval").map(one => d(one).match(/-?[\\d.]+/g).map(Number)),
+    boxes: all(".leader + text, .plate").map(one => one.getBBox()).map(({x, y, width, height}) => [x, y, x + width, y + height]),
+    texts: all("text").map(one => one.textContent),
+  };
+  box.remove();
+  return found;
+})"""
+# The tip of the page's last chart, and the page units of its ring.
+SHOWN = """(() => {
+  const chart = [...document.querySelectorAll(".chart")].at(-1), tip = chart.querySelector(".tip");
+  const ring = chart.querySelector(".shown:not(.near)")?.getBoundingClientRect();
+  return {text: tip.hidden ? null : tip.textContent, x: ring && ring.x + ring.width / 2, y: ring && ring.y + ring.height / 2};
+})()"""
+# The plot of the first chart on the page.
+PLOT = """(() => { const [chart] = charts.all, box = chart.svg_.getBoundingClientRect();
+  return [box.left + chart.left, box.top + chart.top, chart.right - chart.left, chart.bottom - chart.top]; })()"""
 
 
 def curves(count=2, points=5, **axis):
@@ -40,28 +63,41 @@ def curves(count=2, points=5, **axis):
     series = [
         {
             "name": f"run {number}",
-            "label": str(number),
-            "key": number,
-            "series": number if number <= 6 else "rest",
+            "key": str(number),
+            "colour": number if number <= charts.COLOURS else "rest",
             "by": [1, 0.5, clock],
             "points": [(step, 0.1 * number / (1 + step)) for step in range(1, points + 1)],
         }
         for number in range(1, count + 1)
     ]
-    y = charts.loss_axis([value for one in series for _, value in one["points"]], "loss", **axis)
-    return charts.lines("A training", series, y, ("step", "epoch", "seconds"))
+    return charts.lines(
+        "A training", series, charts.loss_axis("loss", **axis), ("step", "epoch", "seconds")
+    )
 
 
-STYLES = ("uplot/uPlot.min.css", "style.css", "charts.css", "site.css")
+def runs(count=6):
+    points = [
+        {"x": at, "y": 0.9 + at / 100, "id": f"r{at}", "low": 0.89 + at / 100, "high": 0.91}
+        for at in range(1, count + 1)
+    ]
+    one = {"name": "runs", "key": "runs", "colour": 1, "points": points}
+    return charts.scatter("Runs", [one], charts.number_axis("batch"), charts.share_axis("accuracy"))
+
+
+def pieces():
+    return templates._environment().get_template("pieces.html").module
 
 
 @pytest.fixture
 def opened(chromium, tmp_path):
     """Opens a page with this body and the scripts of charts."""
 
-    def open_page(body, width=800, scheme="light"):
+    def open_page(body="", width=800, scheme="light"):
         page = tmp_path / "chart.html"
-        style = "".join((templates.TEMPLATES / name).read_text() for name in STYLES)
+        style = "".join(
+            (templates.TEMPLATES / name).read_text()
+            for name in ("style.css", "charts.css", "site.css")
+        )
         scripts = "".join(map(str, map(templates.script, templates.CHARTS)))
         page.write_text(PAGE.format(style=style, body=body, scripts=scripts))
         chromium.open(page, width, scheme=scheme)
@@ -72,36 +108,274 @@ def opened(chromium, tmp_path):
 
 @pytest.fixture
 def shown(opened):
-    """Opens a page with one chart, its names and what follows."""
+    """Opens a page with one chart and what follows."""
+    return lambda of, width=800, after="": opened(f"{pieces().chart(of, 'A chart')}{after}", width)
 
-    def show(of, width=800, after=""):
-        names = [
-            {"key": one["key"], "name": one["name"], "series": one["series"]}
-            for one in of["data"]["series"]
-        ]
-        return opened(
-            f"{pieces().chart(of, 'A chart')}{pieces().series_names(names)}{after}", width
+
+@pytest.fixture
+def drawn(chromium, opened):
+    """Draws a description and returns what is in the SVG."""
+    opened()
+    return lambda of: chromium.value(f"{DRAWN}({json.dumps(of, allow_nan=False)})")
+
+
+def line(*points, **more):
+    return {"name": "run", "key": "run", "colour": 1, "points": list(points), **more}
+
+
+def dots(xs, ys):
+    return {**line(), "points": [{"x": x, "y": y} for x, y in zip(xs, ys, strict=True)]}
+
+
+def values_of(ticks):
+    """Text of a share -> its place, as value -> place."""
+    return {float(text.replace("\u202f%", "")) / 100: place for text, place in ticks}
+
+
+# What is drawn lies at its values.
+
+
+@pytest.mark.parametrize(
+    "low, high, texts",
+    [
+        (0, 0.0731, ["0", "0.02", "0.04", "0.06"]),
+        (0, 10, ["0", "2", "4", "6", "8", "10"]),
+        (88.6, 100, ["90", "95", "100"]),
+        (0, 3e-5, ["0", "1e-5", "2e-5", "3e-5"]),
+        (0, 4500, ["0", "1,000", "2,000", "3,000", "4,000"]),
+    ],
+)
+def test_ticks_are_round_and_inside(drawn, low, high, texts):
+    y = charts.number_axis("y", ends=(low, high))
+    found = drawn(charts.scatter("t", [dots([1], [low])], charts.number_axis("x"), y))
+    assert [text for text, _ in found["y"]] == texts
+
+
+def test_a_curve_lies_at_the_ticks_of_its_values(drawn):
+    found = drawn(charts.lines("t", [line((0, 0.4), (5, 0.2), (10, 0.0))], charts.loss_axis("l")))
+    ticks, ((x0, y0), (x1, y1), (x2, y2)) = dict(found["y"]), found["curves"][0]
+    assert (x0, x2) == pytest.approx((found["left"], found["right"]), abs=0.01)
+    assert x1 == pytest.approx((x0 + x2) / 2, abs=0.01)
+    assert (y0, y1, y2) == (ticks["0.4"], ticks["0.2"], ticks["0"]) and y2 == found["bottom"]
+    assert [text for text, _ in found["x"]] == ["0", "2", "4", "6", "8", "10"]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [1.0],
+        [0.9, 1.0],
+        [0.973, 0.981, 1.0],
+        [0.5, 0.6],
+        [0.0, 0.1],
+        [0.1, 0.985, 0.99],
+        [0.9999, 1.0],
+        [0.5, 0.5],
+    ],
+)
+@pytest.mark.parametrize("zero", [False, True])
+def test_an_accuracy_lies_between_the_ticks_of_its_value_also_100_percent(drawn, scores, zero):
+    y = charts.share_axis("accuracy", zero)
+    found = drawn(
+        charts.scatter("t", [dots(range(len(scores)), scores)], charts.number_axis("x"), y)
+    )
+    levels = values_of(found["y"])
+    assert len(levels) >= 2
+    for score, (_, place) in zip(scores, found["marks"], strict=True):
+        assert all(
+            (place < level) == (score > value)
+            for value, level in levels.items()
+            if abs(value - score) > 1e-9
         )
+        assert found["top"] <= place <= found["bottom"]
+        assert abs(levels.get(score, place) - place) < 0.02
+    assert (1.0 in levels) == (1.0 in scores)
+    assert len({place for _, place in found["marks"]}) == len(set(scores))
 
-    return show
+
+def test_an_accuracy_axis_expands_evenly_towards_100_percent(drawn):
+    y = charts.share_axis("accuracy", from_zero=True)
+    of = charts.scatter("t", [dots([1, 2, 3], [0.9, 0.99, 0.999])], charts.number_axis("x"), y)
+    a, b, c = (place for _, place in drawn(of)["marks"])
+    assert a - b == pytest.approx(b - c, abs=0.05) and a - b > 20
 
 
-def pieces():
-    return templates._environment().get_template("pieces.html").module
+def test_a_curve_over_decades_is_drawn_on_a_logarithmic_scale(drawn):
+    of = charts.lines("t", [line((0, 1.0), (1, 0.1), (2, 0.01))], charts.loss_axis("loss"))
+    found = drawn(of)
+    a, b, c = (place for _, place in found["curves"][0])
+    assert found["kind"]["y"] == "log" and b - a == pytest.approx(c - b, abs=0.05)
+    assert [text for text, _ in found["y"]] == ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]
+    zero = charts.lines("t", [line((0, 1.0), (1, 0.1), (2, 0.0))], charts.loss_axis("loss"))
+    assert drawn(zero)["kind"]["y"] == "linear", "a zero has no logarithm"
+
+
+# One value, equal ones, none, many digits, ends of the range of float32, and what is no number.
+ODD = [
+    [],
+    [0.0],
+    [1.0],
+    [0.5, 0.5],
+    [0.1, 0.1 + 1e-12],
+    [0.0448, 0.0443],
+    [1e-30, 1e-28],
+    [1e-30] * 2,
+    [3e38, 1e30],
+    [math.nan],
+    [math.inf, 0.2, math.nan, 0.9],
+    [1 - 1e-6, 1.0],
+    [1 - 1e-6],
+    [0.0, 1.0],
+    [1e6, 1e6 + 1],
+]
+
+
+@pytest.mark.parametrize(
+    "y", [charts.loss_axis("y"), charts.loss_axis("y", "log"), charts.share_axis("y")], ids=str
+)
+def test_odd_values_lie_within_their_chart_without_what_is_no_number(drawn, y):
+    for values in ODD:
+        values = [value for value in values if not (y.get("percent") and value > 1)]
+        if y["scale"] == "log" and 0.0 in values:
+            continue
+        steps = list(range(len(values)))
+        of = charts.lines(
+            "t",
+            [line(*zip(steps, values, strict=True), by=[1, [2.0 * step for step in steps]])],
+            y,
+            ("step", "seconds"),
+        )
+        found = drawn(of)
+        places = [spot for curve in found["curves"] for spot in curve]
+        assert len(places) == sum(map(math.isfinite, values)), values
+        for x, at in places:
+            assert found["left"] - 0.01 <= x <= found["right"] + 0.01, values
+            assert found["top"] - 0.01 <= at <= found["bottom"] + 0.01, values
+        for side in "xy":
+            assert len(dict(found[side])) == len(found[side]), (values, found[side])
+        if values and any(map(math.isfinite, values)):
+            assert len(found["y"]) >= 2, values
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [(60, 60), (1, 1), (10, 10**6), (30, 60), (1e-9, 1e-9), (2.0, 2.0 + 1e-12), (1e-9, 1e-3)],
+)
+def test_a_scatter_of_one_place_and_of_places_far_apart_lies_within_its_chart(drawn, ends):
+    for scale in ("linear", "log"):
+        of = charts.scatter(
+            "t",
+            [dots([*ends, math.nan, ends[0]], [0.5, 0.5, 0.5, math.inf])],
+            charts.number_axis("x", scale),
+            charts.share_axis("accuracy"),
+        )
+        found = drawn(of)
+        assert len(found["marks"]) == 2 and len(dict(found["x"])) >= 2
+        assert all(found["left"] < x < found["right"] for x, _ in found["marks"])
+
+
+def test_names_of_a_band_and_moments_have_ticks(drawn):
+    x, names = charts.named_axis([], "network"), ["lenet_5", "small_cnn", "lenet_5"]
+    found = drawn(charts.scatter("t", [dots(names, [1.0, 2.0, 3.0])], x, charts.number_axis("s")))
+    places = dict(found["x"])
+    assert [at for at, _ in found["marks"]] == [places[name] for name in names]
+    x = charts.number_axis("made", "time")
+    found = drawn(
+        charts.scatter("t", [dots([0, 864e5 * 9], [1.0, 2.0])], x, charts.number_axis("s"))
+    )
+    assert found["x"][0][0] == "1970-01-01" and found["x"][-1][0] == "1970-01-09"
+
+
+def test_an_interval_ends_at_its_values_and_a_control_far_below_stretches_no_axis(drawn):
+    rows = [
+        {"key": key, "name": name, "note": "", "floor": floor, "mark": mark, "mark_text": "other",
+         **intervals.share(value, 1000)}
+        for key, name, value, floor, mark in (
+            ("own", "this run", 0.9, False, 0.7),
+            ("", "control", 0.8, False, None),
+            ("", "majority", 0.1, True, None),
+        )
+    ]  # fmt: skip
+    found = drawn({**intervals.chart(rows), "title": "t"})
+    levels = values_of(found["x"])
+    low, high = sorted(levels)[0], sorted(levels)[-1]
+    per_point = (levels[high] - levels[low]) / (high - low)
+    for (x, _), value in zip(sorted(found["marks"])[-2:], (0.8, 0.9), strict=True):
+        assert x == pytest.approx(levels[low] + per_point * (value - low), abs=0.1)
+    for (a, _, b), row in zip(sorted(found["spans"]), rows[1::-1], strict=True):
+        assert b - a == pytest.approx(
+            per_point * (row["interval"][1] - row["interval"][0]), abs=0.1
+        )
+    floor, mark = sorted(found["marks"])[:2]
+    assert floor[0] == pytest.approx(found["left"], abs=0.01) and low > 0.6, "a mark at the edge"
+    assert mark[0] == pytest.approx(levels[low] + per_point * (0.7 - low), abs=0.1)
+    assert {"this run", "90.0\u202f%", "88.0 to 91.7"} <= set(found["texts"])
+
+
+def test_ten_series_differ_in_shape_and_colour(drawn):
+    series = [{**dots([number], [1.0]), "colour": number} for number in range(1, 11)]
+    found = drawn(charts.scatter("t", series, charts.number_axis("x"), charts.number_axis("y")))
+    shapes, colours = zip(*found["shapes"], strict=True)
+    assert len(set(shapes)) == len(set(colours)) == charts.COLOURS == 10
+
+
+def apart(boxes):
+    return all(
+        a[2] <= b[0] + 0.2 or b[2] <= a[0] + 0.2 or a[3] <= b[1] + 3 or b[3] <= a[1] + 3
+        for a, b in itertools.combinations(boxes, 2)
+    )
+
+
+def test_names_at_the_ends_of_curves_and_in_a_plane_do_not_overlap(drawn):
+    lines = [
+        line((0, 0.5), (9, 0.1 + 0.0001 * number), name=f"{number}", colour=number)
+        for number in range(1, 9)
+    ]
+    boxes = drawn(charts.lines("t", lines, charts.loss_axis("loss")))["boxes"]
+    assert len(boxes) == 8 and apart(boxes) and boxes == sorted(boxes, key=lambda box: -box[1])
+    side = charts.number_axis("", ends=(0, 1))
+    names = [{"name": f"class {at}", "x": 0.5 + at / 200, "y": 0.5} for at in range(10)]
+    of = charts.scatter("t", [dots([0.5], [0.5])], side, side, square=True, names=names)
+    found = drawn(of)
+    assert len(found["boxes"]) == 10 and apart(found["boxes"])
+    of["names"] = names[:1]
+    left, _, right, _ = drawn(of)["boxes"][0]
+    assert (left + right) / 2 == pytest.approx(found["width"] / 2, abs=0.5)
+
+
+def test_colours_of_a_column(chromium, opened):
+    opened()
+    found = chromium.value("""[charts.colouring(["b", "a", "b", null], false), charts.colouring([...Array(50).keys()], true),
+      charts.colouring([...Array(12).keys()].map(at => "n" + at), false)]
+      .map(one => [one.legend, ["a", 0, 49, "n11"].map(one.colourOf)])""")
+    (names, numbers, many) = found
+    assert names == [[[1, "a"], [2, "b"], ["rest", "others"]], [1, "rest", "rest", "rest"]]
+    assert [colour for colour, _ in numbers[0]] == [f"step-{at}" for at in range(1, 6)]
+    assert numbers[0][0][1].startswith("0 to") and numbers[1][1:3] == ["step-1", "step-5"]
+    assert len(many[0]) == 11 and many[0][-1] == ["rest", "others"]
+
+
+# Values under mouse, finger and keys.
 
 
 def move(chromium, x, y):
     chromium.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
 
-def press(chromium, *keys):
+def drag(chromium, start, end):
+    move(chromium, *start)
+    for kind, (x, y) in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
+        chromium.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+
+def press(chromium, *keys, modifiers=0):
     for key in keys:
-        chromium.call("Input.dispatchKeyEvent", type="keyDown", key=key)
-        chromium.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+        for kind in ("keyDown", "keyUp"):
+            chromium.call("Input.dispatchKeyEvent", type=kind, key=key, modifiers=modifiers)
 
 
 def focus(chromium):
-    chromium.value("document.querySelector('.stage').focus()")
+    chromium.value("[...document.querySelectorAll('.stage')].at(-1).focus()")
 
 
 def click(chromium, label):
@@ -111,8 +385,7 @@ def click(chromium, label):
 
 def test_the_mouse_finds_the_value_at_its_place(chromium, shown):
     shown(curves())
-    left, top, width, height = chromium.value(OVER)
-    # of the linear axis, whose last step is 5
+    left, top, width, height = chromium.value(PLOT)
     low, high = 0, 1.04 * 0.1
     x, y = left + width * 2 / 5, top + height * (1 - (0.1 / 3 - low) / (high - low))
     move(chromium, x + 3, y + 3)
@@ -142,37 +415,45 @@ def test_arrow_keys_go_along_a_curve_and_to_the_next(chromium, shown):
 
 def test_a_finger_on_the_last_point_shows_its_value_and_widens_no_page(chromium, shown):
     shown(curves(), width=390)
-    left, top, width, height = chromium.value(OVER)
-    chromium.value(f"""document.querySelector('.stage').dispatchEvent(new TouchEvent('touchstart', {{touches: [new Touch(
-      {{identifier: 1, target: document.body, clientX: {left + width}, clientY: {top + height * 0.8}}})]}}))""")
-    assert chromium.value(SHOWN)["text"].startswith("run 1, step 5")
-    assert (
-        chromium.value("document.documentElement.scrollWidth") == 390
-        and chromium.value(TOO_WIDE) == []
-    )
+    left, top, width, height = chromium.value(PLOT)
+    for kind, points in (
+        ("touchStart", [{"x": left + width, "y": top + height * 0.8}]),
+        ("touchEnd", []),
+    ):
+        chromium.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+    assert chromium.value(SHOWN)["text"].startswith("run 1, step 5"), "also when it is lifted"
+    assert chromium.value("document.documentElement.scrollWidth") == 390
+    assert chromium.value(TOO_WIDE) == []
 
 
 def test_zoom_keeps_the_point_that_is_shown_and_0_shows_all_again(chromium, shown):
     shown(curves(points=50))
     focus(chromium)
-    press(chromium, "ArrowRight", *["ArrowRight"] * 24)
+    press(chromium, *["ArrowRight"] * 25)
     before = chromium.value(SHOWN)
     press(chromium, "+", "+")
     near = chromium.value(SHOWN)
-    assert near["text"] == before["text"] == "run 1, step 25: 0.003846" and near[
-        "x"
-    ] == pytest.approx(before["x"], abs=1)
+    assert near["text"] == before["text"] == "run 1, step 25: 0.003846"
+    assert near["x"] == pytest.approx(before["x"], abs=1)
     press(chromium, "ArrowRight")
     step = chromium.value(SHOWN)["x"] - near["x"]
-    assert step == pytest.approx(1.6**2 * chromium.value(OVER)[2] / 50, rel=0.05)
+    assert step == pytest.approx(1.6**2 * chromium.value(PLOT)[2] / 50, rel=0.05)
     press(chromium, "0")
     press(chromium, "Home")
     assert chromium.value(SHOWN)["text"] == "run 1, step 1: 0.05"
 
 
+def test_a_rectangle_that_is_dragged_is_zoomed_into(chromium, shown):
+    shown(curves(points=50))
+    left, top, width, height = chromium.value(PLOT)
+    drag(chromium, (left + width / 2, top + 2), (left + width * 0.7, top + height - 2))
+    ends = chromium.value("[charts.all[0].x.low, charts.all[0].x.high]")
+    assert ends == pytest.approx([25, 35], abs=0.2)
+
+
 def test_the_axis_goes_by_epoch_and_by_time(chromium, shown):
     shown(curves())
-    left, _, width, _ = chromium.value(OVER)
+    left, _, width, _ = chromium.value(PLOT)
     for by, text, share in (
         ("epoch", "run 1, epoch 1: 0.03333", 2 / 5),
         ("seconds", "run 1, seconds 40: 0.03333", 40 / 70),
@@ -188,37 +469,109 @@ def test_the_axis_goes_by_epoch_and_by_time(chromium, shown):
 
 def test_the_log_switch_makes_ratios_even(chromium, shown):
     shown(curves())
-    places = []
-    for _ in range(2):
-        focus(chromium)
-        press(chromium, "Escape", "Home")
-        places.append([chromium.value(SHOWN)["y"]])
-        press(chromium, "ArrowDown")
-        places[-1].append(chromium.value(SHOWN)["y"])
-        press(chromium, "End")
-        places[-1].append(chromium.value(SHOWN)["y"])
-        press(chromium, "ArrowUp")
-        places[-1].append(chromium.value(SHOWN)["y"])
-        click(chromium, "log")
-    linear, log = ([b - a for a, b in ((one[0], one[1]), (one[3], one[2]))] for one in places)
-    assert linear[0] == pytest.approx(3 * linear[1], rel=0.05), "0.05 to 0.1 and 0.0167 to 0.0333"
-    assert log[0] == pytest.approx(log[1], rel=0.02), "twice as much is as far up everywhere"
+    places = "[0, 1].map(one => [0, 4].map(at => charts.all[0].y.at(charts.all[0].series[one].points[at].y)))"
+    (a, b), (c, d) = chromium.value(places)
+    assert a - c == pytest.approx(3 * (b - d), rel=0.05), "0.05 to 0.1 and 0.0167 to 0.0333"
+    click(chromium, "log")
+    (a, b), (c, d) = chromium.value(places)
+    assert a - c == pytest.approx(b - d, rel=0.02), "twice as much is as far up everywhere"
 
 
-def test_no_more_than_six_are_in_colour_and_the_others_get_one_on_demand(chromium, shown):
-    shown(curves(9))
-    classes = """[...document.querySelectorAll('[data-series] [data-run]')].map(one =>
-      one.querySelector('path').getAttribute('class').match(/stroke-(\\w+)/)[1])"""
-    assert chromium.value(classes) == ["1", "2", "3", "4", "5", "6", "rest", "rest", "rest"]
-    chromium.value("document.querySelector('[data-run=\"8\"] button').click()")
-    assert chromium.value(classes) == ["rest", "2", "3", "4", "5", "6", "rest", "1", "rest"]
-    chromium.value("document.querySelector('[data-run=\"3\"] button').click()")
-    assert chromium.value(classes) == ["rest", "2", "rest", "4", "5", "6", "rest", "1", "rest"]
+def test_the_name_of_a_button_is_the_word_on_it_and_says_what_the_axis_becomes(chromium, shown):
+    names = "[...document.querySelectorAll('.controls button')].map(one => [one.textContent, one.ariaLabel, one.title])"
+    shown(curves())
+    named = chromium.value(names)
+    assert ["log", None, "Logarithmic axis"] in named and ["+", "Zoom in", "Zoom in"] in named
+    assert all(label is None or text in label or not text.isalpha() for text, label, _ in named)
+    shown(runs())
+    assert ["expanded", None, "Axis that expands towards 100 %"] in chromium.value(names)
 
 
-# The number of drawings after what has changed was laid out and painted.
-CANVASES = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>
-  done(document.querySelectorAll('.stage canvas').length))))"""
+def test_a_point_of_a_map_is_shown_with_its_picture_and_those_nearest_to_it(chromium, opened):
+    images = np.zeros((5, 4, 8, 3), np.uint8)
+    images[3] = 255
+    side = charts.number_axis("", ends=(0, 1))
+    points = [{"x": at / 5, "y": 0.5, "text": f"true class {at}", "picture": at} for at in range(5)]
+    series = [
+        {"name": name, "key": name, "colour": 10, "thumb": 0, "points": part}
+        for name, part in (("a", points[:4]), ("b", points[4:]))
+    ]
+    nearest, sheet = [[4, 2]] * 5, figures.sheet(images)
+    of = charts.scatter("Map", series, side, side, square=True, sheet=sheet, nearest=nearest)
+    opened(pieces().chart(of, "A map"))
+    focus(chromium)
+    press(chromium, *["ArrowRight"] * 4)
+    assert chromium.value(SHOWN)["text"] == "true class 3nearest by their featuresba"
+    picture, sheet = (
+        chromium.value("""['.tip .picture', '.tip img'].map(name => document.querySelector(name))
+      .map(one => one.getBoundingClientRect()).map(box => [box.x, box.y, box.width, box.height])""")
+    )
+    assert picture[2:] == [72, 36] and sheet[2:] == [3 * 72, 2 * 36], "three in a row of the sheet"
+    assert [sheet[at] - picture[at] for at in (0, 1)] == [0, -36], "the first one of its second row"
+    assert chromium.value("document.querySelectorAll('.entry rect[fill^=url]').length") == 2
+    assert chromium.value(TOO_WIDE) == []
+
+
+# What stands out, and selections.
+
+OPAQUE = """[...document.querySelectorAll('.series')].filter(one => getComputedStyle(one).opacity === "1")
+  .map(one => Number(one.dataset.key)).sort((a, b) => a - b)"""
+
+
+def test_a_press_on_a_name_makes_the_others_faint_until_it_is_pressed_again(chromium, shown):
+    shown(curves(12))
+    states = []
+    for key in ("3", "12", "3", "12"):
+        x, y = (
+            chromium.value(f"""(box => [box.x + 5, box.y + 5])(document.querySelector('[data-key="{key}"].entry')
+          .getBoundingClientRect())""")
+        )
+        drag(chromium, (x, y), (x, y))
+        move(chromium, 1, 1)
+        states.append(chromium.value(OPAQUE))
+    assert states == [[3], [3, 12], [12], list(range(1, 13))]
+    focus(chromium)
+    chromium.value("document.querySelectorAll('.entry')[4].focus()")
+    assert chromium.value(OPAQUE) == [5], "what has the focus stands out"
+    press(chromium, "Enter")
+    assert chromium.value("document.querySelectorAll('.entry')[4].ariaPressed") == "true"
+
+
+def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):
+    shown(runs(), after='<div data-runs><p data-run="r2" tabindex="0">2</p></div>')
+    chromium.value("document.querySelector('[data-runs] p').focus()")
+    strong = "[...document.querySelectorAll('.mark.strong')].map(one => one.dataset.run)"
+    assert chromium.value(strong) == ["r2"]
+
+
+def test_a_rectangle_selects_runs_and_a_press_picks_one_by_mouse_and_keys(chromium, opened):
+    opened('<div id="runs" class="chart"></div>')
+    chromium.value(f"""globalThis.told = []; globalThis.chart = new charts.Chart(document.getElementById("runs"),
+      {json.dumps(runs())}, {{brush: ids => told.push(ids), pick: id => told.push(id)}}); undefined""")
+
+    def told():
+        return chromium.value("told.splice(0)")
+
+    spots = chromium.value("""(box => chart.points.map(one => [box.left + chart.x.at(one.x), box.top + chart.y.at(one.y)]))(
+      chart.svg_.getBoundingClientRect())""")
+    drag(chromium, (spots[1][0] - 10, spots[1][1] + 40), (spots[3][0] + 10, spots[3][1] - 10))
+    assert told() == [["r2", "r3", "r4"]]
+    faint = "[...document.querySelectorAll('.mark.faint')].map(one => one.dataset.run)"
+    assert chromium.value(faint) == ["r1", "r5", "r6"]
+    drag(chromium, spots[4], spots[4])
+    drag(chromium, (spots[0][0], spots[5][1]), (spots[0][0], spots[5][1]))
+    assert told() == ["r5", None], "a press beside them clears"
+    assert chromium.value(faint) == []
+    focus(chromium)
+    press(chromium, "ArrowRight")
+    press(chromium, "ArrowRight", "ArrowRight", modifiers=8)
+    press(chromium, "Enter")
+    press(chromium, "Escape")
+    assert told() == [["r1", "r2"], ["r1", "r2", "r3"], "r3", None]
+
+
+# Saving, paper, and without a script.
+
 SVG = "{http://www.w3.org/2000/svg}"
 BAR = "rgb(71, 123, 192)"  # 82 % accent on light paper
 SAVED = """(async () => {
@@ -238,26 +591,26 @@ def saved(chromium):
     of the CSV}.
     """
     chromium.call("Browser.setDownloadBehavior", behavior="deny")
-    answer = chromium.call(
-        "Runtime.evaluate", expression=SAVED, awaitPromise=True, returnByValue=True
-    )["result"]["value"]
+    answer = chromium.value(SAVED)
     rows = list(csv.DictReader(io.StringIO(answer["csv"])))
     return {"svg": ET.fromstring(answer["svg"]), "size": answer["png"], "rows": rows}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, shown, scheme):
-    page = shown(curves())
-    chromium.open(page, 800, scheme=scheme)
+def texts_of(root):
+    return {"".join(one.itertext()).replace("\u202f", " ") for one in root.iter(f"{SVG}text")}
+
+
+def test_what_is_drawn_is_saved_as_svg_and_png_in_the_colours_of_paper_and_as_csv(chromium, shown):
+    chromium.open(shown(curves()), 800, scheme="dark")
     found = saved(chromium)
-    curve = next(one for one in found["svg"].iter(f"{SVG}path") if "curve" in one.get("class"))
-    assert curve.get("stroke") == "rgb(31, 95, 180)" and "A training" in "".join(
-        found["svg"].itertext()
+    drawing = chromium.value(
+        "[...document.querySelectorAll('.drawing .curve')].map(one => one.getAttribute('d'))"
     )
-    assert found["size"] == [
-        2 * int(found["svg"].get("width")),
-        2 * int(found["svg"].get("height")),
-    ]
+    saved_curves = [one for one in found["svg"].iter(f"{SVG}path") if "curve" in one.get("class")]
+    assert [one.get("d") for one in saved_curves] == drawing and len(drawing) == 2
+    assert saved_curves[0].get("stroke") == "rgb(31, 95, 180)"
+    assert {"A training", "loss", "run 1", "0.05"} <= texts_of(found["svg"])
+    assert found["size"] == [2 * int(float(found["svg"].get(side))) for side in ("width", "height")]
     assert len(found["rows"]) == 10
     assert found["rows"][1] == {
         "series": "run 1",
@@ -288,42 +641,6 @@ def test_the_menu_that_saves_works_by_keys_and_saves_when_a_format_is_pressed(ch
     assert chromium.value(state) == ["false", False, False, 0], "the focus has left it"
 
 
-def test_the_name_of_a_button_is_the_word_on_it_and_says_what_the_axis_becomes(chromium, shown):
-    names = "[...document.querySelectorAll('.controls button')].map(one => [one.textContent, one.ariaLabel, one.title])"
-    shown(curves())
-    named = chromium.value(names)
-    assert ["log", None, "Logarithmic vertical axis"] in named and [
-        "+",
-        "Zoom in",
-        "Zoom in",
-    ] in named
-    assert all(label is None or text in label or not text.isalpha() for text, label, _ in named)
-    series = {"name": "a", "series": 1, "points": [(1, 0.5), (2, 0.99)]}
-    shown(charts.lines("t", [series], charts.share_axis([0.5, 0.99], "accuracy")))
-    assert ["expanded", None, "Vertical axis that expands towards 100 %"] in chromium.value(names)
-
-
-def test_a_point_of_a_map_is_shown_with_its_picture(chromium, opened):
-    images = np.zeros((5, 4, 8, 3), np.uint8)
-    images[3] = 255
-    side = charts.number_axis(0, 1, "")
-    points = [{"x": at / 5, "y": 0.5, "text": f"true class {at}", "picture": at} for at in range(5)]
-    of = charts.scatter(
-        "Map", [{"name": "a", "key": "a", "series": 10, "points": points}], side, side, square=True
-    )
-    of["data"]["pictures"] = figures.sheet(images)
-    opened(pieces().chart(of, "A map"))
-    focus(chromium)
-    press(chromium, *["ArrowRight"] * 4)
-    assert chromium.value(SHOWN)["text"] == "true class 3"
-    picture, sheet = (
-        chromium.value("""['.tip .picture', '.tip img'].map(name => document.querySelector(name))
-      .map(one => one.getBoundingClientRect()).map(box => [box.x, box.y, box.width, box.height])""")
-    )
-    assert picture[2:] == [72, 36] and sheet[2:] == [3 * 72, 2 * 36], "three in a row of the sheet"
-    assert [sheet[at] - picture[at] for at in (0, 1)] == [0, -36], "the first one of its second row"
-
-
 def test_a_picture_is_saved_in_its_place(chromium, opened):
     picture = figures.png_uri(np.zeros((2, 2, 3), np.uint8))
     opened(
@@ -332,65 +649,21 @@ def test_a_picture_is_saved_in_its_place(chromium, opened):
     )
     found = saved(chromium)
     (image,) = found["svg"].iter(f"{SVG}image")
-    assert image.get("href") == picture and [image.get("width"), image.get("height")] == [
-        "40",
-        "30",
-    ]
+    assert image.get("href") == picture
+    assert [image.get("width"), image.get("height")] == ["40", "30"]
     assert found["rows"] == [{"name": "am32"}]
 
 
-def rectangles(root, fill):
-    return [
-        {key: float(one.get(key)) for key in ("x", "y", "width", "height")}
-        for one in root.iter(f"{SVG}rect")
-        if one.get("fill") == fill
-    ]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_bars_are_saved_with_their_lengths_and_numbers(chromium, opened, scheme):
-    seconds = {"data": 1.25, "train, with a comma": 5.0}
+def test_bars_are_saved_with_their_lengths_and_numbers(chromium, opened):
     opened(
-        pieces().bars(templates.bars(seconds, templates.duration), "Time by stage, seconds"),
-        scheme=scheme,
+        pieces().bars(templates.bars({"data": 1.25, "a, b": 5.0}, str), "Seconds"), scheme="dark"
     )
     found = saved(chromium)
-    short, long = sorted(rectangles(found["svg"], BAR), key=lambda one: one["y"])
-    assert long["width"] == pytest.approx(4 * short["width"], rel=0.01) and long[
-        "x"
-    ] == pytest.approx(short["x"], abs=0.1)
-    assert {"data", "train, with a comma", "5.0 s", "Time by stage, seconds"} <= texts_of(
-        found["svg"]
+    short, long = sorted(
+        float(one.get("width")) for one in found["svg"].iter(f"{SVG}rect") if one.get("fill") == BAR
     )
-    assert found["rows"] == [
-        {"": name, "Time by stage, seconds": f"{value:g}"} for name, value in seconds.items()
-    ]
-    assert found["size"] == [
-        round(2 * float(found["svg"].get(side))) // 2 * 2 for side in ("width", "height")
-    ]
-
-
-def test_intervals_are_saved_with_their_places_and_numbers(chromium, opened):
-    rows = [
-        {"key": key, "name": name, "note": "", **intervals.share(value, 1000)}
-        for key, name, value in (("own", "this run", 0.9), ("", "control", 0.8))
-    ]
-    of = intervals.chart(rows)
-    opened(pieces().intervals(of))
-    found = saved(chromium)
-    own = next(one for one in rectangles(found["svg"], "rgb(31, 95, 180)") if one["height"] == 3)
-    other = next(
-        one for one in rectangles(found["svg"], "rgb(133, 136, 142)") if one["height"] == 3
-    )
-    scale = own["width"] / (of["rows"][0]["right"] - of["rows"][0]["left"])
-    assert own["x"] - other["x"] == pytest.approx(
-        scale * (of["rows"][0]["left"] - of["rows"][1]["left"]), abs=0.5
-    )
-    assert [float(found["rows"][0][key]) for key in ("value", "low", "high")] == [
-        0.9,
-        *rows[0]["interval"],
-    ]
-    assert {"this run", "control"} <= texts_of(found["svg"])
+    assert long == pytest.approx(4 * short, rel=0.01) and "a, b" in texts_of(found["svg"])
+    assert found["rows"][1] == {"": "a, b", "Seconds": "5"}
 
 
 def test_heads_that_are_read_from_below_are_saved_so(chromium, opened):
@@ -413,138 +686,43 @@ def test_heads_that_are_read_from_below_are_saved_so(chromium, opened):
     assert found["rows"][1] == {"true class": "ship", "automobile": "8", "ship": "2"}
 
 
-def texts_of(root):
-    return {one.text.replace("\u202f", " ") for one in root.iter(f"{SVG}text")}
-
-
-def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(chromium, shown):
-    shown(curves())
-    visible = "['.still', '.asked'].map(one => document.querySelector(one).checkVisibility())"
-    assert chromium.value(visible) == [False, True]
-    chromium.call("Emulation.setEmulatedMedia", media="print")
+def test_on_paper_it_is_the_same_drawing_and_without_a_script_its_curves(chromium, shown):
+    page = shown(curves())
+    visible = "['.drawing', '.plain', '.controls'].map(one => document.querySelector(one)?.checkVisibility() ?? null)"
+    assert chromium.value(visible) == [True, None, True], "no flash of both"
+    with browser.on_paper(chromium):
+        assert chromium.value(visible) == [True, None, False]
+    chromium.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
-        assert chromium.value(visible) == [True, False] and chromium.value(CANVASES) == 1
-        assert chromium.value(
-            "[...document.querySelectorAll('.still text')].every(one => one.checkVisibility())"
-        )
+        chromium.open(page)
+        tree = chromium.call("DOM.getDocument", depth=-1)["root"]
+        texts = json.dumps(tree)
     finally:
-        chromium.call("Emulation.setEmulatedMedia", media="")
-    assert chromium.value(CANVASES) == 1, "also after printing"
-
-
-def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):
-    y = charts.share_axis([0.9, 0.95], "accuracy")
-    points = [
-        {"x": at, "y": value, "run": str(run), "text": f"run {run}"}
-        for at, value, run in ((1, 0.9, 1), (2, 0.95, 2))
-    ]
-    of = charts.scatter(
-        "Search",
-        [{"name": "runs", "key": "runs", "series": 1, "points": points}],
-        charts.number_axis(0, 3, "batch"),
-        y,
-    )
-    shown(of, after='<div data-runs><p data-run="2" tabindex="0">2</p></div>')
-    ink = """(() => { const canvas = document.querySelector("canvas"); const pixels = canvas.getContext("2d")
-      .getImageData(0, 0, canvas.width, canvas.height).data; let count = 0;
-      for (let at = 0; at < pixels.length; at += 4) count += pixels[at + 3] && pixels[at + 2] > pixels[at] + 60;
-      return count; })()"""
-    before = chromium.value(ink)
-    chromium.value("document.querySelector('[data-runs] p').focus()")
-    assert chromium.value(ink) > 1.2 * before
-
-
-INK = """(() => { const canvas = document.querySelector("canvas"); const found = {};
-  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-  for (let at = 0; at < pixels.length; at += 4) if (pixels[at + 3] === 255) {
-    const colour = pixels.slice(at, at + 3).join(); found[colour] = (found[colour] ?? 0) + 1; }
-  return found; })()"""
-
-
-def test_a_press_on_a_name_of_the_map_shows_that_class_on_its_own(chromium, opened):
-    side = charts.number_axis(0, 1, "")
-    series = [
-        {
-            "name": f"class {number}",
-            "key": f"class {number}",
-            "series": number if number <= 6 else "rest",
-            "points": [
-                {"x": number / 10, "y": at / 10, "text": f"class {number}"} for at in range(1, 10)
-            ],
-        }
-        for number in range(1, 9)
-    ]
-    of = charts.scatter("Map", series, side, side, square=True)
-    names = "".join(
-        f'<li data-run="{one["key"]}"><i class="glyph stroke-{one["series"]}"></i>{one["name"]}</li>'
-        for one in series
-    )
-    opened(f"{pieces().chart(of, 'A map')}<ul data-series data-runs>{names}</ul>")
-    first, second = "31,95,180", "196,83,2"
-    before = chromium.value(INK)
-    assert before[first] > 100 and before[second] > 100
-    # of those in grey it takes the colour of the one that was asked for first
-    for run in ("class 8", "class 3"):
-        box = chromium.value(f"""(box => [box.x + 5, box.y + 5])(document.querySelector('[data-run="{run}"]')
-          .getBoundingClientRect())""")
-        move(chromium, *box)
-        for kind in ("mousePressed", "mouseReleased"):
-            chromium.call(
-                "Input.dispatchMouseEvent",
-                type=kind,
-                x=box[0],
-                y=box[1],
-                button="left",
-                clickCount=1,
-            )
-        if run == "class 8":
-            alone = chromium.value(INK)
-            assert alone[first] == pytest.approx(before[first], rel=0.2), (
-                "class 8 in the first colour"
-            )
-            assert alone.get(second, 0) < 0.05 * before[second], (
-                "the others as pale as the background of one"
-            )
-    move(chromium, 1, 1)
-    after = chromium.value(INK)
-    assert after[second] == before[second], "all are there again"
+        chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert '"svg"' in texts and "run 1: loss 0.05 to 0.01667" in texts
 
 
 def test_a_smoothed_curve_has_the_raw_one_faint_below_also_in_what_is_saved(chromium, shown):
-    of = curves(1, 41)
-    shown(of)
-    assert (
-        chromium.value("document.querySelector('.smooth input').labels[0].textContent") == "smooth"
-    )
-    plain = saved(chromium)["svg"]
+    shown(curves(1, 41))
+    label = "document.querySelector('.smooth input').labels[0].textContent"
+    assert chromium.value(label) == "smooth"
+
+    def drawn_curves():
+        return [
+            ([[float(value) for value in place.split()]
+              for place in re.findall(r"[\d.]+ [\d.]+", one.get("d"))], float(one.get("opacity")))
+            for one in saved(chromium)["svg"].iter(f"{SVG}path")
+            if one.get("class", "").startswith("curve")
+        ]  # fmt: skip
+
+    ((raw, opaque),) = drawn_curves()
     chromium.value("""(slider => { slider.value = 3; slider.dispatchEvent(new Event('input')); })(
       document.querySelector('.smooth input'))""")
-    smooth = saved(chromium)["svg"]
-
-    def drawn(root):
-        lines = [
-            one
-            for one in root.iter(f"{SVG}path")
-            if "curve" in one.get("class", "") and "level" not in one.get("class")
-        ]
-        return [
-            (
-                [
-                    [float(number) for number in place.split()]
-                    for place in re.findall(r"[\d.]+ [\d.]+", line.get("d"))
-                ],
-                line.get("opacity"),
-            )
-            for line in lines
-        ]
-
-    ((raw, opaque),) = drawn(plain)
-    (faint, little), (over, _) = drawn(smooth)
-    assert faint == raw and float(little) < float(opaque)
+    (faint, little), (over, _) = drawn_curves()
+    assert faint == raw and little < opaque
     for at in (0, 1, 10, 40):
         reach = min(3, at, 40 - at)
-        assert over[at] == pytest.approx(
-            [raw[at][0], np.mean([y for _, y in raw[at - reach : at + reach + 1]])], abs=1e-6
-        )
+        mean = np.mean([y for _, y in raw[at - reach : at + reach + 1]])
+        assert over[at] == pytest.approx([raw[at][0], mean], abs=0.006)
     shown(curves(1, 5))
-    assert chromium.value("document.querySelector('.smooth')") is None, "a few points are no noise"
+    assert chromium.value("document.querySelector('.smooth')") is None

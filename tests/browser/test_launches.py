@@ -49,7 +49,9 @@ def test_keys_go_from_launch_to_launch_and_the_focused_rung_stands_under_the_roo
         "document.activeElement.getBoundingClientRect().width / document.activeElement.parentElement"
         ".getBoundingClientRect().width"
     ) == pytest.approx(second["length"] / 100, abs=0.005)
-    assert opened.value("document.querySelectorAll('[data-rung=gpu_bf16_sm90] canvas').length") == 1
+    assert (
+        opened.value("document.querySelectorAll('[data-rung=gpu_bf16_sm90] .drawing').length") == 1
+    )
     links = "[...document.querySelectorAll('#predicted a')]"
     assert opened.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
 

@@ -7,8 +7,9 @@ import pytest
 import browser
 import synthetic_results
 import synthetic_run
-from browser import SMALL_TARGETS, check_axe, check_print, check_width
-from ladder.pages import index, report, templates
+from browser import SMALL_TARGETS
+from ladder.pages import report, templates
+from ladder.pages.runs import discovery, page
 from ladder.workflow import copies
 
 pytestmark = pytest.mark.skipif(
@@ -20,7 +21,7 @@ RUNS = {
     "lenet": {"dataset": "mnist", "network": "lenet_5"},
     "resnet": {"dataset": "cifar10", "network": "resnet50"},
 }
-BOTTOMS = """["h1", ".lead", "header .intervals"].map(name => document.querySelector(name).getBoundingClientRect().bottom)"""
+BOTTOMS = """["h1", ".lead", "header .chart"].map(name => document.querySelector(name).getBoundingClientRect().bottom)"""
 
 
 @pytest.fixture(scope="module")
@@ -41,31 +42,6 @@ def test_the_first_screen_holds_the_verdict_and_its_chart(chromium, reports, nam
     chromium.open(reports / f"{name}.html", width, height)
     title, verdict, chart = chromium.value(BOTTOMS)
     assert 0 < title < verdict < chart <= height
-
-
-def test_the_first_page_fits_a_phone(chromium, tmp_path):
-    synthetic_results.add(tmp_path, epochs=2)
-    page = tmp_path / "index.html"
-    page.write_text(index.page(tmp_path))
-    check_width(chromium, page, 390)
-    assert chromium.value(SMALL_TARGETS) == []
-    assert chromium.value(
-        "(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.wide'))"
-    )
-    assert chromium.value(
-        "document.querySelector('.wide tbody').innerText.replace(/\\s+/g, ' ')"
-    ).startswith("r") and "An autoencoder on handwritten digits" in chromium.value(
-        "document.body.innerText"
-    )
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing(chromium, tmp_path, width, scheme):
-    synthetic_results.add(tmp_path, epochs=2)
-    (tmp_path / "index.html").write_text(index.page(tmp_path))
-    check_axe(chromium, tmp_path / "index.html", width, scheme)
-    check_print(chromium, tmp_path / "index.html")
 
 
 def test_on_a_phone_the_bar_is_one_row_whose_menu_has_every_page(chromium, reports):
@@ -89,8 +65,8 @@ def test_on_a_phone_the_bar_is_one_row_whose_menu_has_every_page(chromium, repor
 def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, tmp_path):
     made = synthetic_results.add(tmp_path, epochs=2)["report"]
     copies.publish(made.folder, tmp_path / "report.html")
-    (tmp_path / "history.html").write_text("<title>all runs</title>")
-    (tmp_path / "index.html").write_text(index.page(tmp_path))
+    (tmp_path / "network.html").write_text("<title>a network</title>")
+    page.write(discovery.runs(tmp_path), tmp_path, {}, dict)
 
     def place():
         try:
@@ -102,13 +78,13 @@ def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, t
         chromium.open(start)
         chromium.value(f"document.querySelector('.site a[href$=\"#{name}\"]').click()")
         deadline = time.monotonic() + browser.PATIENCE
-        while (there := place()).endswith(("report.html", "#history")):
+        while (there := place()).endswith(("report.html", "#network")):
             assert time.monotonic() < deadline, there
         return there.rpartition("/")[2]
 
     for start in (tmp_path / "report.html", made.folder / "report.html"):
-        assert led(start, "history") == "history.html"
-        assert led(start, "parity") == "index.html#parity"
+        assert led(start, "network") == "network.html"
+        assert led(start, "parity") == "runs.html#parity"
 
 
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"

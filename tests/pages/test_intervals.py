@@ -90,31 +90,17 @@ def test_a_difference_in_words(won, lost, points, luck):
     assert found["interval_text"].count(" to ") == 1 and "-" not in found["interval_text"]
 
 
-def test_a_chart_keeps_order_and_intervals_on_its_scale():
-    chart = intervals.chart(
-        [{"value": 0.9, "interval": (0.88, 0.92)}, {"value": 0.8, "interval": (0.8, 0.8)}]
-    )
-    first, second = chart["rows"]
-    assert 0 < second["at"] < first["left"] < first["at"] < first["right"] < 100
-    assert second["left"] == second["at"] == second["right"]
-
-
-def test_a_chart_stays_within_0_and_100_percent():
-    chart = intervals.chart([{"value": 1.0, "interval": (0.99, 1.0)}])
-    assert chart["rows"][0]["at"] == 100
-    assert chart["ticks"][-1]["text"] == "100.0 %"
-
-
-def test_a_control_far_below_does_not_stretch_the_axis():
-    chart = intervals.chart(
-        [
-            {"value": 0.9, "interval": (0.88, 0.92)},
-            {"value": 0.1, "interval": (0.09, 0.11), "floor": True},
-        ]
-    )
-    own, floor = chart["rows"]
-    assert own["right"] - own["left"] > 50 and not own["off"]
-    assert floor["off"] and floor["at"] == 0
+def test_a_chart_has_a_row_for_each_accuracy_and_its_own_in_colour():
+    rows = [
+        {"key": key, "name": key, "note": "", "floor": key == "most", **intervals.share(value, 100)}
+        for key, value in (("own", 0.9), ("other", 0.8), ("most", 0.1))
+    ]
+    rows[1] |= {"mark": 0.7, "mark_text": "untrained"}
+    own, others, marks = intervals.chart(rows)["series"]
+    assert (own["colour"], own["x"], own["y"]) == (1, [0.9], [0])
+    assert (others["colour"], others["y"], others["floor"]) == ("rest", [1, 2], [False, True])
+    assert [others["low"][0], others["high"][0]] == rows[1]["interval"]
+    assert (marks["x"], marks["y"], marks["text"]) == ([0.7], [1], ["untrained"])
 
 
 def test_an_accuracy_has_the_digits_that_its_interval_carries_and_none_without_one():

@@ -45,9 +45,7 @@ def test_the_roofs_are_those_of_the_predictions():
 def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share():
     first, second = launches.context([FIRST, SECOND], {})["rungs"]
     points = {
-        group["name"]: group
-        for group in first["chart"]["data"]["series"]
-        if group["series"] != "level"
+        group["name"]: group for group in first["chart"]["series"] if group["colour"] != "level"
     }
     assert points.keys() == {"level 1"}, "a launch without arithmetic has no mark"
     mark = points["level 1"]
@@ -57,7 +55,7 @@ def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share()
     assert mark["text"] == [
         "enc1 forward, a.cu conv: 80\u202fµs, 80.0\u202f% of gpu_basic, bound by level 1"
     ]
-    of_second = {group["name"]: group for group in second["chart"]["data"]["series"]}
+    of_second = {group["name"]: group for group in second["chart"]["series"]}
     assert of_second["gpu_basic"]["look"] == ["ring"] and of_second["gpu_basic"]["x"] == [400], (
         "the rung below in grey"
     )
@@ -65,19 +63,29 @@ def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share()
 
 
 def test_a_track_is_as_long_as_the_step_of_the_rung_below_filled_by_its_launches():
-    first, second = launches.context([FIRST, SECOND], {"gpu_shared": "0.03 ms"})["rungs"]
+    first, second = launches.context([FIRST, SECOND], {"gpu_shared": 0.03})["rungs"]
     assert (first["length"], first["floor"], first["gain"]) == (100, 20, "")
     assert (second["length"], second["floor"], second["gain"], second["measured"]) == (
         25,
         20,
         "4.0× gpu_basic",
-        "0.03 ms",
+        "0.030\u202fms",
     )
     assert [launch["length"] for launch in first["launches"]] == [80, 20]
     slower = {**SECOND, "launches": [["enc1 forward", "b.cu conv", 0, 8, 200.0, "issue"]]}
     assert launches.context([FIRST, slower], {})["rungs"][1]["length"] == 100, (
         "no longer than its track"
     )
+
+
+def test_the_ladder_has_every_rung_on_one_axis():
+    ladder = launches.context([FIRST, SECOND], {"gpu_shared": 0.03})["ladder"]
+    level_1, issue, measured = ladder["series"]
+    assert (level_1["x"], level_1["low"], level_1["high"]) == ([0.1], [0.09], [0.13])
+    assert (issue["x"], issue["y"]) == ([0.025], [1])
+    assert (measured["x"], measured["y"], measured["look"]) == ([0.03], [1], ["tick"])
+    assert [row["name"] for row in ladder["y"]["rows"]] == ["gpu_basic", "gpu_shared"]
+    assert ladder["x"]["scale"] == "log"
 
 
 def test_every_predicted_launch_is_explained_and_under_the_roofs_of_its_rung():

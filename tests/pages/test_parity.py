@@ -11,8 +11,8 @@ from browser import FAINT_TEXTS, SCROLLING, SMALL_TARGETS, TOO_WIDE
 from ladder.executors import sequential as numba_executor
 from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cpu import small
+from ladder.pages import launches, templates
 from ladder.pages import parity as parity_page
-from ladder.pages import templates
 from ladder.plan.data import Step
 from ladder.rungs import catalog, counted, gpu_opt_v2
 from page_text import text_of
@@ -100,9 +100,7 @@ def test_predictions_are_named_as_such_beside_what_was_measured(summary):
     # the page has another network and batch than the predictions
     assert "None of these steps was measured here." in text
     same = {**summary, "network": "autoencoder", "batch": 64}
-    step = parity_page.milliseconds(summary["rungs"][0]["step"]).replace(
-        templates.NARROW_SPACE, " "
-    )
+    step = launches.milliseconds(summary["rungs"][0]["step"]).replace(templates.NARROW_SPACE, " ")
     text = _predicted(parity_page.page(same, "2026-01-31T12:34:56Z", predictions))
     assert (
         f"cpu 1.2-1.5 ms measured {step}" in text
@@ -178,7 +176,7 @@ def test_the_page_is_readable_in_a_browser(summary, tmp_path):
 
 def test_numbers_have_the_digits_that_matter():
     texts = [
-        parity_page.milliseconds(value).replace(templates.NARROW_SPACE, " ")
+        launches.milliseconds(value).replace(templates.NARROW_SPACE, " ")
         for value in (0.01234, 1.234, 45.67, 1234.5)
     ]
     assert texts == ["0.012 ms", "1.23 ms", "45.7 ms", "1,234 ms"]

@@ -122,9 +122,12 @@ def test_own_pictures_are_named_in_the_csv_and_beside_errors_whatever_their_name
         page_of(digits),
         np.flatnonzero([line["label"] != line["prediction"] for line in lines]),
     )
-    assert f'title="7/&lt;script&gt;&#34;\\n,;=1.png{first}"' in page and '<script>"' not in page
+    assert (
+        f'title="7/&lt;script&gt;&#34;\\n,;=1.png{first}, margin ' in page
+        and '<script>"' not in page
+    )
     assert f"<small>&lt;script&gt;&#34;\\n,;=1.png{first}</small>" in page
-    assert "<code>scored_images.csv</code> has all with their files" in page
+    assert "<code>scored_images.csv</code></a> has all with their files" in page
 
 
 def test_what_folders_were_taken_for_and_copies_are_in_the_report_and_in_its_numbers(
@@ -279,7 +282,7 @@ def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
         lenet["evaluate"].array("predictions.npy") != lenet["data"].array("test_labels.npy")
     )
     assert f"Misclassified{wrong} of 360" in text and "images of 28 × 28 pixels" in text
-    assert "prediction of the network, the most probable error of each pair first" in text
+    assert "prediction of the network; of each pair the most confident error first" in text
 
 
 def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
@@ -410,7 +413,9 @@ def test_the_accuracy_stands_beside_both_controls_with_intervals(digits, digits_
     ):
         accuracy = digits[role].metrics["accuracy"]
         low, high = (100 * end for end in intervals.wilson(accuracy, 360))
-        assert re.search(rf"{who}.*?{100 * accuracy:.1f} %{low:.1f} to {high:.1f}", text), who
+        assert re.search(
+            rf"{who}[^:]*: {100 * accuracy:.1f} % \({low:.1f} to {high:.1f}\)", text
+        ), who
 
 
 def test_what_training_bought_is_counted_image_by_image(digits):
@@ -484,11 +489,18 @@ def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
     assert "<script>alert" not in report.page(run, report.summary(run, "r0123456789e"))
 
 
-def test_the_page_is_one_small_file_that_names_no_other(digits_page):
-    assert len(digits_page.encode()) < 1_500_000
-    assert [
+def test_the_page_is_one_small_file_and_each_file_that_it_names_is_a_link(digits, digits_page):
+    assert len(digits_page.encode()) < 1_000_000
+    links = {
         address for address in addresses(digits_page) if not address.endswith("/manifest.json")
-    ] == []
+    }
+    weights = digits["train"].folder / "weights.bin"
+    assert links == {
+        "summary.json",
+        "scored_images.csv",
+        "../../test_scores.csv",
+        "../../" + "/".join(weights.parts[-3:]),
+    }
 
 
 def test_every_picture_has_a_text_and_every_table_header_a_scope(digits_page):
@@ -1007,7 +1019,7 @@ def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
         f"751,875 parameters was not trained: its weights are those of theirs.bin (sha256 {START['sha256']})."
         in text
     )
-    assert "Given encoderthis run" in text and "Untrained encoder" in text
+    assert "Given encoder, this run:" in text and "Untrained encoder" in text
     assert "The given weights are" in text
     assert (
         numbers["training"] == "none"
@@ -1041,7 +1053,7 @@ def test_random_weights_are_their_own_control(tmp_path):
     text, numbers = text_and_numbers(tmp_path, trained=False, controls=("pixels",))
     assert (
         "was not trained: its weights are random, drawn with seed 1." in text
-        and "Untrained encoderthis run" in text
+        and "Untrained encoder, this run:" in text
     )
     assert (
         numbers["control_accuracy"] is None
@@ -1294,9 +1306,13 @@ def test_a_classifier_is_held_against_the_most_frequent_class_and_a_linear_one(
     )
     assert majority["control"] == "majority"
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
-    page = report.page(run, report.summary(run, "r0123456789e"))
-    # the other is far below
-    assert "Logistic regression, raw pixels" in page and 'class="track  off"' in page
+    numbers = report.summary(run, "r0123456789e")
+    chart = verdicts.chart(run, numbers)
+    assert [row["name"] for row in chart["y"]["rows"]][1:] == [
+        "Logistic regression, raw pixels",
+        "Most frequent class",
+    ]
+    assert chart["series"][1]["floor"] == [False, True], "the other is far below"
 
 
 def test_the_page_says_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):

@@ -16,7 +16,8 @@ import pytest
 
 import synthetic_results
 import synthetic_run
-from ladder.pages import multiplier_runs, predictions, report, run_table, search, summary_keys
+from ladder.pages import predictions, report, summary_keys
+from ladder.pages.runs import columns, discovery, page
 from ladder.sources import ROOT
 from ladder.store import scores
 
@@ -176,20 +177,25 @@ def test_time_and_memory_are_those_of_the_training(tmp_path):
     assert numbers["memory_by_purpose"] == metrics["memory"]
 
 
+def runs_head(results):
+    """The columns of runs.csv but the settings, with a column of each family."""
+    found = discovery.runs(results)
+    head = next(csv.reader(io.StringIO(page.csv_text(found))))
+    numbers = [
+        f"{key}x" if key in columns.FAMILIES else key
+        for key in (*columns.NUMBERS, *columns.FAMILIES)
+    ]
+    ends = [f"{key}_{end}" for key in columns.WITH_INTERVAL for end in ("low", "high")]
+    settings = {key for run in found for key in run.settings}
+    return [*(key for key in head if key not in settings), *numbers, *ends]
+
+
 def test_the_columns_of_the_tables_are_described(tmp_path):
     rows = re.findall(r"^\| `(\w+\.csv)` \| (.*?) \|", (ROOT / "docs/summary.md").read_text(), re.M)
     described = {}
-    for file, columns in rows:
-        described.setdefault(file, []).extend(re.findall("`(.*?)`", columns))
+    for file, names in rows:
+        described.setdefault(file, []).extend(re.findall("`(.*?)`", names))
     run = synthetic_results.add(tmp_path, epochs=1)
-    listed = run_table.read(
-        {"report0": run["report"], "train0": run["train"]}, [{"overrides": {}, "reason": ""}]
-    )
-    head = next(csv.reader(io.StringIO(run_table.csv_text(listed))))
-    outcome = search.Outcome.__new__(search.Outcome)
-    outcome.runs, outcome.search = listed, {"metric": "auto"}
-    searched = next(csv.reader(io.StringIO(search.csv_text(outcome))))
-    assert set(searched) - set(head) == {"score"} and described["search.csv"] == ["run", "score"]
     answer = {"scores": {"cat": 1.0}, "nearest": [{"row": 1, "class": "cat", "file": "a.png"}]}
     predicted = next(
         csv.reader(
@@ -197,14 +203,13 @@ def test_the_columns_of_the_tables_are_described(tmp_path):
         )
     )
     scored = next(csv.reader(io.StringIO(report.csv_text(run))))
-    for file, columns in {
-        "compare.csv": head,
-        "multipliers.csv": multiplier_runs.COLUMNS,
+    for file, head in {
+        "runs.csv": runs_head(tmp_path),
         "test_scores.csv": scores.COLUMNS,
         "predictions.csv": predicted,
         "scored_images.csv": scored,
     }.items():
-        for column in columns:
+        for column in head:
             assert any(fnmatch.fnmatch(column, pattern) for pattern in described[file]), column
         for pattern in described[file]:
-            assert fnmatch.filter(columns, pattern), pattern
+            assert fnmatch.filter(head, pattern), pattern

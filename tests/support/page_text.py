@@ -34,5 +34,5 @@ def addresses(page):
     return [
         address
         for address in found
-        if not address.startswith(("data:", "#")) and "index.html" not in address
+        if not address.startswith(("data:", "#")) and "runs.html" not in address
     ]

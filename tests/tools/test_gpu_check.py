@@ -127,7 +127,7 @@ def test_the_page_says_what_was_found_and_what_failed(check, tool):
     assert "2 of 2 rungs agree with the cpu rung within their tolerances." in text
     assert f"{len(cases.gpu_rungs()) - 2} were not checked: gpu_shared, " in text
     assert "compute-sanitizer reports 3 errors." in text
-    assert "measured 3,008 µs" not in text, (
+    assert "measured 3.01 ms" not in text, (
         "beside the prediction of today's kernels: nobody knows what these were"
     )
     assert (

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ladder.errors import UserError
-from ladder.pages import search as page
+from ladder.pages.runs import discovery
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.store.versions import canonical
@@ -176,7 +176,7 @@ def test_a_first_training_that_fails_leaves_the_failure_to_the_run():
 
 
 def test_the_pages_know_a_pruned_run_by_its_reason():
-    assert page.PRUNED == trials.PRUNED
+    assert discovery.PRUNED == trials.PRUNED
 
 
 def test_the_study_is_a_database_of_optuna(tmp_path):

@@ -35,7 +35,7 @@ from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import shorter
 from ladder.workflow import settings
-from ladder.workflow.stages import COPIES, STAGES
+from ladder.workflow.stages import COPIES, FORMER, RUNS, STAGES
 from permissions import unprivileged
 
 SCRIPT = """
@@ -188,7 +188,7 @@ def finish(folder):
     for name in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / name, folder / name)
     for stage in STAGES.values():
-        of_lists = stage.name in ("compare", "multipliers", "search")
+        of_lists = stage.name == "search"
         script = folder / stage.script
         made = SCRIPT.replace("TAKES_FAILED", str(of_lists)).replace("PAGES", repr(stage.pages))
         script.write_text(made + imports(script.read_text()))
@@ -652,12 +652,12 @@ def test_a_folder_in_the_place_of_a_page_is_one_line_and_stays(project):
         path.write_bytes(whole)
 
 
-def test_a_folder_in_the_place_of_the_history_is_one_line_and_stays(fresh):
-    (fresh.folder / "results/history.html/mine").mkdir(parents=True)
-    output = fresh.snakemake("results/history.html")
+def test_a_folder_in_the_place_of_the_page_of_runs_is_one_line_and_stays(fresh):
+    (fresh.folder / "results/runs.html/mine").mkdir(parents=True)
+    output = fresh.snakemake("results/runs.html")
     assert fresh.status != 0 and "Traceback" not in output
-    assert output.splitlines()[-1] == "cannot write results/history.html: Is a directory"
-    assert (fresh.folder / "results/history.html/mine").is_dir()
+    assert output.splitlines()[-1] == "cannot write results/runs.html: Is a directory"
+    assert (fresh.folder / "results/runs.html/mine").is_dir()
 
 
 def test_a_changed_page_is_copied_again_and_one_changed_in_its_artifact_made_again(
@@ -794,7 +794,7 @@ def test_a_place_that_is_no_folder_is_one_line(fresh, name):
 
 
 @pytest.mark.parametrize("name", ["results", "logs", ".snakemake"])
-@pytest.mark.parametrize("target", ["data", "results/history.html"])
+@pytest.mark.parametrize("target", ["data", "results/runs.html"])
 def test_a_place_of_somebody_else_is_one_line_before_any_work(fresh, name, target):
     (fresh.folder / name).mkdir()
     (fresh.folder / name).chmod(0o555)
@@ -819,7 +819,7 @@ def test_the_users_cache_folder_is_not_needed(fresh):
 
 def test_a_project_folder_may_have_braces_in_its_name(fresh, tmp_path):
     project = Project(fresh.folder.rename(tmp_path / "{brace} and {wildcards.version}"))
-    output = project.snakemake("data", "results/network.html", "results/history.html")
+    output = project.snakemake("data", "results/network.html", "results/runs.html")
     assert project.status == 0 and project.ran() == ["data", "network"], output
 
 
@@ -1299,45 +1299,28 @@ def test_only_missing_runs_of_the_compare_list_are_made(project):
     project.ran()
     output = project.snakemake(*compare)
     assert project.status == 0, output
-    # of 3 epochs: those of 10 exist
-    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]
-    entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
-    assert [entry["overrides"] for entry in entries] == [
-        {},
-        {"epochs": 3},
-        {"variant": "gpu_basic"},
-    ]
+    # of 3 epochs: those of 10 exist, but for a report that has the list
+    assert project.ran() == ["features", "report", "report", "svm", "train"]
+    rows = json.loads((project.folder / "results/runs.json").read_text())["runs"]
+    states = [row["state"] for row in rows if row["trial"]]
     if catalog.no_gpu():
-        assert [bool(entry["reason"]) for entry in entries] == [False, False, True]
+        assert states.count("not possible") == 1 and len(states) == 3
     project.snakemake(*compare)
     assert project.ran() == []
 
 
-def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
-    cells = ("--config", "runs=[{seed: [1, 2]}]")
+def test_runs_of_the_list_are_made_once_and_kept_by_gc(project):
+    listed = ("--config", "runs=[{seed: [1, 2]}]")
     project.snakemake("report", "--config", "seed=2")
     project.ran()
-    output = project.snakemake("results/multipliers.html", *cells)
-    assert project.status == 0, output
-    # both runs exist, and the compare list is not requested
-    assert project.ran() == ["multipliers"]
-    entries = json.loads((project.folder / "results/multipliers.json").read_text())["entries"]
-    assert [entry["settings"]["seed"] for entry in entries] == [1, 2]
-    assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {
-        ("autoencoder", "digits")
-    }
-    project.snakemake("results/multipliers.html", *cells)
+    output = project.snakemake("results/multipliers.html", *listed)
+    # both runs exist, but for a report that has the list, and one without a map
+    assert project.status == 0 and project.ran() == ["report", "report"], output
+    project.snakemake("runs", *listed)
     assert project.ran() == []
-    assert "There is nothing to remove" in project.snakemake("gc", *cells)
+    assert "runs.html" in (project.folder / "results/multipliers.html").read_text()
+    assert "There is nothing to remove" in project.snakemake("gc", *listed)
     assert "Nothing reaches" in project.snakemake("gc")
-
-
-def test_cells_made_again_make_their_page_again(project):
-    cells = ("results/multipliers.html", "--config", "runs=[{seed: 1}]")
-    project.snakemake(*cells)
-    project.ran()
-    project.snakemake(*cells, "-R", "make_report")
-    assert project.ran() == ["multipliers", "report"]
 
 
 def test_a_wrong_entry_names_the_list_it_is_in(project):
@@ -1370,14 +1353,13 @@ def test_a_failed_run_stops_no_other_of_a_list_and_is_not_repeated(project):
     output = project.snakemake(*DIVERGING)
     assert project.status == 0, output
     # of the two others
-    assert project.ran() == sorted(
-        ["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]]
-    )
+    assert project.ran() == sorted([*3 * ["train"], *2 * ["features", "svm", "report"]])
     reports = (project.folder / "results/report").glob("*/manifest.json")
     failed = [json.loads(path.read_text()).get("failed") for path in reports]
     assert sorted(filter(None, failed)) == [DIVERGED] and len(failed) == 4
-    assert (project.folder / "results/compare.html").exists() and DIVERGED in output
-    assert "Nothing to be done" in project.snakemake(*DIVERGING)
+    assert DIVERGED in (project.folder / "results/runs.json").read_text()
+    project.snakemake(*DIVERGING)
+    assert project.ran() == []
 
 
 @pytest.mark.parametrize("target", ["report", "train"])
@@ -1473,16 +1455,6 @@ def test_a_page_that_shows_what_is_no_longer_there_says_that(shown):
     assert not notice(page)
 
 
-def test_a_list_that_was_given_on_an_earlier_command_line_has_left_nothing(project):
-    project.snakemake("results/compare.html", "--config", "runs=[{svm_C: 3}]")
-    page = project.folder / "results/compare.html"
-    page.write_text("<body>\n")
-    project.snakemake("train")
-    assert not notice(page)
-    project.snakemake("train", "--config", "runs=[{svm_C: 4}]")
-    assert notice(page)
-
-
 SEARCH = ("results/search.html", "--config", "controls=[]")
 
 
@@ -1495,7 +1467,7 @@ def test_a_search_makes_ordinary_runs_and_a_larger_budget_only_the_missing_ones(
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0, output
     assert project.ran() == sorted(
-        ["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"]
+        ["data", "normalized", "train", "features", *2 * ["svm", "report"], "search"]
     )
     (data,) = [spec["params"] for spec in specs(project, "data") if "validation" in spec["params"]]
     assert data == {"dataset": "digits", "train_limit": "all", "validation": 143}
@@ -1505,7 +1477,8 @@ def test_a_search_makes_ordinary_runs_and_a_larger_budget_only_the_missing_ones(
     )
     project.snakemake(*SEARCH, space(3))
     assert project.ran() == ["report", "search", "svm"]
-    assert "Nothing to be done" in project.snakemake(*SEARCH, space(3))
+    project.snakemake(*SEARCH, space(3))
+    assert project.ran() == []
 
 
 def specs(project, stage):
@@ -1527,11 +1500,12 @@ def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0, output
     assert project.ran() == sorted(
-        ["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"]
+        ["data", "normalized", "train", "features", *2 * ["svm", "report"], "search"]
     )
     assert [f"search: run {number} of 2" in output for number in (1, 2, 3)] == [True, True, False]
-    assert draws(project) == 2 and not notice(project.folder / "results/search.html")
-    assert "Nothing to be done" in project.snakemake(*SEARCH, space(2))
+    assert draws(project) == 2 and (project.folder / "results/search.html").exists()
+    project.snakemake(*SEARCH, space(2))
+    assert project.ran() == []
     output = project.snakemake(*SEARCH, space(3), "-R", "fit_svm")
     assert (
         project.status == 1
@@ -1558,25 +1532,23 @@ def test_a_wrong_search_is_one_line(project):
     assert project.status == 1 and "did you mean svm_C?" in output.splitlines()[-1]
 
 
-def test_the_history_is_written_anew_each_time_and_names_runs(project):
+def test_the_page_of_runs_is_written_anew_each_time(project):
     project.snakemake("report", "--config", "name=first try")
     assert project.ran() == ["report"] and project.page()["name"] == "first try"
     for _ in range(2):
-        assert "results/history.html: 2 reports" in project.snakemake("results/history.html")
+        assert "results/runs.html: 2 runs" in project.snakemake("results/runs.html")
 
 
 def test_a_page_of_all_runs_has_those_of_the_same_command(project):
     output = project.snakemake(
-        "--cores", "1", "results/history.html", "report", "--config", "name=second"
+        "--cores", "1", "results/runs.html", "report", "--config", "name=second"
     )
-    assert project.ran() == ["report"] and "results/history.html: 2 reports" in output
+    assert project.ran() == ["report"] and "results/runs.html: 2 runs" in output
     output = project.snakemake(
         "--cores", "1", "results/index.html", "results/report.html", "--config", "name=third"
     )
     assert project.ran() == ["report"]
-    assert output.index(": copied from results/report/") < output.index(
-        "results/index.html: the best and the newest"
-    )
+    assert output.index(": copied from results/report/") < output.index("results/runs.html: 3 runs")
 
 
 def test_missing_pictures_are_named_before_any_training(fresh):
@@ -1614,17 +1586,15 @@ def test_predictions_need_the_classifier_but_no_report_and_no_control(project):
 
 
 def test_two_versions_are_compared(project):
-    project.snakemake("normalized", "--config", "normalization=zca")
-    versions = ",".join(path.name for path in (project.folder / "results/normalized").iterdir())
-    output = project.snakemake("results/diff.html", "--config", f"diff=[{versions}]")
-    assert project.status == 0 and "normalization" in output, output
-    page = (project.folder / "results/diff.html").read_bytes()
-    assert "name the two versions" in project.snakemake("results/diff.html").splitlines()[-1]
+    project.snakemake("report", "--config", "name=other")
+    versions = [path.name for path in (project.folder / "results/report").iterdir()]
+    output = project.snakemake("results/diff.html", "--config", f"diff=[{','.join(versions)}]")
+    assert project.status == 0, output
+    page = (project.folder / "results/diff.html").read_text()
+    assert all(f"chosen={version}" in page for version in versions)
     output = project.snakemake("results/diff.html", "--config", "diff=[z0,z1]")
-    assert project.status != 0 and "there is no version z0" in output.splitlines()[-1]
-    output = project.snakemake("results/diff.html", "--config", "diff=[-h,--help]")
-    assert project.status != 0 and "there is no version -h" in output.splitlines()[-1]
-    assert (project.folder / "results/diff.html").read_bytes() == page, (
+    assert project.status != 0 and "no run begins with 'z0'" in output
+    assert (project.folder / "results/diff.html").read_text() == page, (
         "a command that fails leaves the page as it was"
     )
 
@@ -1745,16 +1715,14 @@ def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
     """Snakemake itself does not run a job with an `update` output again that has failed, where an
     older output is there.
     """
-    results, scripts = project.folder / "results", project.folder / "workflow/scripts"
+    scripts = project.folder / "workflow/scripts"
     pages = [
         *(page for pages in COPIES.values() for page in pages),
-        *(f"results/{name}" for name in ("history.html", "diff.html", "index.html", *WRITERS)),
+        *(f"results/{name}" for name in (*RUNS, *FORMER, *WRITERS)),
     ]
     for page in pages:
         (project.folder / page).write_text("<body>\nof another run")
     (project.folder / "cat.png").touch()
-    project.snakemake("normalized", "--config", "normalization=zca")
-    versions = sorted(path.name for path in (results / "normalized").iterdir())[:2]
     words = (
         "-k",
         *pages,
@@ -1763,11 +1731,10 @@ def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
         "controls=[]",
         "feature_map=false",
         "predict=cat.png",
-        f"diff=[{','.join(versions)}]",
     )
     whole = {
         scripts / f"{name}.py": (scripts / f"{name}.py").read_text()
-        for name in ("publish", "make_history", "make_diff", "make_index")
+        for name in ("publish", "make_runs")
     }
     whole |= {
         scripts / f"{name}.py": "".join(

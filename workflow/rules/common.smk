@@ -168,7 +168,7 @@ def draw_runs(wildcards):
         sys.exit(
             f"search: {len(SEARCHED.entries) - 1} of its runs are made; make the others without -f, -F and -R"
         )
-    given = [word for word in COMMAND.words if word not in FIXED["search"]]
+    given = [word for word in COMMAND.words if word not in stages.LISTED]
     return f"{with_configuration('run_trials')} -- {shlex.join(given)}"
 
 
@@ -199,7 +199,7 @@ def reached(wildcards):
     return json.dumps(artifacts)
 
 
-# After a command: a notice on each page of another configuration, and results/index.html where a page is newer.
+# After a command: a notice on each page of another configuration, and results/runs.html where a run is newer.
 
 
 def check_targets():
@@ -223,8 +223,10 @@ def finish():
     notices.update_all(
         CHAIN, COMMAND.has_settings, but="search" if SEARCHED.next else ""
     )
-    if "gc" in COMMAND.words or copies.is_index_older("results"):
-        subprocess.run([sys.executable, f"{SCRIPTS}/tools/make_index.py"], check=False)
+    if "gc" in COMMAND.words or copies.is_runs_page_older("results"):
+        subprocess.run(
+            shlex.split(with_configuration("make_runs", "logs/runs.json")), check=False
+        )
 
 
 @atexit.register

@@ -31,35 +31,30 @@ for role in FIXED:
             "{params.command} | tee {log:q}"
 
 
-# Pages on the current content of results/: made on every request, the index at the end of every command that makes a page, too.
+# The page of all runs: made on every request, and at the end of every command that has changed results/, too.
 
 
-for page, arguments, words in (
-    ("diff", ["--output", "results/diff.html", "--", *SETTINGS.diff], SETTINGS.diff),
-    ("history", ["--output", "results/history.html"], "every run in results/"),
-    ("index", [], "the best and the newest runs, and all pages"),
-):
-
-    rule:
-        name:
-            page
-        input:
-            inputs(JOBS.after_runs),
-        output:
-            kept(local(f"results/{page}.html")),
-        log:
-            f"logs/{page}.log",
-        localrule: True
-        conda:
-            ENVIRONMENT
-        params:
-            script=tool(f"make_{page}"),
-            arguments=arguments,
-            words=words,
-        message:
-            "{output}: {params.words}"
-        shell:
-            "python3 {params.script:q} {params.arguments:q} | tee {log:q}"
+rule runs:
+    input:
+        inputs(JOBS.after_runs),
+        inputs(JOBS.listed),
+        FIXED["search"] if SEARCHED.entries or SEARCHED.next else [],
+    output:
+        [
+            kept(local(f"results/{page}"))
+            for page in (*stages.RUNS, *stages.FORMER)
+        ],
+    log:
+        "logs/runs.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
+    params:
+        command=lambda wildcards: with_configuration("make_runs", "logs/runs.json"),
+    message:
+        "results/runs.html: every run in results/ and of the list"
+    shell:
+        "{params.command} --say | tee {log:q}"
 
 
 rule predictions:

@@ -52,11 +52,10 @@ def test_every_error_is_in_the_gallery_with_its_picture_by_pair_of_classes(name,
                 < 12
             )
             at += 1
-    assert gallery["surest"] == (name == "lenet")
-    if name == "lenet":
-        for pair in gallery["pairs"]:
-            sure = [float(re.search(r"[\d.]+", error["sure"])[0]) for error in pair["errors"]]
-            assert sure == sorted(sure, reverse=True)
+    for pair in gallery["pairs"]:
+        sure = [float(re.search(r"[\d.]+", error["sure"])[0]) for error in pair["errors"]]
+        assert sure == sorted(sure, reverse=True)
+        assert all(("margin" in error["sure"]) == (name == "digits") for error in pair["errors"])
     assert classes.section({role: run[role] for role in ("data", "train")}, {}) is None
 
 
@@ -98,7 +97,7 @@ def test_no_probability_below_one_is_called_certain():
     assert classes._sure(0.99949).startswith("99.9") and classes._sure(0.99999).startswith("> 99.9")
 
 
-def test_a_class_has_a_dot_and_its_interval_on_an_axis_that_begins_at_0(lenet, monkeypatch):
+def test_a_class_has_its_accuracy_and_interval_and_the_best_is_first(lenet, monkeypatch):
     shares = {"few": 35 / 37, "none": None, "many": 3500 / 3700, "all": 1.0}
     metrics = {
         "per_class": shares,
@@ -108,29 +107,21 @@ def test_a_class_has_a_dot_and_its_interval_on_an_axis_that_begins_at_0(lenet, m
         facts, "predictions", lambda inputs: type("Evaluated", (), {"metrics": metrics})
     )
     chart = classes.accuracies(lenet)["all"]
-    first, *rows = chart["rows"]  # best first; a class without images has no row
-    assert first["name"] == "all" and {row["name"]: row["note"] for row in rows} == {
-        "few": "of 37",
-        "many": "of 3,700",
-    }
-    ticks = [(tick["text"], tick["at"]) for tick in chart["ticks"]]
-    assert ticks[0] == ("0 %", 0) and ticks[-1] == ("100 %", 100)
-    for row in rows:
-        n = {"few": 37, "many": 3700}[row["name"]]
-        assert row["interval"] == list(intervals.wilson(35 / 37, n)) and row["at"] == round(
-            3500 / 37, 2
-        )
-        assert [row["left"], row["right"]] == [
-            round(100 * end, 2) for end in row["interval"]
-        ] and row["mark"] is None
+    notes = {row["name"]: row["note"] for row in chart["y"]["rows"]}
+    # a class without images has no row
+    assert list(notes.items()) == [("all", "of 10"), ("few", "of 37"), ("many", "of 3,700")]
+    (drawn,) = chart["series"]
+    assert drawn["x"] == [1.0, 35 / 37, 35 / 37] and drawn["y"] == [0, 1, 2]
+    ends = list(zip(drawn["low"], drawn["high"], strict=True))
+    assert ends[1:] == [intervals.wilson(35 / 37, n) for n in (37, 3700)]
 
 
 def test_the_untrained_encoder_has_a_mark_at_its_accuracy_of_the_class(digits):
     control = digits["svm_random"].metrics["per_class"]
     chart = classes.accuracies(digits)
-    assert {row["name"]: row["mark"] for row in chart["all"]["rows"]} == {
-        name: round(100 * value, 2) for name, value in control.items()
-    } and chart["ends"] is None
+    names, marks = [row["name"] for row in chart["all"]["y"]["rows"]], chart["all"]["series"][1]
+    assert dict(zip(names, marks["x"], strict=True)) == control and marks["look"] == ["tick"] * 10
+    assert chart["ends"] is None
 
 
 def test_mistakes_are_tinted_by_how_many_they_are():

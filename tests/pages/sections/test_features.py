@@ -91,9 +91,9 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
     order = np.argsort(labels, kind="stable")  # one series for each class
     told = [
         (one["name"], text, look, x, y)
-        for one in shown["data"]["series"]
+        for one in shown["chart"]["series"]
         for text, look, x, y in zip(
-            one["text"], one.get("look", [""] * len(one["x"])), one["x"], one["y"], strict=True
+            one["text"], one.get("look") or [""] * len(one["x"]), one["x"], one["y"], strict=True
         )
     ]
     assert [name for name, *_ in told] == [str(label) for label in labels[order]]
@@ -106,12 +106,11 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
     assert [text for _, text, *_ in told] == [texts[at] for at in order]
     places = run["map"].array("places.npy")[order]
     assert np.allclose([(x, 1 - y) for *_, x, y in told], places, atol=1e-5)
-    assert [one["series"] for one in shown["legend"]] == list(range(1, 11)), (
+    assert [one["colour"] for one in shown["chart"]["series"]] == list(range(1, 11)), (
         "each class has a mark of its own"
     )
-    assert len(set(charts.MARKS.values())) == 10
-    assert [at for one in shown["data"]["series"] for at in one["picture"]] == order.tolist()
-    sheet = shown["data"]["pictures"]
+    assert [at for one in shown["chart"]["series"] for at in one["picture"]] == order.tolist()
+    sheet = shown["chart"]["sheet"]
     picture = np.asarray(
         Image.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2]))), int
     )
@@ -123,7 +122,7 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
 
 def test_the_neighbours_of_a_point_are_the_nearest_by_features_not_by_places(run):
     vectors = run["joined"].array("test.npy")[:100].astype(np.float64)
-    shown = features.feature_map(run)["data"]["nearest"]
+    shown = features.feature_map(run)["chart"]["nearest"]
     for at, nearest in enumerate(shown):
         away = np.linalg.norm(vectors - vectors[at], axis=1)
         assert len(nearest) == features.NEAREST and at not in nearest
@@ -131,18 +130,18 @@ def test_the_neighbours_of_a_point_are_the_nearest_by_features_not_by_places(run
 
 
 def test_of_more_classes_than_there_are_marks_those_with_the_most_errors_have_one(run, monkeypatch):
-    monkeypatch.setattr(charts, "MARKS", {number: charts.MARKS[number] for number in range(1, 7)})
-    shown = features.feature_map(run)
+    monkeypatch.setattr(charts, "COLOURS", 6)
+    shown = features.feature_map(run)["chart"]["series"]
     labels, named = (
         run["data"].array("test_labels.npy")[:100],
         run["svm"].array("predictions.npy")[:100],
     )
-    coloured = {one["name"]: one["series"] for one in shown["legend"] if one["series"] != "rest"}
+    coloured = {one["name"] for one in shown if one["colour"] != "rest"}
     errors = {str(label): int((named[labels == label] != label).sum()) for label in range(10)}
     assert len(coloured) == 6 and min(errors[name] for name in coloured) >= max(
         count for name, count in errors.items() if name not in coloured
     ), "those with the most errors"
-    assert [one["name"] for one in shown["legend"]] == synthetic_run.DIGITS
+    assert [one["name"] for one in shown] == synthetic_run.DIGITS
 
 
 def test_there_may_be_no_map(plain):

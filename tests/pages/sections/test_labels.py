@@ -120,14 +120,10 @@ def test_the_section_has_a_row_for_each_count_and_one_for_all_labels():
 
 def test_the_chart_has_each_curve_at_its_values_on_a_logarithmic_axis():
     chart = section(labels.numbers(run((0.5, 0.7, 0.8), (0.4, 0.6, 0.75))))["chart"]
-    own, pixels = chart["data"]["series"]
+    own, pixels = chart["series"]
     assert own["x"] == [10, 100, 1000, 10_000] and own["y"] == [0.5, 0.7, 0.8, 0.95]
     assert pixels["name"] == "raw pixels" and pixels["y"] == [0.4, 0.6, 0.75, 0.9]
-    assert chart["data"]["x"]["kind"] == "log"
-    still = chart["still"]
-    places = [x for x, _ in still["series"][0]["at"]]
-    assert places[1] - places[0] == pytest.approx(places[3] - places[2], abs=0.1)
-    assert places[0] == pytest.approx(still["left"]) and places[-1] == pytest.approx(still["right"])
+    assert chart["x"]["scale"] == "log"
 
 
 def test_a_count_is_said_with_two_significant_digits():

@@ -29,28 +29,28 @@ def test_curves_are_means_over_images(lenet, monkeypatch):
     )
     epochs = lenet["train"].metrics
     loss, accuracy = training.loss_curve(lenet, None), training.accuracy_curve(lenet)
-    losses, level = loss["data"]["series"]
+    losses, level = loss["chart"]["series"]
     assert losses["x"] == [11.5, 34.5, 57.5] and [
         round(losses["by"][1] * x, 6) for x in losses["x"]
     ] == [0.5, 1.5, 2.5]
     assert losses["y"] == pytest.approx(epochs["loss"], rel=1e-5)
-    assert accuracy["data"]["series"][0]["y"] == pytest.approx(epochs["accuracy"], rel=1e-5)
+    assert accuracy["chart"]["series"][0]["y"] == pytest.approx(epochs["accuracy"], rel=1e-5)
     tested = lenet["evaluate"].metrics["loss"]
     assert level["label"] == f"test images {tested:.4g}" and level["y"] == pytest.approx(
         [tested] * 2, rel=1e-5
     )
-    assert level["x"] == [0, 69] and loss["still"]["labels"][1]["text"] == level["label"]
+    assert level["x"] == [0, 69] and level["colour"] == "level"
     assert training.curve_points(lenet) == {
         "step": losses["x"],
         "loss": losses["y"],
-        "accuracy": accuracy["data"]["series"][0]["y"],
+        "accuracy": accuracy["chart"]["series"][0]["y"],
     }
 
 
 def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):
     run = synthetic_run.make(tmp_path, controls=())
     assert training.accuracy_curve(run) is None
-    assert training.loss_curve(run, 0.07)["still"]["labels"][1]["text"] == "average image 0.07"
+    assert training.loss_curve(run, 0.07)["chart"]["series"][1]["label"] == "average image 0.07"
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_the_validation_curve_has_a_point_after_each_epoch_beside_the_training(
     run = synthetic_run.make(tmp_path, network=network, validation=180, epochs=4, controls=())
     history, shown = (
         run["train"].tensors("history.safetensors"),
-        training.loss_curve(run, 0.07)["data"]["series"],
+        training.loss_curve(run, 0.07)["chart"]["series"],
     )
     # a colour that is drawn dashed
-    assert [one["name"] for one in shown] == names and shown[1]["series"] == 2
+    assert [one["name"] for one in shown] == names and shown[1]["colour"] == 2
     assert shown[1]["x"] == [26, 52, 78, 104] and shown[1]["y"] == pytest.approx(
         history["validation_losses"], rel=1e-5
     )
@@ -77,10 +77,10 @@ def test_the_validation_curve_has_a_point_after_each_epoch_beside_the_training(
     assert shown[1]["label"] == f"validation {history['validation_losses'][-1]:.4g}"
     accuracy = training.accuracy_curve(run)
     if network == "lenet_5":
-        assert accuracy["data"]["series"][1]["y"] == pytest.approx(
+        assert accuracy["chart"]["series"][1]["y"] == pytest.approx(
             history["validation_hits"] / 180, rel=1e-5
         )
-        assert [one["name"] for one in accuracy["data"]["series"]] == names
+        assert [one["name"] for one in accuracy["chart"]["series"]] == names
     found = training.validation_curve(run)
     assert found["step"] == shown[1]["x"] and found["loss"] == history["validation_losses"].tolist()
     assert (found["best_epoch"], found["patience"], found["stopped"], found["epochs_at_most"]) == (
@@ -102,7 +102,7 @@ def test_of_many_epochs_the_report_has_some_the_last_among_them(tmp_path, monkey
         [1, 4, 7],
     ]
     for chart in (training.loss_curve(run, None), training.accuracy_curve(run)):
-        assert chart["data"]["series"][1]["x"] == [52, 130, 208]
+        assert chart["chart"]["series"][1]["x"] == [52, 130, 208]
     page = report.page(run, report.summary(run, "r0"))
     table = page[page.index("<summary>By epoch, 3 of 8, all in summary.json</summary>") :]
     assert re.findall(r'<th scope="row">(\d+)</th>', table[: table.index("</table>")]) == [

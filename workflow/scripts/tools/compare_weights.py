@@ -24,7 +24,6 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from ladder.errors import UserError
 from ladder.network import networks, weights
-from ladder.pages import diff
 from ladder.stage import command
 from ladder.store import lineage, manifests
 
@@ -66,7 +65,7 @@ def file_of(name, results):
     path = pathlib.Path(name)
     if VERSION.fullmatch(name) and not path.exists():
         store = lineage.Store(results)
-        path = store.folders()[diff.resolve(store, name)]
+        path = store.folders()[lineage.resolve(store, name)]
     if not path.is_dir():
         return path
     files = manifest_of(path)["files"]

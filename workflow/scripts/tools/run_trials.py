@@ -1,4 +1,4 @@
-"""Make the runs of a search by TPE one after another, then its page; by the rule `publish_search`.
+"""Make the runs of a search by TPE one after another, then best.yaml; by the rule `publish_search`.
 
     run_trials.py --config-file logs/search.json -- OPTIONS OF SNAKEMAKE
 
@@ -20,7 +20,7 @@ from ladder.stage import command
 from ladder.workflow import config as configuration
 from ladder.workflow import search
 
-PAGE = "results/search.html"
+BEST = "results/best.yaml"
 
 
 def main():
@@ -34,7 +34,7 @@ def main():
             flush=True,
         )
         snakemake(plan.next.manifest, arguments.options)
-    snakemake(PAGE, arguments.options)
+    snakemake(BEST, arguments.options)
 
 
 def snakemake(target, options):

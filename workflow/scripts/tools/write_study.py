@@ -1,4 +1,4 @@
-"""Write the study of a search by TPE beside its page, for Optuna's own tools; by the rule
+"""Write the study of a search by TPE beside its best.yaml, for Optuna's own tools; by the rule
 `publish_search`.
 
     write_study.py --config-file logs/search.json

@@ -14,7 +14,7 @@ import math
 import scipy.special
 
 from ladder.classifiers import metrics
-from ladder.pages import charts, templates
+from ladder.pages import templates
 
 CONFIDENCE = 0.95
 Z = float(scipy.special.ndtri((1 + CONFIDENCE) / 2))
@@ -191,40 +191,53 @@ def words(difference, other=""):
     }
 
 
-def chart(rows, whole=False):
-    """Accuracies with their intervals on one axis that covers them, or from 0 to 100 % if `whole`.
+def chart(rows):
+    """A description of a chart (ladder/pages/charts.py) of accuracies with their intervals.
 
-    rows: [{"value", "interval", "mark", ...}] as fractions; mark: of a further accuracy, left out
-    or None for none; a row with "floor": True is a control so far below the others that it would
-    leave them no room: it does not stretch the axis. Returns {"rows": the same with "at", "left",
-    "right" and "mark" in percent of the axis, and "off": whether the value lies below it, "ticks":
-    [{"at", "text"}]}, tick texts in percent.
+    rows: [{"key", "name", "note", "value", "interval", "text", "interval_text"}], as of `share`;
+    key: "own" for what is in colour, all are where none is; mark: a further accuracy, left out or
+    None for none, and mark_text what it is; a row with "floor": True is a control so far below the
+    others that it would leave them no room: it does not stretch the axis.
     """
-    setting = [row for row in rows if not row.get("floor")] or rows
-    low, high = (
-        min(row["interval"][0] for row in setting),
-        max(row["interval"][1] for row in setting),
-    )
-    margin = max(0.1 * (high - low), 0.005)
-    low, high = (0.0, 1.0) if whole else (max(0.0, low - margin), min(1.0, high + margin))
-
-    def at(value):
-        return round((min(max(value, low), high) - low) / (high - low) * 100, 2)
-
-    return {
-        "rows": [
+    own = [at for at, row in enumerate(rows) if row["key"] == "own"]
+    others = [at for at, row in enumerate(rows) if row["key"] != "own"]
+    groups = {("own", 1): own, ("other", "rest" if own else 1): others}
+    marked = [at for at, row in enumerate(rows) if row.get("mark") is not None]
+    series = [
+        {
+            "key": key,
+            "colour": colour,
+            "x": [rows[at]["value"] for at in chosen],
+            "y": chosen,
+            "low": [rows[at]["interval"][0] for at in chosen],
+            "high": [rows[at]["interval"][1] for at in chosen],
+            "floor": [bool(rows[at].get("floor")) for at in chosen],
+        }
+        for (key, colour), chosen in groups.items()
+        if chosen
+    ]
+    if marked:
+        series.append(
             {
-                **row,
-                "at": at(row["value"]),
-                "left": at(row["interval"][0]),
-                "right": at(row["interval"][1]),
-                "off": row["value"] < low,
-                "mark": None if row.get("mark") is None else at(row["mark"]),
+                "key": "mark",
+                "colour": "rest",
+                "x": [rows[at]["mark"] for at in marked],
+                "y": marked,
+                "look": ["tick"] * len(marked),
+                "text": [rows[at]["mark_text"] for at in marked],
             }
-            for row in rows
-        ],
-        "ticks": [
-            {"at": at(value / 100), "text": f"{text} %"}
-            for value, text in charts.ticks(low * 100, high * 100, 4)
-        ],
+        )
+    texts = [
+        {
+            "name": row["name"],
+            "note": row["note"],
+            "text": row["text"],
+            "small": row["interval_text"],
+        }
+        for row in rows
+    ]
+    return {
+        "x": {"label": "", "scale": "linear", "percent": True},
+        "y": {"label": "", "rows": texts},
+        "series": series,
     }

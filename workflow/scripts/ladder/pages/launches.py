@@ -34,8 +34,8 @@ LARGEST, SMALLEST = 7, 0.5
 
 
 def context(predictions, measured):
-    """predictions: of rungs/counted.py; measured: {rung: the time of the same step as text}, of
-    those that ran here.
+    """predictions: of rungs/counted.py; measured: {rung: milliseconds of the same step}, of those
+    that ran here.
     """
     steps = {rung["name"]: _launches(rung) for rung in predictions}
     axes = (
@@ -46,7 +46,7 @@ def context(predictions, measured):
     rows = [
         {
             **_row(rung, steps),
-            "measured": measured.get(rung["name"], ""),
+            "measured": milliseconds(measured[rung["name"]]) if rung["name"] in measured else "",
             "launches": steps[rung["name"]],
             "chart": _roofline(rung, steps, axes),
         }
@@ -63,6 +63,7 @@ def context(predictions, measured):
     return {
         "case": CASE,
         "rungs": rows,
+        "ladder": _ladder(rows, measured),
         "bounds": bounds,
         "any_measured": any(row["measured"] for row in rows),
     }
@@ -111,30 +112,63 @@ def _row(rung, steps):
     }
 
 
+def _ladder(rows, measured):
+    """A chart of all rungs on one logarithmic axis: the intervals of the predictions, and marks for
+    what was measured.
+    """
+    bounds = {row["bound"]: row["series"] for row in rows}
+    texts = [
+        {
+            "name": row["name"],
+            "note": f"measured {row['measured']}" if row["measured"] else "",
+            "text": row["text"],
+            "small": row["gain"],
+        }
+        for row in rows
+    ]
+    groups = [
+        {
+            "name": bound,
+            "key": bound,
+            "colour": colour,
+            "points": [
+                {"x": row["value"], "y": at, "low": row["ends"][0], "high": row["ends"][1]}
+                for at, row in enumerate(rows)
+                if row["bound"] == bound
+            ],
+        }
+        for bound, colour in bounds.items()
+    ]
+    ticks = [
+        {"x": measured[row["name"]], "y": at, "look": "tick", "text": f"measured {row['measured']}"}
+        for at, row in enumerate(rows)
+        if row["name"] in measured
+    ]
+    groups += [{"name": "measured", "key": "", "colour": "rest", "points": ticks}] if ticks else []
+    x = charts.number_axis("milliseconds a step", "log")
+    return charts.scatter("Predicted time", groups, x, {"label": "", "rows": texts})
+
+
 def _axes(launches):
     """The axes of FLOP per byte and TFLOP/s of the launches of all rungs, which hold the roofs."""
     across, up = [launch["x"] for launch in launches], [launch["y"] for launch in launches]
     most = max(ROOFS.values())
+    right = max(1.5 * max(across), 3 * most / MEMORY)
     return (
-        charts.number_axis(
-            min(across) / 1.5,
-            max(1.5 * max(across), 3 * most / MEMORY),
-            "FLOP per byte of memory",
-            "log",
-        ),
-        charts.number_axis(min(up) / 1.5, 3 * most, "TFLOP/s", "log"),
+        charts.number_axis("FLOP per byte of memory", "log", (min(across) / 1.5, right)),
+        charts.number_axis("TFLOP/s", "log", (min(up) / 1.5, 3 * most)),
     )
 
 
 def _roofline(rung, steps, axes):
     """The chart of a rung, with the launches of the rung below in grey."""
-    low, high = axes[0].ranges["log"]
+    low, high = axes[0]["range"]
     ridges = {name: roof / MEMORY for name, roof in ROOFS.items()}
     levels = [
         (f"memory {MEMORY} TB/s", [{"x": x, "y": MEMORY * x} for x in (low, max(ridges.values()))])
     ]
     levels += [
-        (f"{name} {roof}", [{"x": x, "y": roof} for x in (ridges[name], high)])
+        (f"{name} {roof}", [{"x": x, "y": float(roof)} for x in (ridges[name], high)])
         for name, roof in ROOFS.items()
     ]
     # Where no launch can be: left of where a roof begins. The two highest are close to each other.
@@ -153,24 +187,36 @@ def _roofline(rung, steps, axes):
         (rung["below"], "rest", _with_flop(below))
     ]
     groups += [
-        (bound, series, _with_flop(launch for launch in largest_first if launch["bound"] == bound))
-        for bound, (series, _) in BOUNDS.items()
+        (bound, colour, _with_flop(launch for launch in largest_first if launch["bound"] == bound))
+        for bound, (colour, _) in BOUNDS.items()
     ]
     return charts.scatter(
         f"{rung['name']} under the roofs of an H200",
         [
-            {"name": name, "key": name, "series": series, "points": points}
-            for name, series, points in groups
+            {
+                "name": name,
+                "key": name,
+                "colour": colour,
+                "mark": "line" if colour == "level" else "dots",
+                "points": points,
+            }
+            for name, colour, points in groups
             if points
         ],
         *axes,
-        names,
+        names=names,
     )
 
 
 def _with_flop(launches):
     """As the points of a chart, which is logarithmic."""
-    return [{**launch, "run": launch["name"]} for launch in launches if launch["flop"]]
+    return [{**launch, "id": launch["name"]} for launch in launches if launch["flop"]]
+
+
+def milliseconds(value):
+    """0.01234 -> '0.012 ms'."""
+    text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
+    return f"{text}{NARROW_SPACE}ms"
 
 
 def microseconds(value):

@@ -81,7 +81,7 @@ def _step_bars(ran):
             "name": rung["name"],
             "value": rung["step"],
             "length": round(100 * rung["step"] / slowest, 2),
-            "text": milliseconds(rung["step"]),
+            "text": launches.milliseconds(rung["step"]),
             "note": f"{_times(reference / rung['step'])}× {REFERENCE}" if reference else "",
         }
         for rung in ran
@@ -105,12 +105,12 @@ def _work_table(ran):
             rows.append(
                 {"work": name, "cells": [_work_cell(rung["work"].get(work), rung) for rung in ran]}
             )
-    totals = [milliseconds(sum(rung["work"].values())) for rung in ran]
+    totals = [launches.milliseconds(sum(rung["work"].values())) for rung in ran]
     rates = [f"{rung['flop'] / rung['step'] / 1e6:,.3g} GFLOP/s" for rung in ran]
     return {
         "rows": rows,
         "totals": totals,
-        "steps": [milliseconds(rung["step"]) for rung in ran],
+        "steps": [launches.milliseconds(rung["step"]) for rung in ran],
         "rates": rates,
     }
 
@@ -119,7 +119,7 @@ def _work_cell(value, rung):
     if not value:
         return {"text": "", "share": ""}
     return {
-        "text": milliseconds(value),
+        "text": launches.milliseconds(value),
         "share": templates.percent(value / sum(rung["work"].values())),
     }
 
@@ -163,12 +163,6 @@ def _kernel_table(ran):
 
 
 def _measured(summary, ran):
-    """{rung: the time of a step here}, where it is the step that was predicted."""
+    """{rung: milliseconds of a step here}, where it is the step that was predicted."""
     same_step = (summary["network"], summary["batch"]) == CASE
-    return {rung["name"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
-
-
-def milliseconds(value):
-    """0.01234 -> '0.012 ms'."""
-    text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
-    return f"{text}{templates.NARROW_SPACE}ms"
+    return {rung["name"]: rung["step"] for rung in ran} if same_step else {}

@@ -69,17 +69,23 @@ def unwritten(inputs):
     ]
 
 
-def _multipliers(inputs):
-    """The multipliers of the training and of what answers, by key, where one is not exact and none
-    is a person's table.
+def multipliers_of(inputs):
+    """The multipliers of the training and of what answers, by key; a person's table by its
+    identity.
     """
     params = [
         next((inputs[role].manifest["spec"]["params"] for role in stages if role in inputs), {})
         for stages in (("train",), ("evaluate", "features"))
     ]
     trained, tested = (own.get("multiplier", "exact") for own in params)
-    named = {trained, tested} != {"exact"} and {trained, tested} <= multipliers.MULTIPLIERS.keys()
-    return {"multiplier": trained, "test_multiplier": tested} if named else {}
+    return {"multiplier": trained, "test_multiplier": tested}
+
+
+def _multipliers(inputs):
+    """As `multipliers_of`, where one is not exact and none is a person's table."""
+    used = multipliers_of(inputs)
+    names = set(used.values())
+    return used if names != {"exact"} and names <= multipliers.MULTIPLIERS.keys() else {}
 
 
 def text(settings):

@@ -14,9 +14,10 @@ import jinja2
 import markupsafe
 
 from ladder import progress
+from ladder.pages import charts
 
 # The scripts of a page with charts that answer questions.
-CHARTS = ("saving.js", "axes.js", "uplot/uPlot.iife.min.js", "charts.js")
+CHARTS = ("saving.js", "charts.js")
 TEMPLATES = pathlib.Path(__file__).parent / "assets"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
@@ -45,14 +46,10 @@ DATASETS = {
 # the latest run.
 SITE = {
     "report": "Report",
-    "history": "History",
-    "compare": "Compare",
-    "diff": "Diff",
-    "search": "Search",
-    "multipliers": "Multipliers",
-    "predictions": "Predictions",
+    "runs": "Runs",
     "network": "Network",
-    "parity": "Parity",
+    "parity": "Ladder",
+    "predictions": "Predictions",
 }
 LONG = 24  # longer lists of layers are folded by stage
 # the beginning of the name of a layer in a block of a stage
@@ -91,6 +88,7 @@ def _environment():
         "script": script,
         "scripts_allowed": scripts_allowed,
         "CHARTS": CHARTS,
+        "plain": charts.plain,
         "SITE": SITE,
     }
     return environment

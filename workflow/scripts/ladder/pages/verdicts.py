@@ -223,7 +223,7 @@ def conclusion(inputs, controls, other=None):
     if untrained := [by_name[name] for name in by_name if name.endswith(("_random", "_strong"))]:
         random = max(untrained, key=lambda control: control["accuracy"])
         own, work = (words[facts.how(inputs)] for words in (OWN, HELPED))
-        better, worse = f"{work} helped", f"{work} did harm"
+        better, worse = f"{work} helped", f"the features were better before {work}"
         # it is not the encoder before the work, so nothing follows for the work
         if other or random["control"].endswith("_strong"):
             better, worse = (

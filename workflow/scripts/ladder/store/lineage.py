@@ -4,6 +4,7 @@ No file but the manifests is read here, and a damaged one is no error: its artif
 None.
 """
 
+import difflib
 import functools
 import hashlib
 import json
@@ -11,9 +12,11 @@ import pathlib
 from collections.abc import Container, Mapping
 from typing import Any
 
+from ladder.errors import UserError
 from ladder.store import manifests
 from ladder.store.roles import CONTROLS, RANDOM, Role
 
+NEAREST = 3  # existing versions named if the one asked for does not exist
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {
     "joined": {"weights": "features_concatenate"},
@@ -112,6 +115,33 @@ class Store:
         if "initial" not in roles and (fitted := roles.get("patches", roles.get("train"))):
             roles["initial"] = self.parents(fitted).get("initial")
         return settings({role: self.manifest(version) for role, version in roles.items()})
+
+
+def resolve(store: Store, name: str) -> str:
+    """The version with this name, or with this beginning; raises UserError with the most similar
+    ones if there is none.
+    """
+    versions = store.folders()
+    name = str(name).rstrip("/").rpartition("/")[2]
+    begun = [version for version in versions if version.startswith(name)] if name else []
+    if len(begun) == 1:
+        if store.manifest(begun[0]) is None:
+            damage = store.damage(begun[0])
+            raise UserError(
+                f"{versions[begun[0]]} {f'is damaged ({damage})' if damage else 'holds no finished artifact'}"
+            )
+        return begun[0]
+    if begun:
+        shown = ", ".join(begun[:NEAREST]) + (", ..." if len(begun) > NEAREST else "")
+        raise UserError(f"more than one version in {store.results} begins with {name}: {shown}")
+    if not versions:
+        raise UserError(f"there is no version {name}: {store.results} holds no artifacts")
+    alike = [version for version in versions if version[:1] == name[:1]] or list(versions)
+    nearest = difflib.get_close_matches(name, alike, NEAREST, 0) or alike[:NEAREST]
+    raise UserError(
+        f"there is no version {name} in {store.results}; the nearest {'is' if len(nearest) == 1 else 'are'} "
+        f"{', '.join(nearest)}"
+    )
 
 
 def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:

@@ -131,7 +131,9 @@ def begin(cores: Callable[[], int]) -> Command:
     places.check_memory()
     places.check_kind("results", "logs")
     places.check_writable(".snakemake")
-    places.remove_leftovers("logs/.*", "logs/*/.*.tmp", "results/.*.tmp", ".snakemake/now.*")
+    places.remove_leftovers(
+        "logs/.*", "logs/*/.*.tmp", "results/.*.tmp", "results/runs/.*.tmp", ".snakemake/now.*"
+    )
     now = pathlib.Path(".snakemake", f"now.{processes.owner()}")
     now.parent.mkdir(exist_ok=True)
     now.write_text(f"{now.name} {time.time_ns()}", "utf-8")  # Snakemake compares its checksum too

@@ -51,10 +51,16 @@ def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
         return False
 
 
-def is_index_older(results: str | pathlib.Path) -> bool:
-    """Whether a page in the folder `results` is newer than its index.html, or has none beside
-    it.
+def is_runs_page_older(results: str | pathlib.Path) -> bool:
+    """Whether a report or a training in the folder `results` has changed since its runs.html, or
+    there is none.
     """
-    pages = {path.name: path.stat().st_mtime for path in pathlib.Path(results).glob("*.html")}
-    index = pages.pop("index.html", 0)
-    return any(modified > index for modified in pages.values())
+    page = pathlib.Path(results, "runs.html")
+    made = page.stat().st_mtime if page.exists() else 0
+    folders = [
+        entry
+        for stage in ("report", "train")
+        if os.path.isdir(pathlib.Path(results, stage))
+        for entry in os.scandir(pathlib.Path(results, stage))
+    ]
+    return any(folder.stat().st_mtime > made for folder in folders)

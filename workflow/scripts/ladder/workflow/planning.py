@@ -133,7 +133,4 @@ def _imported(script: str) -> set[str]:
 @functools.cache
 def _folder(name: str) -> frozenset[str]:
     folder = ROOT / "workflow" / name
-    return frozenset(
-        path.relative_to(ROOT).as_posix()
-        for path in (*folder.glob("*.*"), *folder.glob("uplot/*.min.*"))
-    )
+    return frozenset(path.relative_to(ROOT).as_posix() for path in folder.glob("*.*"))

@@ -788,9 +788,9 @@ class Commands(Section):
     """
     search: Search = {}
     """A hyperparameter search, whose trials are runs with a tag beside those of `runs`: `snakemake
-    results/search.html`."""
+    runs`."""
     diff: Several[Version] = []
-    """Two versions for `snakemake results/diff.html` to compare."""
+    """Two runs that `snakemake results/diff.html` chooses on the page of runs."""
     keep: Several[Version] = []
     """Versions that `snakemake gc` does not remove, beside those of this configuration, its lists
     and presets/: as `t0123456789a` or `train/t0123456789a`, with `*` for any characters. One that

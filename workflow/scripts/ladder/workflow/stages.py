@@ -5,7 +5,7 @@ To plan such a page is to say what it is made from: its parameters and parents, 
 that it shows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ladder.rungs import catalog, counted
@@ -14,19 +14,6 @@ from ladder.store.roles import Role
 from ladder.workflow import chains, parameters
 from ladder.workflow.planning import Parents, PlannedArtifact, Stage, planned
 from ladder.workflow.runs import Entry, Run
-
-# Settings shown for each run of the multipliers list, besides its overrides.
-MULTIPLIER_CELL = (
-    "dataset",
-    "network",
-    "seed",
-    "multiplier",
-    "multiplier_identity",
-    "multiplier_in",
-    "test_multiplier",
-    "test_multiplier_identity",
-    "loss_scale",
-)
 
 
 class Configuration(NamedTuple):
@@ -47,50 +34,17 @@ def page(stage: Stage, config: Configuration) -> PlannedArtifact:
 # Several runs.
 
 
-def _runs(key: str) -> Callable[[Configuration], Parents]:
-    """The parents of a page of a list: report<n> of entry n, and train<n>, its weights, fitted or
-    initial if none are trained.
-
-    An entry that cannot run here has none.
-    """
-
-    def parents(config: Configuration) -> Parents:
-        planned_runs: Parents = {}
-        for number, entry in enumerate(config.entries[key]):
-            if not entry.reason:
-                roles = chains.chain(entry.run or config.run)
-                weights = roles.get("train") or roles.get("patches") or roles["initial"]
-                planned_runs |= {f"report{number}": roles["report"], f"train{number}": weights}
-        return planned_runs
-
-    return parents
-
-
-def _compare(config: Configuration) -> dict[str, Any]:
-    return {"entries": parameters.listed(config.entries["runs"])}
-
-
-def _multipliers(config: Configuration) -> dict[str, Any]:
-    """`settings` of an entry are those by which two runs can differ: MULTIPLIER_CELL and the
-    overrides of all entries.
-    """
-    entries, costs = config.entries["runs"], config.run.settings.multiplier_costs
-    keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
-    return {
-        "entries": [
-            {
-                "overrides": entry.overrides,
-                "settings": (entry.run or config.run).pick(*keys),
-                "reason": entry.reason,
-            }
-            for entry in entries
-        ],
-        **({"costs": costs} if costs else {}),
-    }
-
-
 def _search(config: Configuration) -> dict[str, Any]:
     return {"search": config.search, "entries": parameters.listed(config.entries["search"])}
+
+
+def _searched(config: Configuration) -> Parents:
+    """The reports of a search: report<n> of entry n. An entry that cannot run here has none."""
+    return {
+        f"report{number}": chains.chain(entry.run or config.run)["report"]
+        for number, entry in enumerate(config.entries["search"])
+        if not entry.reason
+    }
 
 
 # A network, and this machine.
@@ -155,34 +109,8 @@ def _columns(config: Configuration) -> Parents:
     return {name: roles[role] for name, role in wanted.items() if role in roles}
 
 
-OF_RUNS = (
-    Stage(
-        "compare",
-        "compare_runs",
-        _compare,
-        _runs("runs"),
-        ("compare.html", "compare.json", "compare.csv"),
-        anywhere=True,
-    ),
-    Stage(
-        "multipliers",
-        "compare_multipliers",
-        _multipliers,
-        _runs("runs"),
-        ("multipliers.html", "multipliers.json", "multipliers.csv"),
-        anywhere=True,
-    ),
-    Stage(
-        "search",
-        "search_runs",
-        _search,
-        _runs("search"),
-        ("search.html", "search.json", "search.csv", "best.yaml"),
-        anywhere=True,
-    ),
-)
 PAGES = (
-    *OF_RUNS,
+    Stage("search", "search_runs", _search, _searched, ("best.yaml",), anywhere=True),
     Stage("model", "export_model", _products, _answering, ("model.zip",)),
     Stage("table", "export_table", lambda config: {}, _columns, ("features.parquet",)),
     Stage("network", "draw_network", _network, _nothing, ("network.html",), anywhere=True),
@@ -192,5 +120,10 @@ STAGES = {**chains.STAGES, **{stage.name: stage for stage in PAGES}}
 # The names in results/ by stage. They stay until they are requested again; `variant: auto` reads
 # results/parity.json.
 COPIES = {stage.name: stage.copies for stage in STAGES.values() if stage.pages}
+# The page of all runs, and pages of earlier releases that it has taken the place of.
+RUNS = ("runs.html", "runs.csv", "runs.json")
+FORMER = tuple(
+    f"{page}.html" for page in ("index", "compare", "history", "diff", "multipliers", "search")
+)
 # targets of lists of runs: a run that fails there stops no other
-LISTED = {"runs", "results/runs.html", *(copy for stage in OF_RUNS for copy in stage.copies)}
+LISTED = {"runs", *COPIES["search"], *(f"results/{page}" for page in (*RUNS, *FORMER))}

@@ -1,534 +1,721 @@
-// Draws each chart of a page again with uPlot, so that it can be asked for values, zoomed and saved. Without JavaScript, and on
-// paper, the page shows the SVG beside its data.
-(() => {
-  const {backward, forward, ticksOf, tickText, written} = axes;
-  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const DASHES = {1: [], 2: [9, 4], 3: [2, 3], 4: [12, 4, 2, 4], 5: [5, 3], 6: [1, 4], rest: [], level: [4, 4]};
-  const COLOURED = 6;
-  const LINE = 15;       // height of a line of text
-  const FAR = 14;        // a grey point counts as this many pixels further away than a coloured one
-  const FINGER = 48;     // pixels: a point that is further away is not meant
-  const ZOOM = 1.6;
-  const PICTURE = 72;    // larger side of a picture that the tip shows, in pixels
-  const SMOOTHED = 20;   // curves of more points can be smoothed
-  const WIDEST = 20;     // over at most as many points on either side
-  const FAINT = .35;     // opacity of a curve under its smoothed one
-  const NEIGHBOUR = 36;  // that of a neighbour's
-  const charts = [];
-  const element = (name, className, text = "") => Object.assign(document.createElement(name), {className, textContent: text});
+// Draws every chart of every page as an SVG, from a description in JSON. What is on the screen, printed and saved is this drawing.
+//
+// An element of class "chart" with data-label, and in it a script of type application/json, is drawn when the page is loaded; a
+// script draws with `new charts.Chart(element, description, {brush, pick})`, and again with update(description).
+//
+//   {title, x, y, series, by, names, square, zoom, sheet, nearest}
+//   x, y     axes: {label, scale, zero, percent, range, names, rows}
+//            scale    "linear"; "log"; "auto": linear, logarithmic where values span more than a factor of 20, switchable; "error":
+//                     of shares, logarithmic in 1 - value; "time": of milliseconds since 1970
+//            zero     the axis begins at 0; range: [low, high] in place of that of the values
+//            percent  values are shares, "linear" or "error", switchable
+//            names    a band: values are names, each with a slot; those of the series where it is []
+//            rows     (of y) a band of rows with texts: [{name, note, text, small}]; values are their numbers
+//   series   [{mark, name, key, colour, label, x, y, low, high, by, id, text, look, size, picture, floor}], lists by point
+//            mark     "dots" (the default) or "line"; colour: 1 to 10, "rest" (grey), "level" (a reference line), or "step-1"
+//                     to "step-5" (pale to strong); key: what the series is in a legend; label: short, at the end of a line
+//            low, high  the ends of an interval, along x where y has rows, else along y
+//            id       what brush, pick and data-run of a page name a point by; text: its tip; size: of its mark; picture: on the sheet
+//            look     of a mark: "", "ring", "best", "failed" or "tick"; floor: points that do not stretch the axis
+//   by       names of the horizontal axes of lines; series.by has for each a factor of x, or a list
+//   names    [{name, x, y}] written into the plot, apart from each other
+//   square   a map: as high as wide, without axes
+//   sheet    small pictures on one: {image, columns, rows, width, height}, image "" for the page's --sheet; nearest: by picture
+//            those that are most like it; thumb of a series: the one in the legend; listed false: the series is not in it
+//   brush    called with the ids in a rectangle that is dragged or spanned by Shift and the arrow keys, null for none; without
+//            it a rectangle is zoomed into. pick: called with the id of a point that is pressed, by Enter too
+const charts = (() => {
+  const {svg} = saving;
+  const SIZE = 13, LINE = 17, WIDTH = 480, HEIGHT = 310, LOW = 250;   // of text; narrower than WIDTH is a phone
+  const LABELS = 8, SHARE = .32;    // lines have names at their ends if there are no more, and no longer ones
+  const LOG_RATIO = 20, SMOOTHED = 20, WIDEST = 20, ZOOM = 1.6, FINGER = 48, FAR = 14, PICTURE = 72, NEIGHBOUR = 36, THUMB = 30;
+  const STEPS = 5, COLOURS = 10;
+  // Outlines of marks, about 2 wide around (0, 0), by colour and by look.
+  const MARKS = {
+    1: "M1 0A1 1 0 1 1 -1 0A1 1 0 1 1 1 0Z", 2: "M-.88 -.88H.88V.88H-.88Z", 3: "M0 -1.2L1.1 .8H-1.1Z",
+    4: "M0 -1.35L1.35 0L0 1.35L-1.35 0Z", 5: "M0 1.2L1.1 -.8H-1.1Z", 6: "M0 -1.2L1.14 -.37L.71 .97H-.71L-1.14 -.37Z",
+    7: "M-.42 -1.3H.42V-.42H1.3V.42H.42V1.3H-.42V.42H-1.3V-.42H-.42Z",
+    8: "M-.6 -1.2L0 -.6L.6 -1.2L1.2 -.6L.6 0L1.2 .6L.6 1.2L0 .6L-.6 1.2L-1.2 .6L-.6 0L-1.2 -.6Z",
+    9: "M0 -1.5L.4 -.4L1.5 0L.4 .4L0 1.5L-.4 .4L-1.5 0L-.4 -.4Z", 10: "M1.2 0L-.8 1.1V-1.1Z",
+    tick: "M-.3 -2.2H.3V2.2H-.3Z", below: "M-1.2 0L.8 1.1V-1.1Z", failed: "M-1 -1L1 1M1 -1L-1 1",
+  };
+  const outline = (colour, look) => MARKS[look] ?? MARKS[colour] ?? MARKS[1];
 
-  // Series key -> colour (1 to COLOURED) or "rest"; asked: the keys in the order in which they were given a colour.
-  const colours = new Map();
-  const asked = [];
-  let most = COLOURED;   // series in colour at once: as many as a chart begins with, if these are more
-  const colourOf = series => series.series === "level" ? "level" : colours.get(series.key) ?? series.series;
-  const stroke = colour => css(colour === "rest" || colour === "level" ? "--quiet" : `--series-${colour}`);
+  const element = (name, properties, ...children) => {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...children);
+    return made;
+  };
+  const pen = document.createElement("canvas").getContext("2d");
+  const widthOf = text => {
+    pen.font = `${SIZE}px ${getComputedStyle(document.body).fontFamily}`;
+    return pen.measureText(text).width;
+  };
+  const text = (words, x, y, className = "", anchor = "start") =>
+    svg("text", {x: round(x), y: round(y), class: className, "text-anchor": anchor}, words);
+  const round = value => Math.round(100 * value) / 100;
+  const cut = (words, width) => {   // with its whole in a title
+    if (widthOf(words) <= width) return [words];
+    let long = words.length;
+    while (long > 3 && widthOf(`${words.slice(0, long)}…`) > width) long--;
+    return [`${words.slice(0, long)}…`, svg("title", {}, words)];
+  };
+  const wrapped = (words, width) => words.split(" ").reduce((lines, word) => {
+    const last = lines.at(-1);
+    if (last !== undefined && widthOf(`${last} ${word}`) <= width) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+    return lines;
+  }, []);
 
-  const give = (key, colour) => {
-    colours.set(key, colour);
-    if (colour !== "rest") asked.push(key);
+  // Scales: functions that are linear along an axis; least: what 0, or the error rate 0, is drawn at.
+  const forward = {
+    linear: value => value,
+    log: (value, least) => Math.log(Math.max(value, least)),
+    error: (value, least) => -Math.log(Math.max(1 - value, least)),
   };
-  const take = key => {
-    asked.splice(asked.indexOf(key), 1);
-    colours.set(key, "rest");
+  const backward = {linear: value => value, log: Math.exp, error: value => 1 - Math.exp(-value)};
+  forward.time = forward.linear;
+  backward.time = backward.linear;
+
+  // What an axis can be switched to, the first one is shown; values: all that it holds.
+  const kindsOf = (axis, values) => {
+    if (axis.percent) return axis.scale === "error" ? ["error", "linear"] : ["linear", "error"];
+    if (axis.scale !== "auto" && axis.scale !== "log") return [axis.scale ?? "linear"];
+    const [low, high] = axis.range ?? [Math.min(...values), Math.max(...values)];
+    if (axis.scale === "log") return [low > 0 && values.length ? "log" : "linear"];   // 0 has no logarithm
+    return low <= 0 || !values.length ? ["linear"] : high > LOG_RATIO * low ? ["log", "linear"] : ["linear", "log"];
   };
-  // A series gets a colour; where none is free it gets that of the series that was asked for first.
-  const toggle = key => {
-    if (colours.get(key) !== "rest") return take(key);
-    if (asked.length >= most) take(asked[0]);
-    const used = asked.map(one => colours.get(one));
-    give(key, Array.from({length: most}, (_, at) => at + 1).find(colour => !used.includes(colour)));
+  // {low, high, least} of all values; room: on either side, a share of the axis.
+  const wholeOf = (axis, kind, values, room) => {
+    const ends = axis.range ?? (values.length ? [Math.min(...values), Math.max(...values)] : [0, 1]);
+    let [low, high] = ends;
+    if (axis.range) return {low, high, least: Math.max(low, 1e-12)};
+    if (axis.percent) {
+      const missing = values.map(value => 1 - value).filter(rest => rest > 0);
+      const least = Math.max(Math.min(.5, ...missing) / 2, 1e-6);
+      const margin = kind === "linear" && !axis.zero ? Math.max(room * (high - low), .003) : 0;
+      if (margin) return {low: Math.max(0, low - margin), high: Math.min(1, high + margin), least};
+      low = axis.zero ? 0 : Math.max(0, 1 - 1.05 * Math.max(2 * least, ...missing));
+      return {low, high: high >= 1 ? 1 : Math.min(1 - least, 1 - .8 * (1 - high)), least};
+    }
+    if (kind === "log") return {low: .8 * low, high: 1.1 * high, least: .8 * low};
+    if (axis.zero) return {low: 0, high: (room ? 1.04 : 1) * high || 1, least: 1e-12};
+    const reach = high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)) ? room * (high - low)
+      : kind === "time" ? 4e6 : Math.abs(low) / 2 || 1;
+    return {low: low - reach, high: high + reach, least: 1e-12};
+  };
+  const placing = (kind, {low, high, least}, from, to) => {
+    const [first, last] = [forward[kind](low, least), forward[kind](high, least)];
+    return {
+      kind, low, high, least, from, to,
+      at: value => round(from + (forward[kind](value, least) - first) / (last - first) * (to - from)),
+      value: pixel => backward[kind](first + (pixel - from) / (to - from) * (last - first)),
+    };
   };
 
-  // Where the point lies on the chart's axis number `by`: counted by a factor of the first one, or listed.
-  const along = (series, by, index) => {
-    const of = series.by?.[by] ?? 1;
-    return Array.isArray(of) ? of[index] : of * series.x[index];
+  const even = (low, high, count) => {
+    const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map(factor => factor * power).find(one => one >= rough * (1 - 1e-9));
+    const first = Math.ceil(low / step - 1e-9), many = Math.floor(high / step + 1e-9) - first + 1;
+    return Array.from({length: Math.max(0, many)}, (_, at) => Number(((first + at) * step).toPrecision(12)));
   };
+  const powers = (low, high, decades) => {   // with 2 and 5 times them where there are fewer decades
+    const from = Math.floor(Math.log10(low)), many = Math.ceil(Math.log10(high)) - from + 1;
+    const factors = high < 10 ** decades * low ? [1, 2, 5] : [1];
+    return Array.from({length: many}, (_, at) => factors.map(factor => Number((factor * 10 ** (from + at)).toPrecision(1)))).flat()
+      .filter(value => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+  };
+  // Ticks of an axis: [value, text].
+  const ticksOf = (axis, {kind, low, high, least}, count, whole) => {
+    if (axis.names) {
+      const step = Math.ceil(axis.names.length / (2 * count));
+      return axis.names.map((name, at) => [at + .5, name]).filter((_, at) => at % step === 0);
+    }
+    if (kind === "time") {
+      const digits = high - low < 6e5 ? [11, 19] : high - low < 2e8 ? [5, 16] : [0, 10];
+      return Array.from({length: count}, (_, at) => low + (at + .5) / count * (high - low))
+        .map(value => [value, new Date(value).toISOString().slice(...digits).replace("T", " ")]);
+    }
+    const round = kind === "log" ? powers(low, high, count < 5 ? 1.5 : 3) : [];
+    const found = kind === "log" ? round.length > 2 ? round : powers(low, high, 3)
+      : kind === "error" ? powers(Math.max(1 - high, 2 * least), 1 - low, 3).map(rest => Number((1 - rest).toPrecision(12))) : [];
+    let values = found.length > 2 ? found : even(low, high, count);
+    if (kind === "error") values = [...values.filter(value => value < 1 - 1.2 * least), ...high >= 1 ? [1] : []];
+    if (whole) values = values.filter(Number.isInteger);
+    return values.map(value => [value, tickText(axis, value)]);
+  };
+  const tickText = (axis, value) => axis.percent ? `${Number((100 * value).toPrecision(9))}\u202f%`
+    : Math.abs(value) >= 1e6 || (value && Math.abs(value) < 1e-4) ? value.toExponential().replace("+", "")
+      : value.toLocaleString("en", {maximumFractionDigits: 6});
+  const written = (axis, value) => axis.names ? axis.names[Math.floor(value)]
+    : axis.scale === "time" ? new Date(value).toISOString().slice(0, 16).replace("T", " ")
+      : axis.percent ? `${(100 * value).toFixed(1)}\u202f%`
+        : Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
 
   // Places along a curve, each at the mean height of those up to `reach` before and after it, fewer at the ends.
   const averaged = (places, reach) => places.map(([x], at) => {
-    const many = Math.min(reach, at, places.length - 1 - at);
-    const around = places.slice(at - many, at + many + 1);
-    return [x, around.reduce((sum, [, y]) => sum + y, 0) / around.length];
+    const many = Math.min(reach, at, places.length - 1 - at), around = places.slice(at - many, at + many + 1);
+    return [x, round(around.reduce((sum, [, y]) => sum + y, 0) / around.length)];
   });
-
-  // As spread() in ladder/pages/charts.py: the places, moved only as far as needed to be `gap` apart.
+  // The places, moved only as far as needed to be `gap` apart.
   const spread = (places, gap, low, high) => {
     gap = Math.min(gap, (high - low) / Math.max(1, places.length - 1));
-    const order = places.map((_, index) => index).sort((a, b) => places[a] - places[b]);
-    const moved = [...places];
+    const order = places.map((_, index) => index).sort((a, b) => places[a] - places[b]), moved = [...places];
     let free = low;
     for (const index of order) free = (moved[index] = Math.max(places[index], free)) + gap;
     free = high;
     for (const index of order.reverse()) free = (moved[index] = Math.min(moved[index], free)) - gap;
     return moved;
   };
+  // Names [x, y, text], each at the free place that is nearest to its own: {text, x, y, wide}.
+  const apart = (names, width, height) => names.reduce((placed, [x, y, words]) => {
+    const wide = widthOf(words) / 2 + 5, high = LINE / 2 + 1;
+    const moves = Array.from({length: 9 * 33}, (_, at) => [(at % 9 - 4) * wide, (Math.floor(at / 9) - 16) * high])
+      .sort((a, b) => Math.hypot(...a) - Math.hypot(...b));
+    const spots = moves.map(([dx, dy]) =>
+      ({text: words, wide, x: Math.min(Math.max(x + dx, wide), width - wide), y: Math.min(Math.max(y + dy, high), height - high)}));
+    const free = spots.find(spot => placed.every(one =>
+      Math.abs(spot.x - one.x) >= spot.wide + one.wide || Math.abs(spot.y - one.y) >= 2 * high));
+    return [...placed, free ?? spots[0]];
+  }, []);
 
-  // As apart(): names where they do not cover each other.
-  const apart = (names, widthOf, width, height) => {
-    const taken = [];
-    return names.map(([x, y, text]) => {
-      const [wide, high] = [widthOf(text) / 2 + 5, LINE / 2 + 1];
-      const moves = [];
-      for (let dx = -4; dx <= 4; dx++) for (let dy = -16; dy <= 16; dy++) moves.push([dx * wide, dy * high]);
-      moves.sort((a, b) => Math.hypot(...a) - Math.hypot(...b));
-      const places = moves.map(([dx, dy]) => [Math.min(Math.max(x + dx, wide), width - wide),
-        Math.min(Math.max(y + dy, high), height - high)]);
-      const free = places.find(([a, b]) => taken.every(([c, d, w, h]) => Math.abs(a - c) >= wide + w || Math.abs(b - d) >= high + h))
-        ?? places[0];
-      taken.push([...free, wide, high]);
-      return {text, x: free[0], y: free[1], wide};
-    });
+  // Colours for the values of a column: {colourOf: value -> colour, legend: [[colour, name]]}. Up to ten names, the most frequent
+  // first; of more numbers five steps. numbers: whether the values are; name: of a value.
+  const colouring = (values, numbers, name = String) => {
+    const known = values.filter(value => value !== null && value !== undefined), distinct = [...new Set(known)];
+    distinct.sort(numbers ? (a, b) => a - b : (a, b) => String(a).localeCompare(String(b), "en", {numeric: true}));
+    if (numbers && distinct.length > COLOURS) {
+      const [low, high] = [distinct[0], distinct.at(-1)], [kind] = kindsOf({scale: "auto"}, distinct);
+      const [from, to] = [low, high].map(value => forward[kind](value, 0));
+      const step = value => Math.min(STEPS, 1 + Math.floor(STEPS * (forward[kind](value, 0) - from) / (to - from)));
+      const span = here => [...new Set([here[0], here.at(-1)])].map(name).join(" to ");
+      const groups = [1, 2, 3, 4, 5].map(at => [`step-${at}`, distinct.filter(value => step(value) === at)]);
+      return {colourOf: value => known.includes(value) ? `step-${step(value)}` : "rest",
+        legend: groups.filter(([, here]) => here.length).map(([colour, here]) => [colour, span(here)])};
+    }
+    const often = new Map(distinct.map(value => [value, 0]));
+    known.forEach(value => often.set(value, often.get(value) + 1));
+    const first = [...distinct].sort((a, b) => often.get(b) - often.get(a)).slice(0, COLOURS);
+    const shown = distinct.filter(value => first.includes(value));
+    const rest = values.some(value => !shown.includes(value));
+    return {colourOf: value => shown.indexOf(value) + 1 || "rest",
+      legend: [...shown.map((value, at) => [at + 1, name(value)]), ...rest ? [["rest", "others"]] : []]};
   };
 
+  let count = 0;   // of the charts of the page, for names of their parts
+
   class Chart {
-    constructor(box) {
-      this.box = box;
-      this.still = box.querySelector("svg.still");
-      this.data = JSON.parse(box.querySelector("script").textContent);
-      this.by = 0;
-      this.kind = {x: this.data.x.kind, y: this.data.y.kind};
-      this.at = null;
-      this.chosen = {};   // what the reader switched to: {by, y}
-      this.live = box.appendChild(element("div", "asked"));
-      this.stage = this.live.appendChild(element("div", "stage"));
-      this.stage.tabIndex = 0;
-      this.stage.setAttribute("role", "group");
-      this.stage.setAttribute("aria-roledescription", "chart");
-      this.stage.setAttribute("aria-label", `${box.dataset.label}. Arrow keys: values. Plus, minus, 0: zoom.`);
-      this.tip = this.live.appendChild(element("output", "tip"));
-      this.tip.hidden = true;
-      this.controls();
+    constructor(box, data, on = {}) {
+      Object.assign(this, {box, on, pinned: new Set(), name: `chart-${count++}`});
+      this.stage = element("div", {className: "stage", tabIndex: 0, role: "group", ariaRoleDescription: "chart"});
+      this.tip = element("output", {className: "tip", hidden: true});
+      this.bar = element("div", {className: "controls"});
+      box.classList.toggle("square", Boolean(data.square));
+      box.append(this.stage, this.tip, this.bar);
+      this.stage.ariaLabel = `${box.dataset.label ?? data.title}. Arrow keys: values. Plus, minus, 0: zoom.`;
       this.stage.addEventListener("keydown", event => this.key(event));
       this.stage.addEventListener("blur", () => this.show(null));
-      this.stage.addEventListener("pointerleave", () => this.show(null));
-      for (const kind of ["touchstart", "touchmove"]) {
-        this.stage.addEventListener(kind, event => this.pointAt(event.touches[0]), {passive: true});
-      }
-      new ResizeObserver(() => this.resize()).observe(this.live);
-      box.classList.add("drawn");
+      this.listen();
+      this.update(data);
+      new ResizeObserver(() => { if (this.stage.clientWidth !== this.width) this.draw(); }).observe(this.stage);
     }
 
+    // Draws another description in its place.
+    update(data) {
+      Object.assign(this, {data, by: 0, smooth: 0, near: {}});
+      for (const key of ["x", "y"]) {
+        const axis = data[key];
+        if (axis.names && !axis.names.length) axis.names = [...new Set(data.series.flatMap(one => one[key]))];
+      }
+      this.count();
+      this.kinds = {x: kindsOf(data.x, this.values("x")), y: kindsOf(data.y, this.values("y"))};
+      this.kind = {x: this.kinds.x[0], y: this.kinds.y[0]};
+      this.controls();
+      this.draw();
+    }
+
+    // The points, with numbers for names, on the chosen horizontal axis; those that are not finite cannot be drawn.
+    count() {
+      const {data, by} = this, rows = Boolean(data.y.rows);
+      const number = (axis, value) => axis.names ? axis.names.indexOf(value) + .5 : axis.rows ? value + .5 : value;
+      const along = (series, at) => Array.isArray(series.by?.[by]) ? series.by[by][at]
+        : series.x[at] === null ? null : (series.by?.[by] ?? 1) * series.x[at];
+      this.series = data.series.map((series, order) => ({...series, order, points: series.x.map((value, at) => ({
+        x: number(data.x, data.x.names ? value : along(series, at)), y: number(data.y, series.y[at]), index: at,
+        [rows ? "xs" : "ys"]: series.low && series.low[at] !== null ? [series.low[at], series.high[at]] : [],
+        colour: series.colour ?? 1, id: series.id?.[at] ?? "", look: series.look?.[at] ?? "", floor: series.floor?.[at],
+      })).filter(point => Number.isFinite(point.x) && Number.isFinite(point.y))}));
+      for (const series of this.series) series.points.forEach(point => { point.series = series; });
+      this.points = this.series.filter(one => one.colour !== "level").flatMap(one => one.points);
+    }
+
+    values(key) {
+      const all = this.series.flatMap(one => one.points), setting = all.filter(point => !point.floor);
+      return (setting.length ? setting : all).flatMap(point => [point[key], ...point[`${key}s`] ?? []]);
+    }
+
+    get lines() {
+      return this.data.series.some(one => one.mark === "line" && one.colour !== "level");
+    }
+
+    // The controls below the chart.
+
     controls() {
-      const bar = this.live.appendChild(element("div", "controls"));
-      const button = (text, label, act) => {
-        const one = bar.appendChild(element("button", "", text));
-        one.type = "button";
-        if (!/[a-z]/.test(text)) one.setAttribute("aria-label", label);   // a word is its own name, which speech can say
-        one.title = label;
+      const {data} = this, other = this.kinds.y[1] ?? this.kinds.x[1];
+      const button = (words, label, act) => {
+        const one = element("button", {type: "button", title: label}, words);
+        if (!/[a-z]/.test(words)) one.ariaLabel = label;   // a word is its own name, which speech can say
         one.addEventListener("click", () => act(one));
         return one;
       };
-      if (this.data.by.length > 1) {
-        this.select = bar.appendChild(element("select", ""));
-        this.select.setAttribute("aria-label", "The horizontal axis");
-        this.data.by.forEach((name, at) => this.select.append(new Option(`by ${name}`, at)));
-        this.select.addEventListener("change", () => { this.choose({by: Number(this.select.value)}); this.draw(); });
+      const made = [];
+      if (data.by?.length > 1) {
+        const select = element("select", {ariaLabel: "The horizontal axis"}, ...data.by.map((name, at) => new Option(`by ${name}`, at)));
+        select.addEventListener("change", () => { this.by = Number(select.value); this.count(); this.reset(); });
+        made.push(select);
       }
-      const other = Object.keys(this.data.y.ranges).find(kind => kind !== "linear");
-      if (other && this.data.y.ranges.linear) {
-        const [text, label] = {log: ["log", "Logarithmic vertical axis"],
-          error: ["expanded", "Vertical axis that expands towards 100 %"]}[other];
-        this.log = button(text, label, () => {
-          this.choose({y: this.kind.y === "linear" ? other : "linear"});
-          this.draw();
-        });
-        this.choose({});
+      if (other) {
+        const key = this.kinds.y[1] ? "y" : "x", curved = this.kinds[key].find(kind => kind !== "linear");
+        const [words, label] = {log: ["log", "Logarithmic axis"], error: ["expanded", "Axis that expands towards 100 %"]}[curved];
+        const press = one => one.setAttribute("aria-pressed", this.kind[key] === curved);
+        made.push(button(words, label, one => {
+          this.kind[key] = this.kinds[key].find(kind => kind !== this.kind[key]);
+          press(one);
+          this.reset();
+        }));
+        press(made.at(-1));
       }
-      if (this.data.drawn === "lines" && this.data.series.some(one => one.series !== "level" && one.x.length > SMOOTHED)) this.slider(bar);
-      button("+", "Zoom in", () => this.zoom(1 / ZOOM));
-      button("−", "Zoom out", () => this.zoom(ZOOM));
-      button("reset", "The whole chart again", () => this.draw());
-      bar.append(saving.menu({title: this.data.title, svg: () => this.svg, csv: () => this.csv}));
+      if (this.lines && this.points.length > SMOOTHED) {   // the mean over more points around each; the curve itself stays, faint
+        const slider = element("input", {type: "range", min: 0, max: WIDEST, value: 0, title: "Mean over the points around each"});
+        slider.addEventListener("input", () => { this.smooth = Number(slider.value); this.draw(); });
+        made.push(element("label", {className: "smooth"}, "smooth", slider));
+      }
+      if (!data.y.rows) {
+        made.push(button("+", "Zoom in", () => this.zoom(1 / ZOOM)), button("−", "Zoom out", () => this.zoom(ZOOM)),
+          button("reset", "The whole chart again", () => this.reset()));
+      }
+      this.bar.replaceChildren(...made, saving.menu({title: data.title, svg: () => this.svg, csv: () => this.csv}));
     }
 
-    // How many points on either side are averaged; the curve itself stays, faint.
-    slider(bar) {
-      const label = bar.appendChild(element("label", "smooth", "smooth"));
-      this.smooth = label.appendChild(Object.assign(element("input", ""), {type: "range", min: 0, max: WIDEST, value: 0}));
-      this.smooth.title = "Mean over the points around each";
-      this.smooth.addEventListener("input", () => {
-        this.choose({smooth: Number(this.smooth.value)});
-        this.plot?.redraw(false);
-      });
-    }
-
-    choose(what) {
-      Object.assign(this.chosen, what);
-      this.by = this.chosen.by ?? this.by;
-      if (this.chosen.y in this.data.y.ranges) this.kind.y = this.chosen.y;
-      if (this.select) this.select.value = this.by;
-      if (this.smooth) this.smooth.value = this.chosen.smooth ?? 0;
-      this.log?.setAttribute("aria-pressed", this.kind.y !== "linear");
-    }
-
-    // The points of the chart: {x, y, series, index}, x on the chosen axis.
-    get points() {
-      return this.data.series.flatMap((series, number) => series.series === "level" ? [] : series.x.map((_, index) =>
-        ({x: along(series, this.by, index), y: series.y[index], series, number, index})));
-    }
+    // Drawing.
 
     draw() {
-      const {data} = this;
-      const width = this.live.clientWidth;
-      if (!width) return;   // on paper, where the SVG is shown: the drawing stays as it is
-      this.plot?.destroy();
+      const width = this.stage.clientWidth;
+      this.width = width;
+      if (!width) return;
       this.show(null);
-      const narrow = width < 480;
-      const font = `12px ${css("--sans")}`;
-      const pen = document.createElement("canvas").getContext("2d");
-      pen.font = font;
-      this.widthOf = text => pen.measureText(text).width;   // in CSS pixels
-      const lines = data.drawn === "lines";
-      const labels = lines ? data.series.filter(one => one.series !== "rest" || colours.get(one.key) !== "rest") : [];
-      // On a narrow screen the last word of a label is on a line of its own.
-      this.linesOf = series => narrow ? series.label.split(/ (?=\S+$)/) : [series.label];
-      const ends = labels.length ? Math.max(...labels.flatMap(this.linesOf).map(this.widthOf)) + 14 : 18;
-      const last = Math.max(...this.points.map(point => point.x));
-      const xs = lines && this.kind.x === "linear" ? {linear: [0, last]} : data.x.ranges;
-      this.whole = {x: xs[this.kind.x], y: data.y.ranges[this.kind.y]};
-      const axis = (key, of) => {
-        const kind = this.kind[key];
-        return {
-          scale: key, font, stroke: css("--soft"), grid: {stroke: css("--line"), width: 1, show: key === "y"},
-          ticks: {stroke: css("--line"), width: 1, size: key === "y" ? 0 : 5}, gap: 6, show: !data.square,
-          splits: (_, __, low, high) => ticksOf(of, kind, low, high, key === "y" ? 5 : narrow ? 4 : 7),
-          filter: (_, splits) => splits,
-          values: (_, splits) => splits.map(value => tickText(of, value)),
-          size: key === "y" ? (_, texts) => 14 + Math.max(0, ...(texts ?? []).map(text => this.widthOf(text))) : 30,
-        };
-      };
-      const scale = (key, of) => ({
-        time: false, range: (_, low, high) => key === "x" ? [low, high] : this.whole.y, distr: 100,
-        fwd: value => forward[this.kind[key]](value, of.least), bwd: value => backward[this.kind[key]](value),
+      const {data} = this, narrow = width < WIDTH, texts = svg("g", {class: "texts"}), marks = svg("g", {"clip-path": `url(#${this.name})`});
+      this.direct = this.labelled(width);
+      const [legend, top] = this.legend(width, data.square ? .5 : data.y.label ? 26 : 6);
+      const rows = data.y.rows && this.rows(width, top, texts);
+      const bottom = rows ? rows.bottom : top + (data.square ? width : narrow ? LOW : HEIGHT) - (data.square ? 0 : 40);
+      this.placing("y", bottom, top, .05, rows);
+      const ticks = data.y.rows || data.square ? [] : ticksOf(data.y, this.y, 5);
+      const left = rows ? rows.left : data.square ? 0 : 12 + Math.min(.4 * width, Math.max(0, ...ticks.map(([, words]) => widthOf(words))));
+      const ends = Math.max(0, ...this.direct.map(one => widthOf(one.label ?? one.name) + 16));
+      const right = rows ? rows.right : data.square ? width : width - Math.max(ends, 18);
+      this.placing("x", left, right, this.lines ? 0 : .05);
+      Object.assign(this, {left, right, top, bottom});
+      for (const [value, words] of ticks) {
+        texts.append(svg("path", {class: "grid", d: `M${round(left)} ${this.y.at(value)}H${round(right)}`}),
+          svg("text", {x: round(left - 8), y: this.y.at(value) + 4, "text-anchor": "end", class: "number"}, ...cut(words, .4 * width)));
+      }
+      if (data.square) texts.append(svg("rect", {class: "frame", x: .5, y: top, width: width - 1, height: bottom - top, rx: 3}));
+      else this.acrossTicks(texts, narrow, rows);
+      const whole = this.height = bottom + (data.square ? 0 : data.x.label || data.by ? 40 : 24);
+      for (const series of [...this.series].sort((a, b) => (b.colour === "rest") - (a.colour === "rest"))) this.mark(series, marks);
+      this.labels(texts);
+      this.svg_ = svg("svg", {viewBox: `0 0 ${width} ${round(whole)}`, class: "drawing", width, height: round(whole)},
+        svg("clipPath", {id: this.name}, svg("rect", {x: left - 9, y: top - 9, width: right - left + 18, height: bottom - top + 18})),
+        legend, texts, marks, this.named());
+      if (this.pictures_.length) {
+        const {columns, rows: many, width: w, height: h} = data.sheet;
+        const sheet = svg("image", {id: `${this.name}-sheet`, href: this.sheet, width: columns * w, height: many * h});
+        this.svg_.prepend(svg("defs", {}, sheet, ...this.pictures_));
+      }
+      this.band = this.svg_.appendChild(svg("rect", {class: "band", width: 0, height: 0}));
+      this.stage.replaceChildren(this.svg_);
+      this.light();
+    }
+
+    // The scale of an axis between two pixels: the whole, or what is zoomed into.
+    placing(key, from, to, room, rows) {
+      const kind = this.kind[key], axis = this.data[key];
+      const ends = axis.names ?? axis.rows ? {low: 0, high: (axis.names ?? axis.rows).length, least: 1} : wholeOf(axis, kind, this.values(key), room);
+      this.whole = {...this.whole, [key]: ends};
+      this[key] = placing(kind, {...ends, ...this.near[key]}, from, to);
+      if (rows) this[key].at = value => rows.middles[Math.min(Math.floor(value), rows.middles.length - 1)];
+    }
+
+    acrossTicks(texts, narrow, rows) {
+      const {data, left, right, bottom} = this;
+      const ticks = ticksOf(data.x, this.x, narrow ? 4 : 7, this.lines && this.kind.x === "linear" && this.x.high > 4);
+      const room = (right - left) / Math.max(1, ticks.length) - 8;
+      for (const [value, words] of ticks) {
+        const at = this.x.at(value);
+        const grid = !rows ? `M${at} ${bottom}v5` : rows.beside ? `M${at} ${this.top}V${round(bottom + 5)}`
+          : rows.middles.map(y => `M${at} ${y - 8}v16`).join("");
+        texts.append(svg("path", {class: "grid", d: grid}),
+          svg("text", {x: at, y: round(bottom + 20), "text-anchor": "middle", class: "number"}, ...data.x.names ? cut(words, room) : [words]));
+      }
+      texts.append(text(data.by?.[this.by] ?? data.x.label ?? "", right, bottom + 37, "axis", "end"));
+      if (data.y.label) texts.append(text(data.y.label, data.y.rows ? 0 : left, this.top - 12, "axis"));
+    }
+
+    // The rows of a chart of intervals, with their texts beside the track, on a phone above it.
+    rows(width, top, texts) {
+      const {rows} = this.data.y, part = .4 * width, beside = width >= WIDTH && Math.max(...rows.map(row => widthOf(row.name))) <= part;
+      const [bold, small] = ["text", "small"].map(key => Math.max(0, ...rows.map(row => widthOf(row[key] ?? "") * 1.05)));
+      const values = beside ? bold + small + 26 : Math.max(bold, small) + 12, side = beside ? part : width - values;
+      const after = row => widthOf(row.name) + 10, one = row => !row.note || after(row) + widthOf(row.note) <= side;   // in one line
+      const notes = rows.map(row => one(row) ? [] : wrapped(row.note, side));
+      const wide = rows.map((row, at) => Math.max(after(row) + (one(row) ? widthOf(row.note ?? "") : 0), ...notes[at].map(widthOf)));
+      const left = beside ? Math.min(part, Math.max(...wide)) + 20 : 10;
+      let y = top;
+      const middles = rows.map((row, at) => {
+        const lines = Math.max(1 + notes[at].length, beside ? 1 : 2), first = y + LINE;
+        texts.append(svg("text", {x: 0, y: first, class: "name"}, ...cut(row.name, side)),
+          ...one(row) && row.note ? [text(row.note, after(row), first, "note")] : [],
+          ...notes[at].map((line, number) => text(line, 0, first + (number + 1) * LINE, "note")),
+          text(row.text ?? "", beside ? width - small - 10 : width, first, "value", "end"),
+          text(row.small ?? "", width, beside ? first : first + LINE, "note", "end"));
+        const middle = beside ? y + (lines * LINE + 8) / 2 : y + lines * LINE + 13;
+        y += lines * LINE + (beside ? 8 : 26);
+        return round(middle);
       });
-      this.plot = new uPlot({
-        width, height: data.square ? width : narrow ? 230 : 300, padding: data.square ? [0, 0, 0, 0] : [8, ends, 0, 0],
-        legend: {show: false}, scales: {x: scale("x", data.x), y: scale("y", data.y)},
-        axes: [axis("x", data.x), axis("y", data.y)],
-        cursor: {points: {show: false}, y: false, x: lines, drag: {x: true, y: true, uni: 24}},
-        series: [{}, {scale: "y", paths: () => null, points: {show: false}}],
-        hooks: {draw: [() => this.paint(labels)], setCursor: [plot => this.hover(plot)]},
-      }, [this.whole.x, [null, null]], this.stage);   // the marks are painted below, so uPlot gets the ends of the axis only
-      this.yName = this.yName ?? this.live.insertBefore(element("p", "axis-name"), this.stage);
-      this.yName.textContent = data.square ? "" : data.y.label;
-      this.xName = this.xName ?? this.live.insertBefore(element("p", "axis-name below"), this.tip);
-      this.xName.textContent = data.square ? "" : data.by[this.by];
+      return {left, right: width - (beside ? values : 10), bottom: y, middles, beside};
     }
 
-    resize() {
-      if (this.live.clientWidth !== this.plot?.width) this.draw();
+    // The lines that have their names at their ends.
+    labelled(width) {
+      const lines = this.series.filter(one => one.points.length && (one.mark === "line" && one.colour !== "rest") && (one.name || one.label)
+        && (this.lines || one.label));
+      const long = Math.max(0, ...lines.map(one => widthOf(one.label ?? one.name)));
+      return lines.length > 1 && lines.length <= LABELS && long < SHARE * width ? lines : [];
     }
 
-    // Pixels of the canvas's own size, of a point.
-    place(point) {
-      return [this.plot.valToPos(point.x, "x"), this.plot.valToPos(point.y, "y")];
-    }
-
-    paint(labels) {
-      const {plot, data} = this;
-      const {ctx: pen, bbox} = plot;
-      const ratio = devicePixelRatio;
-      const at = (x, y) => [bbox.left + plot.valToPos(x, "x") * ratio, bbox.top + plot.valToPos(y, "y") * ratio];
-      const order = [...data.series].sort((a, b) => (colourOf(a) !== "rest") - (colourOf(b) !== "rest"));
-      pen.save();
-      pen.beginPath();
-      pen.rect(bbox.left - 4 * ratio, bbox.top - 4 * ratio, bbox.width + 8 * ratio, bbox.height + 8 * ratio);
-      pen.clip();
-      for (const series of order) {
-        const colour = colourOf(series);
-        const pointed = this.pointed !== undefined && series.key === this.pointed;
-        const places = series.x.map((_, index) => at(along(series, this.by, index), series.y[index]));
-        pen.globalAlpha = this.pointed !== undefined && !pointed && !series.run && colour !== "level" ? .2 : colour === "rest" ? .6 : 1;
-        pen.strokeStyle = pen.fillStyle = stroke(colour);
-        if (data.drawn === "lines" || colour === "level") {
-          const wide = (pointed ? 4 : colour === "rest" ? 1.25 : colour === "level" ? 1.5 : 2.25) * ratio;
-          pen.lineJoin = "round";
-          if (this.chosen.smooth && colour !== "level") {
-            this.line(pen, places, [], ratio, FAINT);
-            this.line(pen, averaged(places, this.chosen.smooth), DASHES[colour], wide, 1);
-          } else {
-            this.line(pen, places, DASHES[colour], wide, 1);
-          }
-        }
-        if (colour === "level" || (data.drawn === "lines" && (places.length > 40 || colour === "rest"))) continue;
-        places.forEach(([x, y], index) => this.mark(pen, x, y, colour, series, index, ratio));
+    // The names of the series with their marks, which are switches: [group, the height below it].
+    legend(width, margin) {
+      const group = svg("g", {class: "legend"}), {sheet} = this.data, thumb = sheet ? THUMB : 0;
+      const listed = this.series.filter(one => one.name && one.points.length && !this.direct.includes(one) && one.listed !== false
+        && (one.colour !== "level" || one.mark === "line" && this.lines));
+      this.pictures_ = [];
+      if (listed.length < 2) return [group, margin];
+      const high = Math.max(26, thumb + 6);
+      let [x, y] = [0, 0];
+      for (const one of listed) {
+        const drawn = one.mark === "line", start = drawn ? 30 : 18, seen = sheet && one.thumb !== undefined && one.thumb !== null;
+        const wide = Math.min(width, start + (seen ? thumb + 6 : 0) + widthOf(one.name) + 18);
+        if (x && x + wide > width) [x, y] = [0, y + high];
+        const entry = svg("g", {class: `entry stroke-${one.colour}`, transform: `translate(${round(x)} ${y})`, tabindex: 0, role: "button",
+          "data-key": one.key ?? one.name}, svg("rect", {class: "hit", width: round(wide - 6), height: high, rx: 3}));
+        if (drawn) entry.append(svg("path", {class: `curve stroke-${one.colour}`, d: `M0 ${high / 2}H24`}));
+        if (!drawn) entry.append(svg("path", {class: "mark", d: outline(one.colour, one.look?.[0] === "tick" ? "tick" : ""), transform: `translate(7 ${high / 2})scale(5)`}));
+        if (seen) entry.append(this.thumb(one.thumb, start, 3));
+        entry.append(svg("text", {x: start + (seen ? thumb + 6 : 0), y: high / 2 + 5, class: "name"}, ...cut(one.name, width - start - 40)));
+        group.append(entry);
+        x += wide;
       }
-      pen.restore();
-      pen.save();
-      pen.font = `${12 * ratio}px ${css("--sans")}`;
-      pen.textBaseline = "middle";
-      pen.textAlign = "left";
-      const shown = labels.filter(one => colourOf(one) !== "rest");
-      const ends = shown.map(series => series.x.map((_, index) => at(along(series, this.by, index), series.y[index]))
-        .filter(([x]) => x <= bbox.left + bbox.width + 1).at(-1) ?? [bbox.left, bbox.top]);
-      const right = bbox.left + bbox.width;
-      const high = Math.max(...shown.map(one => this.linesOf(one).length)) * LINE * ratio;
-      spread(ends.map(([, y]) => y), high, bbox.top, bbox.top + bbox.height).forEach((y, index) => {
-        const [x, own] = ends[index];
-        pen.fillStyle = css(shown[index].series === "level" ? "--soft" : "--ink");
-        this.linesOf(shown[index]).forEach((text, line) => pen.fillText(text, right + 10 * ratio, y + line * LINE * ratio));
-        pen.strokeStyle = stroke(colourOf(shown[index]));
-        pen.lineWidth = ratio;
-        pen.beginPath();   // from the end of the curve to its name
-        pen.moveTo(Math.max(x, right - 12 * ratio), own);
-        pen.lineTo(right + 7 * ratio, y);
-        pen.stroke();
+      return [group, y + high + 6 + margin];
+    }
+
+    // A picture of the sheet, in a square.
+    thumb(number, x, y) {
+      const {columns, width, height} = this.data.sheet, name = `${this.name}-${number}`;
+      const seen = `${number % columns * width} ${Math.floor(number / columns) * height} ${width} ${height}`;
+      this.pictures_.push(svg("pattern", {id: name, width: 1, height: 1, viewBox: seen}, svg("use", {href: `#${this.name}-sheet`})));
+      return svg("rect", {x, y, width: THUMB, height: THUMB, fill: `url(#${name})`});
+    }
+
+    mark(series, marks) {
+      const {data} = this, colour = series.colour ?? 1, places = series.points.map(point => [this.x.at(point.x), this.y.at(point.y)]);
+      const group = marks.appendChild(svg("g", {class: `series stroke-${colour}`, "data-key": series.key ?? series.name}));
+      const curve = (spots, faint) => group.append(svg("path", {class: `curve stroke-${colour}${faint ? " faint" : ""}`, d: `M${spots.map(spot => spot.join(" ")).join("L")}`}));
+      if (series.mark === "line" && places.length) {
+        const smooth = this.smooth && colour !== "level";
+        curve(places, smooth);
+        if (smooth) curve(averaged(places, this.smooth));
+        if (places.length > 40 || colour === "rest" || colour === "level") return;
+      }
+      const size = (data.square ? Math.min(4.2, Math.max(2.8, 90 / Math.sqrt(this.points.length))) : data.y.rows ? 5 : 4) * (series.mark === "line" ? .8 : 1);
+      series.points.forEach((point, at) => {
+        const [x, y] = places[at], {look} = point, to = key => point[key]?.length ? point[key].map(value => this[key[0]].at(value)) : null;
+        const below = data.y.rows && x < this.left;
+        const names = `${look === "ring" ? "ring" : look === "failed" ? "cross" : "mark"}`;
+        const [across, up] = [to("xs"), to("ys")];
+        if (across && !below) group.append(svg("path", {class: "interval", d: `M${Math.max(across[0], this.left)} ${y}H${across[1]}`}));
+        if (up) group.append(svg("path", {class: "interval", "data-run": point.id, d: `M${x} ${up[0]}V${up[1]}`}));
+        const wide = size * (series.size?.[point.index] ?? 1);
+        group.append(svg("path", {class: names, "data-run": point.id, d: outline(colour, below ? "below" : look === "tick" || look === "failed" ? look : ""),
+          transform: `translate(${below ? round(this.left) : x} ${y})scale(${round(wide)})`}));
+        if (look === "best") group.append(svg("circle", {class: "around", cx: x, cy: y, r: 9}));
       });
-      const names = (data.names ?? []).map(one => [...at(one.x, one.y), one.name])
-        .map(([x, y, text]) => [(x - bbox.left) / ratio, (y - bbox.top) / ratio, text])
-        .filter(([x, y]) => x >= 0 && y >= 0 && x <= bbox.width / ratio && y <= bbox.height / ratio);
-      pen.textAlign = "center";
-      for (const name of apart(names, this.widthOf, bbox.width / ratio, bbox.height / ratio)) {
-        const [x, y] = [bbox.left + name.x * ratio, bbox.top + name.y * ratio];
-        pen.fillStyle = css("--paper");
-        pen.globalAlpha = .85;
-        pen.fillRect(x - name.wide * ratio, y - LINE / 2 * ratio, 2 * name.wide * ratio, LINE * ratio);
-        pen.globalAlpha = 1;
-        pen.fillStyle = css("--ink");
-        pen.fillText(name.text, x, y);
-      }
-      pen.restore();
     }
 
-    line(pen, places, dashes, wide, alpha) {
-      const opaque = pen.globalAlpha;
-      pen.globalAlpha *= alpha;
-      pen.lineWidth = wide;
-      pen.setLineDash(dashes.map(length => length * devicePixelRatio));
-      pen.beginPath();
-      places.forEach(([x, y]) => pen.lineTo(x, y));
-      pen.stroke();
-      pen.setLineDash([]);
-      pen.globalAlpha = opaque;
+    // The names of lines at their ends.
+    labels(texts) {
+      const {right, top, bottom} = this;
+      const ends = this.direct.map(one => one.points.map(point => [this.x.at(point.x), this.y.at(point.y)]).filter(([x]) => x <= right + 1).at(-1)
+        ?? [right, bottom]);
+      spread(ends.map(([, y]) => y), LINE, top + 4, bottom).forEach((y, at) => {
+        const {colour, label, name} = this.direct[at], [x, own] = ends[at];
+        texts.append(svg("path", {class: `leader stroke-${colour}`, d: `M${Math.max(x, right - 12)} ${own}L${right + 7} ${round(y)}`}),
+          text(label ?? name, right + 10, y + 4, colour === "level" ? "note" : "name"));
+      });
     }
 
-    mark(pen, x, y, colour, series, index, ratio) {
-      const look = series.look?.[index] ?? "";
-      const pointed = this.pointed !== undefined && series.run?.[index] === this.pointed;
-      const size = (this.data.square ? 3 : 4) * (series.size?.[index] ?? 1) * (pointed ? 1.8 : 1) * ratio;
-      if (series.run) pen.globalAlpha = this.pointed === undefined ? .85 : pointed ? 1 : .25;
-      pen.lineWidth = 1.5 * ratio;
-      pen.beginPath();
-      if (look === "failed") {
-        pen.strokeStyle = css("--wrong");
-        pen.moveTo(x - size, y - size); pen.lineTo(x + size, y + size);
-        pen.moveTo(x + size, y - size); pen.lineTo(x - size, y + size);
-        return pen.stroke();
+    // Names in the plot, on plates.
+    named() {
+      const group = svg("g", {class: "plates"}), {left, top, right, bottom} = this;
+      const names = (this.data.names ?? []).map(one => [this.x.at(one.x) - left, this.y.at(one.y) - top, one.name])
+        .filter(([x, y]) => x >= 0 && y >= 0 && x <= right - left && y <= bottom - top);
+      for (const one of apart(names, right - left, bottom - top)) {
+        group.append(svg("rect", {class: "plate", x: round(left + one.x - one.wide), y: round(top + one.y - LINE / 2), width: round(2 * one.wide), height: LINE, rx: 3}),
+          text(one.text, left + one.x, top + one.y + 4.5, "name", "middle"));
       }
-      const shape = new Path2D();
-      shape.addPath(new Path2D(this.data.marks[colour] ?? this.data.marks[1]), new DOMMatrix([size, 0, 0, size, x, y]));
-      if (look === "ring") return pen.stroke(shape);
-      pen.fill(shape);
-      if (series.size) {   // large marks cover others
-        pen.strokeStyle = css("--paper");
-        pen.lineWidth = ratio;
-        pen.stroke(shape);
-      }
-      if (look !== "best") return;
-      pen.strokeStyle = css("--ink");
-      pen.beginPath();
-      pen.arc(x, y, 8 * ratio, 0, 7);
-      pen.stroke();
+      return group;
     }
 
     // Values: under the mouse, the finger, and by the arrow keys.
 
-    hover(plot) {
-      if (plot.cursor.left >= 0 && !plot.select.width) this.show(this.nearest(plot.cursor.left, plot.cursor.top));
+    listen() {
+      const {stage} = this, at = event => {
+        const box = this.svg_.getBoundingClientRect();
+        return [event.clientX - box.left, event.clientY - box.top];
+      };
+      let start = null;
+      stage.addEventListener("pointerdown", event => {
+        const entry = event.target.closest(".entry");
+        if (entry || !this.svg_) return;
+        start = at(event);
+        this.show(this.nearest(...start));
+      });
+      stage.addEventListener("pointermove", event => {
+        const here = at(event);
+        if (!start || Math.hypot(here[0] - start[0], here[1] - start[1]) < 5) {
+          if (!event.target.closest(".entry")) this.show(this.nearest(...here));
+          return;
+        }
+        if (event.isTrusted) stage.setPointerCapture(event.pointerId);
+        this.show(null);
+        this.frame(start, here);
+      });
+      stage.addEventListener("pointerup", event => {
+        const here = at(event);
+        if (start && Math.hypot(here[0] - start[0], here[1] - start[1]) >= 5) this.drawn(start, here);
+        else if (start) {
+          const found = this.nearest(...here);
+          if (found && this.on.pick) this.on.pick(found.id);
+          else if (this.on.brush) this.brush(null);
+        }
+        start = null;
+      });
+      stage.addEventListener("pointercancel", () => { start = null; this.frame(); });
+      stage.addEventListener("pointerleave", event => { if (event.pointerType === "mouse" && !start) this.show(null); });
+      const press = entry => entry && this.pin(entry.dataset.key);
+      stage.addEventListener("click", event => press(event.target.closest(".entry")));
+      for (const kind of ["pointerover", "focusin"]) {
+        stage.addEventListener(kind, event => this.point(event.target.closest(".entry")?.dataset.key));
+      }
+      for (const kind of ["pointerleave", "focusout"]) stage.addEventListener(kind, () => this.point());
     }
 
-    pointAt(touch) {
-      const over = this.plot.over.getBoundingClientRect();
-      this.show(this.nearest(touch.clientX - over.left, touch.clientY - over.top));
+    // The rectangle that is dragged.
+    frame(from = [0, 0], to = from) {
+      const [x, y, width, height] = [Math.min(from[0], to[0]), Math.min(from[1], to[1]), Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1])];
+      for (const [key, value] of Object.entries({x, y, width, height})) this.band.setAttribute(key, round(value));
+    }
+
+    drawn(from, to) {
+      const sides = {x: [from[0], to[0]].sort((a, b) => a - b), y: [from[1], to[1]].sort((a, b) => a - b)};
+      if (this.on.brush) {
+        const inside = point => ["x", "y"].every(key => this[key].at(point[key]) >= sides[key][0] && this[key].at(point[key]) <= sides[key][1]);
+        return this.brush(this.points.filter(inside).map(point => point.id));
+      }
+      for (const key of this.data.y.rows ? ["x"] : ["x", "y"]) {
+        const {from: first, to: last} = this[key], [low, high] = [Math.min(first, last), Math.max(first, last)];
+        if (sides[key][1] - sides[key][0] < 12) continue;
+        const ends = sides[key].map(pixel => this[key].value(Math.min(Math.max(pixel, low), high))).sort((a, b) => a - b);
+        this.near[key] = {low: ends[0], high: ends[1]};
+      }
+      this.draw();
+    }
+
+    brush(ids) {
+      if (!ids) this.frame();
+      this.select(ids);
+      this.on.brush(ids);
     }
 
     inside(point) {
-      const [x, y] = this.place(point);
-      return x >= -1 && y >= -1 && x <= this.plot.over.clientWidth + 1 && y <= this.plot.over.clientHeight + 1;
+      const [x, y] = [this.x.at(point.x), this.y.at(point.y)];
+      return this.data.y.rows || x >= this.left - 1 && x <= this.right + 1 && y >= this.top - 1 && y <= this.bottom + 1;
     }
 
     nearest(left, top) {
-      let best = null;
-      for (const point of this.points.filter(one => this.inside(one))) {
-        const [x, y] = this.place(point);
-        const away = Math.hypot(x - left, y - top) + (colourOf(point.series) === "rest" ? FAR : 0);
-        if (!best || away < best.away) best = {...point, away};
+      let best = null, least = this.lines ? Infinity : FINGER;
+      if (this.lines && (top < this.top - LINE || top > this.bottom + 40)) return null;
+      for (const point of this.points) {
+        const away = Math.hypot(this.x.at(point.x) - left, this.y.at(point.y) - top) + (point.colour === "rest" && !this.data.y.rows ? FAR : 0);
+        if (away < least && this.inside(point)) [best, least] = [point, away];
       }
-      return best && (best.away < FINGER || this.data.drawn === "lines") ? best : null;
+      return best;
     }
 
     show(point) {
       this.at = point;
       this.tip.hidden = !point;
-      this.rings?.forEach(ring => ring.remove());
+      this.svg_?.querySelectorAll(".shown").forEach(one => one.remove());
       if (!point) return;
-      const {data, plot} = this;
-      this.tip.textContent = point.series.text?.[point.index]
-        ?? `${point.series.name}, ${data.by[this.by]} ${written({}, point.x)}: ${written(data.y, point.y)}`;
+      const {data, svg_} = this, {series, index} = point;
+      const ends = (point.xs ?? point.ys).map(value => written(data.y.rows ? data.x : data.y, value)).join(" to ");
+      const row = data.y.rows?.[Math.floor(point.y)];
+      const shown = row ? `${row.name}: ${written(data.x, point.x)}` : `${series.name}, ${data.by?.[this.by] ?? data.x.label} ${written(data.x, point.x)}: ${written(data.y, point.y)}`;
+      this.tip.textContent = series.text?.[index] ?? shown + (ends && ` (${ends})`);
       const near = this.nearTo(point);
-      if (point.series.picture) this.tip.prepend(this.picture(point, PICTURE));
+      if (series.picture && data.sheet) this.tip.prepend(this.picture(point, PICTURE));
       if (near.length) this.tip.append(this.pictures(near));
-      this.rings = [point, ...near.filter(other => this.inside(other))].map(one => this.ringAt(one, one === point));
-      const [x, y] = this.place(point);
-      const over = plot.over.getBoundingClientRect();
-      const live = this.live.getBoundingClientRect();
-      const [middle, above] = [over.left - live.left + x, over.top - live.top + y];
-      const half = this.tip.offsetWidth / 2;
-      this.tip.style.left = `${Math.min(Math.max(middle, half), live.width - half)}px`;
-      this.tip.style.top = `${above > this.tip.offsetHeight + 14 ? above - this.tip.offsetHeight - 12 : above + 14}px`;
+      const [x, y] = [this.x.at(point.x), this.y.at(point.y)];
+      for (const one of [...near.filter(other => this.inside(other)), point]) {
+        svg_.append(svg("circle", {class: `shown${one === point ? "" : " near"}`, cx: Math.max(this.x.at(one.x), this.left), cy: this.y.at(one.y), r: 7}));
+      }
+      const half = this.tip.offsetWidth / 2, tall = this.tip.offsetHeight;
+      this.tip.style.left = `${Math.min(Math.max(x, half), this.width - half)}px`;
+      this.tip.style.top = `${y > tall + 14 ? y - tall - 12 : y + 14}px`;
     }
 
-    // The points whose pictures are the nearest to that of a point, nearest first.
+    // The points whose pictures are most like that of a point, nearest first.
     nearTo(point) {
       if (!this.data.nearest) return [];
-      this.byPicture ??= new Map(this.points.map(one => [one.series.picture[one.index], one]));
-      return this.data.nearest[point.series.picture[point.index]].map(number => this.byPicture.get(number)).filter(Boolean);
+      const of = one => one.series.picture[one.index];
+      return this.data.nearest[of(point)].map(number => this.points.find(one => of(one) === number)).filter(Boolean);
     }
 
     pictures(points) {
-      const box = element("span", "near");
-      box.append(element("b", "", "nearest by their features"));
-      for (const one of points) {
-        const named = box.appendChild(element("span", ""));
-        named.append(this.picture(one, NEIGHBOUR), one.series.name);
-      }
+      return element("span", {className: "near"}, element("b", {}, "nearest by their features"),
+        ...points.map(one => element("span", {}, this.picture(one, NEIGHBOUR), one.series.name)));
+    }
+
+    // The picture of a point, its larger side `size` pixels long.
+    picture({series, index}, size) {
+      const {columns, width, height} = this.data.sheet, number = series.picture[index], scale = size / Math.max(width, height);
+      const [wide, high] = [width * scale, height * scale].map(Math.round);
+      const sheet = element("img", {src: this.sheet, alt: ""}), box = element("span", {className: "picture"}, sheet);
+      sheet.style.cssText = `width:${columns * wide}px;left:${-wide * (number % columns)}px;top:${-high * Math.floor(number / columns)}px`;
+      box.style.cssText = `width:${wide}px;height:${high}px`;
       return box;
     }
 
-    ringAt(point, chosen) {
-      const [x, y] = this.place(point);
-      const ring = this.plot.over.appendChild(element("i", chosen ? "ring" : "ring near"));
-      ring.style.cssText = `left:${x}px;top:${y}px`;
-      return ring;
+    // The address of the chart's sheet, or of that of the whole page.
+    get sheet() {
+      return this.data.sheet.image
+        || getComputedStyle(document.documentElement).getPropertyValue("--sheet").trim().replace(/^url\(["']?|["']?\)$/g, "");
     }
 
-    // The picture of a point, of the chart's sheet.
-    picture(point, side) {
-      const number = point.series.picture[point.index];
-      const {image, columns, width, height} = this.data.pictures;
-      const scale = side / Math.max(width, height);
-      const one = element("i", "picture");
-      one.style.cssText = `width:${width * scale}px;height:${height * scale}px`;
-      // The sheet of the whole page, where the chart has none of its own.
-      const src = image || css("--sheet").replace(/^url\(["']?|["']?\)$/g, "");
-      const sheet = one.appendChild(Object.assign(new Image(), {src, alt: ""}));
-      sheet.style.cssText = `width:${columns * width * scale}px;left:${-(number % columns) * width * scale}px;top:${
-        -Math.floor(number / columns) * height * scale}px`;
-      return one;
-    }
-
+    // Left and right go along a curve, up and down to the next one; of other points to the next on either axis.
     key(event) {
-      const moves = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-Infinity, 0], End: [Infinity, 0]};
-      const acts = {"+": () => this.zoom(1 / ZOOM), "=": () => this.zoom(1 / ZOOM), "-": () => this.zoom(ZOOM), "0": () => this.draw(),
-        Escape: () => this.show(null)};
-      if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in moves || event.key in acts)) return;
+      const across = {ArrowDown: 1, ArrowUp: -1}[event.key] ?? 0, along = {ArrowRight: 1, ArrowLeft: -1, Home: -1e9, End: 1e9}[event.key] ?? 0;
+      const entry = event.target.closest(".entry");
+      const act = {"+": () => this.zoom(1 / ZOOM), "=": () => this.zoom(1 / ZOOM), "-": () => this.zoom(ZOOM), "0": () => this.reset(),
+        Escape: () => { this.show(null); if (this.on.brush) this.brush(null); },
+        Enter: () => entry ? this.pin(entry.dataset.key) : this.at && this.on.pick?.(this.at.id), " ": () => entry && this.pin(entry.dataset.key)}[event.key];
+      if (!act && !across && !along || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
-      if (event.key in acts) return acts[event.key]();
-      this.move(...moves[event.key]);
+      if (act) return act();
+      const before = this.at;
+      this.show(this.next(along, across));
+      if (!event.shiftKey || !this.on.brush || !this.at) return void (this.anchor = this.at);
+      this.anchor ??= before ?? this.at;
+      const corner = (point, by) => [this.x.at(point.x) + by, this.y.at(point.y) + by];
+      const [a, b] = [corner(this.anchor, 0), corner(this.at, 0)], shown = this.at;
+      const [low, high] = [[Math.min(a[0], b[0]) - 6, Math.min(a[1], b[1]) - 6], [Math.max(a[0], b[0]) + 6, Math.max(a[1], b[1]) + 6]];
+      this.frame(low, high);
+      this.drawn(low, high);
+      this.show(shown);
     }
 
-    // Along the series (of a scatter: along the axis), or to the nearest point of the next one.
-    move(along, across) {
-      const points = this.points.filter(one => this.inside(one));
-      if (!points.length) return;
-      if (!this.at) return this.show(points[0]);
-      const order = this.data.drawn === "points" ? points.sort((a, b) => across ? b.y - a.y : a.x - b.x)
-        : points.filter(one => one.number === this.at.number);
-      if (this.data.drawn === "points" || along) {
-        const now = order.findIndex(one => one.number === this.at.number && one.index === this.at.index);
-        return this.show(order[Math.min(Math.max(now + (along || across), 0), order.length - 1)]);
-      }
-      const numbers = [...new Set(points.map(one => one.number))];
-      const next = numbers[(numbers.indexOf(this.at.number) + across + numbers.length) % numbers.length];
-      const others = points.filter(one => one.number === next);
-      this.show(others.reduce((a, b) => Math.abs(a.x - this.at.x) <= Math.abs(b.x - this.at.x) ? a : b));
+    next(along, across) {
+      const points = this.points.filter(one => this.inside(one)), now = this.at;
+      if (!now || !points.length) return points[0] ?? null;
+      const step = (order, way) => order[Math.min(Math.max(order.indexOf(now) + way, 0), order.length - 1)];
+      if (this.data.y.rows) return step([...points].sort((a, b) => a.y - b.y), along || across);
+      if (!this.lines) return step([...points].sort((a, b) => across ? b.y - a.y || a.x - b.x : a.x - b.x || a.y - b.y), along || across);
+      if (along) return step(points.filter(one => one.series === now.series), along);
+      const orders = [...new Set(points.map(one => one.series.order))], many = orders.length;
+      const order = orders[(orders.indexOf(now.series.order) + across + many) % many];
+      return points.filter(one => one.series.order === order).reduce((a, b) => Math.abs(a.x - now.x) <= Math.abs(b.x - now.x) ? a : b);
     }
 
     // About the point that is shown, else about the middle.
     zoom(factor) {
-      const {plot} = this;
-      const point = this.at;
-      plot.batch(() => {
-        for (const key of this.data.drawn === "lines" ? ["x"] : ["x", "y"]) {
-          const to = value => forward[this.kind[key]](value, this.data[key].least);
-          const {min, max} = plot.scales[key];
-          const [low, high, first, last] = [min, max, ...this.whole[key]].map(to);
-          const middle = point ? to(point[key]) : (low + high) / 2;
-          const [a, b] = [Math.max(first, middle + (low - middle) * factor), Math.min(last, middle + (high - middle) * factor)];
-          plot.setScale(key, {min: backward[this.kind[key]](a), max: backward[this.kind[key]](b)});
-        }
-      });
-      this.show(point && this.inside(point) ? point : null);
+      const shown = this.at;
+      for (const key of this.lines ? ["x"] : ["x", "y"]) {
+        const {kind, low, high, least} = this[key], to = value => forward[kind](value, least), whole = this.whole[key];
+        const middle = shown ? to(shown[key]) : (to(low) + to(high)) / 2;
+        const [a, b] = [Math.max(to(whole.low), middle + (to(low) - middle) * factor), Math.min(to(whole.high), middle + (to(high) - middle) * factor)];
+        this.near[key] = {low: backward[kind](a), high: backward[kind](b)};
+      }
+      this.draw();
+      this.show(shown && this.inside(shown) ? shown : null);
     }
+
+    reset() {
+      this.near = {};
+      this.draw();
+    }
+
+    // What stands out: the series or the run that is pointed at, those that are pinned, and the ids of a selection.
 
     point(key) {
-      this.pointed = this.data.series.some(one => one.key === key || one.run?.includes(key)) ? key : undefined;
-      this.plot?.redraw(false);
+      this.pointed = key;
+      this.light();
     }
 
-    // Saving: the whole chart in the colours of paper, with its title.
+    pin(key) {
+      if (!this.pinned.delete(key)) this.pinned.add(key);
+      this.light();
+    }
+
+    select(ids) {
+      this.selected = ids && new Set(ids.map(String));
+      this.light();
+    }
+
+    light() {
+      if (!this.svg_) return;
+      const {pointed, pinned, selected} = this, keys = new Set([...pinned, ...pointed === undefined ? [] : [pointed]]);
+      const groups = [...this.svg_.querySelectorAll(".series")], known = groups.some(one => keys.has(one.dataset.key));
+      for (const one of groups) one.classList.toggle("faint", known && !keys.has(one.dataset.key) && !one.matches(".stroke-level"));
+      for (const one of groups) one.classList.toggle("strong", known && keys.has(one.dataset.key));
+      for (const one of this.svg_.querySelectorAll(".entry")) one.setAttribute("aria-pressed", pinned.has(one.dataset.key));
+      for (const one of this.svg_.querySelectorAll("[data-run]:not([data-run=''])")) {
+        one.classList.toggle("strong", one.dataset.run === pointed);
+        one.classList.toggle("faint", Boolean(selected) && !selected.has(one.dataset.run) && one.dataset.run !== pointed);
+      }
+    }
+
+    // Saving: the drawing in the colours of paper, with its title.
 
     get svg() {
-      return saving.onPaper(this.box, style => {
-        const [width, height] = this.still.getAttribute("viewBox").split(" ").slice(2).map(Number);
-        return saving.file(this.smoothed(saving.styled(this.still)).childNodes, width, height, this.data.title, style);
-      });
-    }
-
-    // The drawing with each curve as smooth as it is on the screen, over the faint one.
-    smoothed(still) {
-      for (const curve of this.chosen.smooth ? still.querySelectorAll(".curve:not(.stroke-level)") : []) {
-        const places = curve.getAttribute("d").match(/[\d.]+ [\d.]+/g).map(place => place.split(" ").map(Number));
-        const smooth = curve.cloneNode();
-        smooth.setAttribute("d", `M${averaged(places, this.chosen.smooth).map(place => place.join(" ")).join("L")}`);
-        curve.setAttribute("opacity", FAINT);
-        curve.after(smooth);
-      }
-      return still;
+      return saving.onPaper(this.box, style => saving.file(saving.styled(this.svg_).childNodes, this.width, this.height, this.data.title, style));
     }
 
     get csv() {
-      const {series, by, y} = this.data;
-      return saving.csv([["series", ...by, y.label], ...series.flatMap(one => one.x.map((_, index) =>
-        [one.run?.[index] ?? one.name, ...by.map((_, number) => along(one, number, index)), one.y[index]]))]);
+      const {series, x, y} = this.data, by = this.data.by ?? [x.label || "x"], ends = series.some(one => one.low);
+      const along = (one, at, number) => Array.isArray(one.by?.[number]) ? one.by[number][at] : x.names ? one.x[at] : (one.by?.[number] ?? 1) * one.x[at];
+      const row = (one, at) => y.rows ? [y.rows[one.y[at]].name, one.x[at]] : [one.id?.[at] ?? one.name, ...by.map((_, number) => along(one, at, number)), one.y[at]];
+      return saving.csv([[...y.rows ? ["", "value"] : ["series", ...by, y.label || "y"], ...ends ? ["low", "high"] : []],
+        ...series.flatMap(one => one.x.map((_, at) => [...row(one, at), ...ends ? [one.low?.[at], one.high?.[at]] : []]))]);
     }
   }
 
-  // The names of the series are switches of their colours.
-  const names = [...document.querySelectorAll("[data-series] [data-run]")];
-  const colourNames = () => names.forEach(name => {
-    const colour = colours.get(name.dataset.run);
-    const shown = name.querySelector("[class*=stroke-]");
-    shown.setAttribute("class", shown.getAttribute("class").replace(/stroke-\w+/, `stroke-${colour}`));
-    name.querySelector("button")?.setAttribute("aria-pressed", colour !== "rest");
-  });
-  const again = () => charts.forEach(chart => chart.draw());
-
-  charts.push(...[...document.querySelectorAll(".chart")].map(box => new Chart(box)));
-  for (const series of charts.flatMap(chart => chart.data.series)) {
-    if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
-  }
-  most = Math.max(COLOURED, asked.length);
-  for (const name of names) {
-    if (!colours.has(name.dataset.run)) continue;
-    const button = element("button", "");
-    button.type = "button";
-    button.title = "In colour or in grey";
-    button.append(...name.childNodes);
-    name.append(button);
-    button.addEventListener("click", () => { toggle(name.dataset.run); colourNames(); again(); });
-  }
-  colourNames();
-  again();
-  // The curve or the mark of the run that is pointed at in a legend or a table stands out.
+  const all = [...document.querySelectorAll(".chart")].map(box => [box, box.querySelector("script")]).filter(([, script]) => script)
+    .map(([box, script]) => new Chart(box, JSON.parse(script.textContent)));
+  // The mark or the curve of the run that is pointed at in a table stands out.
   for (const group of document.querySelectorAll("[data-runs]")) {
-    const point = key => charts.forEach(chart => chart.point(key));
-    for (const start of ["pointerover", "focusin"]) {
-      group.addEventListener(start, event => point(event.target.closest("[data-run]")?.dataset.run));
-    }
+    const point = key => all.forEach(chart => chart.point(key));
+    for (const start of ["pointerover", "focusin"]) group.addEventListener(start, event => point(event.target.closest("[data-run]")?.dataset.run));
     for (const end of ["pointerleave", "focusout"]) group.addEventListener(end, () => point());
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  return {Chart, colouring, all, element, outline};
 })();

@@ -63,18 +63,3 @@ for (const box of document.querySelectorAll(".alike")) {
   fill();
   choose(0);
 }
-
-// Lists of names can be copied, and kept as a file.
-for (const area of document.querySelectorAll(".names textarea")) {
-  const link = Object.assign(document.createElement("a"), {textContent: "Download leave_out.txt", download: "leave_out.txt",
-    href: URL.createObjectURL(new Blob([area.value + "\n"], {type: "text/plain"}))});
-  const copy = Object.assign(document.createElement("button"), {type: "button", textContent: "Copy"});
-  copy.addEventListener("click", async () => {
-    area.select();
-    await navigator.clipboard?.writeText(area.value).catch(() => document.execCommand("copy"));
-    copy.textContent = "Copied";
-  });
-  const line = Object.assign(document.createElement("p"), {className: "filter"});
-  line.append(copy, link);
-  area.after(line);
-}

@@ -115,7 +115,7 @@ def _map(inputs, pictures, sheet):
             {
                 "name": f"cluster {cluster + 1}",
                 "key": f"cluster {cluster}",
-                "series": int(cluster) + 1 if cluster < len(charts.MARKS) else "rest",
+                "colour": int(cluster) + 1 if cluster < charts.COLOURS else "rest",
                 "points": [
                     {
                         "x": float(x[at]),
@@ -127,14 +127,13 @@ def _map(inputs, pictures, sheet):
                 ],
             }
         )
-    side = charts.number_axis(-0.03, 1.03, "")  # a margin for the points at the edges
+    side = charts.number_axis("", ends=(-0.03, 1.03))  # a margin for the points at the edges
     chart = charts.scatter("Map of the features", series, side, side, square=True)
     if sheet:
         nearest = pictures.artifact.array("nearest.npy")[:, :BESIDE].tolist()
         # an empty address stands for the sheet of the page
-        chart["data"] |= {"pictures": {**sheet, "image": ""}, "nearest": nearest}
-    chart["legend"] = [{key: line[key] for key in ("name", "key", "series")} for line in series]
-    return {**chart, "count": len(rows)}
+        chart |= {"sheet": {**sheet, "image": ""}, "nearest": nearest}
+    return {"chart": chart, "count": len(rows)}
 
 
 def copied(inputs, numbers):

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from ladder.classifiers import scoring
 from ladder.data import names
 from ladder.files import shown as one_line
 from ladder.pages import facts, figures, intervals, templates
@@ -31,8 +32,7 @@ def section(inputs, numbers):
 
 
 def accuracies(inputs):
-    """Charts of the accuracies by class with their intervals on an axis from 0 to 100 %, best
-    first: {"all", "ends"}.
+    """Charts of the accuracies by class with their intervals, best first: {"all", "ends"}.
 
     ends: of more than FEW classes the best and the worst, else None. Each row has a mark for the
     untrained encoder if there is that control.
@@ -55,8 +55,8 @@ def accuracies(inputs):
     ]
     rows.sort(key=lambda row: -row["value"])
     return {
-        "all": intervals.chart(rows, whole=True),
-        "ends": intervals.chart([*rows[: FEW // 2], *rows[-(FEW // 2) :]], whole=True)
+        "all": intervals.chart(rows),
+        "ends": intervals.chart([*rows[: FEW // 2], *rows[-(FEW // 2) :]])
         if len(rows) > FEW
         else None,
     }
@@ -133,21 +133,17 @@ def most_mistaken(matrix):
 def gallery(inputs):
     """The misclassified images by pair of classes, the most frequent pair first.
 
-    {"count", "shown": numbers of them, "surest": whether a pair begins with its most probable
-    error, "sheet": as figures.sheet, None without errors, "pairs": [{"true", "named", "count",
-    "of": images of the true class, "errors": [{"at": number on the sheet, "row", "file": of a
-    picture of one's own, else '', "sure": its probability, else ''}]}]}
+    {"count", "shown": numbers of them, "sheet": as figures.sheet, None without errors, "pairs":
+    [{"true", "named", "count", "of": images of the true class, "errors": the most confident first
+    [{"at": number on the sheet, "row", "file": of a picture of one's own, else '', "sure": its
+    probability or margin}]}]}
     """
     data, score = inputs["data"], facts.predictions(inputs)
-    labels, named, sure = (
+    labels, named = (
         np.asarray(data.array("test_labels.npy")),
         np.asarray(score.array("predictions.npy")),
-        None,
     )
-    if "evaluate" in inputs:
-        sure = np.asarray(inputs["evaluate"].array("probabilities.npy"))[
-            np.arange(len(named)), named
-        ]
+    sure, probable = scoring.decisions(score), "evaluate" in inputs
     files, classes, pairs = (
         names.read(data, "test"),
         data.metrics["classes"],
@@ -161,7 +157,7 @@ def gallery(inputs):
                 "at": next(at),
                 "row": int(row),
                 "file": one_line(files[row]) if files else "",
-                "sure": "" if sure is None else _sure(sure[row]),
+                "sure": _sure(sure[row]) if probable else f"margin {sure[row]:.2f}",
             }
             for row in rows
         ]
@@ -169,7 +165,6 @@ def gallery(inputs):
     return {
         "count": sum(map(len, pairs)),
         "shown": sum(map(len, shown)),
-        "surest": sure is not None,
         "sheet": figures.sheet(data.array("test_images.npy")[np.concatenate(shown)])
         if shown
         else None,
@@ -187,11 +182,11 @@ def gallery(inputs):
 
 
 def _by_pair(labels, named, sure):
-    """The rows of the errors of each pair of classes, the most frequent pair first, and the most
-    probable first.
+    """The rows of the errors of each pair of classes, the most frequent pair and the most confident
+    error first.
     """
     wrong = np.flatnonzero(labels != named)
-    wrong = wrong if sure is None else wrong[np.argsort(-sure[wrong], kind="stable")]
+    wrong = wrong[np.argsort(-sure[wrong], kind="stable")]
     pairs = {}
     for row in wrong:
         pairs.setdefault((labels[row], named[row]), []).append(row)

@@ -244,14 +244,13 @@ def pixels(inputs):
 
 
 def feature_map(inputs, share=True):
-    """Test images in the plane, a chart of charts.scatter with "legend", "count", "of" and "wrong";
-    None without a map.
+    """Test images in the plane: {"chart": of charts.scatter, "count", "of", "wrong"}; None without
+    a map.
 
-    The classes with the most errors, ten at most, have marks of their own. legend: for each class
-    the image of the point closest to its median, where its name stands; of more than FEW classes
-    those with marks have names. data["pictures"]: a sheet of the images, for the point that a
-    reader points at (figures.sheet); data["nearest"]: the numbers of its neighbours among them, by
-    the features and not by their places. share: whether pictures are shown.
+    The classes with the most errors, ten at most, have marks of their own. The legend has the image
+    of each class that is closest to its median, where its name stands; of more than FEW classes
+    those with marks have names. A point that a reader points at is shown with its picture and those
+    that are nearest by the features, not by their places. share: whether pictures are shown.
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
@@ -261,37 +260,41 @@ def feature_map(inputs, share=True):
     named = np.asarray(facts.predictions(inputs).array("predictions.npy"))[rows]
     present = np.unique(labels)
     worst = sorted(present, key=lambda label: (-np.sum(named[labels == label] != label), label))[
-        : len(charts.MARKS)
+        : charts.COLOURS
     ]
     colours = {label: number for number, label in enumerate(sorted(worst), 1)}
-    series, legend, marks = [], [], []
+    series, marks = [], []
     for label in present:
         own = np.flatnonzero(labels == label)
         middle = np.median(x[own]), np.median(y[own])
         nearest = own[np.argmin((x[own] - middle[0]) ** 2 + (y[own] - middle[1]) ** 2)]
-        line = {"name": names[label], "key": f"class {label}", "series": colours.get(label, "rest")}
+        listed = label in colours or len(present) <= FEW
         series.append(
             {
-                **line,
+                "name": names[label],
+                "key": f"class {label}",
+                "colour": colours.get(label, "rest"),
+                "listed": listed,
+                "thumb": int(nearest) if share else None,
                 "points": [_place(x[at], y[at], names[label], names[named[at]], at) for at in own],
             }
         )
-        if label not in colours and len(present) > FEW:
-            continue
-        marks.append({"name": names[label], "x": float(middle[0]), "y": float(1 - middle[1])})
-        image = figures.png_uri(data.array("test_images.npy")[rows[nearest]]) if share else None
-        legend.append({**line, "image": image})
-    side = charts.number_axis(-0.03, 1.03, "")  # a margin for the points at the edges
-    chart = charts.scatter("Map of the features", series, side, side, marks, square=True)
-    chart["data"] |= {
-        "pictures": figures.sheet(data.array("test_images.npy")[rows]) if share else None,
-        "nearest": neighbours(
-            inputs.get("joined", inputs["features"]).array("test.npy")[rows]
-        ).tolist(),
-    }
+        if listed:
+            marks.append({"name": names[label], "x": float(middle[0]), "y": float(1 - middle[1])})
+    side = charts.number_axis("", ends=(-0.03, 1.03))  # a margin for the points at the edges
+    pictures = {"sheet": figures.sheet(data.array("test_images.npy")[rows])} if share else {}
+    near = neighbours(inputs.get("joined", inputs["features"]).array("test.npy")[rows]).tolist()
     return {
-        **chart,
-        "legend": legend,
+        "chart": charts.scatter(
+            "Map of the features",
+            series,
+            side,
+            side,
+            names=marks,
+            square=True,
+            nearest=near,
+            **pictures,
+        ),
         "count": len(rows),
         "of": data.metrics["test"],
         "wrong": int((labels != named).sum()),

@@ -158,7 +158,7 @@ def _chart(measured, titles):
         {
             "name": title,
             "key": title,
-            "series": number,
+            "colour": number,
             "points": [
                 *zip(counts, measured["curves"][name]["mean"], strict=True),
                 (whole["labels"], whole["accuracy"][name]),
@@ -166,8 +166,7 @@ def _chart(measured, titles):
         }
         for number, (name, title) in enumerate(titles.items(), 1)
     ]
-    y = charts.share_axis(
-        [accuracy for curve in series for _, accuracy in curve["points"]], "accuracy"
+    x = charts.number_axis("labels", "log")
+    return charts.lines(
+        "Accuracy by number of labels", series, charts.share_axis("accuracy"), ("labels",), x
     )
-    x = charts.number_axis(counts[0], whole["labels"], "labels", "log")
-    return charts.lines("Accuracy by number of labels", series, y, ("labels",), x)

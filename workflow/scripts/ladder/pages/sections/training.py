@@ -116,7 +116,7 @@ def _curve(inputs, title, sums, axis, level, text, measured):
 
     level: (name, value) of a reference line or None; measured: name of the history of the
     validation images, whose curve takes the place of a reference line on the same images, or None.
-    Returns a chart of charts.lines with "window", steps in a point, and "kind".
+    Returns {"chart": of charts.lines, "window": steps in a point}.
     """
     train, images, steps = inputs["train"], inputs["data"].metrics["train"], len(sums)
     sizes, windows = curves.batch_sizes(train, images), _windows(steps)
@@ -124,7 +124,7 @@ def _curve(inputs, title, sums, axis, level, text, measured):
         ((window.start + window.stop) / 2, float(sums[window].sum() / sizes[window].sum()))
         for window in windows
     ]
-    series = [{"name": "training", "label": "training", "series": 1, "points": points}]
+    series = [{"name": "training", "label": "training", "colour": 1, "points": points}]
     if measurements := validation_curve(inputs) if measured else None:
         values = curves.history(train, measured)
         values = values / inputs["data"].metrics["test"] if measured.endswith("hits") else values
@@ -132,7 +132,7 @@ def _curve(inputs, title, sums, axis, level, text, measured):
             {
                 "name": "validation",
                 "label": f"validation {text(values[-1])}",
-                "series": 2,
+                "colour": 2,
                 "points": [
                     (measurements["step"][epoch], float(values[epoch]))
                     for epoch in spaced(len(values))
@@ -145,17 +145,15 @@ def _curve(inputs, title, sums, axis, level, text, measured):
             {
                 "name": name,
                 "label": f"{name} {text(value)}",
-                "series": "level",
+                "colour": "level",
                 "points": [(0, value), (steps, value)],
             }
         )
     series = [{**line, "by": curves.paces(train, images, line["points"])} for line in series]
-    y = axis([value for line in series for _, value in line["points"]], title)
     lengths = sorted({window.stop - window.start for window in windows})
     return {
-        **charts.lines(f"Training: {title}", series, y, curves.BY),
+        "chart": charts.lines(f"Training: {title}", series, axis(title), curves.BY),
         "window": " or ".join(map(str, lengths)),
-        "kind": y.kind,
     }
 
 
@@ -192,8 +190,8 @@ def curve_points(inputs):
         "divergence": divergence_curve(inputs),
     }
     return {
-        "step": loss["data"]["series"][0]["x"],
-        **{name: chart["data"]["series"][0]["y"] for name, chart in shown.items() if chart},
+        "step": loss["chart"]["series"][0]["x"],
+        **{name: chart["chart"]["series"][0]["y"] for name, chart in shown.items() if chart},
     }
 
 

@@ -1,0 +1,417 @@
+// All runs as one table: columns of settings and numbers, filtered, sorted, grouped, or two keys against each other; the state is in
+// the address. chart.js draws them, chosen.js shows what is chosen.
+// The bar of every page leads to the entries of the others at the end of this one, and on to the page if it is there.
+function goOn() {
+  const page = location.hash.length > 1 && !location.hash.includes("=") && document.querySelector(`${location.hash} a`);
+  if (page) location.replace(page.href);
+}
+addEventListener("hashchange", goOn);
+goOn();
+
+const runsPage = (() => {
+  const source = document.getElementById("data");
+  if (!source) return null;
+  const data = JSON.parse(source.textContent);
+  const place = id => document.getElementById(id);
+  function element(name, properties = {}, ...children) {
+    const {dataset = {}, ...plain} = properties;
+    const node = Object.assign(document.createElement(name), plain);
+    Object.assign(node.dataset, dataset);
+    node.append(...children);
+    return node;
+  }
+  const button = (text, act, properties = {}) => element("button", {type: "button", onclick: act, ...properties}, text);
+
+  // Columns: key -> {key, kind: about, setting or number; title, form, text, better, value and text of a run, ends of its interval}.
+  const decoded = coded => Array.isArray(coded) ? run => coded[run]
+    : typeof coded.of === "number" ? () => coded.values[coded.of] : run => coded.values[coded.of[run]];
+  const NARROW = "\u202f";
+  const minus = text => text.replaceAll("-", "−");
+  // As toFixed, but what lies in the middle between two goes to the even one, as in Python.
+  const fixed = (value, digits) => Math.abs(value * 10 ** digits % 1) === 0.5 && Number.isInteger(value * 2 ** (digits + 1))
+    ? (2 * Math.round(value * 10 ** digits / 2) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
+  const percent = (share, digits = 1) => `${fixed(100 * share, digits)}${NARROW}%`;
+  const points = (share, digits) => Number(fixed(100 * share, digits)) === 0 ? (0).toFixed(digits)
+    : minus(`${share > 0 ? "+" : ""}${fixed(100 * share, digits)}`);
+  const general = number => {
+    const exponent = number ? Math.floor(Math.log10(Math.abs(Number(number.toPrecision(4))))) : 0;
+    if (exponent >= -4 && exponent < 4) return String(Number(number.toPrecision(4)));
+    return Number(number.toPrecision(4)).toExponential().replace(/e([+-])(\d)$/, "e$10$2");
+  };
+  const scaled = (number, units, step = 1000) => {
+    let at = 0;
+    while (number >= step && at < units.length - 1) { number /= step; at++; }
+    return `${fixed(number, at ? 1 : 0)}${NARROW}${units[at]}`;
+  };
+  const whole = number => Math.round(number).toLocaleString("en");
+  const seconds = number => {
+    if (number < 0.1) return `${fixed(1000 * number, 0)}${NARROW}ms`;
+    if (number < 10) return `${fixed(number, 1)}${NARROW}s`;
+    const all = Math.round(number);
+    if (all < 60) return `${all}${NARROW}s`;
+    const [large, small, units] = all < 3600 ? [all / 60, all % 60, ["min", "s"]] : [all / 3600, all % 3600 / 60, ["h", "min"]];
+    return `${Math.floor(large)}${NARROW}${units[0]}${NARROW}${Math.floor(small)}${NARROW}${units[1]}`;
+  };
+  const relative = share => {
+    let digits = 1;
+    while (digits < 6 && Math.abs(100 * share) > 0 && Math.abs(100 * share) < 10 ** (1 - digits)) digits++;
+    return minus(percent(share, digits));
+  };
+  const FORMS = {   // form -> text of a value with its interval, or null for none
+    share: (value, ends) => percent(value, ends ? statistics.decimals(ends) : 1),
+    points: (value, ends) => points(value, ends ? statistics.decimals(ends) : 1),
+    number: general, seconds, relative,
+    rate: value => value >= 10 ? whole(value) : fixed(value, 1),
+    bytes: value => scaled(value, ["B", "kB", "MB", "GB"]),
+    count: whole, setting: String, text: String,
+  };
+  const noteOf = (form, ends) => ends ? ends.map(end => form === "share" ? fixed(100 * end, statistics.decimals(ends))
+    : FORMS[form](end, ends)).join(" to ") : "";
+  const moment = text => text.slice(0, 16).replace("T", " ");
+  function columnOf(column) {
+    const read = decoded(column.values);
+    const ends = run => column.ends?.[run] ?? null;
+    const empty = value => value === null || value === undefined || value === "";
+    const kinds = Array.isArray(column.values) ? column.values : column.values.values;
+    const numeric = column.kind === "number" || column.key === "trial"
+      || column.kind === "setting" && kinds.every(value => value === null || value !== "" && !Number.isNaN(Number(value)));
+    const plain = column.key === "made" ? moment : Array.isArray(kinds[0]) ? value => value.join(" ") : String;
+    const value = run => empty(read(run)) ? null : numeric ? Number(read(run)) : column.kind === "about" ? plain(read(run)) : read(run);
+    const text = run => value(run) === null ? "" : column.kind === "number" ? FORMS[column.form](value(run), ends(run)) : plain(read(run));
+    return {...column, numeric, value, ends, text, raw: read, note: run => noteOf(column.form, ends(run)),
+      differs: new Set(kinds.filter(one => one !== null).map(String)).size > 1};
+  }
+  const columns = new Map(data.columns.map(column => [column.key, columnOf(column)]));
+  const runs = Array.from({length: data.count}, (_, run) => run);
+  const version = columns.get("run").raw;
+  const state = {q: "", sort: "", columns: data.shown, group: [], rows: "", across: "", value: "", x: "", y: "", colour: "",
+    chosen: [], reference: "", against: ""};
+  const START = structuredClone(state);
+
+  // The state is in the address: lists have a key for each of their values.
+  function readAddress() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    for (const [key, usual] of Object.entries(START)) {
+      state[key] = !given.has(key) ? structuredClone(usual) : Array.isArray(usual) ? given.getAll(key).filter(Boolean) : given.get(key);
+    }
+    const known = key => columns.has(key);
+    state.columns = state.columns.filter(known);
+    state.group = state.group.filter(known);
+    for (const key of ["rows", "across", "value", "x", "y", "colour"]) {
+      if (!known(state[key])) state[key] = [...columns.keys()].find(one => state[key] && one.startsWith(`${state[key]}_`)) ?? "";
+    }
+    state.chosen = state.chosen.map(name => runs.find(run => version(run).startsWith(name) || columns.get("train").raw(run) === name))
+      .filter(run => run !== undefined).map(version);
+  }
+  function writeAddress() {
+    const words = new URLSearchParams();
+    for (const [key, usual] of Object.entries(START)) {
+      if (String(state[key]) === String(usual)) continue;
+      for (const value of [state[key]].flat()) words.append(key, value);
+      if (Array.isArray(state[key]) && !state[key].length) words.append(key, "");
+    }
+    const hash = String(words);
+    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+  }
+  function change(part) {
+    Object.assign(state, part);
+    if (!("keepPage" in part)) page = 0;
+    delete state.keepPage;
+    writeAddress();
+    show();
+  }
+
+  // Which runs: words that they hold, settings and numbers that they have, and what a brush has left.
+  const NUMBER = {">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b};
+  let words;
+  function wordsOf(run) {
+    words ??= runs.map(one => [...columns.values()].filter(column => column.kind !== "number")
+      .map(column => `${column.key}=${column.text(one)}`).join(" ").toLowerCase());
+    return words[run];
+  }
+  function test(word) {
+    if (word.length > 1 && word.startsWith("-")) {
+      const not = test(word.slice(1));
+      return run => !not(run);
+    }
+    const [, key, sign, wanted] = word.match(/^([\w ,]+?)(>=|<=|=|>|<|:)(.*)$/) ?? [];
+    const column = columns.get(key === "tag" ? "tags" : key);
+    if (!column) return run => wordsOf(run).includes(word);
+    if (sign === ":") return run => [column.raw(run)].flat().some(one => String(one).toLowerCase() === wanted);
+    if (sign in NUMBER) return run => column.value(run) !== null && NUMBER[sign](column.value(run), Number(wanted));
+    return run => column.numeric && wanted !== "" && !Number.isNaN(Number(wanted)) ? column.value(run) === Number(wanted)
+      : column.text(run).toLowerCase() === wanted;
+  }
+  let brushed = null;   // a Set of runs, or null for all
+  let left = {};
+  function filtered() {   // the same array as before where the filter is the same
+    if (left.q === state.q && left.brushed === brushed) return left.some;
+    const tests = state.q.toLowerCase().match(/[^\s"]*"[^"]*"|\S+/g)?.map(word => test(word.replaceAll('"', ""))) ?? [];
+    const some = runs.filter(run => (!brushed || brushed.has(run)) && tests.every(fits => fits(run)));
+    left = {q: state.q, brushed, some};
+    return some;
+  }
+
+  // Rows: {key, cells: [{value, text, note}], value of a column, runs}; heads: [{key, title, text, numeric}].
+  const collator = new Intl.Collator("en", {numeric: true});
+  const compare = (a, b) => a === null || b === null ? (a === null) - (b === null)
+    : typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b);
+  function sorted(rows, heads) {
+    const [down, key] = state.sort.startsWith("-") ? [-1, state.sort.slice(1)] : [1, state.sort];
+    const at = heads.findIndex(head => head.key === key);
+    if (at < 0) return rows;
+    const pairs = rows.map(row => [row.value ? row.value(at) : row.cells[at].value, row]);
+    pairs.sort(([a], [b]) => a === null || b === null ? compare(a, b) : down * compare(a, b));
+    return pairs.map(([, row]) => row);
+  }
+  const single = shown => run => ({   // its cells are made when they are seen
+    runs: [run],
+    value: at => shown[at].value(run),
+    get cells() { return shown.map(column => ({value: column.value(run), text: column.text(run), note: column.note(run), ends: column.ends(run)})); },
+  });
+  const bounds = form => ({share: [0, 1], points: [-1, 1], number: [], relative: []})[form] ?? [0];
+  function meanCell(column, some) {
+    const values = some.map(column.value).filter(value => value !== null);
+    if (!values.length) return {value: null, text: "", note: ""};
+    const own = statistics.spread(values, data.t, ...bounds(column.form));
+    const ends = values.length === 1 ? column.ends(some.find(run => column.value(run) !== null)) : own.ends;
+    return {value: own.mean, text: FORMS[column.form](own.mean, ends), note: noteOf(column.form, ends), ends, n: values.length};
+  }
+  const keyOf = keys => run => JSON.stringify(keys.map(key => columns.get(key).text(run)));
+  function groups(some) {
+    return [...statistics.grouped(some, keyOf(state.group))].map(([key, own]) => ({key, runs: own}));
+  }
+  // Runs of two groups are pairs if they have the same values of every setting that differs within a group, such as the seed.
+  function pairing(some) {
+    const within = [...columns.values()].filter(column => column.kind === "setting" && column.differs && !state.group.includes(column.key)
+      && some.some(group => new Set(group.runs.map(column.text)).size > 1));
+    return keyOf(within.map(column => column.key));
+  }
+  const nearChance = some => some.every(run => {
+    const [chance, reached] = ["chance", "test_accuracy"].map(key => columns.get(key)?.value(run) ?? null);
+    return chance !== null && reached !== null && reached - chance < 0.1 * (1 - chance);
+  });
+  function againstCell(column, group, reference, pair) {
+    if (!reference || reference === group) return {value: null, text: "", note: reference === group ? "reference" : ""};
+    const theirs = new Map(reference.runs.map(run => [pair(run), column.value(run)]));
+    const differences = group.runs.map(run => [column.value(run), theirs.get(pair(run)) ?? null]).filter(both => !both.includes(null))
+      .map(([own, other]) => Number((own - other).toFixed(12)));
+    if (!differences.length) return {value: null, text: "", note: "no pair of runs"};
+    const form = column.form === "share" ? "points" : column.form;
+    const {mean, ends, n} = statistics.spread(differences, data.t, ...bounds(form));
+    const luck = nearChance([...group.runs, ...reference.runs]) ? "both near chance" : !ends ? n > 1 ? `the same in ${n} pairs` : "one pair"
+      : `${noteOf(form, ends)}, ${n} pairs, ${ends[0] <= 0 && ends[1] >= 0 ? "could be luck" : "more than luck"}`;
+    return {value: mean, text: FORMS[form](mean, ends), note: luck, ends};
+  }
+  function table(some) {
+    const shown = state.columns.map(key => columns.get(key));
+    if (!state.group.length) return {heads: shown, rows: some.map(single(shown))};
+    const keys = state.group.map(key => columns.get(key));
+    const numbers = shown.filter(column => column.kind === "number");
+    const all = groups(some), pair = pairing(all);
+    const reference = all.find(group => group.key === state.against);
+    const measured = numbers[0];
+    return {
+      heads: [...keys, {key: "runs", title: "runs", text: "number of runs of the group", numeric: true},
+        ...numbers.map(column => ({...column, title: `mean ${column.title}`})),
+        ...(reference && measured ? [{key: "difference", title: `${measured.title} against the reference`, numeric: true, text: "mean of the differences of pairs"}] : [])],
+      rows: all.map(group => ({...group, cells: [
+        ...keys.map(column => ({value: column.value(group.runs[0]), text: column.text(group.runs[0]), note: ""})),
+        {value: group.runs.length, text: String(group.runs.length), note: ""},
+        ...numbers.map(column => meanCell(column, group.runs)),
+        ...(reference && measured ? [againstCell(measured, group, reference, pair)] : []),
+      ]})),
+    };
+  }
+  function pivot(some) {
+    const [down, across, measured] = [state.rows, state.across, state.value || firstNumber()].map(key => columns.get(key));
+    const texts = column => [...new Set(some.map(column.text))].sort(compare);
+    const heads = [{...down, title: `${down.title} \\ ${across.title}`}, ...texts(across).map(text => ({key: `across ${text}`, title: text || "–", text: across.title, numeric: true}))];
+    const cells = statistics.grouped(some, run => JSON.stringify([down.text(run), across.text(run)]));
+    return {heads, measured, rows: texts(down).map(text => ({runs: some.filter(run => down.text(run) === text), cells: [
+      {value: text || null, text: text || "–", note: ""},
+      ...texts(across).map(other => {
+        const own = cells.get(JSON.stringify([text, other])) ?? [];
+        return {...meanCell(measured, own), runs: own};
+      }),
+    ]}))};
+  }
+  const firstNumber = () => state.columns.find(key => columns.get(key).kind === "number") ?? [...columns.values()].find(column => column.kind === "number")?.key;
+  const isPivot = () => Boolean(state.rows && state.across && firstNumber());
+
+  // What is seen.
+  let page = 0, all = false, view;
+  const node = place("runs");
+  function show() {
+    const some = filtered();
+    view = isPivot() ? pivot(some) : table(some);
+    view.rows = sorted(view.rows, view.heads);
+    const size = all ? view.rows.length || 1 : data.listed;
+    const [from, to] = [page * size, Math.min((page + 1) * size, view.rows.length)];
+    const levels = isPivot() ? view.rows.flatMap(row => row.cells.slice(1).map(cell => cell.value)).filter(value => value !== null) : [];
+    const range = [Math.min(...levels), Math.max(...levels)];
+    node.tHead.replaceChildren(element("tr", {}, ...view.heads.map(headOf), ...(state.group.length && !isPivot() ? [element("th", {scope: "col"}, "reference")] : isPivot() ? [] : [element("th", {scope: "col"}, "make it again")])));
+    node.tBodies[0].replaceChildren(...view.rows.slice(from, to).map(row => rowOf(row, range)));
+    node.classList.toggle("pivot", isPivot());
+    place("filtered").textContent = some.length === runs.length ? `${whole(runs.length)} runs` : `${whole(some.length)} of ${whole(runs.length)} runs`;
+    place("range").textContent = view.rows.length > size ? `Rows ${whole(from + 1)} to ${whole(to)} of ${whole(view.rows.length)}` : "";
+    place("turn").hidden = view.rows.length <= data.listed;
+    [place("back").disabled, place("on").disabled] = [all || !page, all || to >= view.rows.length];
+    place("unbrush").hidden = !brushed;
+    place("sorted").replaceChildren(new Option("as listed", ""), ...view.heads.map(head => new Option(head.title, nextSort(head))));
+    place("sorted").value = state.sort;
+    for (const act of afterwards) act(some, view);
+  }
+  const afterwards = [];
+  const firstSort = head => `${head.numeric && head.kind !== "setting" && head.better !== -1 || head.key === "made" ? "-" : ""}${head.key}`;
+  const nextSort = head => [head.key, `-${head.key}`].includes(state.sort) ? state.sort : firstSort(head);
+  function headOf(head) {
+    const down = state.sort === `-${head.key}`, up = state.sort === head.key;
+    const next = up ? `-${head.key}` : down ? head.key : firstSort(head);
+    return element("th", {scope: "col", title: head.text, className: head.numeric ? "right" : "", ariaSort: down ? "descending" : up ? "ascending" : "none"},
+      button(head.title, () => change({sort: next})));
+  }
+  function rowOf(row, range) {
+    const grouped = Boolean(state.group.length) && !isPivot();
+    const [first, ...rest] = row.cells.map((cell, at) => cellOf(cell, view.heads[at], row, at, range));
+    const line = element("tr", {}, first, ...rest);
+    if (!grouped && !isPivot()) {
+      const run = row.runs[0], made = columns.get("state").text(run) === "finished";
+      line.append(element("td", {className: "copying"}, ...(made ? [copyButton("Copy command", () => command(run), "link")] : [])));
+    }
+    if (grouped) line.append(element("td", {}, button(state.against === row.key ? "is it" : "compare with this", () => change({against: state.against === row.key ? "" : row.key}), {className: "link"})));
+    if (!grouped && !isPivot()) {
+      line.dataset.run = row.runs[0];
+      line.classList.toggle("chosen", state.chosen.includes(version(row.runs[0])));
+    }
+    return line;
+  }
+  function cellOf(cell, head, row, at, [low, high]) {
+    const isRun = head.key === "run" && !state.group.length && !isPivot();
+    const tag = at ? "td" : "th";
+    const own = element(tag, {className: head.numeric ? "right" : "", ...(at ? {dataset: {label: head.title}} : {scope: "row"})});
+    if (isRun) return runCell(own, row.runs[0]);
+    own.append(cell.text || "–");
+    if (cell.note) own.append(" ", element("small", {}, cell.note));
+    if (isPivot() && at && cell.value !== null) {
+      own.style.setProperty("--strength", `${high > low ? Math.round(60 * (cell.value - low) / (high - low)) : 0}%`);
+      own.title = `${cell.n} run${cell.n > 1 ? "s" : ""}`;
+      if (cell.n > 1) own.append(" ", element("small", {}, `n ${cell.n}`));
+    }
+    return own;
+  }
+  const FOLDED = ["finished", "trained"];
+  function runCell(own, run) {
+    const [name, status, reason, train] = ["name", "state", "reason", "train"].map(key => columns.get(key).text(run));
+    const done = FOLDED.includes(status);
+    const title = name || version(run) || "not made";
+    const address = status === "finished" ? `report/${version(run)}/report.html` : status === "running" ? `../logs/train/${version(run)}.html` : "";
+    const tick = element("input", {type: "checkbox", className: "pick", checked: state.chosen.includes(version(run)), disabled: !done,
+      ariaLabel: `Choose ${title}`, onchange: event => choose(run, event.target.checked)});
+    own.append(element("label", {className: "tick"}, tick), " ",
+      address ? element("a", {href: address, title: version(run)}, title) : element("span", {title: version(run)}, title));
+    for (const tag of columns.get("tags").raw(run)) own.append(" ", element("span", {className: "tag"}, tag));
+    if (status !== "finished") own.append(" ", element("small", {title: reason}, reason ? `${status}: ${reason}` : status));
+    if (done && train) own.append(element("img", {className: "filters-of", loading: "lazy", alt: "", src: `runs/${train}.png`}));
+    return own;
+  }
+  function choose(run, is) {
+    const others = state.chosen.filter(one => one !== version(run));
+    change({chosen: is ? [...others, version(run)] : others, keepPage: true});
+  }
+
+  // Commands that make a run, or list several.
+  const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
+  const entries = Object.entries(data.entries).map(([key, coded]) => [key, decoded(coded)]);
+  const entry = run => Object.fromEntries(entries.map(([key, value]) => [key, value(run)]).filter(([, value]) => value).map(([key, [value]]) => [key, value]));
+  const json = value => JSON.stringify(value, null, 1).replace(/\n */g, " ");
+  const command = run => [".venv/bin/snakemake report", ...(Object.keys(entry(run)).length ? ["--config"] : []),
+    ...Object.entries(entry(run)).map(([key, value]) => quoted(`${key}=${typeof value === "string" ? value : json(value)}`))].join(" ");
+  const listing = some => `.venv/bin/snakemake runs --config ${quoted(`runs=${json(some.map(entry))}`)}`;
+  const unsaid = decoded(data.unsaid);
+  function copy(text, of) {
+    const done = () => { of.textContent = "Copied"; setTimeout(() => { of.textContent = of.dataset.text; }, 1500); };
+    of.dataset.text ??= of.textContent;
+    if (navigator.clipboard && isSecureContext) navigator.clipboard.writeText(text).then(done);
+    else {
+      const area = document.body.appendChild(element("textarea", {value: text}));
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+      done();
+    }
+  }
+  const copyButton = (text, textOf, className = "") => button(text, event => copy(textOf(), event.currentTarget), {className});
+
+  // What is seen as CSV: every row of the view in its order, an interval in two columns.
+  function csv() {
+    const cells = view.rows.map(row => row.cells), has = view.heads.map((_, at) => cells.some(row => row[at].ends));
+    const quote = value => /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? "");
+    const heads = view.heads.flatMap((head, at) => has[at] ? [head.title, `${head.title}, low`, `${head.title}, high`] : [head.title]);
+    const lines = cells.map(row => row.flatMap((cell, at) => has[at] ? [cell.value, ...(cell.ends ?? ["", ""])] : [cell.value]));
+    return [heads, ...lines].map(line => line.map(quote).join(",")).join("\n") + "\n";
+  }
+  function save(name, text, kind) {
+    const link = element("a", {download: name, href: URL.createObjectURL(new Blob([text], {type: kind}))});
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  // The controls.
+  const KINDS = [["about", "The run"], ["setting", "Settings"], ["number", "Numbers"]];
+  const option = ({key, title, differs}) => new Option(title + (differs ? "" : " (all alike)"), key);
+  function options(menu, fits, none) {
+    menu.replaceChildren(...(none === undefined ? [] : [new Option(none, "")]));
+    for (const [kind, label] of KINDS) {
+      const own = [...columns.values()].filter(column => column.kind === kind && fits(column));
+      own.sort((a, b) => b.differs - a.differs);
+      if (own.length) menu.append(element("optgroup", {label}, ...own.map(option)));
+    }
+  }
+  function checks(box, key, fits) {
+    box.replaceChildren(...KINDS.map(([kind, label]) => {
+      const own = [...columns.values()].filter(column => column.kind === kind && fits(column)).sort((a, b) => b.differs - a.differs);
+      return element("fieldset", {}, element("legend", {}, label), ...own.map(column => element("label", {title: column.text},
+        element("input", {type: "checkbox", className: "pick", checked: state[key].includes(column.key), onchange: event => {
+          const others = state[key].filter(one => one !== column.key);
+          change({[key]: event.target.checked ? [...others, column.key] : others});
+        }}), " ", column.title)));
+    }));
+  }
+  const MENUS = {rows: ["–", column => column.kind !== "number"], across: ["–", column => column.kind !== "number"], value: ["–", column => column.kind === "number"],
+    x: ["–", column => column.numeric || column.kind !== "about" || column.key === "made"], y: ["–", column => column.kind === "number"], colour: ["none", column => column.differs]};
+  function controls() {
+    place("q").value = state.q;
+    for (const [key, [none, fits]] of Object.entries(MENUS)) {
+      options(place(key), fits, none);
+      place(key).value = state[key];
+    }
+    checks(place("columns"), "columns", () => true);
+    checks(place("group"), "group", column => column.kind !== "number" && column.key !== "run");
+  }
+
+  readAddress();
+  controls();
+  place("controls").hidden = false;
+  place("q").addEventListener("input", () => change({q: place("q").value}));
+  for (const key of Object.keys(MENUS)) place(key).addEventListener("change", () => change({[key]: place(key).value}));
+  place("sorted").addEventListener("change", () => change({sort: place("sorted").value}));
+  place("back").addEventListener("click", () => { page--; show(); });
+  place("on").addEventListener("click", () => { page++; show(); });
+  place("all").addEventListener("click", () => { [all, page] = [!all, 0]; place("all").ariaPressed = all; show(); });
+  place("csv").addEventListener("click", () => save("runs.csv", csv(), "text/csv"));
+  place("unbrush").addEventListener("click", () => brush(null));
+  place("plain").addEventListener("click", () => { brushed = null; change(structuredClone(START)); controls(); });
+  place("address").replaceWith(copyButton("Copy link", () => location.href));
+  addEventListener("hashchange", () => {
+    if (location.hash && !location.hash.includes("=")) return;   // the anchor of a heading
+    readAddress();
+    controls();
+    page = 0;
+    show();
+  });
+  const brush = some => { brushed = some && new Set(some); page = 0; show(); };
+
+  return {data, place, element, button, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,
+    command, listing, unsaid, copyButton, csv, firstNumber, choose, view: () => view, filtered};
+})();

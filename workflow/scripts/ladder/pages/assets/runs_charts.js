@@ -1,0 +1,106 @@
+// The chart of runs, any number against any other, whose rectangle selects rows; how much of a number each setting explains; and the
+// curves of the chosen runs over each other.
+if (runsPage) (() => {
+  const {place, element, columns, state, version, brush, percent, FORMS, noteOf, tableOf, part, note} = runsPage;
+  const nameOf = run => columns.get("name").text(run) || version(run) || "not made";
+
+  // Axes and points.
+  const COLOURS = 10, INTERVALS = 300;   // more points have no interval each, which would hide them
+  const time = run => Date.parse(columns.get("made").raw(run)) || null;
+  const keyOf = (key, usual) => columns.has(state[key]) ? state[key] : usual;
+  function axisOf(column, some) {
+    if (column.key === "made") return {label: "made (UTC)", scale: "time"};
+    if (!column.numeric) return {label: column.title, names: [...new Set(some.map(column.text))].sort(new Intl.Collator("en", {numeric: true}).compare)};
+    if (column.form === "share") return {label: column.title, scale: "error", percent: true};
+    return {label: column.form === "points" ? `${column.title}, points` : column.title, scale: column.form === "points" ? "linear" : "auto"};
+  }
+  const scaled = column => value => column.form === "points" && value !== null ? 100 * value : value;
+  const placeOf = column => column.key === "made" ? time : column.numeric ? run => scaled(column)(column.value(run)) : column.text;
+  const tip = (run, shown) => [nameOf(run), ...shown.map(column => `${column.title} ${column.text(run) || "–"}${column.note(run) ? ` (${column.note(run)})` : ""}`)].join(", ");
+  function scatter(some) {
+    const [x, y] = [columns.get(keyOf("x", "made")), columns.get(keyOf("y", runsPage.firstNumber()))];
+    const differing = [...columns.values()].filter(column => column.kind === "setting" && column.differs);
+    const colour = columns.get(keyOf("colour", (differing.find(column => new Set(some.map(column.text)).size <= COLOURS) ?? differing[0])?.key));
+    const own = some.filter(run => y.value(run) !== null && placeOf(x)(run) !== null && placeOf(x)(run) !== "");
+    const {colourOf, legend} = colour ? charts.colouring(own.map(colour.value), colour.numeric) : {colourOf: () => 1, legend: [[1, "runs"]]};
+    const series = legend.map(([number, name]) => {
+      const these = own.filter(run => (colour ? colourOf(colour.value(run)) : 1) === number);
+      const ends = these.map(run => own.length <= INTERVALS && y.ends(run)?.map(scaled(y)) || [null, null]);
+      return {mark: "dots", name: String(name), colour: number, x: these.map(placeOf(x)), y: these.map(placeOf(y)), low: ends.map(([low]) => low), high: ends.map(([, high]) => high),
+        id: these.map(String), text: these.map(run => tip(run, [y, x, ...(colour ? [colour] : [])]))};
+    }).filter(one => one.x.length);
+    return {title: `${y.title} by ${x.title}`, x: axisOf(x, own), y: axisOf(y, own), series, own, labels: {x, y, colour}};
+  }
+
+  // How much of the vertical number each setting explains, over the runs that are left.
+  const LEAST = 6;
+  function importance(some, y) {
+    const own = some.filter(run => y.value(run) !== null);
+    const shares = own.length < LEAST ? [] : [...columns.values()].filter(column => column.kind === "setting" && column.differs)
+      .map(column => [column.title, statistics.explained(own.map(column.value), own.map(y.value))]).filter(([, share]) => share);
+    return shares.sort(([, a], [, b]) => b - a);
+  }
+  function importances(some, y) {
+    const shares = importance(some, y);
+    const bar = share => {
+      const one = element("div", {className: "bar"});
+      one.style.width = `${100 * share}%`;
+      return one;
+    };
+    place("importance").replaceChildren(...(shares.length ? [part(`What ${y.title} depends on`, tableOf("Importance of settings", ["setting", "share", ""],
+      shares.map(([name, share]) => [name, percent(share, 0), bar(share)]), [1]),
+      note("The share of its variance over these runs that the setting alone explains, less what as many groups explain by chance; of many numbers their quarters. Settings that change together share it."))] : []));
+  }
+
+  // The chart, drawn again where its runs or axes are others.
+  let drawn = null, before = {}, brushing = false;
+  function chart(some) {
+    const now = String([state.x, state.y, state.colour, state.columns]);
+    if (brushing || some === before.some && now === before.now) return;
+    before = {some, now};
+    const {own, labels, ...description} = scatter(some);
+    place("chart-of-runs").hidden = own.length < 2;
+    if (own.length < 2) return;
+    for (const key of ["x", "y", "colour"]) place(key).value = labels[key]?.key ?? "";
+    const box = place("drawn");
+    box.className = "chart";
+    box.dataset.label = description.title;
+    if (drawn) drawn.update(description);
+    else drawn = new charts.Chart(box, description, {brush: select, pick: id => state.chosen.includes(version(Number(id))) || runsPage.choose(Number(id), true)});
+    importances(own, labels.y);
+  }
+  function select(ids) {
+    brushing = true;   // the chart stays as it is, with its rectangle
+    brush(ids && ids.map(Number));
+    brushing = false;
+  }
+  let later;
+  runsPage.afterwards.push(some => { clearTimeout(later); later = setTimeout(() => chart(some)); });   // the table is there first
+
+  // Curves of the chosen runs.
+  const KINDS = [["loss", "Training loss"], ["accuracy", "Training accuracy"], ["divergence", "Divergence"]];
+  function curves(names, files, titleOf) {
+    const found = names.map(name => [name, files.get(name).curves]).filter(([, own]) => own);
+    return KINDS.flatMap(([key, title]) => {
+      const series = found.flatMap(([name, own], at) => [
+        ...(own[key]?.length ? [lineOf(own, own.step, own[key], titleOf(name), at + 1)] : []),
+        ...(own.validation?.[key]?.length ? [lineOf(own, own.validation.step, own.validation[key], `${titleOf(name)}, validation`, at + 1)] : [])]);
+      if (!series.length) return [];
+      const box = element("div", {className: "chart", dataset: {label: title}});
+      const own = part(title, box);
+      requestAnimationFrame(() => new charts.Chart(box, {title, series, by: ["step", "epoch", "seconds"], x: {label: ""},
+        y: key === "accuracy" ? {label: title, percent: true, scale: "linear"} : {label: title, scale: "auto"}}));
+      return [own];
+    });
+  }
+  function lineOf(own, steps, values, name, at) {
+    const ends = [0, ...own.seconds.map((sum => seconds => (sum += seconds))(0))];   // seconds at the end of each epoch
+    const second = step => {
+      const epoch = Math.min(step / own.epoch, ends.length - 1), whole = Math.min(Math.floor(epoch), ends.length - 2);
+      return ends.length < 2 ? null : ends[whole] + (epoch - whole) * (ends[whole + 1] - ends[whole]);
+    };
+    return {mark: "line", name, colour: at > 10 ? "rest" : at, x: steps, y: values, by: [1, 1 / own.epoch, steps.map(second)]};
+  }
+  Object.assign(runsPage, {curves, importance, scatter});
+  runsPage.show();
+})();

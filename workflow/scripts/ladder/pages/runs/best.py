@@ -1,0 +1,73 @@
+"""The best run on each data set: its interval, its lead over the next one, and what sets the two
+apart. It is on the page as it is, without a script.
+"""
+
+import collections
+
+from ladder.pages import intervals, templates
+from ladder.pages.runs.answers import difference
+from ladder.pages.runs.columns import WITH_INTERVAL
+
+FIRST = ("dataset", "network", "variant")  # named before other settings
+
+
+def leaders(runs):
+    """The best run on each data set, the data set with the most runs first.
+
+    Test images count, and a validation set or changed copies only where no run of the data set was
+    scored on them. Each is {"dataset", "run": the Run, "what": the column's title, "count" of runs,
+    "alike": of others with its score}, intervals.share, and if there is a next one "second", "lead"
+    as intervals.words, and "apart": setting -> (its text, the second's).
+    """
+    scored = collections.defaultdict(list)
+    for run in runs:
+        if key := _scored_by(run):
+            dataset = run.settings["dataset"]
+            # two folders of a person's pictures have nothing in common
+            own = run.about["data"] if dataset == "folder" else ""
+            scored[dataset, own].append((key, run))
+    order = sorted(scored.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [_leader(dataset, found) for (dataset, _), found in order]
+
+
+def _scored_by(run):
+    """The first of WITH_INTERVAL that a run has; None for one without."""
+    return next((key for key in WITH_INTERVAL if key in run.numbers and key in run.ends), None)
+
+
+def _leader(dataset, found):
+    key = next(key for key in WITH_INTERVAL if any(key == one for one, _ in found))
+    # of equal ones the first that was made
+    ranked = sorted(
+        (run for one, run in found if one == key),
+        key=lambda run: (-run.numbers[key], run.about["made"], run.version),
+    )
+    first, *others = ranked
+    lower = [run for run in others if run.numbers[key] < first.numbers[key]]
+    best = {
+        "dataset": templates.dataset_title(dataset),
+        "run": first,
+        "what": WITH_INTERVAL[key].title,
+        "count": len(ranked),
+        "alike": len(others) - len(lower),
+        **intervals.within(first.numbers[key], first.ends[key]),
+    }
+    if not lower:
+        return best
+    lead = intervals.words(difference(first, lower[0], key))
+    apart_by = apart(first.settings, lower[0].settings)
+    return {**best, "second": lower[0], "lead": lead, "apart": apart_by}
+
+
+def apart(a, b):
+    """Setting -> (text in a, text in b) where the two differ, those of both first; '–' for one that
+    a run does not have.
+    """
+    order = sorted(
+        a.keys() | b.keys(), key=lambda key: (not (key in a and key in b), key not in FIRST, key)
+    )
+    pairs = {
+        key: tuple(templates.setting(run[key]) if key in run else "–" for run in (a, b))
+        for key in order
+    }
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}

@@ -1,0 +1,345 @@
+"""Every run of a results folder and of the lists of a configuration, a row for each: plain values,
+the same in runs.json, runs.csv and on the page.
+
+Nothing is run, and of a report only its manifest, its summary and the manifests of its ancestors
+are read.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import types
+from typing import Any
+
+from ladder import progress
+from ladder.arithmetic import multipliers
+from ladder.errors import UserError, excerpt
+from ladder.machine import locks
+from ladder.pages import reproduce
+from ladder.pages.runs import columns
+from ladder.store import artifacts, disk, lineage
+
+PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
+FOLDER = "runs"  # in results/: what the page loads
+# the fields of a Run that a row of rows.json has
+KEPT = ("about", "settings", "numbers", "ends", "written", "unsaid", "trains")
+
+# The parts of a summary that pages cannot do without, and their types.
+SUMMARY = {
+    **dict.fromkeys(("dataset", "network", "variant"), str),
+    "loss": list | None,
+    "seconds": dict,
+    "validation": int,
+    "versions": dict,
+    "confusion": list | None,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A row. about: the texts of columns.ABOUT; settings: key -> value of everything that can
+    change the run; numbers and ends: as of columns.of_summary.
+
+    written: key -> value as config.yaml has to have them for the same run, and unsaid: the keys
+    that cannot be told so. trains: versions of the trainings that it was made from; results: the
+    folder with its artifacts.
+    """
+
+    about: dict[str, Any]
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    numbers: dict[str, float] = dataclasses.field(default_factory=dict)
+    ends: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    written: dict[str, Any] = dataclasses.field(default_factory=dict)
+    unsaid: list[str] = dataclasses.field(default_factory=list)
+    trains: list[str] = dataclasses.field(default_factory=list)
+    results: pathlib.Path = pathlib.Path()
+
+    @property
+    def version(self):
+        return self.about["run"]
+
+    @functools.cached_property
+    def summary(self):
+        """That of the report of a finished run; None of another."""
+        if self.about["state"] != "finished":
+            return None
+        path = self.results / "report" / self.version / "summary.json"
+        return json.loads(path.read_text("utf-8"))
+
+
+def runs(results, listed=(), given=None):
+    """The Run of every report below `results`, of every training without one, and of every listed
+    run that is not made; the newest first.
+
+    listed: as workflow/listed.py has them; given: the setting multiplier_costs.
+    """
+    store, numbered, tables = lineage.Store(results), [*_numbered(listed)], _tables(listed)
+    kept = _Kept(store)
+    own = {version for version, at in store.folders().items() if at.parent.name == "report"}
+    found = []
+    for number, version in enumerate(sorted(own), 1):
+        found.append(kept.report(version))
+        if number % 1000 == 0:
+            progress.log.info("%d of %d reports read", number, len(own))
+    kept.write()
+    used = {version for run in found for version in run.trains}
+    alone = [
+        _training(store, version)
+        for version, folder in store.folders().items()
+        if folder.parent.name == "train" and version not in used
+    ]
+    there = {run.version: run for run in (*found, *alone)}
+    waiting = []
+    for one in numbered:
+        versions = [pathlib.Path(one[key] or "").name for key in ("report", "weights")]
+        made = next((version for version in versions if version in there), None)
+        if made:
+            there[made] = dataclasses.replace(
+                there[made], about=_listed_about(there[made].about, one)
+            )
+        else:
+            waiting.append(_waiting(one))
+    for run in there.values():
+        name = run.settings.get("test_multiplier")
+        if run.numbers and name:
+            run.numbers.update(columns.of_multiplier(tables.get(name, name), given or {}))
+    made = sorted(there.values(), key=lambda run: (run.about["made"], run.version), reverse=True)
+    return [*made, *waiting]
+
+
+def named(runs, name):
+    """The version of the run with this version, or this beginning of it or of that of its weights;
+    raises UserError without one.
+    """
+    name = str(name).rstrip("/").rpartition("/")[2]
+    found = {
+        run.version
+        for run in runs
+        if any(version.startswith(name) for version in (run.version, run.about.get("train", "")))
+    }
+    if len(found) == 1 and name:
+        return found.pop()
+    how = f"{len(found)} runs begin" if found else "no run begins"
+    raise UserError(f"diff: {how} with {excerpt(name)}; results/runs.html lists all of them")
+
+
+def _numbered(listed):
+    """The listed runs with "trial", their numbers among those with the same tags."""
+    counts: dict[tuple[str, ...], int] = {}
+    for one in listed:
+        tags = tuple(one["tags"])
+        counts[tags] = counts.get(tags, 0) + 1
+        yield {**one, "trial": counts[tags]}
+
+
+def _tables(listed):
+    """Identity -> path of the tables of multipliers that listed runs name: an artifact keeps the
+    identity alone.
+    """
+    paths = {
+        one["settings"][key]
+        for one in listed
+        for key in ("multiplier", "test_multiplier")
+        if key in one["settings"]
+    }
+    tables = {}
+    for path in paths:
+        with contextlib.suppress(UserError):  # one that is not there is no run either
+            tables[multipliers.identity(path)] = path
+    return tables
+
+
+class _Kept:
+    """The rows of reports, kept in results/runs/rows.json: a report stays as it is, so its row is
+    made once, and again where its manifest or the program that makes rows is another one.
+    """
+
+    def __init__(self, store):
+        self._store, self._path = store, store.results / FOLDER / "rows.json"
+        self._rows, self._now = {}, {}
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            read = json.loads(self._path.read_text("utf-8"))
+            self._rows = read["rows"] if read["program"] == _program() else {}
+
+    def report(self, version):
+        """The Run of a report."""
+        stamp = _stamp(self._store.folders()[version])
+        row = self._rows.get(version)
+        if stamp is None or row is None or row.get("stamp") != stamp:
+            run = _report(self._store, version)
+            row = {"stamp": stamp, **{name: getattr(run, name) for name in KEPT}}
+        if stamp is not None:
+            self._now[version] = row
+        own = {name: row[name] for name in KEPT}
+        return Run(**{**own, "numbers": dict(own["numbers"])}, results=self._store.results)
+
+    def write(self):
+        if self._now != self._rows:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"program": _program(), "rows": self._now})
+            disk.write_atomically(self._path, text.encode())
+
+
+def _stamp(folder):
+    """What changes with the files that a row is made of; None of a report that is not whole."""
+    try:
+        facts = [(folder / name).stat() for name in ("manifest.json", "summary.json")]
+    except OSError:
+        return None
+    return [number for fact in facts for number in (fact.st_mtime_ns, fact.st_size)]
+
+
+@functools.cache
+def _program():
+    """The digest of the modules that make rows."""
+    modules = (
+        pathlib.Path(module.__file__) for module in (sys.modules[__name__], columns, reproduce)
+    )
+    return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()
+
+
+def _report(store, version):
+    """The Run of a report, without what a configuration says of it."""
+    folder, manifest = store.folders()[version], store.manifest(version)
+    about = {"run": version, "made": _changed(folder), "tags": []}
+    if manifest is None:
+        return Run({**about, **_unfinished(store, folder)})
+    about |= _about(store, manifest)
+    uses = [one for one in store.ancestors(version) if store.stage(one) == "train"]
+    known = {**_settings(store, version), "trains": uses}
+    if manifest.get("failed"):
+        return Run({**about, "state": "failed", "reason": manifest["failed"]}, **known)
+    try:
+        summary = artifacts.Artifact(folder).json("summary.json")
+        fault = fault_of(summary)
+    except (UserError, ValueError) as error:
+        fault = str(error)
+    if fault:
+        return Run({**about, "state": "damaged", "reason": fault}, **known)
+    numbers, ends = columns.of_summary(summary)
+    about |= {
+        "state": "finished",
+        "scored_on": _scored_on(summary),
+        "data": summary["versions"].get("data", ""),
+        "train": _weights(summary["versions"]),
+    }
+    return Run(about, numbers=numbers, ends=ends, **known)
+
+
+def _training(store, version):
+    """The Run of a training that no report was made from."""
+    manifest, folder = store.manifest(version), store.folders()[version]
+    about = {"run": version, "train": version, "tags": [], "made": _changed(folder)}
+    if manifest is None:
+        return Run({**about, **_unfinished(store, folder)})
+    order = store.ancestors(version)
+    settings = lineage.settings({store.stage(one): store.manifest(one) for one in order})
+    failed = manifest.get("failed")
+    state = {"state": "failed", "reason": failed} if failed else {"state": "trained"}
+    return Run({**about, **_about(store, manifest), **state}, settings, results=store.results)
+
+
+def _waiting(listed):
+    """The Run of an entry of a list that is not made."""
+    reason = listed["reason"]
+    state = "pruned" if reason.startswith(PRUNED) else "not possible" if reason else "listed"
+    version = pathlib.Path(listed["report"]).name if listed["report"] else ""
+    about = {"run": version, "made": "", "state": state, "reason": reason, "tags": []}
+    return Run(_listed_about(about, listed), listed["settings"])
+
+
+def _listed_about(about, listed):
+    """What is said of a run, with what its list says."""
+    tags = dict.fromkeys([*about["tags"], *listed["tags"]])
+    name = about.get("name") or listed["name"]
+    return {**about, "tags": list(tags), "trial": listed["trial"], "name": name}
+
+
+def _unfinished(store, folder):
+    if damage := store.damage(folder.name):
+        return {"state": "damaged", "reason": damage}
+    if is_locked(folder):
+        return {"state": "running", "reason": ""}
+    return {"state": "interrupted", "reason": "the same command goes on with it"}
+
+
+def _about(store, manifest):
+    params = manifest["spec"]["params"]
+    tags = params.get("tags") or []
+    return {
+        "made": str(manifest.get("made", "")),
+        "name": str(params.get("name") or ""),
+        "tags": list(map(str, tags if isinstance(tags, list) else [tags])),
+        "machine": ", ".join(_hosts(store, manifest)),
+    }
+
+
+def _hosts(store, manifest):
+    """The names of the machines that made an artifact and its parents, each once."""
+    parents = map(store.manifest, manifest["spec"]["parents"].values())
+    return dict.fromkeys(
+        str(one["machine"].get("host") or "a machine without a name")
+        for one in (*parents, manifest)
+        if one
+    )
+
+
+def _settings(store, version):
+    """{"settings", "written", "unsaid"} of a report."""
+    read = {role: store.manifest(one) for role, one in store.parents(version).items()}
+    inputs = {role: types.SimpleNamespace(manifest=one) for role, one in read.items() if one}
+    settings = {**store.settings(version), **reproduce.multipliers_of(inputs)}
+    if None in read.values():
+        gone = "the settings of stages that are no longer there"
+        return {"settings": settings, "unsaid": [gone]}
+    params = store.manifest(version)["spec"]["params"]
+    return {
+        "settings": settings,
+        "written": reproduce.settings(inputs, params),
+        "unsaid": reproduce.unwritten(inputs),
+    }
+
+
+def fault_of(summary):
+    """Why the summary of a whole report cannot be shown, in words; '' for one of this release."""
+    parts = summary if isinstance(summary, dict) else {}
+    missing = [part for part, kind in SUMMARY.items() if not isinstance(parts.get(part, ...), kind)]
+    return f"made by another release: its summary has no {missing[0]}" if missing else ""
+
+
+def is_locked(folder):
+    """Whether a stage is at work on an artifact, which then holds its lock."""
+    try:
+        lock = os.open(folder / artifacts.LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return not locks.take(lock, folder / artifacts.LOCK, wait=False)
+    finally:
+        os.close(lock)
+
+
+def _scored_on(summary):
+    if summary.get("changed_copies"):
+        return "changed copies"
+    if summary.get("test_accuracy") is None:
+        return ""
+    return "validation" if summary["validation"] else "test"
+
+
+def _weights(versions):
+    """The version of a run's weights: of the training, the fit, or the start."""
+    return next(
+        (versions[role] for role in ("train", "patches", "initial") if role in versions), ""
+    )
+
+
+def _changed(folder):
+    """The time of the last change in the folder, in the format of a manifest."""
+    latest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
+    return progress.utc(latest)

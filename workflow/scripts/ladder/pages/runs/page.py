@@ -1,0 +1,353 @@
+"""results/runs.html, runs.csv and runs.json of all runs, and what a chosen run loads."""
+
+import collections
+import json
+
+import markupsafe
+import scipy.special
+
+from ladder import progress
+from ladder.pages import intervals, output, templates
+from ladder.pages.runs import best, columns, discovery, single
+
+LISTED = 50  # rows on the page without its script, and of a page of the table with it
+SHOWN = 5  # settings that have a column at first
+FREEDOMS = 200  # degrees of freedom in the page's table of Student's t
+NEW = 100  # runs that get files of their own in a command that makes something else
+DECIDED = 100  # runs, the newest, whose decisions are kept for an ensemble
+COUNTED = ("finished", "trained")  # states of runs that have files of their own
+ROUGH = ("seconds", "rate", "bytes")  # forms of which a page shows no more than four digits
+SNAKEMAKE = ".venv/bin/snakemake"
+# Anchor -> title, file, what it shows, and the command that makes it.
+PAGES = {
+    "report": ("Report", "report.html", "the latest run", f"{SNAKEMAKE} report"),
+    "predictions": (
+        "Predictions",
+        "predictions.html",
+        "a run's answers for pictures of your own",
+        f"{SNAKEMAKE} results/predictions.html --config predict=FOLDER",
+    ),
+    "network": (
+        "Network",
+        "network.html",
+        "the network drawn, with its cost by layer",
+        f"{SNAKEMAKE} results/network.html",
+    ),
+    "parity": (
+        "Ladder",
+        "parity.html",
+        "every rung that this machine can run, checked and timed",
+        f"{SNAKEMAKE} results/parity.html",
+    ),
+    "model": ("Model", "model.zip", "a run for other programs: ONNX, PyTorch", "make model"),
+    "gpu-check": (
+        "GPU check",
+        "gpu-check/index.html",
+        "every rung on a GPU, beside PyTorch",
+        "make gpu-check",
+    ),
+}
+# Columns of the first view, where a run has them, and those that show the run itself.
+RESULTS = (*columns.WITH_INTERVAL, "training_loss", "seconds")
+SCHEMA = 1  # of runs.json, raised with every change of its keys
+
+
+def page(runs, defaults, entry=dict, made=()):
+    """The page as one HTML text.
+
+    runs: of discovery.runs; defaults: key -> value of the settings of a run in the configuration;
+    entry: the function of Run.written that returns the overrides by which an entry of the list
+    `runs` is the same run; made: the names of files in results/.
+    """
+    shown = {**context(runs, defaults, entry), "pages": _pages(made)}
+    data = json.dumps(shown.pop("data"), separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&'":  # what would end a script
+        data = data.replace(letter, f"\\u{ord(letter):04x}")
+    return templates.render("runs.html", {**shown, "data": markupsafe.Markup(data)})
+
+
+def context(runs, defaults, entry):
+    """All variables of the template."""
+    table, finished = _columns(runs), [run for run in runs if run.about["state"] == "finished"]
+    shown = _shown(table, runs)
+    return {
+        "up": "",
+        "here": "runs",
+        "count": len(runs),
+        "finished": len(finished),
+        "leaders": [_departing(leader, defaults) for leader in best.leaders(finished)],
+        "latest": finished[0] if finished else None,
+        "running": [run for run in runs if run.about["state"] == "running"],
+        "heads": [table[key] for key in shown],
+        "rows": [_row(run, [table[key] for key in shown]) for run in runs[:LISTED]],
+        "listed": LISTED,
+        "data": {
+            "columns": [{**one, "values": coded(one["values"])} for one in table.values()],
+            "shown": ["run", *shown],
+            "count": len(runs),
+            "listed": LISTED,
+            "decided": DECIDED,
+            "unsaid": coded([run.unsaid for run in runs]),
+            "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
+            "t": [round(float(scipy.special.stdtrit(n, 0.975)), 6) for n in range(1, FREEDOMS + 1)],
+        },
+    }
+
+
+def _entries(runs, entry):
+    """Key -> its value in the entry of each run, None where it has none."""
+    each = [entry(run.written) if run.written else {} for run in runs]
+    keys = dict.fromkeys(key for values in each for key in values)
+    return {key: [[values[key]] if key in values else None for values in each] for key in keys}
+
+
+def _columns(runs):
+    """Key -> {"key", "kind", "title", "form", "text", "better", "values"} and of some "ends"."""
+    table = {
+        key: {
+            "key": key,
+            "kind": "about",
+            "title": key.replace("_", " "),
+            "form": "text",
+            "text": text.replace("`", ""),
+            "better": 1,
+            "values": [run.about.get(key, "") for run in runs],
+        }
+        for key, text in columns.ABOUT.items()
+    }
+    for key in _settings(runs):
+        table[key] = {
+            "key": key,
+            "kind": "setting",
+            "title": key,
+            "form": "setting",
+            "text": "a setting",
+            "better": 1,
+            "values": [
+                templates.setting(run.settings[key]) if key in run.settings else None
+                for run in runs
+            ],
+        }
+    for key in _numbers(runs):
+        ends = [run.ends.get(key) for run in runs]
+        table[key] = {
+            "key": key,
+            "kind": "number",
+            **columns.column(key)._asdict(),
+            "values": [_short(run.numbers.get(key), columns.column(key).form) for run in runs],
+            **({"ends": [pair and [*map(_short, pair)] for pair in ends]} if any(ends) else {}),
+        }
+    return table
+
+
+def _settings(runs):
+    """All settings: best.FIRST, then those that differ most often."""
+    counts = collections.defaultdict(collections.Counter)
+    for run in runs:
+        for key, value in run.settings.items():
+            counts[key][templates.setting(value)] += 1
+    rare = {key: count.total() - max(count.values()) for key, count in counts.items()}
+    return sorted(
+        counts,
+        key=lambda key: (len(counts[key]) < 2, key not in best.FIRST, -rare[key], key),
+    )
+
+
+def _numbers(runs):
+    """The columns of numbers that a run has, in the order of columns.NUMBERS and FAMILIES."""
+    order = [*columns.NUMBERS, *columns.FAMILIES]
+    there = dict.fromkeys(key for run in runs for key in run.numbers)
+    return sorted(
+        there,
+        key=lambda key: (
+            order.index(key)
+            if key in columns.NUMBERS
+            else next(at for at, family in enumerate(order) if key.startswith(family))
+        ),
+    )
+
+
+def _shown(table, runs):
+    """The keys of the first view."""
+    results = [key for key in RESULTS if key in table]
+    differing = [
+        key
+        for key, column in table.items()
+        if column["kind"] == "setting" and len(set(column["values"]) - {None}) > 1
+    ]
+    return [*results[:-2], *differing[:SHOWN], *results[-2:], "made"]
+
+
+def coded(values):
+    """{"values": each different one once, "of": which of them each has; one number if all agree},
+    or the values themselves where that is shorter.
+    """
+    numbers = {}
+    each = [numbers.setdefault(json.dumps(value), len(numbers)) for value in values]
+    if len(numbers) > len(values) / 2 > 1:
+        return values
+    return {
+        "values": [json.loads(text) for text in numbers],
+        "of": each[0] if len(numbers) == 1 else each,
+    }
+
+
+def _short(value, form=""):
+    """A number with the digits that a page shows of it; a whole one without a point."""
+    if value is None:
+        return None
+    short = float(f"{value:.4g}" if form in ROUGH else f"{value:.6g}")
+    return int(short) if short.is_integer() else short
+
+
+# The page without its script.
+
+
+def _pages(made):
+    """[{"name", "title", "file": '' if it is not made, "what", "command"}] of every other page."""
+    return [
+        {
+            "name": name,
+            "title": title,
+            "file": file if file.partition("/")[0] in made else "",
+            "what": what,
+            "command": command,
+        }
+        for name, (title, file, what, command) in PAGES.items()
+    ]
+
+
+def _departing(leader, defaults):
+    """A leader with "departs": setting -> text of what differs from the configuration. What that
+    leaves to the machine or the run, `auto`, does not.
+    """
+    usual = {key: templates.setting(value) for key, value in defaults.items() if value != "auto"}
+    texts = {key: templates.setting(value) for key, value in sorted(leader["run"].settings.items())}
+    departs = {
+        key: text
+        for key, text in texts.items()
+        if text != usual.get(key, text) and key != "dataset"
+    }
+    return {**leader, "departs": departs}
+
+
+def _row(run, heads):
+    return {"run": run, "cells": [_cell(run, column) for column in heads]}
+
+
+def _cell(run, column):
+    """{"text", "note"} of a run in a column, as runs.js writes them."""
+    key = column["key"]
+    if column["kind"] == "setting":
+        return {
+            "text": templates.setting(run.settings[key]) if key in run.settings else "",
+            "note": "",
+        }
+    if column["kind"] == "about":
+        text = str(run.about.get(key, ""))
+        return {"text": templates.moment(text) if key == "made" else text, "note": ""}
+    if key not in run.numbers:
+        return {"text": "", "note": ""}
+    return dict(
+        zip(
+            ("text", "note"),
+            written(run.numbers[key], column["form"], run.ends.get(key)),
+            strict=True,
+        )
+    )
+
+
+def written(value, form, ends=None):
+    """(a value in words, its interval in words)."""
+    if form == columns.SHARE and ends:
+        shown = intervals.within(value, ends)
+        return shown["text"], shown["interval_text"]
+    if form == columns.POINTS:
+        digits = intervals.decimals(ends) if ends else 1
+        note = " to ".join(intervals.points(end, digits) for end in ends) if ends else ""
+        return intervals.points(value, digits), note
+    plain = {
+        columns.SHARE: templates.percent,
+        "rate": templates.rate,
+        "seconds": templates.duration,
+        "bytes": templates.size,
+        "count": lambda number: templates.count(round(number)),
+        "relative": templates.small_percent,
+        "number": "{:.4g}".format,
+    }
+    return plain[form](value), ""
+
+
+# For programs.
+
+
+def rows(runs):
+    """Every run as one flat object, JSON-able: the texts of columns.ABOUT, settings and numbers,
+    these with the ends of their intervals.
+    """
+    return [
+        {
+            **{key: run.about.get(key) for key in columns.ABOUT},
+            "settings": run.settings,
+            "numbers": run.numbers
+            | {
+                f"{key}_{end}": value
+                for key, pair in run.ends.items()
+                for end, value in zip(("low", "high"), pair, strict=True)
+            },
+        }
+        for run in runs
+    ]
+
+
+def json_text(runs):
+    """runs.json: the columns, and a line for each run."""
+    described = {key: {"kind": "about", "text": text} for key, text in columns.ABOUT.items()}
+    described |= {key: {"kind": "setting", "text": "a setting"} for key in _settings(runs)}
+    described |= {
+        key: {"kind": "number", "text": f"{columns.column(key).title}: {columns.column(key).text}"}
+        for key in _numbers(runs)
+    }
+    lines = ",\n".join(map(json.dumps, rows(runs)))
+    head = f'"schema_version": {SCHEMA},\n"columns": {json.dumps(described)}'
+    return f'{{{head},\n"runs": [\n{lines}\n]}}\n'
+
+
+def csv_text(runs):
+    """runs.csv: a line for each run, the same columns as runs.json."""
+    lines = [
+        {
+            **{
+                key: " ".join(map(str, value)) if isinstance(value, list) else value
+                for key, value in row.items()
+            },
+            **{key: templates.setting(value) for key, value in row["settings"].items()},
+            **row["numbers"],
+        }
+        for row in rows(runs)
+    ]
+    numbers = dict.fromkeys(key for row in rows(runs) for key in row["numbers"])
+    return output.csv_text([*columns.ABOUT, *_settings(runs), *numbers], lines)
+
+
+def write(runs, results, defaults, entry, most=NEW):
+    """Write the page, its numbers and the files of its runs into the folder `results`; most: of
+    runs without files, the newest, that get some.
+    """
+    folder = results / discovery.FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    kept, made = {"rows.json"}, 0
+    for number, run in enumerate(run for run in runs if run.about["state"] in COUNTED):
+        names = single.there(run, folder, number < DECIDED)
+        if not names and made < most:
+            names, made = single.write(run, folder, number < DECIDED), made + 1
+            if made % 100 == 0:
+                progress.log.info("files of %d runs written", made)
+        kept |= names
+    for path in folder.iterdir():
+        if path.name not in kept and not path.name.startswith("."):
+            path.unlink()
+    output.write(results / "runs.json", json_text(runs))
+    output.write(results / "runs.csv", csv_text(runs))
+    made = {path.name for path in results.iterdir()}
+    output.write(results / "runs.html", page(runs, defaults, entry, made))

@@ -1,0 +1,231 @@
+"""The files of one run in results/runs/, which the page loads when the run is chosen: its answers,
+curves, stages and weights as a script, its decisions as another, pictures of its errors, and its
+filters.
+
+A script calls `kernelLadder` with data alone; a page that was opened from a disk can load no other
+kind of file. Arrays are base64 of little-endian values.
+"""
+
+import base64
+import json
+
+import numpy as np
+
+from ladder.errors import UserError
+from ladder.network import networks, weights
+from ladder.pages import facts, figures, roles
+from ladder.pages.runs import answers as run_answers
+from ladder.pages.sections import pictures
+from ladder.store import artifacts, disk, lineage
+
+ERRORS = 400  # pictures of errors at most, the first ones
+SKETCH = 1024  # values of a tensor's sketch
+BLOCK = 1 << 20
+MACHINE = {
+    "host": "machine",
+    "system": "system",
+    "processor": "processor",
+    "cores": "cores",
+    "python": "Python",
+    "blas": "BLAS",
+}
+
+
+def write(run, folder, decides):
+    """Write the files of a finished or trained run into `folder`; returns their names.
+
+    decides: whether its decisions are among them.
+    """
+    inputs = _inputs(run)
+    answers = run_answers.answers(run) if run.summary else None
+    shown = (
+        answers is not None and run.summary["share"] and run.about["scored_on"] != "changed copies"
+    )
+    wrong = np.flatnonzero(answers.labels != answers.predictions)[:ERRORS] if shown else []
+    makers = {f"{run.version}.js": lambda: _script("run", _data(run, inputs, answers, wrong))}
+    if decides and answers and run.about["scored_on"] != "changed copies":
+        makers[f"{run.version}-decisions.js"] = lambda: _decisions(run, answers)
+    if len(wrong):
+        makers[f"{run.version}-errors.webp"] = lambda: _errors(answers, wrong)
+    if inputs.keys() & {"train", "patches", "initial"}:
+        makers[f"{run.about['train']}.png"] = lambda: _filters(inputs)
+    for name, make in reversed(makers.items()):  # the script last: with it the others are there
+        if not (folder / name).exists():
+            disk.write_atomically(folder / name, make())
+    return set(makers)
+
+
+def there(run, folder, decides):
+    """The names of the run's files if all of them are there already; else none. A version stands
+    for its bytes, so they are never written anew.
+    """
+    version = run.version
+    names = {f"{version}.js", f"{run.about.get('train')}.png", f"{version}-errors.webp"}
+    names = {name for name in names if (folder / name).exists()}
+    decisions = f"{version}-decisions.js"
+    if f"{version}.js" not in names or (decides and not (folder / decisions).exists()):
+        return set()
+    return names | ({decisions} if decides else set())
+
+
+def _inputs(run):
+    """Role -> artifact of those of the run that are still there."""
+    store = lineage.Store(run.results)
+    versions = run.summary["versions"] if run.summary else store.parents(run.version)
+    own = {} if run.summary else {"train": run.version}
+    found = {}
+    for role, version in {**versions, **own}.items():
+        try:
+            found[role] = artifacts.Artifact(store.folders()[version])
+        except (UserError, KeyError):
+            continue
+    return found
+
+
+def _script(kind, data):
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True).replace("</", "<\\/")
+    return f"kernelLadder({json.dumps(kind)},{text});\n".encode()
+
+
+def packed(values, kind):
+    """An array for a script: {"kind": 'u1', 'u2' or 'f4', "shape", "data": base64}."""
+    array = np.ascontiguousarray(values, np.dtype(kind).newbyteorder("<"))
+    data = base64.b64encode(array.tobytes()).decode()
+    return {"kind": kind, "shape": list(array.shape), "data": data}
+
+
+def _data(run, inputs, answers, wrong):
+    summary = run.summary or {}
+    return {
+        "run": run.version,
+        "curves": _curves(summary, inputs),
+        "answers": answers and _answers(answers, wrong),
+        "stages": [_stage(role, inputs[role]) for role in roles.in_order(inputs)],
+        "weights": _weights(inputs),
+    }
+
+
+def _curves(summary, inputs):
+    """The curves of a summary, with the steps of an epoch and the seconds of each; None without."""
+    if not summary.get("curves") or "train" not in inputs or not summary["steps"]:
+        return None
+    curve = summary.get("validation_curve")
+    return {
+        **summary["curves"],
+        "epoch": summary["steps"] / summary["passes"],
+        "seconds": [sum(epoch.values()) for epoch in summary["seconds_by_pass"] or []],
+        "validation": curve and {key: curve[key] for key in ("step", "loss", "accuracy")},
+    }
+
+
+def _answers(answers, wrong):
+    classes = answers.data.metrics["classes"] or ["", "found"]
+    kind = "u1" if max(answers.labels.max(), answers.predictions.max()) < 256 else "u2"
+    found = {
+        "images": list(answers.images),
+        "classes": list(map(str, classes)),
+        "labels": packed(answers.labels, kind),
+        "predictions": packed(answers.predictions, kind),
+    }
+    if len(wrong):
+        height, width = answers.data.array("test_images.npy").shape[1:3]
+        step = -(-max(height, width) // figures.SMALL)
+        found["errors"] = {
+            "rows": wrong.tolist(),
+            "columns": int(np.ceil(np.sqrt(len(wrong)))),
+            "width": -(-width // step),
+            "height": -(-height // step),
+        }
+    return found
+
+
+def _errors(answers, wrong):
+    images = np.asarray(answers.data.array("test_images.npy")[wrong])
+    return base64.b64decode(figures.sheet(images)["image"].partition(",")[2])
+
+
+def _decisions(run, answers):
+    decided = run_answers.decided(answers)
+    values = decided and packed(decided["values"], "f4")
+    return _script("decisions", {"run": run.version, **(decided or {}), "values": values})
+
+
+def _stage(role, artifact):
+    """A stage with all that two runs can differ in."""
+    manifest = artifact.manifest
+    names = lineage.KEYS.get(manifest["spec"]["stage"], {})
+    machine = {MACHINE.get(key, key): value for key, value in manifest["machine"].items()}
+    return {
+        "role": roles.title(role),
+        "version": artifact.version,
+        "settings": {names.get(key, key): one for key, one in manifest["spec"]["params"].items()},
+        "sources": {path: digest[:12] for path, digest in manifest["spec"]["sources"].items()},
+        "machine": {**machine, "threads": manifest["threads"], **manifest["libraries"]},
+        "seconds": manifest["seconds"],
+        "memory": manifest["peak_memory_bytes"],
+        "numbers": dict(_numbers(manifest["metrics"])),
+    }
+
+
+def _numbers(metrics):
+    """(name, number) of what a stage has measured; of a list by epoch the last value."""
+    for name, value in metrics.items():
+        last = value[-1] if isinstance(value, list) and value else value
+        if isinstance(last, (int, float)) and not isinstance(last, bool):
+            yield name, last
+        elif name == "seconds_by_operation" and isinstance(value, dict):
+            yield from ((f"seconds, {part}", one) for part, one in value.items())
+
+
+# Weights.
+
+
+def _weights(inputs):
+    """Tensor -> {"count", "values"}: of a tensor of at most SKETCH values these, of a larger one
+    its sketch; None without weights.
+    """
+    artifact = next(
+        (inputs[role] for role in ("train", "patches", "initial") if role in inputs), None
+    )
+    try:
+        network = networks.from_params(artifact.manifest["spec"]["params"])
+        tensors = weights.of_artifact(artifact, network)
+    except (UserError, KeyError, AttributeError, OSError):
+        return None
+    return {
+        name: {"count": tensor.size, "values": packed(sketch(tensor), "f4")}
+        for name, tensor in tensors.items()
+    }
+
+
+def sketch(tensor):
+    """float32 (at most SKETCH,): a tensor's values, or sums of them with signs, by which the
+    distance of two large tensors is known without them.
+
+    Value i is added to one of SKETCH sums, with a sign, both drawn for i (M. Charikar, K. Chen and
+    M. Farach-Colton, "Finding frequent items in data streams", 2004). The squared norm of a
+    difference of two sketches is that of the tensors on average, with a relative standard deviation
+    of at most sqrt(2 / SKETCH), 4.4 %, so 2.2 % of the distance.
+    """
+    values = np.asarray(tensor, np.float64).ravel()
+    if values.size <= SKETCH:
+        return values.astype(np.float32)
+    random, sums = np.random.Philox(key=SKETCH), np.zeros(SKETCH)
+    for start in range(0, values.size, BLOCK):
+        part = values[start : start + BLOCK]
+        drawn = random.random_raw(part.size)
+        signs = 1.0 - 2.0 * (drawn & np.uint64(1))
+        places = (drawn >> np.uint64(64 - 10)).astype(np.int64)  # its first ten bits
+        sums += np.bincount(places, signs * part, SKETCH)
+    return sums.astype(np.float32)
+
+
+# Filters.
+
+
+def _filters(inputs):
+    drawn = pictures.filters_of(facts.final(inputs), facts.network(inputs), pictures.atoms(inputs))
+    if drawn is None:
+        blank = np.zeros((1, 1, 4), np.uint8)
+        return base64.b64decode(figures.png_uri(blank).partition(",")[2])
+    return base64.b64decode(drawn["image"].partition(",")[2])

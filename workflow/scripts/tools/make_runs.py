@@ -1,0 +1,86 @@
+"""Write results/runs.html, runs.csv and runs.json: every run of the folder and of the lists of a
+configuration. Nothing is run for it.
+
+The exit status is 0, also if there are no runs yet, or 2 with a one-line message if a file cannot
+be written.
+"""
+
+import argparse
+import functools
+import json
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+from ladder.errors import UserError
+from ladder.pages.runs import discovery, page, successors
+from ladder.stage import command
+from ladder.workflow import config, listed, lists, plans, recipe, search
+from ladder.workflow.settings import Settings
+
+
+def main():
+    arguments = parse()
+    plan = plans.load(json.loads(arguments.config_file.read_text("utf-8")))
+    settings = plan.run.settings
+    runs = discovery.runs(arguments.results, listed.rows(plan.listed), settings.multiplier_costs)
+    chosen = [discovery.named(runs, version) for version in settings.diff]
+    try:
+        most = len(runs) if arguments.say else page.NEW
+        page.write(runs, arguments.results, defaults(), entry, most)
+        successors.write(arguments.results, chosen)
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
+    if arguments.say:
+        print(f"results/runs.html: {len(runs)} run{'s' if len(runs) != 1 else ''}")
+
+
+def defaults():
+    """The settings of a run in config.yaml, as they are committed or edited, and in place of `auto`
+    what that is for a data set that comes with the program.
+    """
+    auto = {key: value for key, value in recipe.PLAIN.items() if configured()[key] == "auto"}
+    return {
+        key: value
+        for key, value in (configured() | auto).items()
+        if key not in search.NOT_OF_A_RUN and not key.startswith("cifar10_")
+    }
+
+
+@functools.cache
+def configured():
+    """Key -> value of config.yaml, and the defaults of what it leaves out."""
+    return config.load(config.base()).by_key()
+
+
+def entry(written):
+    """The overrides by which an entry of the list `runs` in config.yaml is the run with these
+    settings.
+
+    A setting that is not among them has the program's default, which config.yaml, or the list, may
+    have changed.
+    """
+    base, usual = {**configured(), **lists.ALONE}, Settings().by_key()
+    wanted = {key: usual[key] for key in (*defaults(), "name", "tags")} | written
+    return {key: value for key, value in wanted.items() if value != base[key]}
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
+    parser.add_argument(
+        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
+    )
+    parser.add_argument(
+        "--say",
+        action="store_true",
+        help="make the files of all runs, and print how many there are",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    command.run(main)

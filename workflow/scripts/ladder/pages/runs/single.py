@@ -159,7 +159,9 @@ def _stage(role, artifact):
         "role": roles.title(role),
         "version": artifact.version,
         "settings": {
-            names.get(key, key): value for key, value in manifest["spec"]["params"].items()
+            names.get(key, key): value
+            for key, value in manifest["spec"]["params"].items()
+            if key not in lineage.DERIVED
         },
         "sources": {path: digest[:12] for path, digest in manifest["spec"]["sources"].items()},
         "machine": {**machine, "threads": manifest["threads"], **manifest["libraries"]},

@@ -222,7 +222,10 @@ def _departing(leader, defaults):
     leaves to the machine or the run, `auto`, does not.
     """
     usual = {key: templates.setting(value) for key, value in defaults.items() if value != "auto"}
-    texts = {key: templates.setting(value) for key, value in sorted(leader["run"].settings.items())}
+    settings = dict(leader["run"].settings)
+    if settings.get("test_multiplier") == settings.get("multiplier"):
+        settings.pop("test_multiplier", None)  # as `same` has it
+    texts = {key: templates.setting(value) for key, value in sorted(settings.items())}
     departs = {
         key: text
         for key, text in texts.items()

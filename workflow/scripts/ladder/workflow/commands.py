@@ -175,11 +175,11 @@ def check_targets(unknown: list[str], rules: list[str]) -> None:
                 raise UserError(gone)
             pages = [page for pages in COPIES.values() for page in pages]
             others = (
-                f", and no folder of this name; there are {', '.join(sorted({*TARGETS, *COPIES}))}, and the pages "
+                f", and no folder of this name; there are {', '.join(sorted({*TARGETS, *COPIES, 'runs'}))}, and the pages "
                 "in results/"
             )
             raise UserError(
-                f"there is no target {excerpt(target)}{nearest(target, [*pages, *rules]) or others}"
+                f"there is no target {excerpt(target)}{nearest(target, [*pages, *LISTED, *rules]) or others}"
             )
 
 

@@ -190,7 +190,7 @@ const charts = (() => {
       const step = value => Math.min(STEPS, 1 + Math.floor(STEPS * (forward[kind](value, 0) - from) / (to - from)));
       const span = here => [...new Set([here[0], here.at(-1)])].map(name).join(" to ");
       const groups = [1, 2, 3, 4, 5].map(at => [`step-${at}`, distinct.filter(value => step(value) === at)]);
-      return {colourOf: value => known.includes(value) ? `step-${step(value)}` : "rest",
+      return {colourOf: value => value === null || value === undefined ? "rest" : `step-${step(value)}`,
         legend: groups.filter(([, here]) => here.length).map(([colour, here]) => [colour, span(here)])};
     }
     const often = new Map(distinct.map(value => [value, 0]));

@@ -6,7 +6,7 @@
 import count_tokens
 
 BUDGET = {
-    "scripts": 11573,
+    "scripts": 11433,
     "ladder": 1607,
     "arithmetic": 11350,
     "classifiers": 10786,
@@ -17,15 +17,15 @@ BUDGET = {
     "features": 7912,
     "machine": 4536,
     "network": 8114,
-    "pages": 54801,
+    "pages": 42885,
     "rungs": 39032,
-    "store": 8610,
+    "store": 8904,
     "training": 6258,
     "plan": 6763,
     "stage": 1547,
-    "tools": 5462,
+    "tools": 5195,
     "verify": 5247,
-    "workflow": 35012,
+    "workflow": 35582,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,

@@ -600,12 +600,8 @@ def texts_of(root):
     return {"".join(one.itertext()).replace("\u202f", " ") for one in root.iter(f"{SVG}text")}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_what_is_drawn_is_saved_as_svg_and_png_in_the_colours_of_paper_and_as_csv(
-    chromium, shown, scheme
-):
-    page = shown(curves())
-    chromium.open(page, 800, scheme=scheme)
+def test_what_is_drawn_is_saved_as_svg_and_png_in_the_colours_of_paper_and_as_csv(chromium, shown):
+    chromium.open(shown(curves()), 800, scheme="dark")
     found = saved(chromium)
     drawing = chromium.value(
         "[...document.querySelectorAll('.drawing .curve')].map(one => one.getAttribute('d'))"
@@ -622,17 +618,6 @@ def test_what_is_drawn_is_saved_as_svg_and_png_in_the_colours_of_paper_and_as_cs
         "epoch": "1",
         "seconds": "40",
         "loss": "0.0333333",
-    }
-
-
-def test_intervals_are_saved_with_their_ends(chromium, shown):
-    shown(runs(2))
-    assert saved(chromium)["rows"][0] == {
-        "series": "r1",
-        "batch": "1",
-        "accuracy": "0.91",
-        "low": "0.9",
-        "high": "0.91",
     }
 
 
@@ -669,28 +654,16 @@ def test_a_picture_is_saved_in_its_place(chromium, opened):
     assert found["rows"] == [{"name": "am32"}]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_bars_are_saved_with_their_lengths_and_numbers(chromium, opened, scheme):
-    seconds = {"data": 1.25, "train, with a comma": 5.0}
+def test_bars_are_saved_with_their_lengths_and_numbers(chromium, opened):
     opened(
-        pieces().bars(templates.bars(seconds, templates.duration), "Time by stage, seconds"),
-        scheme=scheme,
+        pieces().bars(templates.bars({"data": 1.25, "a, b": 5.0}, str), "Seconds"), scheme="dark"
     )
     found = saved(chromium)
-    bars = [
-        {key: float(one.get(key)) for key in ("x", "y", "width")}
-        for one in found["svg"].iter(f"{SVG}rect")
-        if one.get("fill") == BAR
-    ]
-    short, long = sorted(bars, key=lambda one: one["y"])
-    assert long["width"] == pytest.approx(4 * short["width"], rel=0.01)
-    assert long["x"] == pytest.approx(short["x"], abs=0.1)
-    assert {"data", "train, with a comma", "5.0 s", "Time by stage, seconds"} <= texts_of(
-        found["svg"]
+    short, long = sorted(
+        float(one.get("width")) for one in found["svg"].iter(f"{SVG}rect") if one.get("fill") == BAR
     )
-    assert found["rows"] == [
-        {"": name, "Time by stage, seconds": f"{value:g}"} for name, value in seconds.items()
-    ]
+    assert long == pytest.approx(4 * short, rel=0.01) and "a, b" in texts_of(found["svg"])
+    assert found["rows"][1] == {"": "a, b", "Seconds": "5"}
 
 
 def test_heads_that_are_read_from_below_are_saved_so(chromium, opened):

@@ -39,13 +39,13 @@ REPORTS = {
         "dataset": "cifar10",
         "evaluations": ("linear", "ridge", "knn"),
         "seeds": (0, 2, 3, 4),
-        "ablated": 1,
+        "listed": 1,
         "parts": (0.5,),
         "mapped": 200,
         "options": {"features_two_polarity": 0.5, "features_flip": True, "features_pca": 64},
     },
 }
-ABLATION = [
+LISTED = [
     {"overrides": {"features_layer": "enc1_pool", "features_standardize": True}, "reason": ""},
     {"overrides": {"variant": "gpu_basic"}, "reason": "variant gpu_basic needs an NVIDIA GPU"},
 ]
@@ -60,9 +60,7 @@ def report_of(folder, settings):
     run = synthetic_run.make(folder, **settings)
     return report.page(
         run,
-        report.summary(
-            run, "r0123456789e", {"ablation": ABLATION if settings.get("ablated") else ()}
-        ),
+        report.summary(run, "r0123456789e", {"runs": LISTED if settings.get("listed") else ()}),
     )
 
 

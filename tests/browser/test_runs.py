@@ -88,7 +88,9 @@ def opened(chromium, path, state=""):
     chromium.open(path)
     if state:
         chromium.value(f"location.hash = {json.dumps(state)}")
-        time.sleep(0.05)
+    chromium.value(
+        "new Promise(done => setTimeout(done, 50))"
+    )  # the chart is drawn after the table
     return chromium
 
 
@@ -241,12 +243,16 @@ def test_five_thousand_rows_are_sorted_in_a_fifth_of_a_second(chromium, results,
     ]  # fmt: skip
     (tmp_path / "runs.html").write_text(runs_page.page(many, {}))
     opened(chromium, tmp_path / "runs.html")
-    times = chromium.value("""[1, 2, 3].map(() => {
-      const start = performance.now();
-      runsPage.change({sort: runsPage.state.sort === "seed" ? "-test_accuracy" : "seed"});
-      return performance.now() - start;
-    })""")
-    assert min(times) < 200, times
+    chromium.call("Performance.enable", timeDomain="threadTicks")
+
+    def spent():
+        metrics = chromium.call("Performance.getMetrics")["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "ScriptDuration")
+
+    before = spent()
+    for number in range(5):
+        chromium.value(f"runsPage.change({{sort: ['seed', '-test_accuracy'][{number % 2}]}})")
+    assert 0 < (spent() - before) / 5 < 0.2
 
 
 def test_what_is_saved_is_what_is_seen(chromium, page, results):

@@ -38,7 +38,7 @@ COMPARED = (
 # All stages that this machine can run, in one command.
 COMMAND = (
     "report",
-    "results/compare.html",
+    "runs",
     "results/network.html",
     "--config",
     *TINY,
@@ -50,7 +50,7 @@ COMMAND = (
     "features_pca=4",
     f"runs={COMPARED}",
 )
-PAGES = ("report", "compare", "multipliers", "search", "network", "parity")
+PAGES = ("report", "search", "network", "parity")
 MOST = 6
 SILENT = "flip, same time"
 

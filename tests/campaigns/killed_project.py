@@ -16,6 +16,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 
 from ladder.workflow import copies, notices  # noqa: E402
+from ladder.workflow.stages import FORMER, RUNS  # noqa: E402
 
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "kernels", "presets", "envs")
 TINY = (
@@ -43,37 +44,26 @@ COMMANDS = {
         "features_concatenate=[{features_layer: enc1_pool}]",
     ),
     "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "runs=[{seed: 2}]"),
-    "compare": ("results/compare.html", *LENET, "runs=[{seed: [1, 2]}]"),
-    "multipliers": (
-        "results/multipliers.html",
-        *LENET,
-        "runs=[{test_multiplier: [exact, am32]}]",
-    ),
+    "runs": ("runs", *LENET, "runs=[{seed: [1, 2]}, {test_multiplier: [exact, am32]}]"),
     "search": (
-        "results/search.html",
+        "results/best.yaml",
         *LENET,
         "validation=15",
         "search={keys: {seed: [1, 2]}, budget: 2}",
     ),
     "network": ("results/network.html", *LENET),
-    "history": ("results/history.html", *LENET),
 }
 # stages whose files tell the times of others
-PAGES = ("report", "compare", "multipliers", "search")
+PAGES = ("report", "search")
 # Copy in results/ -> its stage.
 COPIES = {
     "report.html": "report",
     "summary.json": "report",
     "best.yaml": "search",
     "network.html": "network",
-    **{
-        f"{stage}.{end}": stage
-        for stage in ("compare", "multipliers", "search")
-        for end in ("html", "json", "csv")
-    },
 }
 SCORES = "results/test_scores.csv"
-OF_NO_STAGE = (SCORES, "results/history.html", "results/index.html")
+OF_NO_STAGE = (SCORES, *(f"results/{page}" for page in (*RUNS, *FORMER)))
 TOPS = ("results", "logs")
 # in a finished artifact, beside the files that its manifest names
 FINISHED = {".lock", ".complete.json", "manifest.json"}
@@ -273,7 +263,9 @@ class Project:
                 originals = path.parent.glob(f"{COPIES[inside.name]}/*/{path.name}")
                 if notices.without(path.read_bytes()) not in map(copies.published, originals):
                     faults.append(f"{inside} is the copy of no artifact")
-            elif not (a_log or str(inside) in OF_NO_STAGE or str(inside.parent) in self.stages):
+            of_runs = str(inside.parent) == "results/runs" and not inside.name.startswith(".")
+            known = str(inside) in OF_NO_STAGE or str(inside.parent) in self.stages
+            if not (inside.name in COPIES or a_log or of_runs or known):
                 faults.append(f"{inside} is left")
         return faults
 

@@ -32,7 +32,7 @@ def test_a_scatter_has_only_the_lists_that_its_points_have():
     }
 
 
-def test_without_its_script_a_page_has_the_curves_between_their_first_and_last_values():
+def test_without_its_script_a_page_has_the_curves_and_their_ends():
     series = [
         {"name": "a", "colour": 1, "points": [(0, 0.4), (5, math.nan), (10, 0.0)]},
         {"name": "b", "colour": "level", "points": [(0, 0.2), (10, 0.2)]},

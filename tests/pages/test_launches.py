@@ -78,7 +78,7 @@ def test_a_track_is_as_long_as_the_step_of_the_rung_below_filled_by_its_launches
     )
 
 
-def test_the_ladder_has_every_rung_on_one_axis_with_its_interval_and_what_was_measured():
+def test_the_ladder_has_every_rung_on_one_axis():
     ladder = launches.context([FIRST, SECOND], {"gpu_shared": 0.03})["ladder"]
     level_1, issue, measured = ladder["series"]
     assert (level_1["x"], level_1["low"], level_1["high"]) == ([0.1], [0.09], [0.13])

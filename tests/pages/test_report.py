@@ -7,6 +7,7 @@ import json
 import math
 import re
 import tracemalloc
+import types
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.data import names
+from ladder.errors import RunFailed
 from ladder.executors import create
 from ladder.network import networks, weights
 from ladder.pages import curves, facts, intervals, report, roles, summary_keys, templates, verdicts
@@ -522,6 +524,17 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
     assert made.path("report.html").read_text().startswith("<!doctype html>")
 
 
+def test_a_listed_run_that_failed_is_a_row_and_a_stage_that_failed_a_failure(digits, tmp_path):
+    failed = types.SimpleNamespace(failed="diverged")
+    params = {"runs": [{"overrides": {"learning_rate": 666}, "reason": ""}]}
+    with artifacts.making(tmp_path / "report/r0123456789e", manifest_files.spec("report")) as work:
+        make_report.make(work, digits | {"score_run1": failed, "svm_seed2": failed}, params)
+        with pytest.raises(RunFailed, match="diverged"):
+            make_report.make(work, digits | {"svm": failed}, {})
+    (row,) = artifacts.Artifact(work.folder).json("summary.json")["runs"]
+    assert (row["reason"], row["mean"]) == ("diverged", None)
+
+
 def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_page):
     text = text_of(digits_page)
     assert "classified as →" in text and "true class ↓" in text
@@ -955,7 +968,7 @@ def test_a_network_that_is_only_fitted_has_a_report_without_training(tmp_path):
         numbers["training"] == "patches"
         and numbers["loss"] is numbers["epochs"] is numbers["images_per_second"] is None
     )
-    assert numbers["weights"].endswith("weights.bin")
+    assert numbers["weights"].endswith("weights.safetensors")
 
 
 # ---- what the run started from
@@ -1062,7 +1075,7 @@ def test_a_network_that_classifies_is_scored_as_it_is_in_a_file(tmp_path):
     assert "Training accuracy" not in text and "is trained with the labels" not in text
     assert (
         numbers["test_accuracy"]
-        and numbers["weights"].endswith("weights.bin")
+        and numbers["weights"].endswith("weights.safetensors")
         and "/initial/" in numbers["weights"]
     )
 

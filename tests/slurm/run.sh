@@ -86,7 +86,7 @@ sweep() {
 }
 SETTINGS=(train_limit=120 test_limit=40 network=lenet_5 epochs=1 warmup_steps=0 optimizer=sgd variant=cpu
           'runs=[{learning_rate: [1e-2, 1e-1, 1e12]}]')
-sweep results/compare.html --config "${SETTINGS[@]}" 2>&1 | tee "$WORK/output"
+sweep runs --config "${SETTINGS[@]}" 2>&1 | tee "$WORK/output"
 
 FAILED=0
 check() {   # WHAT COMMAND...: says whether the command succeeds
@@ -100,16 +100,16 @@ jobs() {   # the number of jobs with all of these words
     grep -c . <<< "$found" || true
 }
 echo; squeue --all --states=all --format="%i %k %T %C %m %l %b"; echo
-check "the page exists" test -s results/compare.html
+check "the page exists" test -s results/runs.html
 check "it has all three runs, one of them with the reason for which it failed" \
-    grep -q "failed: the loss is" results/compare.html
+    grep -q "the loss is" results/runs.json
 check "every job that Slurm saw is completed" test "$(jobs JobState=COMPLETED)" = "$(wc -l < "$WORK/jobs")"
 check "one job for each artifact" test "$(wc -l < "$WORK/jobs")" = "$(ls -d results/*/*/manifest.json | wc -l)"
 check "three trainings, with their processors, memory and time" \
     test "$(jobs Comment=rule_train_network "NumCPUs=4 " TimeLimit=1-00:00:00 MinMemoryNode=6000M)" = 3
 check "no GPU for a rung that needs none" test "$(jobs 'TresPerJob=gres.gpu')" = 0
-sweep results/compare.html --config "${SETTINGS[@]}" > "$WORK/again" 2>&1
-check "the second time there is nothing to do" grep -q "Nothing to be done" "$WORK/again"
+sweep runs --config "${SETTINGS[@]}" > "$WORK/again" 2>&1
+check "the second time no stage is made" bash -c "! grep -q rule_train_network $WORK/again"
 touch "$WORK/now"
 sweep evaluate --config "${SETTINGS[@]}" learning_rate=1e-2 -R train_network > "$WORK/forced" 2>&1
 check "a stage that is forced is made again" test "$(find results/train results/evaluate -name manifest.json -newer "$WORK/now" | wc -l)" = 2
@@ -143,10 +143,10 @@ done
 check "both trainings went on from the shorter ones" \
     test "$(grep -l "going on from" logs/train/*.log | wc -l)" = 2
 check "the target is met" grep -q '"met": true' results/summary.json
-sweep results/search.html --config "${SETTINGS[@]}" 'search={strategy: tpe, budget: 2, keys: {batch_size: {min: 8, max: 32}}}' \
+sweep runs --config "${SETTINGS[@]}" 'search={strategy: tpe, budget: 2, keys: {batch_size: {min: 8, max: 32}}}' \
     > "$WORK/search" 2>&1 || { tail -20 "$WORK/search"; FAILED=1; }
 check "the search has two runs, and its study" python3 -c "import json, os
-assert len(json.load(open('results/search.json'))['rows']) == 2 and os.path.getsize('results/search.db')"
+assert os.path.getsize('results/best.yaml') and os.path.getsize('results/search.db')"
 scontrol show jobs --oneliner > "$WORK/jobs"
 check "search_runs was a job of its own" test "$(jobs Comment=rule_search_runs)" = 1
 check "one job for each artifact, of the search too" test "$(jobs JobState=COMPLETED Comment=rule_train_network)" -ge 9

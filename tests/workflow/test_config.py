@@ -378,7 +378,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
         ("controls", ["pixels", "pixels"], "none twice"),
         ("controls", [{"random": {}}, "random"], "none twice"),
         ("controls", ["rndom"], "or {random: keys with other values}; did you mean random?"),
-        ("controls", [{"pixels": {}}], "or {random: keys with other values}, none twice"),
+        ("controls", [{"pixels": {}}], "or {random: keys with other values}"),
         (
             "autoencoder_filters",
             [8] * 9,

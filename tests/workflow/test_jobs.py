@@ -1,6 +1,7 @@
 """The inputs of the rule that makes each artifact, by what is there: plain Python, no Snakemake."""
 
 import dataclasses
+import json
 import os
 import pathlib
 
@@ -11,7 +12,7 @@ from ladder import caller
 from ladder.errors import UserError
 from ladder.machine import requirements
 from ladder.rungs import catalog
-from ladder.workflow import copies, jobs, plans
+from ladder.workflow import copies, jobs, listed, plans
 from ladder.workflow.commands import Command
 from ladder.workflow.stages import COPIES
 
@@ -257,6 +258,23 @@ def test_options_and_threads_are_those_of_the_run_that_needs_the_artifact():
         made.options(of_seed_5, "data_residency", fixed="a b")
         == "--option data_residency=host --option 'fixed=a b'"
     )
+
+
+def test_the_page_of_runs_needs_the_report_of_each_run_that_is_listed():
+    entries = [{"seed": [1, 5], "tag": "seeds"}, {"svm_C": 3, "name": "soft"}]
+    search = {"keys": {"optimizer": ["sgd", "adam"]}, "strategy": "grid"}
+    plan = plans.load(RAW | {"runs": entries, "search": search})
+    rows = json.loads(json.dumps(listed.rows(plan.listed)))
+    assert [(row["name"], row["tags"], row["settings"]) for row in rows] == [
+        ("", ["seeds"], {}),
+        ("", ["seeds"], {"seed": 5}),
+        ("soft", [], {"svm_C": 3}),
+        ("", ["search"], {"optimizer": "sgd"}),
+        ("", ["search"], {"optimizer": "adam"}),
+    ]
+    assert rows[0]["report"] == plan.chain["report"].folder
+    read = {path for path, _ in jobs_of(plan).listed()}
+    assert {f"{row[key]}/manifest.json" for row in rows for key in ("report", "weights")} == read
 
 
 def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(plan):

@@ -587,7 +587,7 @@ def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(
         "runs=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], "
         "patches_samples: [[1000]]}]"
     )
-    for target in (["results/compare.html", "--config", entries], ["results/history.html"]):
+    for target in (["results/compare.html", "--config", entries], ["runs"]):
         process = subprocess.run(
             [sys.executable, "-m", "snakemake", target[0], *TINY, *target[2:]],
             cwd=project,
@@ -596,7 +596,7 @@ def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(
             stderr=subprocess.STDOUT,
         )
         assert process.returncode == 0, process.stdout
-        assert summary["versions"]["report"] in (project / target[0]).read_text()
+        assert summary["versions"]["report"] in (project / "results/runs.html").read_text()
 
 
 def test_a_network_that_does_not_support_the_training_is_one_line(done, tmp_path):

@@ -18,26 +18,14 @@ def test_a_stage_has_a_script_and_its_pages_have_names_of_their_own():
     assert len(pages) == len(set(pages)) and {pathlib.Path(page).parent.name for page in pages} == {
         "results"
     }
-    assert LISTED > {*COPIES["compare"], *COPIES["multipliers"], *COPIES["search"]}
+    assert LISTED > {*COPIES["search"], "runs", "results/compare.html"}
 
 
-@pytest.mark.parametrize(
-    "keys, weights",
-    [
-        ({}, "train"),
-        ({"epochs": 0}, "initial"),
-        ({"training": "patches", "network": "patch_net"}, "patches"),
-    ],
-)
-def test_a_page_of_several_runs_is_made_from_report_and_weights_of_each_that_can_run(keys, weights):
-    run = planned.run(**keys)
-    parents = planned.page(
-        "compare", runs=[runs.Entry({}, run, "no such GPU"), runs.Entry(keys, run, "")]
-    ).parents
-    assert {name: parent.stage for name, parent in parents.items()} == {
-        "report1": "report",
-        "train1": weights,
-    }
+def test_a_search_is_made_from_the_reports_of_the_runs_that_can_run():
+    run = planned.run()
+    entries = [runs.Entry({}, run, "no such GPU"), runs.Entry({}, run, "")]
+    parents = planned.page("search", search=entries).parents
+    assert {name: parent.stage for name, parent in parents.items()} == {"report1": "report"}
 
 
 def test_the_page_of_a_network_has_no_parents_and_depends_on_its_size():

@@ -47,9 +47,9 @@ def test_a_mistyped_target_is_one_line_and_a_file_that_is_there_is_none():
     commands.check_targets([__file__], [])
     for target, near in (
         ("reprot", "; did you mean report?"),
-        ("results/compre.html", "; did you mean results/compare.html?"),
+        ("results/run.html", "; did you mean results/runs.html?"),
         ("fit_svn", "; did you mean fit_svm?"),
-        ("zzz", ", and no folder of this name; there are compare, data, evaluate, features,"),
+        ("zzz", ", and no folder of this name; there are data, evaluate, features,"),
     ):
         with pytest.raises(UserError) as error:
             commands.check_targets([target], ["report", "fit_svm"])

@@ -89,11 +89,12 @@ def test_the_exported_model_finds_a_picture_among_those_of_its_run(home, tmp_pat
 def test_pages_show_no_picture_and_no_name_where_they_are_not_to_be_shared(home):
     (home / "out.txt").write_text("copy_of_scan00.png\n")
     lists = ["share=false", "leave_out=out.txt", "runs=[{svm_C: [3]}]", "feature_map=false"]
-    pages = ["results/compare.html", "results/history.html"]
-    run(home, "report", *pages, "pets", "--config", *SETTINGS, *lists)
-    for name in ("report", "compare"):
-        page = (home / f"results/{name}.html").read_text()
-        assert not re.search(r"scan\d|pets|image/webp", page), name
+    run(home, "report", "runs", "pets", "--config", *SETTINGS, *lists)
+    shared = json.loads((home / "results/summary.json").read_text())["versions"]["report"]
+    pages = [home / "results/report.html", *home.glob(f"results/runs/{shared}*.*")]
+    for page in pages:
+        assert not re.search(r"scan\d|pets|image/webp", page.read_text()), page
+    assert len(pages) == 2, "no pictures of errors"
     assert json.loads((home / "results/summary.json").read_text())["images"]["skipped"] == 1
 
 

@@ -18,7 +18,8 @@ def make(work, inputs, params):
         {**run, "reason": run["reason"] or failed.get(f"score_run{number}", "")}
         for number, run in enumerate(params.get("runs", ()), 1)
     ]
-    numbers = report.summary(inputs, work.folder.name, {**params, "runs": beside})
+    params |= {"runs": beside} if beside else {}
+    numbers = report.summary(inputs, work.folder.name, params)
     work.write_json("summary.json", numbers)
     work.write_bytes("report.html", report.page(inputs, numbers).encode())
     work.write_bytes("scored_images.csv", report.csv_text(inputs).encode())

@@ -53,6 +53,6 @@ def test_operands_of_integers_are_those_from_one_to_the_largest():
 def test_a_multiplier_has_the_costs_of_each_source_that_names_it_a_table_by_its_file():
     (published,) = costs.PUBLISHED
     given = {"power in mW": {"am32": 0.3, "mine.npy": 0.2}}
-    assert costs.of("exact", given) == {published: 3.7}
-    assert costs.of("am32", given) == {"power in mW": 0.3} == costs.of("am32", given)
-    assert costs.of("tables/mine.npy", given) == {"power in mW": 0.2}
+    assert costs.published("exact", given) == {published: 3.7}
+    assert costs.published("am32", given) == {"power in mW": 0.3} == costs.published("am32", given)
+    assert costs.published("tables/mine.npy", given) == {"power in mW": 0.2}

@@ -95,7 +95,7 @@ def test_a_listed_run_is_held_against_this_one_image_by_image(run):
 def test_runs_that_differ_in_their_seed_alone_are_a_mean_and_are_paired_by_seed(run):
     overrides = [{"seed": 2}, {"seed": 12}, *({"svm_C": 3, "seed": seed} for seed in (12, 2, 3))]
     entries = [
-        {"overrides": one, "reason": "", "name": name, "tags": ["all"]}
+        {"overrides": one, "reason": "", "tags": ["all"]} | ({"name": name} if name else {})
         for one, name in zip([*overrides, {"svm_C": 3}], ["a", "", "b", "", "c", ""], strict=True)
     ]
     roles = "ridge_seed2", "ridge_seed12", "knn_seed12", "knn_seed2", "knn", "linear"

@@ -58,12 +58,13 @@ def entry(written):
     """The overrides by which an entry of the list `runs` in config.yaml is the run with these
     settings.
 
-    A setting that is not among them has the program's default, which config.yaml, or the list, may
-    have changed.
+    A setting that is not among them has the program's default, which config.yaml may have changed,
+    and a list leaves out what is not named.
     """
     base, usual = {**configured(), **lists.ALONE}, Settings().by_key()
-    wanted = {key: usual[key] for key in (*defaults(), "name", "tags")} | written
-    return {key: value for key, value in wanted.items() if value != base[key]}
+    wanted = {key: usual[key] for key in (*defaults(), "name")} | written
+    wanted.pop("tags", None)  # an entry has none; they are no part of what a run computes
+    return {key: value for key, value in wanted.items() if key in lists.LEAN or value != base[key]}
 
 
 def parse():

@@ -1,7 +1,7 @@
 """Descriptions of charts, which assets/charts.js draws: it is the one place where scales, ranges,
 ticks, colours and marks are. The head of that file says what a description is, a JSON object:
 
-{"title", "x": axis, "y": axis, "series": [{"mark": "dots", "line" or "bars", "name", "key",
+{"title", "x": axis, "y": axis, "series": [{"mark": "dots" or "line", "name", "key",
 "colour", "label", "x", "y", "low", "high", "by", "id", "text", "look", "size", "picture",
 "floor"}], "by", "names", "square", "sheet", "nearest"}
 
@@ -112,39 +112,36 @@ def _short(value):
 
 
 def plain(chart):
-    """What a page shows of a chart without its script: [{"name", "colour", "path", "first",
-    "last"}], its curves between its own ends in a square of PLAIN, or its points.
+    """What a page shows of a chart without its script: [{"name", "colour", "line", "path", "first",
+    "last"}], its curves between their own ends in a square of PLAIN, or its points.
     """
-    places = [
-        (x, y)
-        for one in chart["series"]
-        for x, y in zip(one["x"], one["y"], strict=True)
-        if _drawn(x, y)
-    ]
+    drawn = [(series, _finite(series)) for series in chart["series"]]
+    places = [place for _, own in drawn for place in own]
     if not places:
         return []
-    ends = [(min(values), max(values) - min(values) or 1) for values in zip(*places, strict=True)]
-    drawn = []
-    for one in chart["series"]:
-        own = [(x, y) for x, y in zip(one["x"], one["y"], strict=True) if _drawn(x, y)]
-        spots = [
-            f"{PLAIN * (x - ends[0][0]) / ends[0][1]:.0f} {PLAIN - PLAIN * (y - ends[1][0]) / ends[1][1]:.0f}"
-            for x, y in own
-        ]
-        line = one.get("mark") == "line" or one["colour"] == "level"
-        path = "M" + "L".join(spots) if line else "".join(f"M{spot}h0" for spot in spots)
-        drawn.append(
-            {
-                "name": one["name"],
-                "colour": one["colour"],
-                "line": line,
-                "path": path,
-                "first": own[0][1] if own else None,
-                "last": own[-1][1] if own else None,
-            }
-        )
-    return drawn
+    (left, wide), (low, high) = (
+        (min(values), max(values) - min(values) or 1) for values in zip(*places, strict=True)
+    )
+    return [
+        {
+            "name": series["name"],
+            "colour": series["colour"],
+            "line": series.get("mark") == "line",
+            "path": ("M{}" if series.get("mark") == "line" else "M{}h0").format(
+                ("L" if series.get("mark") == "line" else "h0M").join(
+                    f"{PLAIN * (x - left) / wide:.0f} {PLAIN - PLAIN * (y - low) / high:.0f}"
+                    for x, y in own
+                )
+            ),
+            "first": own[0][1],
+            "last": own[-1][1],
+        }
+        for series, own in drawn
+        if own
+    ]
 
 
-def _drawn(x, y):
-    return isinstance(x, int | float) and isinstance(y, int | float)
+def _finite(series):
+    """[(x, y)] of the points that are numbers."""
+    places = zip(series["x"], series["y"], strict=True)
+    return [place for place in places if all(isinstance(value, int | float) for value in place)]

@@ -131,7 +131,9 @@ def begin(cores: Callable[[], int]) -> Command:
     places.check_memory()
     places.check_kind("results", "logs")
     places.check_writable(".snakemake")
-    places.remove_leftovers("logs/.*", "logs/*/.*.tmp", "results/.*.tmp", ".snakemake/now.*")
+    places.remove_leftovers(
+        "logs/.*", "logs/*/.*.tmp", "results/.*.tmp", "results/runs/.*.tmp", ".snakemake/now.*"
+    )
     now = pathlib.Path(".snakemake", f"now.{processes.owner()}")
     now.parent.mkdir(exist_ok=True)
     now.write_text(f"{now.name} {time.time_ns()}", "utf-8")  # Snakemake compares its checksum too
@@ -173,11 +175,11 @@ def check_targets(unknown: list[str], rules: list[str]) -> None:
                 raise UserError(gone)
             pages = [page for pages in COPIES.values() for page in pages]
             others = (
-                f", and no folder of this name; there are {', '.join(sorted({*TARGETS, *COPIES}))}, and the pages "
+                f", and no folder of this name; there are {', '.join(sorted({*TARGETS, *COPIES, 'runs'}))}, and the pages "
                 "in results/"
             )
             raise UserError(
-                f"there is no target {excerpt(target)}{nearest(target, [*pages, *rules]) or others}"
+                f"there is no target {excerpt(target)}{nearest(target, [*pages, *LISTED, *rules]) or others}"
             )
 
 

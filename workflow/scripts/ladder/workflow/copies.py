@@ -56,11 +56,11 @@ def is_runs_page_older(results: str | pathlib.Path) -> bool:
     there is none.
     """
     page = pathlib.Path(results, "runs.html")
-    made = page.stat().st_mtime if page.exists() else 0
+    written = page.stat().st_mtime if page.exists() else 0
     folders = [
         entry
         for stage in ("report", "train")
         if os.path.isdir(pathlib.Path(results, stage))
         for entry in os.scandir(pathlib.Path(results, stage))
     ]
-    return any(folder.stat().st_mtime > made for folder in folders)
+    return any(folder.stat().st_mtime > written for folder in folders)

@@ -114,12 +114,8 @@ def own_settings(controls: Sequence[Any]) -> dict[str, dict[str, Any]]:
 
 
 def _once(controls: list[Any]) -> list[Any]:
-    written = [control for control in controls if isinstance(control, dict)]
-    if len(own_settings(controls)) < len(controls) or any(
-        control.keys() != {"random"} or not isinstance(control["random"], dict)
-        for control in written
-    ):
-        raise ValueError("a control is there twice, or has settings that it cannot have")
+    if len(own_settings(controls)) < len(controls):
+        raise ValueError("a control is there twice, or none is named")
     return controls
 
 
@@ -679,7 +675,10 @@ class Controls(Section):
     controls: Annotated[
         list[
             Literal["random", "strong", "pixels"]
-            | Annotated[dict[Any, Any], expected("{random: keys with other values}")]
+            | Annotated[
+                dict[Literal["random"], dict[Any, Any]],
+                expected("{random: keys with other values}"),
+            ]
         ],
         AfterValidator(_once),
         Field(json_schema_extra={"uniqueItems": True}),
@@ -797,9 +796,9 @@ class Commands(Section):
     """
     search: Search = {}
     """A hyperparameter search, whose trials are runs with a tag beside those of `runs`: `snakemake
-    results/search.html`."""
+    runs`."""
     diff: Several[Version] = []
-    """Two versions for `snakemake results/diff.html` to compare."""
+    """Two runs that `snakemake results/diff.html` chooses on the page of runs."""
     keep: Several[Version] = []
     """Versions that `snakemake gc` does not remove, beside those of this configuration, its lists
     and presets/: as `t0123456789a` or `train/t0123456789a`, with `*` for any characters. One that

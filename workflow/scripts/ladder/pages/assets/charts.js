@@ -12,7 +12,7 @@
 //            names    a band: values are names, each with a slot; those of the series where it is []
 //            rows     (of y) a band of rows with texts: [{name, note, text, small}]; values are their numbers
 //   series   [{mark, name, key, colour, label, x, y, low, high, by, id, text, look, size, picture, floor}], lists by point
-//            mark     "dots" (the default), "line" or "bars"; colour: 1 to 10, "rest" (grey), "level" (a reference line), or "step-1"
+//            mark     "dots" (the default) or "line"; colour: 1 to 10, "rest" (grey), "level" (a reference line), or "step-1"
 //                     to "step-5" (pale to strong); key: what the series is in a legend; label: short, at the end of a line
 //            low, high  the ends of an interval, along x where y has rows, else along y
 //            id       what brush, pick and data-run of a page name a point by; text: its tip; size: of its mark; picture: on the sheet
@@ -190,7 +190,7 @@ const charts = (() => {
       const step = value => Math.min(STEPS, 1 + Math.floor(STEPS * (forward[kind](value, 0) - from) / (to - from)));
       const span = here => [...new Set([here[0], here.at(-1)])].map(name).join(" to ");
       const groups = [1, 2, 3, 4, 5].map(at => [`step-${at}`, distinct.filter(value => step(value) === at)]);
-      return {colourOf: value => known.includes(value) ? `step-${step(value)}` : "rest",
+      return {colourOf: value => value === null || value === undefined ? "rest" : `step-${step(value)}`,
         legend: groups.filter(([, here]) => here.length).map(([colour, here]) => [colour, span(here)])};
     }
     const often = new Map(distinct.map(value => [value, 0]));
@@ -362,7 +362,7 @@ const charts = (() => {
       if (data.y.label) texts.append(text(data.y.label, data.y.rows ? 0 : left, this.top - 12, "axis"));
     }
 
-    // The rows of a chart of intervals or bars, with their texts beside the track, on a phone above it.
+    // The rows of a chart of intervals, with their texts beside the track, on a phone above it.
     rows(width, top, texts) {
       const {rows} = this.data.y, part = .4 * width, beside = width >= WIDTH && Math.max(...rows.map(row => widthOf(row.name))) <= part;
       const [bold, small] = ["text", "small"].map(key => Math.max(0, ...rows.map(row => widthOf(row[key] ?? "") * 1.05)));
@@ -445,12 +445,6 @@ const charts = (() => {
         const [across, up] = [to("xs"), to("ys")];
         if (across && !below) group.append(svg("path", {class: "interval", d: `M${Math.max(across[0], this.left)} ${y}H${across[1]}`}));
         if (up) group.append(svg("path", {class: "interval", "data-run": point.id, d: `M${x} ${up[0]}V${up[1]}`}));
-        if (series.mark === "bars") {
-          const [end, start] = data.y.rows || data.y.names ? [x, this.left] : [y, this.bottom];
-          group.append(data.y.rows || data.y.names ? svg("rect", {class: "bar", x: start, y: y - 8, width: Math.max(0, end - start), height: 16, "data-run": point.id})
-            : svg("rect", {class: "bar", x: x - 8, y: end, width: 16, height: Math.max(0, start - end), "data-run": point.id}));
-          return;
-        }
         const wide = size * (series.size?.[point.index] ?? 1);
         group.append(svg("path", {class: names, "data-run": point.id, d: outline(colour, below ? "below" : look === "tick" || look === "failed" ? look : ""),
           transform: `translate(${below ? round(this.left) : x} ${y})scale(${round(wide)})`}));

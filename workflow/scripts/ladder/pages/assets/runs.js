@@ -253,7 +253,7 @@ const runsPage = (() => {
     node.tHead.replaceChildren(element("tr", {}, ...view.heads.map(headOf), ...(state.group.length && !isPivot() ? [element("th", {scope: "col"}, "reference")] : isPivot() ? [] : [element("th", {scope: "col"}, "make it again")])));
     node.tBodies[0].replaceChildren(...view.rows.slice(from, to).map(row => rowOf(row, range)));
     node.classList.toggle("pivot", isPivot());
-    place("filtered").textContent = some.length === runs.length ? `${whole(runs.length)} runs` : `${whole(some.length)} of ${whole(runs.length)} runs`;
+    place("filtered").textContent = some.length === runs.length ? `${whole(runs.length)} run${runs.length > 1 ? "s" : ""}` : `${whole(some.length)} of ${whole(runs.length)} runs`;
     place("range").textContent = view.rows.length > size ? `Rows ${whole(from + 1)} to ${whole(to)} of ${whole(view.rows.length)}` : "";
     place("turn").hidden = view.rows.length <= data.listed;
     [place("back").disabled, place("on").disabled] = [all || !page, all || to >= view.rows.length];

@@ -5,6 +5,7 @@ if (runsPage) (() => {
   const nameOf = run => columns.get("name").text(run) || version(run) || "not made";
 
   // Axes and points.
+  const COLOURS = 10, INTERVALS = 300;   // more points have no interval each, which would hide them
   const time = run => Date.parse(columns.get("made").raw(run)) || null;
   const keyOf = (key, usual) => columns.has(state[key]) ? state[key] : usual;
   function axisOf(column, some) {
@@ -18,12 +19,13 @@ if (runsPage) (() => {
   const tip = (run, shown) => [nameOf(run), ...shown.map(column => `${column.title} ${column.text(run) || "–"}${column.note(run) ? ` (${column.note(run)})` : ""}`)].join(", ");
   function scatter(some) {
     const [x, y] = [columns.get(keyOf("x", "made")), columns.get(keyOf("y", runsPage.firstNumber()))];
-    const colour = columns.get(keyOf("colour", [...columns.values()].find(column => column.kind === "setting" && column.differs)?.key));
+    const differing = [...columns.values()].filter(column => column.kind === "setting" && column.differs);
+    const colour = columns.get(keyOf("colour", (differing.find(column => new Set(some.map(column.text)).size <= COLOURS) ?? differing[0])?.key));
     const own = some.filter(run => y.value(run) !== null && placeOf(x)(run) !== null && placeOf(x)(run) !== "");
     const {colourOf, legend} = colour ? charts.colouring(own.map(colour.value), colour.numeric) : {colourOf: () => 1, legend: [[1, "runs"]]};
     const series = legend.map(([number, name]) => {
       const these = own.filter(run => (colour ? colourOf(colour.value(run)) : 1) === number);
-      const ends = these.map(run => y.ends(run)?.map(scaled(y)) ?? [null, null]);
+      const ends = these.map(run => own.length <= INTERVALS && y.ends(run)?.map(scaled(y)) || [null, null]);
       return {mark: "dots", name: String(name), colour: number, x: these.map(placeOf(x)), y: these.map(placeOf(y)), low: ends.map(([low]) => low), high: ends.map(([, high]) => high),
         id: these.map(String), text: these.map(run => tip(run, [y, x, ...(colour ? [colour] : [])]))};
     }).filter(one => one.x.length);
@@ -72,7 +74,8 @@ if (runsPage) (() => {
     brush(ids && ids.map(Number));
     brushing = false;
   }
-  runsPage.afterwards.push(chart);
+  let later;
+  runsPage.afterwards.push(some => { clearTimeout(later); later = setTimeout(() => chart(some)); });   // the table is there first
 
   // Curves of the chosen runs.
   const KINDS = [["loss", "Training loss"], ["accuracy", "Training accuracy"], ["divergence", "Divergence"]];

@@ -43,8 +43,8 @@ def answers(run):
             if name in ("test_images.npy", "test_labels.npy")
         )
         if copies:
-            found = np.asarray(score.array("found.npy"))[:, 0] == 1
-            return Answers(data, score, role, images, np.ones(len(found), int), found.astype(int))
+            hits = np.asarray(score.array("found.npy"))[:, 0] == 1
+            return Answers(data, score, role, images, np.ones(len(hits), int), hits.astype(int))
         labels = np.asarray(data.array("test_labels.npy"))
         named = np.asarray(score.array("predictions.npy"))
         return Answers(data, score, role, images, labels, named)
@@ -60,7 +60,7 @@ def difference(first, other, key):
     if a and b and a.images == b.images and len(a.labels) == len(b.labels):
         return intervals.counted(a.labels, a.predictions, b.predictions)
     return intervals.unpaired(
-        *(run.numbers[of] for run in (first, other) for of in (key, "images"))
+        *(run.numbers[column] for run in (first, other) for column in (key, "images"))
     )
 
 

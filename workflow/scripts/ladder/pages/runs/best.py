@@ -27,7 +27,7 @@ def leaders(runs):
             own = run.about["data"] if dataset == "folder" else ""
             scored[dataset, own].append((key, run))
     order = sorted(scored.items(), key=lambda item: (-len(item[1]), item[0]))
-    return [_leader(dataset, found) for (dataset, _), found in order]
+    return [_leader(dataset, scores) for (dataset, _), scores in order]
 
 
 def _scored_by(run):
@@ -35,11 +35,11 @@ def _scored_by(run):
     return next((key for key in WITH_INTERVAL if key in run.numbers and key in run.ends), None)
 
 
-def _leader(dataset, found):
-    key = next(key for key in WITH_INTERVAL if any(key == one for one, _ in found))
+def _leader(dataset, scores):
+    key = next(key for key in WITH_INTERVAL if any(key == own_key for own_key, _ in scores))
     # of equal ones the first that was made
     ranked = sorted(
-        (run for one, run in found if one == key),
+        (run for own_key, run in scores if own_key == key),
         key=lambda run: (-run.numbers[key], run.about["made"], run.version),
     )
     first, *others = ranked

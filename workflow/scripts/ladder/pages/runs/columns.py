@@ -98,12 +98,14 @@ FAMILIES = {
 def of_summary(summary):
     """{column: value} and {column: [low, high]} of the summary of a report."""
     where = "validation" if summary["validation"] else "test"
-    found = summary.get("changed_copies")
+    copies = summary.get("changed_copies")
     numbers = {
         f"{where}_accuracy": summary.get("test_accuracy"),
         f"{where}_loss": summary.get("test_loss"),
-        "copies_found": found and found["found"],
-        "images": found["pictures"] if found else sum(map(sum, summary["confusion"] or [])) or None,
+        "copies_found": copies and copies["found"],
+        "images": copies["pictures"]
+        if copies
+        else sum(map(sum, summary["confusion"] or [])) or None,
         "balanced_accuracy": summary.get("balanced_accuracy"),
         "chance": _chance(summary["confusion"]),
         "training_accuracy": _last(summary.get("accuracy")),
@@ -120,13 +122,13 @@ def of_summary(summary):
     }
     ends = {
         f"{where}_accuracy": summary.get("accuracy_interval"),
-        "copies_found": found and found["interval"],
+        "copies_found": copies and copies["interval"],
     }
-    for control in (found or summary).get("controls") or []:
+    for control in (copies or summary).get("controls") or []:
         key = f"over_{control['control']}"
         numbers[key], ends[key] = control["difference"], control["difference_interval"]
-    kept = {key: value for key, value in numbers.items() if _is_number(value)}
-    return kept, {key: list(pair) for key, pair in ends.items() if pair and key in kept}
+    known = {key: value for key, value in numbers.items() if _is_number(value)}
+    return known, {key: list(pair) for key, pair in ends.items() if pair and key in known}
 
 
 def of_multiplier(name, given):
@@ -134,11 +136,11 @@ def of_multiplier(name, given):
     each source says that one costs; given: the setting multiplier_costs, source -> {multiplier:
     cost}.
     """
-    found = {f"cost_{source}": cost for source, cost in costs.of(name, given).items()}
+    published = {f"cost_{source}": cost for source, cost in costs.published(name, given).items()}
     try:
-        return found | costs.errors(name)
+        return published | costs.errors(name)
     except UserError:  # the table is no longer there, or another one
-        return found
+        return published
 
 
 def column(key):

@@ -22,7 +22,7 @@ PUBLISHED = {
 SIDE = 1000
 
 
-def of(multiplier, given):
+def published(multiplier, given):
     """Source -> published cost of a product by a multiplier, a name or the path of a table; given:
     the setting multiplier_costs.
     """
@@ -37,11 +37,11 @@ def errors(multiplier):
     """{"error_least", "error_mean", "error_most"} of a multiplier. Raises UserError where its table
     cannot be read.
     """
-    found = relative_errors(multipliers.find(multiplier))
+    relative = relative_errors(multipliers.find(multiplier))
     return {
-        "error_least": float(found.min()),
-        "error_mean": float(found.mean()),
-        "error_most": float(found.max()),
+        "error_least": float(relative.min()),
+        "error_mean": float(relative.mean()),
+        "error_most": float(relative.max()),
     }
 
 

@@ -79,37 +79,37 @@ def runs(results, listed=(), given=None):
     listed: as workflow/listed.py has them; given: the setting multiplier_costs.
     """
     store, numbered, tables = lineage.Store(results), [*_numbered(listed)], _tables(listed)
-    kept = _Kept(store)
+    rows = _Kept(store)
     own = {version for version, at in store.folders().items() if at.parent.name == "report"}
-    found = []
+    reports = []
     for number, version in enumerate(sorted(own), 1):
-        found.append(kept.report(version))
+        reports.append(rows.report(version))
         if number % 1000 == 0:
             progress.log.info("%d of %d reports read", number, len(own))
-    kept.write()
-    used = {version for run in found for version in run.trains}
+    rows.write()
+    used = {version for run in reports for version in run.trains}
     alone = [
         _training(store, version)
         for version, folder in store.folders().items()
         if folder.parent.name == "train" and version not in used
     ]
-    there = {run.version: run for run in (*found, *alone)}
+    there = {run.version: run for run in (*reports, *alone)}
     waiting = []
-    for one in numbered:
-        versions = [pathlib.Path(one[key] or "").name for key in ("report", "weights")]
-        made = next((version for version in versions if version in there), None)
-        if made:
-            there[made] = dataclasses.replace(
-                there[made], about=_listed_about(there[made].about, one)
+    for entry in numbered:
+        versions = [pathlib.Path(entry[key] or "").name for key in ("report", "weights")]
+        version = next((version for version in versions if version in there), None)
+        if version:
+            there[version] = dataclasses.replace(
+                there[version], about=_listed_about(there[version].about, entry)
             )
         else:
-            waiting.append(_waiting(one))
+            waiting.append(_waiting(entry))
     for run in there.values():
         name = run.settings.get("test_multiplier")
         if run.numbers and name:
             run.numbers.update(columns.of_multiplier(tables.get(name, name), given or {}))
-    made = sorted(there.values(), key=lambda run: (run.about["made"], run.version), reverse=True)
-    return [*made, *waiting]
+    ordered = sorted(there.values(), key=lambda run: (run.about["made"], run.version), reverse=True)
+    return [*ordered, *waiting]
 
 
 def named(runs, name):
@@ -117,24 +117,24 @@ def named(runs, name):
     raises UserError without one.
     """
     name = str(name).rstrip("/").rpartition("/")[2]
-    found = {
+    versions = {
         run.version
         for run in runs
         if any(version.startswith(name) for version in (run.version, run.about.get("train", "")))
     }
-    if len(found) == 1 and name:
-        return found.pop()
-    how = f"{len(found)} runs begin" if found else "no run begins"
+    if len(versions) == 1 and name:
+        return versions.pop()
+    how = f"{len(versions)} runs begin" if versions else "no run begins"
     raise UserError(f"diff: {how} with {excerpt(name)}; results/runs.html lists all of them")
 
 
 def _numbered(listed):
     """The listed runs with "trial", their numbers among those with the same tags."""
     counts: dict[tuple[str, ...], int] = {}
-    for one in listed:
-        tags = tuple(one["tags"])
+    for entry in listed:
+        tags = tuple(entry["tags"])
         counts[tags] = counts.get(tags, 0) + 1
-        yield {**one, "trial": counts[tags]}
+        yield {**entry, "trial": counts[tags]}
 
 
 def _tables(listed):
@@ -142,10 +142,10 @@ def _tables(listed):
     identity alone.
     """
     paths = {
-        one["settings"][key]
-        for one in listed
+        entry["settings"][key]
+        for entry in listed
         for key in ("multiplier", "test_multiplier")
-        if key in one["settings"]
+        if key in entry["settings"]
     }
     tables = {}
     for path in paths:
@@ -210,7 +210,7 @@ def _report(store, version):
     if manifest is None:
         return Run({**about, **_unfinished(store, folder)})
     about |= _about(store, manifest)
-    uses = [one for one in store.ancestors(version) if store.stage(one) == "train"]
+    uses = [ancestor for ancestor in store.ancestors(version) if store.stage(ancestor) == "train"]
     known = {**_settings(store, version), "trains": uses}
     if manifest.get("failed"):
         return Run({**about, "state": "failed", "reason": manifest["failed"]}, **known)
@@ -238,7 +238,9 @@ def _training(store, version):
     if manifest is None:
         return Run({**about, **_unfinished(store, folder)})
     order = store.ancestors(version)
-    settings = lineage.settings({store.stage(one): store.manifest(one) for one in order})
+    settings = lineage.settings(
+        {store.stage(ancestor): store.manifest(ancestor) for ancestor in order}
+    )
     failed = manifest.get("failed")
     state = {"state": "failed", "reason": failed} if failed else {"state": "trained"}
     return Run({**about, **_about(store, manifest), **state}, settings, results=store.results)
@@ -283,16 +285,20 @@ def _hosts(store, manifest):
     """The names of the machines that made an artifact and its parents, each once."""
     parents = map(store.manifest, manifest["spec"]["parents"].values())
     return dict.fromkeys(
-        str(one["machine"].get("host") or "a machine without a name")
-        for one in (*parents, manifest)
-        if one
+        str(artifact["machine"].get("host") or "a machine without a name")
+        for artifact in (*parents, manifest)
+        if artifact
     )
 
 
 def _settings(store, version):
     """{"settings", "written", "unsaid"} of a report."""
-    read = {role: store.manifest(one) for role, one in store.parents(version).items()}
-    inputs = {role: types.SimpleNamespace(manifest=one) for role, one in read.items() if one}
+    read = {role: store.manifest(artifact) for role, artifact in store.parents(version).items()}
+    inputs = {
+        role: types.SimpleNamespace(manifest=artifact)
+        for role, artifact in read.items()
+        if artifact
+    }
     settings = {**store.settings(version), **reproduce.multipliers_of(inputs)}
     if None in read.values():
         gone = "the settings of stages that are no longer there"

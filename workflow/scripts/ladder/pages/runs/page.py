@@ -52,14 +52,14 @@ RESULTS = (*columns.WITH_INTERVAL, "training_loss", "seconds")
 SCHEMA = 1  # of runs.json, raised with every change of its keys
 
 
-def page(runs, defaults, entry=dict, made=()):
+def page(runs, defaults, entry=dict, files=()):
     """The page as one HTML text.
 
     runs: of discovery.runs; defaults: key -> value of the settings of a run in the configuration;
     entry: the function of Run.written that returns the overrides by which an entry of the list
-    `runs` is the same run; made: the names of files in results/.
+    `runs` is the same run; files: the names of those in results/.
     """
-    shown = {**context(runs, defaults, entry), "pages": _pages(made)}
+    shown = {**context(runs, defaults, entry), "pages": _pages(files)}
     data = json.dumps(shown.pop("data"), separators=(",", ":"), ensure_ascii=False)
     for letter in "<>&'":  # what would end a script
         data = data.replace(letter, f"\\u{ord(letter):04x}")
@@ -82,7 +82,7 @@ def context(runs, defaults, entry):
         "rows": [_row(run, [table[key] for key in shown]) for run in runs[:LISTED]],
         "listed": LISTED,
         "data": {
-            "columns": [{**one, "values": coded(one["values"])} for one in table.values()],
+            "columns": [{**column, "values": coded(column["values"])} for column in table.values()],
             "shown": ["run", *shown],
             "count": len(runs),
             "listed": LISTED,
@@ -203,13 +203,13 @@ def _short(value, form=""):
 # The page without its script.
 
 
-def _pages(made):
+def _pages(files):
     """[{"name", "title", "file": '' if it is not made, "what", "command"}] of every other page."""
     return [
         {
             "name": name,
             "title": title,
-            "file": file if file.partition("/")[0] in made else "",
+            "file": file if file.partition("/")[0] in files else "",
             "what": what,
             "command": command,
         }
@@ -222,7 +222,10 @@ def _departing(leader, defaults):
     leaves to the machine or the run, `auto`, does not.
     """
     usual = {key: templates.setting(value) for key, value in defaults.items() if value != "auto"}
-    texts = {key: templates.setting(value) for key, value in sorted(leader["run"].settings.items())}
+    settings = dict(leader["run"].settings)
+    if settings.get("test_multiplier") == settings.get("multiplier"):
+        settings.pop("test_multiplier", None)  # as `same` has it
+    texts = {key: templates.setting(value) for key, value in sorted(settings.items())}
     departs = {
         key: text
         for key, text in texts.items()
@@ -336,18 +339,18 @@ def write(runs, results, defaults, entry, most=NEW):
     """
     folder = results / discovery.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    kept, made = {"rows.json"}, 0
+    names_there, count = {"rows.json"}, 0
     for number, run in enumerate(run for run in runs if run.about["state"] in COUNTED):
-        names = single.there(run, folder, number < DECIDED)
-        if not names and made < most:
-            names, made = single.write(run, folder, number < DECIDED), made + 1
-            if made % 100 == 0:
-                progress.log.info("files of %d runs written", made)
-        kept |= names
+        names = single.files_of(run, folder, number < DECIDED)
+        if not names and count < most:
+            names, count = single.write(run, folder, number < DECIDED), count + 1
+            if count % 100 == 0:
+                progress.log.info("files of %d runs written", count)
+        names_there |= names
     for path in folder.iterdir():
-        if path.name not in kept and not path.name.startswith("."):
+        if path.name not in names_there and not path.name.startswith("."):
             path.unlink()
     output.write(results / "runs.json", json_text(runs))
     output.write(results / "runs.csv", csv_text(runs))
-    made = {path.name for path in results.iterdir()}
-    output.write(results / "runs.html", page(runs, defaults, entry, made))
+    files = {path.name for path in results.iterdir()}
+    output.write(results / "runs.html", page(runs, defaults, entry, files))

@@ -55,7 +55,7 @@ def write(run, folder, decides):
     return set(makers)
 
 
-def there(run, folder, decides):
+def files_of(run, folder, decides):
     """The names of the run's files if all of them are there already; else none. A version stands
     for its bytes, so they are never written anew.
     """
@@ -73,13 +73,13 @@ def _inputs(run):
     store = lineage.Store(run.results)
     versions = run.summary["versions"] if run.summary else store.parents(run.version)
     own = {} if run.summary else {"train": run.version}
-    found = {}
+    inputs = {}
     for role, version in {**versions, **own}.items():
         try:
-            found[role] = artifacts.Artifact(store.folders()[version])
+            inputs[role] = artifacts.Artifact(store.folders()[version])
         except (UserError, KeyError):
             continue
-    return found
+    return inputs
 
 
 def _script(kind, data):
@@ -121,7 +121,7 @@ def _curves(summary, inputs):
 def _answers(answers, wrong):
     classes = answers.data.metrics["classes"] or ["", "found"]
     kind = "u1" if max(answers.labels.max(), answers.predictions.max()) < 256 else "u2"
-    found = {
+    packed_answers = {
         "images": list(answers.images),
         "classes": list(map(str, classes)),
         "labels": packed(answers.labels, kind),
@@ -130,13 +130,13 @@ def _answers(answers, wrong):
     if len(wrong):
         height, width = answers.data.array("test_images.npy").shape[1:3]
         step = -(-max(height, width) // figures.SMALL)
-        found["errors"] = {
+        packed_answers["errors"] = {
             "rows": wrong.tolist(),
             "columns": int(np.ceil(np.sqrt(len(wrong)))),
             "width": -(-width // step),
             "height": -(-height // step),
         }
-    return found
+    return packed_answers
 
 
 def _errors(answers, wrong):
@@ -158,7 +158,11 @@ def _stage(role, artifact):
     return {
         "role": roles.title(role),
         "version": artifact.version,
-        "settings": {names.get(key, key): one for key, one in manifest["spec"]["params"].items()},
+        "settings": {
+            names.get(key, key): value
+            for key, value in manifest["spec"]["params"].items()
+            if key not in lineage.DERIVED
+        },
         "sources": {path: digest[:12] for path, digest in manifest["spec"]["sources"].items()},
         "machine": {**machine, "threads": manifest["threads"], **manifest["libraries"]},
         "seconds": manifest["seconds"],
@@ -174,7 +178,7 @@ def _numbers(metrics):
         if isinstance(last, (int, float)) and not isinstance(last, bool):
             yield name, last
         elif name == "seconds_by_operation" and isinstance(value, dict):
-            yield from ((f"seconds, {part}", one) for part, one in value.items())
+            yield from ((f"seconds, {part}", seconds) for part, seconds in value.items())
 
 
 # Weights.

@@ -1,0 +1,73 @@
+"""The command that writes the page of runs: its entries are the runs that it shows."""
+
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+import yaml
+
+from ladder.pages import reproduce
+from ladder.sources import ROOT
+from ladder.workflow import chains, config, plans, runs
+from tools import make_runs
+
+SCRIPT = ROOT / "workflow/scripts/tools/make_runs.py"
+COMPARED = [
+    {"train_limit": 400, "seed": 3},
+    {"train_limit": 400, "seed": 4},
+    {"train_limit": 400, "name": "it's"},
+    {"multiplier": "mit16", "multiplier_in": ["input_grad"]},
+    {"multiplier": "mit16", "test_multiplier": "exact"},
+    {"epochs": 3},
+    {
+        "steps": 12,
+        "controls": [],
+        "evaluations": ["knn"],
+    },
+    {
+        "network": "lenet_5",
+        "dataset": "mnist",
+        "learning_rate": 1e-7,
+        "validation": 50,
+    },
+]
+HERE = [
+    {},
+    {"train_limit": 400, "epochs": 3, "name": "mine", "multiplier": "am32"},
+    {"label_counts": [10], "evaluations": ["ridge"], "features_pca": 5, "precision": "bfloat16"},
+]
+
+
+@pytest.mark.parametrize("here", HERE)
+def test_what_the_page_says_of_runs_plans_their_versions_whatever_is_configured(monkeypatch, here):
+    base = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    planned = [chains.chain(runs.resolve(config.load(base | run)))["report"] for run in COMPARED]
+    inputs = [
+        {
+            role: types.SimpleNamespace(manifest={"spec": parent.spec})
+            for role, parent in report.parents.items()
+        }
+        for report in planned
+    ]
+    monkeypatch.setattr(make_runs.config, "base", lambda: base | here)
+    make_runs.configured.cache_clear()
+    entries = [
+        make_runs.entry(reproduce.settings(roles, report.spec["params"]))
+        for roles, report in zip(inputs, planned, strict=True)
+    ]
+    make_runs.configured.cache_clear()
+    plan = plans.load(base | here | {"runs": json.loads(json.dumps(entries))})
+    assert [run.report.version for run in plan.listed] == [report.version for report in planned]
+
+
+def test_where_it_cannot_write_one_line_says_so(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "results/runs.html/mine").mkdir(parents=True)
+    command = [sys.executable, SCRIPT, "--config-file", tmp_path / "config.json", "--results"]
+    done = subprocess.run([*command, tmp_path / "results"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr.splitlines()[-1].startswith("cannot write ") and "Traceback" not in done.stderr
+    )

@@ -18,6 +18,7 @@ does that when plain: on a GPU it may be either. While `arithmetic` is "fused", 
 plain kernel instead: a test that passes with both values holds for both compilers.
 """
 
+import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
@@ -1014,17 +1015,22 @@ def _shared_arrays(library):
 
 
 def _runtime_objects(files):
+    """The runtime's object files, compiled on all cores where they are not in the cache."""
     made_from = [path.read_text() for path in files] + [
         _compiler(),
         *_COMMON_FLAGS,
         *_RUNTIME_FLAGS,
     ]
-    for source in (path for path in files if path.suffix == ".cpp"):
+
+    def compiled(source):
         target = _cache() / f"{source.stem}-{_hash(made_from)}.o"
         with missing(target) as absent:
             if absent:
                 _compile([*_RUNTIME_FLAGS, "-c", str(source)], target)
-        yield target
+        return target
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compiled, [path for path in files if path.suffix == ".cpp"]))
 
 
 def _write(path, text):

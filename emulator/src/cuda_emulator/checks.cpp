@@ -11,6 +11,8 @@
 // launch nothing orders two blocks. Shuffles order no memory.
 #include "runtime.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -53,11 +55,13 @@ struct Region {
     const unsigned char* begin;
     size_t bytes;
     unsigned shift;    // of a byte's number to its granule's
+    unsigned finest;   // that `shift` may become
     int argument;      // its number, or SHARED
     const char* name;  // of a shared array
+    bool empty;        // at first
     Granule* granules;
-    bool empty;  // at first
     const unsigned char* end() const { return begin + bytes; }
+    size_t count() const { return (bytes + (size_t(1) << shift) - 1) >> shift; }
 };
 enum class Access { READ, WRITE, ATOMIC };
 
@@ -82,6 +86,7 @@ void save_variables(unsigned char* to) {
 
 static std::vector<Region> regions;
 static bool watching;
+static uint64_t accesses;
 static Fault stale;  // the first read of shared memory that its block had not written
 
 // A write to where another lane of the warp has written by the same instruction. Whether it is the
@@ -93,19 +98,58 @@ static struct Doubt {
     Fault race;
 } doubt;
 
+constexpr unsigned COARSEST = 4;  // granules of 16 bytes
+
+// Zero, in large pages where the system has them: most of their time goes into the first touch.
+static void add_granules(Region& region) {
+    constexpr size_t PAGE = 2 << 20;
+    size_t bytes = region.count() * sizeof(Granule);
+    void* memory = bytes < PAGE ? calloc(bytes, 1) : aligned_alloc(PAGE, (bytes / PAGE + 1) * PAGE);
+    if (!memory) abort();
+    if (bytes >= PAGE) {
+        madvise(memory, bytes, MADV_HUGEPAGE);
+        memset(memory, 0, bytes);
+    }
+    region.granules = static_cast<Granule*>(memory);
+}
+
 static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument,
                        const char* name = "", bool empty = false) {
     if (!bytes) return;
-    auto* granules =
-        static_cast<Granule*>(calloc((bytes + granule - 1) / granule, sizeof(Granule)));
-    if (!granules) abort();
-    regions.push_back(
-        {begin, bytes, unsigned(__builtin_ctzl(granule)), argument, name, granules, empty});
+    unsigned finest = __builtin_ctzl(granule);
+    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, nullptr});
+    add_granules(regions.back());
+}
+
+// Granules are as large as all accesses so far allow: while each of them touches whole ones, smaller
+// ones would hold the same. places: the first byte of an access and their number, or-ed.
+static void refine(Region& region, size_t places) {
+    unsigned before = region.shift;
+    region.shift = std::max(region.finest, unsigned(__builtin_ctzl(places)));
+    Granule* coarse = region.granules;
+    add_granules(region);
+    static const Granule untouched{};
+    for (size_t i = 0; i < region.count(); i++)
+        if (const Granule& each = coarse[i >> (before - region.shift)]; !same(each, untouched))
+            region.granules[i] = each;
+    free(coarse);
+}
+
+// The granules that some bytes touch.
+struct Span {
+    size_t first, last;
+};
+static Span granules_of(Region& region, const unsigned char* pointer, size_t bytes) {
+    size_t offset = pointer - region.begin, places = offset | bytes;
+    if (region.shift > region.finest && places & ((size_t(1) << region.shift) - 1))
+        refine(region, places);
+    return {offset >> region.shift, (offset + bytes - 1) >> region.shift};
 }
 
 void begin_checks() {
     watching = running->buffer_count > 0;
     stale = Fault{};
+    accesses = 0;
     if (!watching) return;
     for (uint64_t i = 0; i < running->shared_array_count; i++) {
         const SharedArray& array = running->shared_arrays[i];
@@ -124,8 +168,7 @@ void begin_checks() {
 
 // What no thread has touched of an array that they wrote to.
 static void look_for_unwritten(const Region& region) {
-    size_t granules = (region.bytes + (1u << region.shift) - 1) >> region.shift, untouched = 0;
-    size_t first = granules;
+    size_t granules = region.count(), untouched = 0, first = granules;
     bool written = false;
     for (size_t i = 0; i < granules; i++) {
         written |= region.granules[i].write.block != 0;
@@ -137,7 +180,7 @@ static void look_for_unwritten(const Region& region) {
     Fault fault = without_thread("unwritten output");
     snprintf(fault.message, sizeof fault.message,
              "%zu of %zu bytes of {array} are neither written nor read, the first at {element}",
-             untouched << region.shift, region.bytes);
+             std::min(untouched << region.shift, region.bytes), region.bytes);
     fault.severity = NOTE;
     fault.argument = region.argument;
     fault.offset = first << region.shift;
@@ -153,7 +196,7 @@ static void look_at_all_accesses() {
         if (region.argument >= 0)
             look_for_unwritten(region);
         else if (region.argument == SHARED && region.begin != dynamic_shared() &&
-                 std::any_of(region.granules, region.granules + region.bytes, touched))
+                 std::any_of(region.granules, region.granules + region.count(), touched))
             in_static += region.bytes;
     }
     if (in_static > MOST_STATIC_BYTES) {
@@ -164,7 +207,8 @@ static void look_at_all_accesses() {
                  in_static, MOST_STATIC_BYTES);
         keep(fault);
     }
-    if (running->faults->accesses == 0) {
+    running->faults->accesses = accesses;
+    if (accesses == 0) {
         Fault fault = without_thread("no access");
         fault.severity = NOTE;
         snprintf(fault.message, sizeof fault.message, "no thread reads or writes memory");
@@ -404,8 +448,8 @@ static bool on_own_stack(const unsigned char* pointer) {
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
-    settle_doubts();
-    running->faults->accesses++;
+    if (__builtin_expect(doubt.pointer != nullptr, false)) settle_doubts();
+    accesses++;
     last_access = address;
     if (on_own_stack(pointer)) return check_registers(target, bytes, write, address);
     Region* region = find(pointer);
@@ -415,17 +459,18 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
         return report_bounds(pointer, bytes, write, address);
     }
     if (pointer + bytes > region->end()) return report_bounds(pointer, bytes, write, address);
-    size_t first = (pointer - region->begin) >> region->shift,
-           last = (pointer + bytes - 1 - region->begin) >> region->shift;
+    Span span = granules_of(*region, pointer, bytes);
+    Touch touch{pointer, bytes, access, scope, address};
+    if (span.first == span.last) return check_granule(*region, span.first, touch);
     Granule before{}, after{};
-    for (size_t number = first; number <= last; number++) {
+    for (size_t number = span.first; number <= span.last; number++) {
         Granule& granule = region->granules[number];
-        if (number > first && same(granule, before)) {
+        if (number > span.first && same(granule, before)) {
             granule = after;
             continue;
         }
         before = granule;
-        check_granule(*region, number, {pointer, bytes, access, scope, address});
+        check_granule(*region, number, touch);
         after = granule;
     }
 }
@@ -462,8 +507,9 @@ void copy_pending(const void* shared, size_t bytes, bool pending) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    for (size_t i = 0; i < bytes; i++)
-        region->granules[pointer + i - region->begin].write.pending = pending;
+    Span span = granules_of(*region, pointer, bytes);
+    for (size_t number = span.first; number <= span.last; number++)
+        region->granules[number].write.pending = pending;
 }
 
 // What a thread stored, in shared memory, that a copy overwrites or a product reads: ordered, and
@@ -491,8 +537,8 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
     }
     Granule before{}, after{now(address), {}};
     after.write.copied = after.write.pending = true;
-    for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes;
-         number++) {
+    Span span = granules_of(*region, pointer, bytes);
+    for (size_t number = span.first; number <= span.last; number++) {
         Granule& granule = region->granules[number];
         if (!same(granule, before)) {
             must_be_fenced(site, *region, number, "writes");
@@ -510,13 +556,13 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    size_t first = pointer - region->begin;
-    for (size_t number = first; number < first + bytes; number++) {
+    Span span = granules_of(*region, pointer, bytes);
+    for (size_t number = span.first; number <= span.last; number++) {
         const Stamp& write = region->granules[number].write;
-        if (number > first && same(write, region->granules[number - 1].write)) continue;
+        if (number > span.first && same(write, region->granules[number - 1].write)) continue;
         if (write.block != block_number) suspect_stale(*region, number, 0);
         if (write.copied && write.block == block_number)
-            check_destination(at(site), region->begin + number, false);
+            check_destination(at(site), region->begin + (number << region->shift), false);
         else
             must_be_fenced(site, *region, number, "reads");
     }

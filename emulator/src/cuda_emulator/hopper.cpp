@@ -108,7 +108,6 @@ struct HopperThread {
     Site changed;        // where it gave or took some
 };
 
-uint64_t ticks;
 std::vector<VectorClock> clocks;  // by warp
 std::map<void*, PhaseBarrier> barriers;
 std::vector<BulkCopy> copies;
@@ -539,8 +538,6 @@ void fence_proxy_async() {
     enter();
     mine().proxy_fenced = ++ticks;
 }
-
-uint64_t next_tick() { return ++ticks; }
 
 bool is_fenced(unsigned thread, uint64_t since) {
     return in_use && hopper[thread].proxy_fenced > since;

@@ -182,13 +182,10 @@ class Module:
 
     def get_global(self, name):
         """A NumPy array of a __device__ or __constant__ variable, which launches read and write."""
-        if name not in self._globals and self.names:
-            self._add_globals(self.plain)
         if name not in self._globals:
-            raise KeyError(
-                f"{self.source.name} has no variable {name} that a kernel, or an instance of one "
-                "that ran, mentions"
-            )
+            self._add_globals(_build(self, _FLAGS["plain"](), (name,)))
+        if name not in self._globals:
+            raise KeyError(f"{self.source.name} has no __device__ or __constant__ variable {name}")
         return self._globals[name]
 
     def library(self, kind, name):
@@ -898,7 +895,11 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
         *(f'#include "{path}"' for path in headers),
         text,
         f'# 1 "{module.source}"',
-        *(f"EMULATOR_EXPORT({_symbol(entry)}, {entry})" for entry in entries),
+        *(
+            f"EMULATOR_EXPORT({_symbol(entry)}, {entry})"
+            for entry in entries
+            if _source.find(module.kernels, entry)
+        ),
         *_table_of(variables),
         "",
     ]

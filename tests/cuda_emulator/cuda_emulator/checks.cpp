@@ -199,7 +199,7 @@ static Readers with_current(const Stamp& earlier) {
 
 static void record_read(Stamp& read, uintptr_t address) {
     if (read.readers == Readers::BLOCKS) return;
-    Readers readers = with_current(read);
+    Readers readers = unordered(read) ? with_current(read) : Readers::ONE_THREAD;
     read = now(address);
     read.readers = readers;
 }

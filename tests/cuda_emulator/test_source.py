@@ -1,4 +1,4 @@
-"""Files of CUDA C++ as people have them load unchanged, and say what is missing where they do not."""
+"""Files of CUDA C++ as people have them load unchanged, or say what is missing."""
 
 import numpy as np
 import pytest
@@ -125,7 +125,9 @@ def test_a_template_without_arguments_is_told_those_of_the_host_code(module):
 
 
 def test_an_unknown_kernel_is_answered_with_those_that_there_are(module):
-    with pytest.raises(KeyError, match="has no kernel relu; it has twice, deep::er::kernel, before"):
+    with pytest.raises(
+        KeyError, match="has no kernel relu; it has twice, deep::er::kernel, before"
+    ):
         module.get_function("relu")
 
 

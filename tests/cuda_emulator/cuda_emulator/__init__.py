@@ -191,7 +191,7 @@ class Module:
     def library(self, kind, name):
         """The library that has a kernel. kind: "plain", "watched" or "counted".
 
-        All kernels that are no templates share one, unless g++ rejects it for another kernel's sake.
+        All kernels that are no templates share one, unless g++ rejects another one of them.
         """
         if (kind, name) not in self._libraries:
             group = self.names
@@ -452,14 +452,20 @@ def _number(arg, parameter):
     if parameter.is_array:
         return arg
     kind = parameter.dtype.kind
-    if isinstance(arg, np.ndarray | np.void) and kind == "V" and arg.nbytes == parameter.dtype.itemsize:
+    if (
+        isinstance(arg, np.ndarray | np.void)
+        and kind == "V"
+        and arg.nbytes == parameter.dtype.itemsize
+    ):
         return np.frombuffer(arg.tobytes(), parameter.dtype)[0]
     if isinstance(arg, bool) and kind == "b" or type(arg) is int and kind in "iu":
         limits = np.iinfo(parameter.dtype) if kind != "b" else None
         if limits is None or limits.min <= arg <= limits.max:
             return parameter.dtype.type(arg)
-    if isinstance(arg, float) and parameter.type == "float64" or (
-        isinstance(arg, complex) and parameter.type == "complex128"
+    if (
+        isinstance(arg, float)
+        and parameter.type == "float64"
+        or (isinstance(arg, complex) and parameter.type == "complex128")
     ):
         return parameter.dtype.type(arg)
     return arg
@@ -732,7 +738,9 @@ def _packed(values):
     memory = np.zeros(size, np.uint8)
     first = memory.ctypes.data % 16
     for start, value in zip(starts, values, strict=True):
-        memory[start - first : start - first + value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
+        memory[start - first : start - first + value.nbytes] = np.frombuffer(
+            value.tobytes(), np.uint8
+        )
     return memory, [memory.ctypes.data + start - first for start in starts]
 
 

@@ -113,19 +113,19 @@ static inline unsigned __float_as_uint(float f) { return emulator::bits_of<unsig
 static inline float __int_as_float(int i) { return emulator::bits_of<float>(i); }
 static inline float __uint_as_float(unsigned i) { return emulator::bits_of<float>(i); }
 // No templates, so that `using namespace std` makes no call ambiguous; of mixed integers as CUDA.
-#define EMULATOR_LEAST(type, a_type, b_type)          \
+#define EMULATOR_LEAST(type, a_type, b_type)           \
     static inline type min(a_type a_of, b_type b_of) { \
-        type a = a_of, b = b_of;                      \
-        return b < a ? b : a;                         \
-    }                                                 \
+        type a = a_of, b = b_of;                       \
+        return b < a ? b : a;                          \
+    }                                                  \
     static inline type max(a_type a_of, b_type b_of) { \
-        type a = a_of, b = b_of;                      \
-        return a < b ? b : a;                         \
+        type a = a_of, b = b_of;                       \
+        return a < b ? b : a;                          \
     }
-#define EMULATOR_LEAST_OF(signed_type, unsigned_type)            \
-    EMULATOR_LEAST(signed_type, signed_type, signed_type)        \
-    EMULATOR_LEAST(unsigned_type, unsigned_type, unsigned_type)  \
-    EMULATOR_LEAST(unsigned_type, signed_type, unsigned_type)    \
+#define EMULATOR_LEAST_OF(signed_type, unsigned_type)           \
+    EMULATOR_LEAST(signed_type, signed_type, signed_type)       \
+    EMULATOR_LEAST(unsigned_type, unsigned_type, unsigned_type) \
+    EMULATOR_LEAST(unsigned_type, signed_type, unsigned_type)   \
     EMULATOR_LEAST(unsigned_type, unsigned_type, signed_type)
 EMULATOR_LEAST_OF(int, unsigned)
 EMULATOR_LEAST_OF(long, unsigned long)

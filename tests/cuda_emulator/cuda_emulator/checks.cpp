@@ -31,7 +31,7 @@ struct Stamp {
     bool pending : 1;  // of a write: a cp.async not waited for, or a bulk copy that has not arrived
     bool copied : 1;   // of a write: by a bulk copy
     bool atomic : 1;   // of a write: by atomics, `readers` tells whose
-    bool of_block : 1; // of an atomic write: no other block's atomics may come near
+    bool of_block : 1;  // of an atomic write: no other block's atomics may come near
 };
 struct Granule {
     Stamp write, read;
@@ -270,8 +270,7 @@ static bool on_own_stack(const unsigned char* pointer) {
            reinterpret_cast<const char*>(pointer) < current->stack + STACK_BYTES;
 }
 
-static void watch(const void* target, size_t bytes, Access access, Scope scope,
-                  uintptr_t address) {
+static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
     if (on_own_stack(pointer)) return check_registers(target, bytes, write, address);

@@ -222,7 +222,9 @@ void append_name(char* text) {
         strcat(text, "bool");
     else if constexpr (std::is_arithmetic_v<T>)
         sprintf(text + strlen(text), "%s%zu",
-                std::is_floating_point_v<T> ? "float" : std::is_signed_v<T> ? "int" : "uint",
+                std::is_floating_point_v<T> ? "float"
+                : std::is_signed_v<T>       ? "int"
+                                            : "uint",
                 8 * sizeof(T));
     else if constexpr (std::is_pointer_v<T>)
         strcat(text, "uint64");
@@ -258,7 +260,10 @@ struct Global {
 template <class T>
 Global global(const char* name, T& variable, bool writable) {
     using Value = std::remove_cv_t<std::remove_all_extents_t<T>>;
-    Global result{name, const_cast<std::remove_cv_t<Value>*>(reinterpret_cast<const volatile Value*>(&variable)), sizeof(T), "", writable};
+    Global result{
+        name,
+        const_cast<std::remove_cv_t<Value>*>(reinterpret_cast<const volatile Value*>(&variable)),
+        sizeof(T), "", writable};
     append_name<Value>(result.type);
     return result;
 }
@@ -278,10 +283,10 @@ struct Entry<kernel> {
 
 }  // namespace emulator
 
-#define EMULATOR_GLOBAL_COUNT(count)                                                    \
+#define EMULATOR_GLOBAL_COUNT(count)                                                        \
     extern "C" __attribute__((visibility("default"))) const uint64_t emulator_global_count; \
     const uint64_t emulator_global_count = count;
-#define EMULATOR_GLOBALS                                                                    \
+#define EMULATOR_GLOBALS                                                                         \
     extern "C" __attribute__((visibility("default"))) const emulator::Global emulator_globals[]; \
     const emulator::Global emulator_globals[]
 // symbol: of the library; the kernel's name may have template arguments
@@ -334,7 +339,7 @@ static inline void* __cvta_shared_to_generic(size_t address) {
 #define __reduce_add_sync(mask, value) EMULATOR_REDUCE(mask, value, a + b)
 #define __reduce_min_sync(mask, value) EMULATOR_REDUCE(mask, value, b < a ? b : a)
 #define __reduce_max_sync(mask, value) EMULATOR_REDUCE(mask, value, a < b ? b : a)
-#define __reduce_and_sync(mask, value) EMULATOR_REDUCE(mask, value, a & b)
+#define __reduce_and_sync(mask, value) EMULATOR_REDUCE(mask, value, a& b)
 #define __reduce_or_sync(mask, value) EMULATOR_REDUCE(mask, value, a | b)
 #define __reduce_xor_sync(mask, value) EMULATOR_REDUCE(mask, value, a ^ b)
 

@@ -274,7 +274,8 @@ static bool hold_meetings() {
             if (thread.site.id == leader->site.id) mask |= 1u << l;
         }
         for (unsigned l = 0; l < WARP; l++)
-            if (mask >> l & 1) threads[first + l].mask = mask, threads[first + l].state = State::READY;
+            if (mask >> l & 1)
+                threads[first + l].mask = mask, threads[first + l].state = State::READY;
         met |= mask != 0;
     }
     return met;
@@ -536,7 +537,11 @@ static void release_barrier() {
             elsewhere = &thread;
     }
     unsigned total = threads.size();
-    current = at_token ? at_token : at_warpgroup ? at_warpgroup : at_phase ? at_phase : at_warp ? at_warp : at_barrier;
+    current = at_token       ? at_token
+              : at_warpgroup ? at_warpgroup
+              : at_phase     ? at_phase
+              : at_warp      ? at_warp
+                             : at_barrier;
     Place place = at(current->site);
     if (at_token)
         report(describe("deadlock", place, "waits at a barrier at which too few threads arrive"));

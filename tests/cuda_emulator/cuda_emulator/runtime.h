@@ -16,7 +16,17 @@ constexpr size_t STACK_BYTES = 128 * 1024, MOST_THREADS = 1024;  // of a block
 constexpr size_t MOST_SHARED_BYTES = 227 * 1024;                 // limit per block on sm_90
 constexpr unsigned WARP = 32;
 
-enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, AT_PHASE, AT_WARPGROUP, AT_MEETING, AT_TOKEN, DONE };
+enum class State : uint8_t {
+    NEW,
+    READY,
+    AT_BARRIER,
+    AT_WARP,
+    AT_PHASE,
+    AT_WARPGROUP,
+    AT_MEETING,
+    AT_TOKEN,
+    DONE
+};
 
 // A lane's input and result of a warp operation.
 struct Operand {
@@ -80,7 +90,7 @@ void collective(Site, unsigned mask, Combine combine, Operand*);
 // Pauses the thread until wake_tokens of this barrier.
 void wait_for_token(Site, const void* barrier);
 void wake_tokens(const void* barrier);
-void yield();  // the other threads run first
+void yield();                                       // the other threads run first
 bool lanes_ordered(unsigned other, uint64_t tick);  // by a synchronisation of some of the warp
 
 // what the threads of the block did before happened before what they do from now on

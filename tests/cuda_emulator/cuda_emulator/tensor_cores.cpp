@@ -228,14 +228,12 @@ void multiply_matrices(Operand** of_lane) {
                 tensor_sums(terms, depth + 1, sums);
                 std::copy(sums, sums + COLUMNS, to);
             }
-    for (int i = 0; i < of_c; i++)
-        request<WarpProduct>(of_lane[i % WARP]).sums[i / WARP] = c[i];
+    for (int i = 0; i < of_c; i++) request<WarpProduct>(of_lane[i % WARP]).sums[i / WARP] = c[i];
 }
 
 }  // namespace
 
-void multiply_warp(int rows, int columns, int depth, const double* mine, double* sums,
-                   bool exact) {
+void multiply_warp(int rows, int columns, int depth, const double* mine, double* sums, bool exact) {
     WarpProduct product{rows, columns, depth, mine, sums, exact};
     of_whole_warp(here(), multiply_matrices, &product);
 }

@@ -412,7 +412,6 @@ struct SourceLocation {
     const char* file;
     uint32_t line, column;
 };
-static Place at(SourceLocation location) { return {location.file, int(location.line), 0, 0}; }
 struct TypeMismatch {
     SourceLocation location;
     const void* type;
@@ -422,18 +421,18 @@ struct TypeMismatch {
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
     if (!watching) return;
     uintptr_t alignment = uintptr_t(1) << data->log_alignment;
-    fail(describe("misaligned access", at(data->location),
+    fail(describe("misaligned access", at(CALLER),
                   "uses an address that is %zu bytes off a multiple of %zu",
                   size_t(pointer % alignment), size_t(alignment)));
 }
 
-void __ubsan_handle_out_of_bounds(SourceLocation* location, uintptr_t index) {
+void __ubsan_handle_out_of_bounds(void*, uintptr_t index) {
     if (watching)
-        fail(describe("out of bounds", at(*location), "uses index %lld of an array",
+        fail(describe("out of bounds", at(CALLER), "uses index %lld of an array",
                       static_cast<long long>(index)));
 }
 
-void __ubsan_handle_divrem_overflow(SourceLocation* location, uintptr_t, uintptr_t) {
-    if (watching) fail(describe("division by zero", at(*location), "divides by zero"));
+void __ubsan_handle_divrem_overflow(void*, uintptr_t, uintptr_t) {
+    if (watching) fail(describe("division by zero", at(CALLER), "divides by zero"));
 }
 }

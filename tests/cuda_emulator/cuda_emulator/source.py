@@ -160,7 +160,8 @@ class Source:
                         and follows == "("
                     ):
                         for arguments in self._resolved(item, self.span(at + 2, end - 1)):
-                            found[arguments] = None
+                            if not re.search(r"\w\s*(\.|->)\s*[a-z]", arguments):
+                                found[arguments] = None
         return list(found)
 
     def _resolved(self, item, text, depth=3):

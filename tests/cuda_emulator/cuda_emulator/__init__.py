@@ -907,6 +907,7 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
     text, variables = module.parsed.cut(entries)
     lines = [
         f'#include "{header}"',
+        *([] if module.parsed.declares("half") else [f'#include "{HERE / "half_names.h"}"']),
         *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
         *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
         *(f'#include "{path}"' for path in headers),

@@ -100,12 +100,6 @@ using __half = emulator::Narrow<emulator::Binary16>;
 using __half2 = emulator::NarrowPair<emulator::Binary16>;
 using __nv_bfloat16 = emulator::Narrow<emulator::Brain16>;
 using __nv_bfloat162 = emulator::NarrowPair<emulator::Brain16>;
-using half = __half;
-using half2 = __half2;
-using nv_half = __half;
-using nv_half2 = __half2;
-using nv_bfloat16 = __nv_bfloat16;
-using nv_bfloat162 = __nv_bfloat162;
 struct __half_raw {
     unsigned short x;
 };

@@ -164,6 +164,9 @@ class Source:
                                 found[arguments] = None
         return list(found)
 
+    def declares(self, name):
+        return any(name in item.names for item in self.leaves)
+
     def _resolved(self, item, text, depth=3):
         """Texts of template arguments, with the constants of the function around them and the
         arguments of its own template in place of their names.

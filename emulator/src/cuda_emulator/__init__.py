@@ -217,19 +217,16 @@ class Module:
 
     def get_global(self, name):
         """A NumPy array of a __device__ or __constant__ variable, which launches read and write."""
-        if name not in self._globals and self.names:
-            self._add_globals(self.plain)
         if name not in self._globals:
-            raise KeyError(
-                f"{self.source.name} has no variable {name} that a kernel, or an instance of one "
-                "that ran, mentions"
-            )
+            self._add_globals(_build(self, _FLAGS["plain"](), (name,)))
+        if name not in self._globals:
+            raise KeyError(f"{self.source.name} has no __device__ or __constant__ variable {name}")
         return self._globals[name]
 
     def library(self, kind, name):
         """The library that has a kernel. kind: "plain", "watched" or "counted".
 
-        All kernels that are no templates share one, unless g++ rejects it for another kernel's sake.
+        All kernels that are no templates share one, unless g++ rejects another one of them.
         """
         if (kind, name) not in self._libraries:
             group = self.names
@@ -911,7 +908,16 @@ def _make_library(library, module, flags, runtime, entries):
         flags = [flag for flag in flags if not flag.startswith("-D")]
         header = _precompiled(flags, runtime)
         wrapper.write_text(wrapper_text(module, entries, header, macros))
-        _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
+        command = [*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)]
+        try:
+            _compile(command, kernels)
+        except CompileError as error:
+            if "always_inline" not in str(error):
+                raise
+            # a function that is always inlined has no address that a kernel could pass on
+            text = wrapper.read_text()
+            wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text))
+            _compile(command, kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))
         # Linked without the sanitizers' flags: the functions that their calls need are in
         # checks.cpp.
@@ -928,12 +934,17 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
     text, variables = module.parsed.cut(entries)
     lines = [
         f'#include "{header}"',
+        *([] if module.parsed.declares("half") else [f'#include "{HERE / "half_names.h"}"']),
         *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
         *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
         *(f'#include "{path}"' for path in headers),
         text,
         f'# 1 "{module.source}"',
-        *(f"EMULATOR_EXPORT({_symbol(entry)}, {entry})" for entry in entries),
+        *(
+            f"EMULATOR_EXPORT({_symbol(entry)}, {entry})"
+            for entry in entries
+            if _source.find(module.kernels, entry)
+        ),
         *_table_of(variables),
         "",
     ]

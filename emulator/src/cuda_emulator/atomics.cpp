@@ -32,7 +32,7 @@ std::map<unsigned, Fenced> blocks;
 std::map<const void*, Known> locations;
 std::vector<Known> of_thread;  // of this block
 Known of_block;
-uint64_t barrier_tick;                        // of this block's last barrier
+uint64_t barrier_tick;                       // of this block's last barrier
 std::vector<uint64_t> barrier_before_fence;  // of each thread
 std::vector<Repeat> repeats;
 
@@ -45,8 +45,8 @@ void release(const void* pointer) {
     Fenced& fenced = blocks[block_number];
     if (!fenced.fence[me]) return;
     for (size_t i = 0; i < fenced.released.size(); i++)
-        fenced.released[i] = std::max(
-            {fenced.released[i], barrier_before_fence[me], fenced.fence_at_barrier[i]});
+        fenced.released[i] =
+            std::max({fenced.released[i], barrier_before_fence[me], fenced.fence_at_barrier[i]});
     fenced.released[me] = std::max(fenced.released[me], fenced.fence[me]);
     Known& known = locations[pointer];
     known[block_number] = next_tick();

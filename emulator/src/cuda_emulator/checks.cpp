@@ -333,7 +333,7 @@ static Readers with_current(const Stamp& earlier) {
 
 static void record_read(Stamp& read, uintptr_t address) {
     if (read.readers == Readers::BLOCKS) return;
-    Readers readers = with_current(read);
+    Readers readers = unordered(read) ? with_current(read) : Readers::ONE_THREAD;
     uint32_t other = read.thread != current->linear ? read.thread : read.other_reader;
     if (readers == Readers::BLOCKS) other = read.block;
     read = now(address);
@@ -596,7 +596,6 @@ struct SourceLocation {
     const char* file;
     uint32_t line, column;
 };
-static Place at(SourceLocation location) { return {location.file, int(location.line), 0, 0}; }
 struct TypeDescriptor {
     uint16_t kind, info;
     char name[1];  // as "'float [8]'"
@@ -614,20 +613,20 @@ struct TypeMismatch {
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
     if (!watching) return;
     uintptr_t alignment = uintptr_t(1) << data->log_alignment;
-    fail(describe("misaligned access", at(data->location),
+    fail(describe("misaligned access", at(CALLER),
                   "uses an address that is %zu bytes off a multiple of %zu",
                   size_t(pointer % alignment), size_t(alignment)));
 }
 
 void __ubsan_handle_out_of_bounds(Index* data, uintptr_t index) {
     if (!watching) return;
-    Fault fault = describe("out of bounds", at(data->location), "uses index %lld of {array} %s",
+    Fault fault = describe("out of bounds", at(CALLER), "uses index %lld of {array} %s",
                            static_cast<long long>(index), data->array->name);
     fault.column = data->location.column;
     fail(fault);
 }
 
-void __ubsan_handle_divrem_overflow(SourceLocation* location, uintptr_t, uintptr_t) {
-    if (watching) fail(describe("division by zero", at(*location), "divides by zero"));
+void __ubsan_handle_divrem_overflow(void*, uintptr_t, uintptr_t) {
+    if (watching) fail(describe("division by zero", at(CALLER), "divides by zero"));
 }
 }

@@ -1,7 +1,7 @@
 """CuPy's RawKernel and RawModule on NumPy arrays: the same calls, run by the emulator.
 
-    kernel = RawKernel(text, "add")
-    kernel((blocks,), (256,), (x, y, x.size))
+kernel = RawKernel(text, "add")
+kernel((blocks,), (256,), (x, y, x.size))
 """
 
 import cuda_emulator

@@ -7,7 +7,9 @@ C++ text with {0}, {1}, ... for them. An operand in braces is a list, one in bra
 import re
 
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b\s*(?:volatile|__volatile__)?\s*\(")
-_STRING = re.compile(r'R"(?P<mark>[^(\s"]*)\((?P<raw>.*?)\)(?P=mark)"|"(?P<text>(?:[^"\\]|\\.)*)"', re.S)
+_STRING = re.compile(
+    r'R"(?P<mark>[^(\s"]*)\((?P<raw>.*?)\)(?P=mark)"|"(?P<text>(?:[^"\\]|\\.)*)"', re.S
+)
 _SPECIAL = {
     "%laneid": "emulator::lane()",
     "%warpid": "(emulator::thread_number() / 32)",
@@ -37,7 +39,9 @@ def _load(name, operands):
     if not fields:
         return f"{to} = *reinterpret_cast<const volatile {kind}*>(emulator::pointer({address}));"
     vector = _vector(kind, len(values))
-    parts = " ".join(f"{value} = emulator_v.{field};" for value, field in zip(values, fields))
+    parts = " ".join(
+        f"{value} = emulator_v.{field};" for value, field in zip(values, fields, strict=False)
+    )
     return f"{{ auto emulator_v = *reinterpret_cast<const {vector}*>(emulator::pointer({address})); {parts} }}"
 
 
@@ -90,7 +94,10 @@ def _mma(name, operands):
     back = (
         " ".join(f"{x} = emulator_c[{i}];" for i, x in enumerate(d))
         if wide
-        else " ".join(f"{x} = emulator::cvt_f16x2(emulator_c[{2 * i}], emulator_c[{2 * i + 1}]);" for i, x in enumerate(d))
+        else " ".join(
+            f"{x} = emulator::cvt_f16x2(emulator_c[{2 * i}], emulator_c[{2 * i + 1}]);"
+            for i, x in enumerate(d)
+        )
     )
     return (
         f"{{ float emulator_c[4] = {{{given}}}; unsigned emulator_a[{len(a)}] = {{{', '.join(a)}}}, "
@@ -212,10 +219,14 @@ def _call(instruction, operands):
             values = [_value(part, operands) for part in _split(rest)]
             if callable(rule):
                 return rule(name, values)
-            return re.sub(r"\{(\d)\}", lambda match: values[int(match[1])], rule)
+            return _filled(rule, values)
         except (IndexError, KeyError, ValueError, TypeError):
             break
     return f'static_assert(false, "inline PTX without a model: {name}");'
+
+
+def _filled(rule, values):
+    return re.sub(r"\{(\d)\}", lambda match: values[int(match[1])], rule)
 
 
 def _value(part, operands):

@@ -1,8 +1,8 @@
 """Reads a CUDA C++ file as people have it: finds its kernels, and cuts out what one of them needs.
 
-The preprocessor of g++ runs first, with the file's own headers; those that it has not are left out,
+The preprocessor of g++ runs first, with the headers that there are; missing ones are left out,
 because cuda_emulator.h stands for CUDA's. What is left is split into the items of its namespaces
-(functions, types, variables). A kernel needs the items whose names it mentions, and those that these
+(functions, types, variables). A kernel needs the items whose names it mentions, and what these
 mention; functions for the host are never among them.
 """
 
@@ -154,11 +154,18 @@ class Source:
                 if self.tokens[at].text == base and self.tokens[at + 1].text == "<":
                     end = self.angle_end(at + 1, item.last)
                     follows = end and self.tokens[end].text
-                    if end and not (item.kind == "function" and "__global__" in self.head(item)
-                                    and follows == "("):
+                    if end and not (
+                        item.kind == "function"
+                        and "__global__" in self.head(item)
+                        and follows == "("
+                    ):
                         for arguments in self._resolved(item, self.span(at + 2, end - 1)):
-                            found[arguments] = None
+                            if not re.search(r"\w\s*(\.|->)\s*[a-z]", arguments):
+                                found[arguments] = None
         return list(found)
+
+    def declares(self, name):
+        return any(name in item.names for item in self.leaves)
 
     def _resolved(self, item, text, depth=3):
         """Texts of template arguments, with the constants of the function around them and the
@@ -179,9 +186,9 @@ class Source:
         for arguments in self._instances(item, depth - 1):
             given = split_text(arguments)
             if len(given) < len(names):
-                given += [default_of(part) or "" for part in split_text(template)[len(given):]]
+                given += [default_of(part) or "" for part in split_text(template)[len(given) :]]
             filled = text
-            for name, value in zip(names, given):
+            for name, value in zip(names, given, strict=False):
                 filled = re.sub(rf"\b{name}\b", value, filled)
             results[filled] = None
         return list(results)
@@ -246,8 +253,10 @@ class Source:
         return all(any(n in kept for n in numbers) for numbers in own)
 
     def _always(self, item):
-        return item.kind == "using" and not item.names or (
-            item.kind == "function" and "operator" in item.names
+        return (
+            item.kind == "using"
+            and not item.names
+            or (item.kind == "function" and "operator" in item.names)
         )
 
     def _for_device(self, item):
@@ -412,7 +421,11 @@ class Source:
                 while self.tokens[at].text != "(" or self.tokens[at - 1].text == "operator":
                     at += 1
                 return at
-            if text == "(" and self.tokens[at - 1].text not in _ATTRIBUTES and self._may_name(at - 1):
+            if (
+                text == "("
+                and self.tokens[at - 1].text not in _ATTRIBUTES
+                and self._may_name(at - 1)
+            ):
                 return at
             at = self.pair[at] + 1 if text in _PAIRS else at + 1
         return None
@@ -502,7 +515,9 @@ class Source:
         return {t.text for t in self.tokens[item.first : item.last] if t.kind == "word"}
 
     def span(self, first, last):
-        return self.text[self.tokens[first].start : self.tokens[last - 1].end] if last > first else ""
+        return (
+            self.text[self.tokens[first].start : self.tokens[last - 1].end] if last > first else ""
+        )
 
     def place(self, position):
         """File and line of a position in the text."""
@@ -682,11 +697,19 @@ def prepared(text):
     if "__shared__" in text:
         text = re.sub(r"\bstatic\s+((?:\w+\s+)?)__shared__", r"\1__shared__", text)
         text = re.sub(r"__shared__\s+((?:\w+\s+)?)static\b", r"__shared__ \1", text)
-        text = re.sub(rf"__shared__\s+(alignas\s*\((?:[^()]|\([^()]*\))*\))", r"\1 __shared__", text)
-    text = re.sub(r"\b(?:__inline__|__inline|inline)\s+(?=(?:static\s+|constexpr\s+|__device__\s+"
-                  r"|__host__\s+)*__forceinline__\b)", "", text)
-    text = re.sub(r"(\b__forceinline__\s+(?:static\s+|constexpr\s+|__device__\s+|__host__\s+)*)"
-                  r"(?:__inline__|__inline|inline)\b", r"\1", text)
+        text = re.sub(r"__shared__\s+(alignas\s*\((?:[^()]|\([^()]*\))*\))", r"\1 __shared__", text)
+    text = re.sub(
+        r"\b(?:__inline__|__inline|inline)\s+(?=(?:static\s+|constexpr\s+|__device__\s+"
+        r"|__host__\s+)*__forceinline__\b)",
+        "",
+        text,
+    )
+    text = re.sub(
+        r"(\b__forceinline__\s+(?:static\s+|constexpr\s+|__device__\s+|__host__\s+)*)"
+        r"(?:__inline__|__inline|inline)\b",
+        r"\1",
+        text,
+    )
     text = re.sub(r"\b__noinline__\b", "__attribute__((noinline))", text)
     text = re.sub(r"\b__grid_constant__\b", "", text)
     return ptx.rewritten(text) if "asm" in text else text
@@ -695,7 +718,9 @@ def prepared(text):
 def _dynamic_shared(match):
     """A reference to the launch's shared memory in place of an array without a size."""
     text = re.sub(rf"{_ALIGNED}|\b(?:extern|__shared__)\b", " ", match[0])
-    kind, name, sizes = re.fullmatch(r"(.*?)(\w+)\s*((?:\[[^\]]*\]\s*)*);", text.strip(), re.S).groups()
+    kind, name, sizes = re.fullmatch(
+        r"(.*?)(\w+)\s*((?:\[[^\]]*\]\s*)*);", text.strip(), re.S
+    ).groups()
     kind = " ".join(kind.split())
     lines = "\n" * match[0].count("\n")
     return (

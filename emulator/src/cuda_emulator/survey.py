@@ -1,11 +1,11 @@
-"""Which kernels of a folder the emulator loads from their files as they are, and why not the others.
+"""Which kernels of a folder the emulator loads from unchanged files, and why not the others.
 
     rows = survey("some/repository")
     print(table(rows))
 
-A template is loaded with the arguments that the file's host code gives it; where it gives none, with
-a default for each parameter (DEFAULTS). Headers that a file includes are looked for in the whole
-folder, the nearest first.
+A template is loaded with the arguments that the file's host code gives it; where it gives none,
+with a default for each parameter (DEFAULTS). Headers that a file includes are looked for in the
+whole folder, the nearest first.
 """
 
 import collections
@@ -25,7 +25,10 @@ SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".inl")
 DEFAULTS = {"bool": "false", "warp": "32", "stage": "2", "thread": "256", "block": "256", "": "32"}
 # (kind, what g++ or the emulator says of it)
 REASONS = (
-    ("textures and surfaces", r"texture|surface|tex[123]D|surf[123]D|cudaTextureObject|cudaSurface"),
+    (
+        "textures and surfaces",
+        r"texture|surface|tex[123]D|surf[123]D|cudaTextureObject|cudaSurface",
+    ),
     ("random numbers of cuRAND", r"curand"),
     ("kernels that launch kernels", r"<<<|cudaDeviceSynchronize|cudaStream"),
     ("Thrust, CUB, CuTe or CUTLASS", r"thrust|cub::|cub\b|cute|cutlass|TiledMMA|TiledCopy"),
@@ -79,7 +82,8 @@ def _of_file(folder, path, headers, options, seen):
     mine = [
         kernel
         for kernel in kernels
-        if pathlib.Path(kernel.file).is_relative_to(folder) and (kernel.file, kernel.name) not in seen
+        if pathlib.Path(kernel.file).is_relative_to(folder)
+        and (kernel.file, kernel.name) not in seen
     ]
     entries = {kernel.name: entry_of(module.parsed, kernel) for kernel in mine}
     seen.update((kernel.file, kernel.name) for kernel in mine)
@@ -135,7 +139,9 @@ def include_folders(path, headers):
 
 def nearest(name, path, headers):
     """The header of this name that lies nearest to a file; None without one."""
-    fitting = [each for each in headers[pathlib.PurePosixPath(name).name] if str(each).endswith(f"/{name}")]
+    fitting = [
+        each for each in headers[pathlib.PurePosixPath(name).name] if str(each).endswith(f"/{name}")
+    ]
     return max(fitting, key=lambda each: len(os.path.commonpath([each, path])), default=None)
 
 

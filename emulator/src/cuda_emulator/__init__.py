@@ -348,7 +348,8 @@ class Function:
             arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
             for arg in args
         ]
-        args = _fitting(self.name, _parameters(library, self.name), args)
+        given = _fitting(self.name, _parameters(library, self.name), args)
+        args = [_aligned(arg) for arg in given]
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         for counts in (
             _Counts(learns=True, enough=enough),
@@ -372,6 +373,9 @@ class Function:
             except KernelFault as fault:
                 if fault.kind != "enough":
                     raise
+        for arg, copy in zip(given, args, strict=True):
+            if arg is not copy and arg.flags.writeable:
+                arg[...] = copy
         numbers = _as_dict(counts)
         threads = _threads(library, numbers.pop("runs")[: numbers.pop("run_words")])
         return {**numbers, "threads": threads}
@@ -623,6 +627,19 @@ class _Allocations:
 def _place(array):
     """(start, end) of the array's memory."""
     return array.ctypes.data, array.ctypes.data + array.nbytes
+
+
+def _aligned(arg):
+    """A whole array as it lies on a GPU, at a multiple of 256 bytes, a copy if it does not; a view
+    and a number as they are.
+    """
+    if not isinstance(arg, np.ndarray) or arg.base is not None or arg.ctypes.data % _ALIGNMENT == 0:
+        return arg
+    memory = np.empty(arg.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + arg.nbytes].view(arg.dtype).reshape(arg.shape)
+    copy[...] = arg
+    return copy
 
 
 def _round_up(number, multiple):

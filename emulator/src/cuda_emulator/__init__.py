@@ -145,7 +145,7 @@ class Module:
 
     def __init__(self, source, options, include):
         self.source, self.options, self.include = source, options, include
-        self._libraries, self._globals = {}, {}
+        self.libraries, self._globals = {}, {}
 
     @functools.cached_property
     def text(self):
@@ -228,7 +228,7 @@ class Module:
 
         All kernels that are no templates share one, unless g++ rejects another one of them.
         """
-        if (kind, name) not in self._libraries:
+        if (kind, name) not in self.libraries:
             group = self.names
             alone = name not in group or len(group) == 1
             try:
@@ -237,8 +237,8 @@ class Module:
                 if alone:
                     raise
                 library = _build(self, _FLAGS[kind](), (name,))
-            self._libraries[kind, name] = library
-        return self._libraries[kind, name]
+            self.libraries[kind, name] = library
+        return self.libraries[kind, name]
 
     @functools.cached_property
     def plain(self):
@@ -1040,6 +1040,11 @@ def _shared_arrays(library):
         if offset != anchor
     ]
     return (_SharedArray * len(arrays))(*arrays)
+
+
+def compiled():
+    """Whether a launch finds the runtime compiled, in whatever version."""
+    return any(_cache().glob("runtime-*.o"))
 
 
 def _runtime_objects(files):

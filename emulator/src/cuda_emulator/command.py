@@ -39,6 +39,8 @@ class Run:
 def main(words=None):
     """Run the command; returns its exit status."""
     options = _parser().parse_args(words)
+    if not cuda_emulator.compiled():
+        print("compiling the emulator, once: ten seconds of a processor", file=sys.stderr)
     try:
         return options.command(options)
     except cuda_emulator.CompileError as error:

@@ -215,13 +215,13 @@ std::string block_coordinates(unsigned run_as) {
 
 // ---- fibers
 
+constexpr size_t ALL_STACKS = MOST_THREADS * STACK_BYTES;
+
 // So many of them with a page before it that nothing may touch. A process of its own has others.
 static char* new_stacks(size_t guarded) {
-    constexpr size_t BYTES = MOST_THREADS * STACK_BYTES;
-    void* stacks = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE,
+    void* stacks = mmap(nullptr, ALL_STACKS, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED) abort();
-    madvise(stacks, BYTES, MADV_DONTFORK);
     for (size_t i = 0; i < guarded; i++)
         mprotect(static_cast<char*>(stacks) + i * STACK_BYTES, 4096, PROT_NONE);
     return static_cast<char*>(stacks);
@@ -708,7 +708,13 @@ int launch(const Launch& launch, void (*thread)(void**)) {
         keep(unaccepted(launch));
     } else if (launch.seconds) {
         fflush(nullptr);
-        if (pid_t process = fork()) return process;
+        // its many pieces are not copied, which takes longest
+        if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DONTFORK);
+        pid_t process = fork();
+        if (process) {
+            if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DOFORK);
+            return process;
+        }
         Launch own = launch;
         char* stacks = nullptr;
         own.stacks = &stacks;

@@ -88,6 +88,13 @@ __global__ void pairs(const half2* x, half2* y) {
     half2 v = __hadd2(x[threadIdx.x], __float2half2_rn(1.0f));
     y[threadIdx.x] = __halves2half2(__high2half(v), __low2half(v));
 }
+template <int N> __device__ half first_of(half x) {
+    __shared__ half held[N];
+    held[threadIdx.x] = x;
+    __syncthreads();
+    return held[0];
+}
+__global__ void shared_halves(const half* x, half* y) { y[threadIdx.x] = first_of<32>(x[threadIdx.x]); }
 
 // ---- groups
 __global__ void tiles(const int* x, int* y) {
@@ -320,6 +327,12 @@ def test_pairs_of_halves(module):
     x, y = np.arange(8, dtype=np.float16).reshape(4, 2), zeros((4, 2), np.float16)
     check(module.get_function("pairs"), (1,), (4,), (x, y))
     assert (y == x[:, ::-1] + 1).all()
+
+
+def test_shared_arrays_of_halves_in_templates(module):
+    x, y = np.arange(5, 37, dtype=np.float16), zeros(32, np.float16)
+    check(module.get_function("shared_halves"), (1,), (32,), (x, y))
+    assert (y == 5).all()
 
 
 # ---- groups

@@ -985,7 +985,12 @@ def _shared_arrays(library):
     # number, value, size, type, ..., name
     rows = (line.split(None, 7) for line in run.stdout.splitlines())
     symbols = [
-        (row[7].rpartition("::")[2], int(row[1], 16), int(row[2]))
+        # g++ guards arrays of some types in templates, which need no construction
+        (
+            "" if row[7].startswith("guard variable") else row[7].rpartition("::")[2],
+            int(row[1], 16),
+            int(row[2]),
+        )
         for row in rows
         if len(row) == 8 and row[3] == "TLS"
     ]

@@ -132,7 +132,7 @@ struct Buffer {
     uint32_t granule, argument;
 };
 
-// One __shared__ array; offset: from emulator_shared_anchor.
+// One __shared__ array, or without a name a guard of one; offset: from emulator_shared_anchor.
 struct SharedArray {
     int64_t offset;
     uint64_t bytes;

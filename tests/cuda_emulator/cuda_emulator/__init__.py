@@ -908,7 +908,11 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
     lines = [
         f'#include "{header}"',
         *([] if module.parsed.declares("half") else [f'#include "{HERE / "half_names.h"}"']),
-        *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
+        *(
+            [f'#include "{HERE / "complex.h"}"']
+            if re.search(r"\bcomplex\b", " ".join((text, *entries)))
+            else ()
+        ),
         *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
         *(f'#include "{path}"' for path in headers),
         text,

@@ -49,10 +49,12 @@ __global__ void after_a_barrier(int* z) {
     __syncthreads();
     z[threadIdx.x] = sum;
 }
-template <bool FENCE> __global__ void last_block(const float* x, float* parts, float* sum, unsigned* done) {
+enum { NONE, OF_BLOCK, OF_DEVICE };
+template <int FENCE> __global__ void last_block(const float* x, float* parts, float* sum, unsigned* done) {
     __shared__ bool last;
     parts[blockIdx.x * 32 + threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
-    if (FENCE) __threadfence();
+    if (FENCE == OF_BLOCK) __threadfence_block();
+    if (FENCE == OF_DEVICE) __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) last = atomicInc(done, gridDim.x) == gridDim.x - 1;
     __syncthreads();
@@ -88,6 +90,13 @@ __global__ void pairs(const half2* x, half2* y) {
     half2 v = __hadd2(x[threadIdx.x], __float2half2_rn(1.0f));
     y[threadIdx.x] = __halves2half2(__high2half(v), __low2half(v));
 }
+template <int N> __device__ half first_of(half x) {
+    __shared__ half held[N];
+    held[threadIdx.x] = x;
+    __syncthreads();
+    return held[0];
+}
+__global__ void shared_halves(const half* x, half* y) { y[threadIdx.x] = first_of<32>(x[threadIdx.x]); }
 
 // ---- groups
 __global__ void tiles(const int* x, int* y) {
@@ -259,13 +268,22 @@ def test_a_barrier_orders_atomics(module):
     assert (z == 64).all()
 
 
+def last_block_sums(module, fence):
+    x, total = np.arange(96, dtype=np.float32), zeros(1)
+    kernel = module.get_function(f"last_block<{fence}>")
+    check(kernel, (3,), (32,), (x, zeros(96), total, zeros(1, np.uint32)))
+    return total == [x.sum()]
+
+
 def test_the_last_block_may_read_what_the_others_wrote_before_a_fence(module):
-    x, args = np.arange(96, dtype=np.float32), [zeros(96), zeros(1), zeros(1, np.uint32)]
-    check(module.get_function("last_block<true>"), (3,), (32,), (x, *args))
-    assert args[1] == [x.sum()]
-    args = [zeros(96), zeros(1), zeros(1, np.uint32)]
-    kind = fault_of(module, "last_block<false>", (3,), (32,), (x, *args))
-    assert kind == "race between blocks"
+    assert last_block_sums(module, "OF_DEVICE")
+
+
+@pytest.mark.parametrize("fence", ["NONE", "OF_BLOCK"])
+def test_without_a_fence_that_reaches_it_the_last_block_may_not(module, fence):
+    with pytest.raises(KernelFault) as fault:
+        last_block_sums(module, fence)
+    assert fault.value.kind == "race between blocks"
 
 
 def test_a_lock_with_fences_orders_those_that_hold_it(module):
@@ -320,6 +338,12 @@ def test_pairs_of_halves(module):
     x, y = np.arange(8, dtype=np.float16).reshape(4, 2), zeros((4, 2), np.float16)
     check(module.get_function("pairs"), (1,), (4,), (x, y))
     assert (y == x[:, ::-1] + 1).all()
+
+
+def test_shared_arrays_of_halves_in_templates(module):
+    x, y = np.arange(5, 37, dtype=np.float16), zeros(32, np.float16)
+    check(module.get_function("shared_halves"), (1,), (32,), (x, y))
+    assert (y == 5).all()
 
 
 # ---- groups

@@ -137,7 +137,7 @@ def _loaded(source, options, include, digest):
 
 
 def _digest(source, include):
-    return _hash(path.read_text() for path in sorted(with_headers(source, include)))
+    return _hash(path.read_text("utf-8") for path in sorted(with_headers(source, include)))
 
 
 class Module:
@@ -150,7 +150,9 @@ class Module:
     @functools.cached_property
     def text(self):
         """The file and its headers without comments."""
-        return "\n".join(without_comments(path.read_text(errors="replace")) for path in self.paths)
+        return "\n".join(
+            without_comments(path.read_text("utf-8", "replace")) for path in self.paths
+        )
 
     @property
     def paths(self):
@@ -165,7 +167,7 @@ class Module:
             if absent:
                 rows = [dataclasses.asdict(kernel) for kernel in self.parsed.kernels]
                 _write(path, json.dumps(rows))
-        return [Kernel(**row) for row in json.loads(path.read_text())]
+        return [Kernel(**row) for row in json.loads(path.read_text("utf-8"))]
 
     @functools.cached_property
     def parsed(self):
@@ -179,9 +181,13 @@ class Module:
             raise CompileError(f"{self.source.name}: {error}") from None
 
     def _read(self):
-        texts = [*self.options, (HERE / "source.py").read_text(), (HERE / "ptx.py").read_text()]
+        texts = [
+            *self.options,
+            (HERE / "source.py").read_text("utf-8"),
+            (HERE / "ptx.py").read_text("utf-8"),
+        ]
         for path in sorted(with_headers(self.source, self.include)):
-            texts += [path.name, path.read_text(errors="replace")]
+            texts += [path.name, path.read_text("utf-8", "replace")]
         return texts
 
     @property
@@ -890,7 +896,7 @@ def _build(module, flags, entries):
         sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")),
         (*flags, *module.options),
     )
-    read = [text for path in runtime for text in (path.name, path.read_text())]
+    read = [text for path in runtime for text in (path.name, path.read_text("utf-8"))]
     # no folder: copies of a project share it
     made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read, *module._read()]
     library = _cache() / f"{module.source.stem}-{_hash([*made_from, *entries])}.so"
@@ -932,10 +938,10 @@ def _make_library(library, module, flags, runtime, entries):
             if "always_inline" not in str(error):
                 raise
             # a function that is always inlined has no address that a kernel could pass on
-            text = wrapper.read_text()
+            text = wrapper.read_text("utf-8")
             wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text))
             _compile(command, kernels)
-        kernels.write_text(_with_red_zones(kernels.read_text()))
+        kernels.write_text(_with_red_zones(kernels.read_text("utf-8")))
         # Linked without the sanitizers' flags: the functions that their calls need are in
         # checks.cpp.
         _compile(
@@ -952,7 +958,11 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
     lines = [
         f'#include "{header}"',
         *([] if module.parsed.declares("half") else [f'#include "{HERE / "half_names.h"}"']),
-        *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
+        *(
+            [f'#include "{HERE / "complex.h"}"']
+            if re.search(r"\bcomplex\b", " ".join((text, *entries)))
+            else ()
+        ),
         *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
         *(f'#include "{path}"' for path in headers),
         text,
@@ -981,7 +991,7 @@ def _precompiled(flags, runtime):
     """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads;
     flags: without macros.
     """
-    read = [path.read_text() for path in runtime if path.suffix == ".h"]
+    read = [path.read_text("utf-8") for path in runtime if path.suffix == ".h"]
     header = _cache() / f"cuda_emulator-{_hash([*flags, *_COMMON_FLAGS, _compiler(), *read])}.h"
     compiled = header.with_name(f"{header.name}.gch")
     with missing(compiled) as absent:
@@ -1004,7 +1014,7 @@ def with_headers(source, include=()):
         new = {
             folder / name
             for file in new
-            for name in _INCLUDE.findall(file.read_text(errors="replace"))
+            for name in _INCLUDE.findall(file.read_text("utf-8", "replace"))
             for folder in (file.parent, *folders)
             if (folder / name).exists()
         } - files
@@ -1029,7 +1039,12 @@ def _shared_arrays(library):
     # number, value, size, type, ..., name
     rows = (line.split(None, 7) for line in run.stdout.splitlines())
     symbols = [
-        (row[7].rpartition("::")[2], int(row[1], 16), int(row[2]))
+        # g++ guards arrays of some types in templates, which need no construction
+        (
+            "" if row[7].startswith("guard variable") else row[7].rpartition("::")[2],
+            int(row[1], 16),
+            int(row[2]),
+        )
         for row in rows
         if len(row) == 8 and row[3] == "TLS"
     ]
@@ -1049,7 +1064,7 @@ def compiled():
 
 def _runtime_objects(files):
     """The runtime's object files, compiled on all cores where they are not in the cache."""
-    made_from = [path.read_text() for path in files] + [
+    made_from = [path.read_text("utf-8") for path in files] + [
         _compiler(),
         *_COMMON_FLAGS,
         *_RUNTIME_FLAGS,

@@ -153,7 +153,7 @@ void begin_checks() {
     if (!watching) return;
     for (uint64_t i = 0; i < running->shared_array_count; i++) {
         const SharedArray& array = running->shared_arrays[i];
-        add_region(address_of(array), array.bytes, 1, SHARED, array.name);
+        if (array.name[0]) add_region(address_of(array), array.bytes, 1, SHARED, array.name);
     }
     add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
     for (const Global& variable : globals())
@@ -445,6 +445,16 @@ static bool on_own_stack(const unsigned char* pointer) {
            reinterpret_cast<const char*>(pointer) < current->stack + STACK_BYTES;
 }
 
+static bool is_guard(const unsigned char* pointer) {
+    for (uint64_t i = 0; i < running->shared_array_count; i++) {
+        const SharedArray& array = running->shared_arrays[i];
+        if (!array.name[0] && pointer >= address_of(array) &&
+            pointer < address_of(array) + array.bytes)
+            return true;
+    }
+    return false;
+}
+
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
@@ -455,7 +465,7 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     Region* region = find(pointer);
     if (!region) {
         bool constant = !write && pointer >= __ehdr_start && pointer < _end;
-        if (constant || on_a_stack(pointer)) return;
+        if (constant || on_a_stack(pointer) || is_guard(pointer)) return;
         return report_bounds(pointer, bytes, write, address);
     }
     if (pointer + bytes > region->end()) return report_bounds(pointer, bytes, write, address);

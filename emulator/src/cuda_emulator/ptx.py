@@ -107,9 +107,9 @@ def _mma(name, operands):
 
 
 def _wait(name, operands):
-    found = [operand for operand in operands if isinstance(operand, str)]
-    parity = found[2] if len(found) > 2 else found[1]
-    address = found[1] if len(found) > 2 else found[0]
+    words = [operand for operand in operands if isinstance(operand, str)]
+    parity = words[2] if len(places) > 2 else places[1]
+    address = words[1] if len(places) > 2 else places[0]
     return f"emulator::mbarrier_wait_parity(emulator::generic_address({address}), {parity}, EMULATOR_SITE);"
 
 

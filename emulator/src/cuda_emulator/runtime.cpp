@@ -554,7 +554,8 @@ static void begin_block(unsigned number, std::mt19937& random) {
     arrange(order, random);
     next_new = 0;
     for (uint64_t i = 0; i < running->shared_array_count; i++)
-        memset(address_of(running->shared_arrays[i]), POISON, running->shared_arrays[i].bytes);
+        if (running->shared_arrays[i].name[0])
+            memset(address_of(running->shared_arrays[i]), POISON, running->shared_arrays[i].bytes);
     memset(dynamic_bytes, POISON, running->shared_bytes + RED_ZONE);
 }
 

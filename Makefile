@@ -17,7 +17,7 @@
 #                           and a site of all pages, which needs no network: site/index.html
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases, with the hashes of their files, into envs/*.txt
-# make dist                 the packages of a release, a wheel and its sources: dist/
+# make dist                 the packages of a release, wheels of the workflow and of the emulator, and their sources: dist/
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU

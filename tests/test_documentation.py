@@ -22,6 +22,7 @@ PAGES = [
             "CHANGELOG.md",
             "SECURITY.md",
             "tests/README.md",
+            "emulator/README.md",
             "config/README.md",
         )
     ),

@@ -7,20 +7,26 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 import cuda_emulator
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = HERE / "src"
 TEXT = (HERE / "README.md").read_text()
-KERNEL, SCRIPT, FAULT, COPY = re.findall(r"^```\w*\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+KERNEL, COPY = (text for language, text in BLOCKS if language == "cuda")
+_, SCRIPT = (text for language, text in BLOCKS if language == "python")
+SHOWN, SUMMARY, FAULT = (text for language, text in BLOCKS if not language)
+_, COMMAND, _ = (text for language, text in BLOCKS if language == "sh")
+RIGHT = KERNEL.replace("    y[i]", "    __syncthreads();\n    y[i]")
 
 
-def example(folder, kernel):
-    """The example's process, ended."""
+def example(folder, kernel, *words):
+    """A process that has ended, with the example's kernel in its folder; words: of Python."""
     (folder / "reverse.cu").write_text(kernel)
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
@@ -29,15 +35,24 @@ def example(folder, kernel):
     )
 
 
-def test_the_example_ends_with_the_fault_that_it_has(tmp_path):
-    run = example(tmp_path, KERNEL)
+def test_the_script_ends_with_the_fault_that_it_has(tmp_path):
+    run = example(tmp_path, KERNEL, "-c", SCRIPT)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.splitlines()[-1] == " ".join(FAULT.split())
 
 
-def test_the_example_prints_its_counts_once_it_has_the_barrier(tmp_path):
-    run = example(tmp_path, KERNEL.replace("    y[i]", "    __syncthreads();\n    y[i]"))
+def test_the_script_prints_its_counts_once_it_has_the_barrier(tmp_path):
+    run = example(tmp_path, RIGHT, "-c", SCRIPT)
     assert (run.returncode, run.stderr) == (0, "") and f"it prints `{run.stdout.strip()}`" in TEXT
+
+
+@pytest.mark.parametrize("kernel, status, shown", [(KERNEL, 1, SHOWN), (RIGHT, 0, SUMMARY)])
+def test_the_command_prints_what_is_shown(tmp_path, kernel, status, shown):
+    words = COMMAND.split()
+    assert words[0] == "cuda-emulator"
+    run = example(tmp_path, kernel, "-m", "cuda_emulator", *words[1:])
+    printed = " ".join(run.stdout.replace(f"{tmp_path}{os.sep}", "").split())
+    assert run.returncode == status and printed.startswith(" ".join(shown.split()))
 
 
 def test_a_kernel_calls_the_emulator_in_place_of_ptx(tmp_path):

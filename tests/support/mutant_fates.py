@@ -293,9 +293,5 @@ class Test:
         self.files, self.libraries = set(), set()
         for module in self.launched:
             self.files |= self.kernels.files_of(module)
-            self.libraries |= {
-                vars(module)[name]
-                for name in ("plain", "watched", "counted")
-                if name in vars(module)
-            }
+            self.libraries |= set(module.libraries.values())
         self.met = met_by(self.libraries)

@@ -41,6 +41,11 @@ CASES = [
     # of tools for developers, which are used at night
     ("tests/support/test_mutate_*.py::*", 0),
     ("tests/test_notebook.py::test_it_runs_*", 0),  # two minutes
+    # of the emulator, whose kernels are compiled one by one
+    ("emulator/tests/test_example.py::*", 0),
+    ("emulator/tests/test_language.py::*", 2),
+    ("emulator/tests/test_hopper.py::*", 2),
+    ("emulator/tests/test_tensor_cores.py::*", 2),
     ("*::test_the_thousand_odd_pictures_*", 0),  # downloads them
     ("*::test_scikit_learn_calibrates_stacks_validates_and_copies_*", 1),
     ("*::test_the_model_answers_alike_in_environments_without_*", 0),  # downloads packages

@@ -18,6 +18,7 @@ does that when plain: on a GPU it may be either. While `arithmetic` is "fused", 
 plain kernel instead: a test that passes with both values holds for both compilers.
 """
 
+import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
@@ -136,7 +137,7 @@ def _loaded(source, options, include, digest):
 
 
 def _digest(source, include):
-    return _hash(path.read_text() for path in sorted(with_headers(source, include)))
+    return _hash(path.read_text("utf-8") for path in sorted(with_headers(source, include)))
 
 
 class Module:
@@ -144,12 +145,14 @@ class Module:
 
     def __init__(self, source, options, include):
         self.source, self.options, self.include = source, options, include
-        self._libraries, self._globals = {}, {}
+        self.libraries, self._globals = {}, {}
 
     @functools.cached_property
     def text(self):
         """The file and its headers without comments."""
-        return "\n".join(without_comments(path.read_text(errors="replace")) for path in self.paths)
+        return "\n".join(
+            without_comments(path.read_text("utf-8", "replace")) for path in self.paths
+        )
 
     @property
     def paths(self):
@@ -164,7 +167,7 @@ class Module:
             if absent:
                 rows = [dataclasses.asdict(kernel) for kernel in self.parsed.kernels]
                 _write(path, json.dumps(rows))
-        return [Kernel(**row) for row in json.loads(path.read_text())]
+        return [Kernel(**row) for row in json.loads(path.read_text("utf-8"))]
 
     @functools.cached_property
     def parsed(self):
@@ -178,9 +181,13 @@ class Module:
             raise CompileError(f"{self.source.name}: {error}") from None
 
     def _read(self):
-        texts = [*self.options, (HERE / "source.py").read_text(), (HERE / "ptx.py").read_text()]
+        texts = [
+            *self.options,
+            (HERE / "source.py").read_text("utf-8"),
+            (HERE / "ptx.py").read_text("utf-8"),
+        ]
         for path in sorted(with_headers(self.source, self.include)):
-            texts += [path.name, path.read_text(errors="replace")]
+            texts += [path.name, path.read_text("utf-8", "replace")]
         return texts
 
     @property
@@ -216,21 +223,18 @@ class Module:
 
     def get_global(self, name):
         """A NumPy array of a __device__ or __constant__ variable, which launches read and write."""
-        if name not in self._globals and self.names:
-            self._add_globals(self.plain)
         if name not in self._globals:
-            raise KeyError(
-                f"{self.source.name} has no variable {name} that a kernel, or an instance of one "
-                "that ran, mentions"
-            )
+            self._add_globals(_build(self, _FLAGS["plain"](), (name,)))
+        if name not in self._globals:
+            raise KeyError(f"{self.source.name} has no __device__ or __constant__ variable {name}")
         return self._globals[name]
 
     def library(self, kind, name):
         """The library that has a kernel. kind: "plain", "watched" or "counted".
 
-        All kernels that are no templates share one, unless g++ rejects it for another kernel's sake.
+        All kernels that are no templates share one, unless g++ rejects another one of them.
         """
-        if (kind, name) not in self._libraries:
+        if (kind, name) not in self.libraries:
             group = self.names
             alone = name not in group or len(group) == 1
             try:
@@ -239,8 +243,8 @@ class Module:
                 if alone:
                     raise
                 library = _build(self, _FLAGS[kind](), (name,))
-            self._libraries[kind, name] = library
-        return self._libraries[kind, name]
+            self.libraries[kind, name] = library
+        return self.libraries[kind, name]
 
     @functools.cached_property
     def plain(self):
@@ -350,7 +354,8 @@ class Function:
             arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
             for arg in args
         ]
-        args = _fitting(self.name, _parameters(library, self.name), args)
+        given = _fitting(self.name, _parameters(library, self.name), args)
+        args = [_aligned(arg) for arg in given]
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         for counts in (
             _Counts(learns=True, enough=enough),
@@ -374,6 +379,9 @@ class Function:
             except KernelFault as fault:
                 if fault.kind != "enough":
                     raise
+        for arg, copy in zip(given, args, strict=True):
+            if arg is not copy and arg.flags.writeable:
+                arg[...] = copy
         numbers = _as_dict(counts)
         threads = _threads(library, numbers.pop("runs")[: numbers.pop("run_words")])
         return {**numbers, "threads": threads}
@@ -627,6 +635,19 @@ def _place(array):
     return array.ctypes.data, array.ctypes.data + array.nbytes
 
 
+def _aligned(arg):
+    """A whole array as it lies on a GPU, at a multiple of 256 bytes, a copy if it does not; a view
+    and a number as they are.
+    """
+    if not isinstance(arg, np.ndarray) or arg.base is not None or arg.ctypes.data % _ALIGNMENT == 0:
+        return arg
+    memory = np.empty(arg.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + arg.nbytes].view(arg.dtype).reshape(arg.shape)
+    copy[...] = arg
+    return copy
+
+
 def _round_up(number, multiple):
     return -(-number // multiple) * multiple
 
@@ -875,7 +896,7 @@ def _build(module, flags, entries):
         sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")),
         (*flags, *module.options),
     )
-    read = [text for path in runtime for text in (path.name, path.read_text())]
+    read = [text for path in runtime for text in (path.name, path.read_text("utf-8"))]
     # no folder: copies of a project share it
     made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read, *module._read()]
     library = _cache() / f"{module.source.stem}-{_hash([*made_from, *entries])}.so"
@@ -910,8 +931,17 @@ def _make_library(library, module, flags, runtime, entries):
         flags = [flag for flag in flags if not flag.startswith("-D")]
         header = _precompiled(flags, runtime)
         wrapper.write_text(wrapper_text(module, entries, header, macros))
-        _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
-        kernels.write_text(_with_red_zones(kernels.read_text()))
+        command = [*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)]
+        try:
+            _compile(command, kernels)
+        except CompileError as error:
+            if "always_inline" not in str(error):
+                raise
+            # a function that is always inlined has no address that a kernel could pass on
+            text = wrapper.read_text("utf-8")
+            wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text))
+            _compile(command, kernels)
+        kernels.write_text(_with_red_zones(kernels.read_text("utf-8")))
         # Linked without the sanitizers' flags: the functions that their calls need are in
         # checks.cpp.
         _compile(
@@ -927,12 +957,21 @@ def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
     text, variables = module.parsed.cut(entries)
     lines = [
         f'#include "{header}"',
-        *([f'#include "{HERE / "complex.h"}"'] if re.search(r"\bcomplex\b", text) else ()),
+        *([] if module.parsed.declares("half") else [f'#include "{HERE / "half_names.h"}"']),
+        *(
+            [f'#include "{HERE / "complex.h"}"']
+            if re.search(r"\bcomplex\b", " ".join((text, *entries)))
+            else ()
+        ),
         *(f"#define {name} {value if equals else 1}" for name, equals, value in macros),
         *(f'#include "{path}"' for path in headers),
         text,
         f'# 1 "{module.source}"',
-        *(f"EMULATOR_EXPORT({_symbol(entry)}, {entry})" for entry in entries),
+        *(
+            f"EMULATOR_EXPORT({_symbol(entry)}, {entry})"
+            for entry in entries
+            if _source.find(module.kernels, entry)
+        ),
         *_table_of(variables),
         "",
     ]
@@ -952,7 +991,7 @@ def _precompiled(flags, runtime):
     """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads;
     flags: without macros.
     """
-    read = [path.read_text() for path in runtime if path.suffix == ".h"]
+    read = [path.read_text("utf-8") for path in runtime if path.suffix == ".h"]
     header = _cache() / f"cuda_emulator-{_hash([*flags, *_COMMON_FLAGS, _compiler(), *read])}.h"
     compiled = header.with_name(f"{header.name}.gch")
     with missing(compiled) as absent:
@@ -975,7 +1014,7 @@ def with_headers(source, include=()):
         new = {
             folder / name
             for file in new
-            for name in _INCLUDE.findall(file.read_text(errors="replace"))
+            for name in _INCLUDE.findall(file.read_text("utf-8", "replace"))
             for folder in (file.parent, *folders)
             if (folder / name).exists()
         } - files
@@ -1000,7 +1039,12 @@ def _shared_arrays(library):
     # number, value, size, type, ..., name
     rows = (line.split(None, 7) for line in run.stdout.splitlines())
     symbols = [
-        (row[7].rpartition("::")[2], int(row[1], 16), int(row[2]))
+        # g++ guards arrays of some types in templates, which need no construction
+        (
+            "" if row[7].startswith("guard variable") else row[7].rpartition("::")[2],
+            int(row[1], 16),
+            int(row[2]),
+        )
         for row in rows
         if len(row) == 8 and row[3] == "TLS"
     ]
@@ -1013,18 +1057,28 @@ def _shared_arrays(library):
     return (_SharedArray * len(arrays))(*arrays)
 
 
+def compiled():
+    """Whether a launch finds the runtime compiled, in whatever version."""
+    return any(_cache().glob("runtime-*.o"))
+
+
 def _runtime_objects(files):
-    made_from = [path.read_text() for path in files] + [
+    """The runtime's object files, compiled on all cores where they are not in the cache."""
+    made_from = [path.read_text("utf-8") for path in files] + [
         _compiler(),
         *_COMMON_FLAGS,
         *_RUNTIME_FLAGS,
     ]
-    for source in (path for path in files if path.suffix == ".cpp"):
+
+    def compiled(source):
         target = _cache() / f"{source.stem}-{_hash(made_from)}.o"
         with missing(target) as absent:
             if absent:
                 _compile([*_RUNTIME_FLAGS, "-c", str(source)], target)
-        yield target
+        return target
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compiled, [path for path in files if path.suffix == ".cpp"]))
 
 
 def _write(path, text):

@@ -17,9 +17,12 @@ namespace {
 // Of each block up to which tick its releases are known.
 using Known = std::map<unsigned, uint64_t>;
 
-// What the threads of a block have released: of each, accesses up to a tick; and a thread's fences.
+// What the threads of a block have released: of each, accesses up to a tick; its last fence, that
+// before the last barrier, and the last barrier before its fence.
 struct Fenced {
-    std::vector<uint64_t> released, fence, fence_at_barrier;
+    std::vector<uint64_t> released, fence, fence_at_barrier, barrier_before;
+    explicit Fenced(size_t threads = 0)
+        : released(threads), fence(threads), fence_at_barrier(threads), barrier_before(threads) {}
 };
 
 struct Repeat {
@@ -27,13 +30,12 @@ struct Repeat {
     unsigned times;
 };
 
-bool in_use;  // fences, by this launch
-std::map<unsigned, Fenced> blocks;
+bool in_use;                           // fences, by this launch
+std::map<unsigned, Fenced> blocks[2];  // by scope of the fences
 std::map<const void*, Known> locations;
 std::vector<Known> of_thread;  // of this block
 Known of_block;
-uint64_t barrier_tick;                        // of this block's last barrier
-std::vector<uint64_t> barrier_before_fence;  // of each thread
+uint64_t barrier_tick;  // of this block's last barrier
 std::vector<Repeat> repeats;
 
 void join(Known& known, const Known& other) {
@@ -42,21 +44,21 @@ void join(Known& known, const Known& other) {
 
 void release(const void* pointer) {
     unsigned me = current->linear;
-    Fenced& fenced = blocks[block_number];
-    if (!fenced.fence[me]) return;
-    for (size_t i = 0; i < fenced.released.size(); i++)
-        fenced.released[i] = std::max(
-            {fenced.released[i], barrier_before_fence[me], fenced.fence_at_barrier[i]});
-    fenced.released[me] = std::max(fenced.released[me], fenced.fence[me]);
-    Known& known = locations[pointer];
-    known[block_number] = next_tick();
-    join(known, of_thread[me]);
-    join(known, of_block);
+    for (auto& of_scope : blocks) {
+        auto entry = of_scope.find(block_number);
+        if (entry == of_scope.end() || !entry->second.fence[me]) continue;
+        Fenced& fenced = entry->second;
+        for (size_t i = 0; i < fenced.released.size(); i++)
+            fenced.released[i] = std::max(
+                {fenced.released[i], fenced.barrier_before[me], fenced.fence_at_barrier[i]});
+        fenced.released[me] = std::max(fenced.released[me], fenced.fence[me]);
+        Known& known = locations[pointer];
+        known[block_number] = next_tick();
+        join(known, of_thread[me]);
+        join(known, of_block);
+    }
 }
 
-}  // namespace
-
-namespace {
 struct Phases {
     uint32_t expected, missing, phase;
 };
@@ -71,14 +73,13 @@ Phases& phases_at(Site site, const void* barrier) {
 
 void begin_atomics_launch() {
     in_use = false;
-    blocks.clear();
+    for (auto& of_scope : blocks) of_scope.clear();
     locations.clear();
 }
 
 static void begin_fences(size_t threads) {
     of_thread.assign(threads, {});
     of_block.clear();
-    barrier_before_fence.assign(threads, 0);
     barrier_tick = 0;
 }
 
@@ -92,29 +93,32 @@ void pass_barrier_atomics() {
     if (!in_use) return;
     for (Known& known : of_thread) join(of_block, known), known.clear();
     barrier_tick = next_tick();
-    auto block = blocks.find(block_number);
-    if (block != blocks.end()) block->second.fence_at_barrier = block->second.fence;
+    for (auto& of_scope : blocks) {
+        auto block = of_scope.find(block_number);
+        if (block != of_scope.end()) block->second.fence_at_barrier = block->second.fence;
+    }
 }
 
-void fence(Scope) {
-    size_t threads = repeats.size();
+// One of the device is one of the block too.
+void fence(Scope scope) {
+    if (!watching_accesses()) return;
+    size_t threads = repeats.size(), me = current->linear;
     if (!in_use) {
         in_use = true;
         begin_fences(threads);
     }
-    Fenced& fenced = blocks[block_number];
-    if (fenced.fence.empty()) {
-        fenced.released.assign(threads, 0);
-        fenced.fence = fenced.fence_at_barrier = fenced.released;
+    for (int i = 0; i <= int(scope); i++) {
+        Fenced& fenced = blocks[i].try_emplace(block_number, threads).first->second;
+        fenced.fence[me] = next_tick();
+        fenced.barrier_before[me] = barrier_tick;
     }
-    fenced.fence[current->linear] = next_tick();
-    barrier_before_fence[current->linear] = barrier_tick;
 }
 
 bool ordered_by_fences(unsigned block, unsigned thread, uint64_t tick, bool alone) {
     if (!in_use) return false;
-    auto fenced = blocks.find(block);
-    if (fenced == blocks.end()) return false;
+    auto& of_scope = blocks[int(block == block_number ? Scope::BLOCK : Scope::DEVICE)];
+    auto fenced = of_scope.find(block);
+    if (fenced == of_scope.end()) return false;
     auto known = [block](const Known& known) {
         auto entry = known.find(block);
         return entry == known.end() ? 0 : entry->second;
@@ -139,7 +143,7 @@ void atomic_access(const void* pointer, size_t bytes, Scope scope, uintptr_t add
     let_others_go_on(pointer);
     accessed_atomically(pointer, bytes, scope, address);
     if (!in_use || !watching_accesses()) return;
-    if (blocks.count(block_number)) release(pointer);
+    release(pointer);
     auto location = locations.find(pointer);
     if (location != locations.end()) join(of_thread[current->linear], location->second);
 }
@@ -157,7 +161,7 @@ unsigned token_barrier_arrive(Site site, const void* barrier, unsigned times, bo
         fail(describe("bad barrier", at(site), "arrives at a phase for which all %u have arrived",
                       phases.expected));
     fence(Scope::BLOCK);
-    release(barrier);
+    if (in_use) release(barrier);
     phases.expected -= drops;
     phases.missing -= times;
     if (!phases.missing) {

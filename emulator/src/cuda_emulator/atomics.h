@@ -34,24 +34,24 @@ using Same = std::common_type_t<T>;  // not deduced
 }  // namespace emulator
 
 // `old` and `value`: what the expression combines
-#define EMULATOR_ATOMIC(name, expression)                                                          \
-    template <class T>                                                                             \
-    EMULATOR_INLINE T name(T* pointer, emulator::Same<T> value) {                                  \
-        return emulator::atomic(emulator::Scope::DEVICE, pointer,                                  \
-                                [value](T old) { return static_cast<T>(expression); });            \
-    }                                                                                              \
-    template <class T>                                                                             \
-    EMULATOR_INLINE T name##_block(T* pointer, emulator::Same<T> value) {                          \
-        return emulator::atomic(emulator::Scope::BLOCK, pointer,                                   \
-                                [value](T old) { return static_cast<T>(expression); });            \
-    }                                                                                              \
-    template <class T>                                                                             \
-    EMULATOR_INLINE T name##_system(T* pointer, emulator::Same<T> value) {                         \
-        return name(pointer, value);                                                               \
-    }                                                                                              \
-    template <class T>                                                                             \
-    EMULATOR_INLINE T name(volatile T* pointer, emulator::Same<T> value) {                         \
-        return name(const_cast<T*>(pointer), value);                                               \
+#define EMULATOR_ATOMIC(name, expression)                                               \
+    template <class T>                                                                  \
+    EMULATOR_INLINE T name(T* pointer, emulator::Same<T> value) {                       \
+        return emulator::atomic(emulator::Scope::DEVICE, pointer,                       \
+                                [value](T old) { return static_cast<T>(expression); }); \
+    }                                                                                   \
+    template <class T>                                                                  \
+    EMULATOR_INLINE T name##_block(T* pointer, emulator::Same<T> value) {               \
+        return emulator::atomic(emulator::Scope::BLOCK, pointer,                        \
+                                [value](T old) { return static_cast<T>(expression); }); \
+    }                                                                                   \
+    template <class T>                                                                  \
+    EMULATOR_INLINE T name##_system(T* pointer, emulator::Same<T> value) {              \
+        return name(pointer, value);                                                    \
+    }                                                                                   \
+    template <class T>                                                                  \
+    EMULATOR_INLINE T name(volatile T* pointer, emulator::Same<T> value) {              \
+        return name(const_cast<T*>(pointer), value);                                    \
     }
 EMULATOR_ATOMIC(atomicAdd, old + value)
 EMULATOR_ATOMIC(atomicSub, old - value)
@@ -71,7 +71,8 @@ EMULATOR_INLINE T atomicCAS(T* pointer, emulator::Same<T> compare, emulator::Sam
     });
 }
 template <class T>
-EMULATOR_INLINE T atomicCAS(volatile T* pointer, emulator::Same<T> compare, emulator::Same<T> value) {
+EMULATOR_INLINE T atomicCAS(volatile T* pointer, emulator::Same<T> compare,
+                            emulator::Same<T> value) {
     return atomicCAS(const_cast<T*>(pointer), compare, value);
 }
 template <class T>

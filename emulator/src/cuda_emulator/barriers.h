@@ -20,27 +20,31 @@ EMULATOR_INLINE void copy_by_cp_async(void* to, const void* from, size_t bytes, 
 
 namespace cuda {
 
-enum thread_scope { thread_scope_system, thread_scope_device, thread_scope_block, thread_scope_thread };
+enum thread_scope {
+    thread_scope_system,
+    thread_scope_device,
+    thread_scope_block,
+    thread_scope_thread
+};
 
 template <thread_scope Scope>
 class barrier {
     uint64_t opaque;
 
-   public:
+public:
     using arrival_token = unsigned;
     barrier() = default;
     friend void init(barrier* self, ptrdiff_t count) { emulator::token_barrier_init(self, count); }
     arrival_token arrive(ptrdiff_t times = 1, emulator::Site site = emulator::here()) {
-        emulator::cp_async_commit_group();  // copies are on the barrier that their thread arrives at
+        emulator::
+            cp_async_commit_group();  // copies are on the barrier that their thread arrives at
         emulator::wait_for_copies(0);
         return emulator::token_barrier_arrive(site, this, times, false);
     }
     void wait(arrival_token token, emulator::Site site = emulator::here()) const {
         emulator::token_barrier_wait(site, this, token);
     }
-    void arrive_and_wait(emulator::Site site = emulator::here()) {
-        wait(arrive(1, site), site);
-    }
+    void arrive_and_wait(emulator::Site site = emulator::here()) { wait(arrive(1, site), site); }
     void arrive_and_drop(emulator::Site site = emulator::here()) {
         emulator::token_barrier_arrive(site, this, 1, true);
     }
@@ -64,7 +68,7 @@ class pipeline {
     bool of_block = false;
     unsigned committed = 0, consumed = 0;
 
-   public:
+public:
     explicit pipeline(bool of_block = false) : of_block(of_block) {}
     void producer_acquire() {}
     void producer_commit() {
@@ -84,9 +88,7 @@ class pipeline {
     }
     bool quit() { return true; }
 };
-inline pipeline<thread_scope_thread> make_pipeline() {
-    return pipeline<thread_scope_thread>();
-}
+inline pipeline<thread_scope_thread> make_pipeline() { return pipeline<thread_scope_thread>(); }
 template <class Group, thread_scope Scope, unsigned Stages>
 pipeline<Scope> make_pipeline(const Group&, pipeline_shared_state<Scope, Stages>*) {
     return pipeline<Scope>(true);

@@ -12,6 +12,8 @@
 // Shuffles order no memory.
 #include "runtime.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -54,11 +56,13 @@ struct Region {
     const unsigned char* begin;
     size_t bytes;
     unsigned shift;    // of a byte's number to its granule's
+    unsigned finest;   // that `shift` may become
     int argument;      // its number, or SHARED
     const char* name;  // of a shared array
+    bool empty;        // at first
     Granule* granules;
-    bool empty;  // at first
     const unsigned char* end() const { return begin + bytes; }
+    size_t count() const { return (bytes + (size_t(1) << shift) - 1) >> shift; }
 };
 enum class Access { READ, WRITE, ATOMIC };
 
@@ -83,6 +87,7 @@ void save_variables(unsigned char* to) {
 
 static std::vector<Region> regions;
 static bool watching;
+static uint64_t accesses;
 static Fault stale;  // the first read of shared memory that its block had not written
 
 // A write to where another lane of the warp has written by the same instruction. Whether it is the
@@ -94,23 +99,62 @@ static struct Doubt {
     Fault race;
 } doubt;
 
+constexpr unsigned COARSEST = 4;  // granules of 16 bytes
+
+// Zero, in large pages where the system has them: most of their time goes into the first touch.
+static void add_granules(Region& region) {
+    constexpr size_t PAGE = 2 << 20;
+    size_t bytes = region.count() * sizeof(Granule);
+    void* memory = bytes < PAGE ? calloc(bytes, 1) : aligned_alloc(PAGE, (bytes / PAGE + 1) * PAGE);
+    if (!memory) abort();
+    if (bytes >= PAGE) {
+        madvise(memory, bytes, MADV_HUGEPAGE);
+        memset(memory, 0, bytes);
+    }
+    region.granules = static_cast<Granule*>(memory);
+}
+
 static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument,
                        const char* name = "", bool empty = false) {
     if (!bytes) return;
-    auto* granules =
-        static_cast<Granule*>(calloc((bytes + granule - 1) / granule, sizeof(Granule)));
-    if (!granules) abort();
-    regions.push_back(
-        {begin, bytes, unsigned(__builtin_ctzl(granule)), argument, name, granules, empty});
+    unsigned finest = __builtin_ctzl(granule);
+    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, nullptr});
+    add_granules(regions.back());
+}
+
+// Granules are as large as all accesses so far allow: while each of them touches whole ones, smaller
+// ones would hold the same. places: the first byte of an access and their number, or-ed.
+static void refine(Region& region, size_t places) {
+    unsigned before = region.shift;
+    region.shift = std::max(region.finest, unsigned(__builtin_ctzl(places)));
+    Granule* coarse = region.granules;
+    add_granules(region);
+    static const Granule untouched{};
+    for (size_t i = 0; i < region.count(); i++)
+        if (const Granule& each = coarse[i >> (before - region.shift)]; !same(each, untouched))
+            region.granules[i] = each;
+    free(coarse);
+}
+
+// The granules that some bytes touch.
+struct Span {
+    size_t first, last;
+};
+static Span granules_of(Region& region, const unsigned char* pointer, size_t bytes) {
+    size_t offset = pointer - region.begin, places = offset | bytes;
+    if (region.shift > region.finest && places & ((size_t(1) << region.shift) - 1))
+        refine(region, places);
+    return {offset >> region.shift, (offset + bytes - 1) >> region.shift};
 }
 
 void begin_checks() {
     watching = running->buffer_count > 0;
     stale = Fault{};
+    accesses = 0;
     if (!watching) return;
     for (uint64_t i = 0; i < running->shared_array_count; i++) {
         const SharedArray& array = running->shared_arrays[i];
-        add_region(address_of(array), array.bytes, 1, SHARED, array.name);
+        if (array.name[0]) add_region(address_of(array), array.bytes, 1, SHARED, array.name);
     }
     add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
     for (const Global& variable : globals())
@@ -125,8 +169,7 @@ void begin_checks() {
 
 // What no thread has touched of an array that they wrote to.
 static void look_for_unwritten(const Region& region) {
-    size_t granules = (region.bytes + (1u << region.shift) - 1) >> region.shift, untouched = 0;
-    size_t first = granules;
+    size_t granules = region.count(), untouched = 0, first = granules;
     bool written = false;
     for (size_t i = 0; i < granules; i++) {
         written |= region.granules[i].write.block != 0;
@@ -138,7 +181,7 @@ static void look_for_unwritten(const Region& region) {
     Fault fault = without_thread("unwritten output");
     snprintf(fault.message, sizeof fault.message,
              "%zu of %zu bytes of {array} are neither written nor read, the first at {element}",
-             untouched << region.shift, region.bytes);
+             std::min(untouched << region.shift, region.bytes), region.bytes);
     fault.severity = NOTE;
     fault.argument = region.argument;
     fault.offset = first << region.shift;
@@ -154,7 +197,7 @@ static void look_at_all_accesses() {
         if (region.argument >= 0)
             look_for_unwritten(region);
         else if (region.argument == SHARED && region.begin != dynamic_shared() &&
-                 std::any_of(region.granules, region.granules + region.bytes, touched))
+                 std::any_of(region.granules, region.granules + region.count(), touched))
             in_static += region.bytes;
     }
     if (in_static > MOST_STATIC_BYTES) {
@@ -165,7 +208,8 @@ static void look_at_all_accesses() {
                  in_static, MOST_STATIC_BYTES);
         keep(fault);
     }
-    if (running->faults->accesses == 0) {
+    running->faults->accesses = accesses;
+    if (accesses == 0) {
         Fault fault = without_thread("no access");
         fault.severity = NOTE;
         snprintf(fault.message, sizeof fault.message, "no thread reads or writes memory");
@@ -291,7 +335,7 @@ static Readers with_current(const Stamp& earlier) {
 
 static void record_read(Stamp& read, uintptr_t address) {
     if (read.readers == Readers::BLOCKS) return;
-    Readers readers = with_current(read);
+    Readers readers = unordered(read) ? with_current(read) : Readers::ONE_THREAD;
     uint32_t other = read.thread != current->linear ? read.thread : read.other_reader;
     if (readers == Readers::BLOCKS) other = read.block;
     read = now(address);
@@ -406,31 +450,42 @@ static bool on_own_stack(const unsigned char* pointer) {
            reinterpret_cast<const char*>(pointer) < current->stack + STACK_BYTES;
 }
 
+static bool is_guard(const unsigned char* pointer) {
+    for (uint64_t i = 0; i < running->shared_array_count; i++) {
+        const SharedArray& array = running->shared_arrays[i];
+        if (!array.name[0] && pointer >= address_of(array) &&
+            pointer < address_of(array) + array.bytes)
+            return true;
+    }
+    return false;
+}
+
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
-    settle_doubts();
-    running->faults->accesses++;
+    if (__builtin_expect(doubt.pointer != nullptr, false)) settle_doubts();
+    accesses++;
     last_access = address;
     if (on_own_stack(pointer)) return check_registers(target, bytes, write, address);
     Region* region = find(pointer);
     if (!region) {
         bool constant = !write && pointer >= __ehdr_start && pointer < _end;
-        if (constant || on_a_stack(pointer)) return;
+        if (constant || on_a_stack(pointer) || is_guard(pointer)) return;
         return report_bounds(pointer, bytes, write, address);
     }
     if (pointer + bytes > region->end()) return report_bounds(pointer, bytes, write, address);
-    size_t first = (pointer - region->begin) >> region->shift,
-           last = (pointer + bytes - 1 - region->begin) >> region->shift;
+    Span span = granules_of(*region, pointer, bytes);
+    Touch touch{pointer, bytes, access, scope, address};
+    if (span.first == span.last) return check_granule(*region, span.first, touch);
     Granule before{}, after{};
-    for (size_t number = first; number <= last; number++) {
+    for (size_t number = span.first; number <= span.last; number++) {
         Granule& granule = region->granules[number];
-        if (number > first && same(granule, before)) {
+        if (number > span.first && same(granule, before)) {
             granule = after;
             continue;
         }
         before = granule;
-        check_granule(*region, number, {pointer, bytes, access, scope, address});
+        check_granule(*region, number, touch);
         after = granule;
     }
 }
@@ -467,8 +522,9 @@ void copy_pending(const void* shared, size_t bytes, bool pending) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    for (size_t i = 0; i < bytes; i++)
-        region->granules[pointer + i - region->begin].write.pending = pending;
+    Span span = granules_of(*region, pointer, bytes);
+    for (size_t number = span.first; number <= span.last; number++)
+        region->granules[number].write.pending = pending;
 }
 
 // What a thread stored, in shared memory, that a copy overwrites or a product reads: ordered, and
@@ -496,8 +552,8 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
     }
     Granule before{}, after{now(address), {}};
     after.write.copied = after.write.pending = true;
-    for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes;
-         number++) {
+    Span span = granules_of(*region, pointer, bytes);
+    for (size_t number = span.first; number <= span.last; number++) {
         Granule& granule = region->granules[number];
         if (!same(granule, before)) {
             must_be_fenced(site, *region, number, "writes");
@@ -515,17 +571,17 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    size_t first = pointer - region->begin;
-    for (size_t number = first; number < first + bytes; number++) {
+    Span span = granules_of(*region, pointer, bytes);
+    for (size_t number = span.first; number <= span.last; number++) {
         const Stamp& write = region->granules[number].write;
         if (write.block == block_number && !write.copied) {
             record_read(region->granules[number].read, 0);
-            read_by_thread(region->begin + number);
+            read_by_thread(region->begin + (number << region->shift));
         }
-        if (number > first && same(write, region->granules[number - 1].write)) continue;
+        if (number > span.first && same(write, region->granules[number - 1].write)) continue;
         if (write.block != block_number) suspect_stale(*region, number, 0);
         if (write.copied && write.block == block_number)
-            check_destination(at(site), region->begin + number, false);
+            check_destination(at(site), region->begin + (number << region->shift), false);
         else
             must_be_fenced(site, *region, number, "reads");
     }
@@ -559,7 +615,6 @@ struct SourceLocation {
     const char* file;
     uint32_t line, column;
 };
-static Place at(SourceLocation location) { return {location.file, int(location.line), 0, 0}; }
 struct TypeDescriptor {
     uint16_t kind, info;
     char name[1];  // as "'float [8]'"
@@ -577,20 +632,20 @@ struct TypeMismatch {
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
     if (!watching) return;
     uintptr_t alignment = uintptr_t(1) << data->log_alignment;
-    fail(describe("misaligned access", at(data->location),
+    fail(describe("misaligned access", at(CALLER),
                   "uses an address that is %zu bytes off a multiple of %zu",
                   size_t(pointer % alignment), size_t(alignment)));
 }
 
 void __ubsan_handle_out_of_bounds(Index* data, uintptr_t index) {
     if (!watching) return;
-    Fault fault = describe("out of bounds", at(data->location), "uses index %lld of {array} %s",
+    Fault fault = describe("out of bounds", at(CALLER), "uses index %lld of {array} %s",
                            static_cast<long long>(index), data->array->name);
     fault.column = data->location.column;
     fail(fault);
 }
 
-void __ubsan_handle_divrem_overflow(SourceLocation* location, uintptr_t, uintptr_t) {
-    if (watching) fail(describe("division by zero", at(*location), "divides by zero"));
+void __ubsan_handle_divrem_overflow(void*, uintptr_t, uintptr_t) {
+    if (watching) fail(describe("division by zero", at(CALLER), "divides by zero"));
 }
 }

@@ -14,8 +14,6 @@ import math
 import pathlib
 import sys
 
-import numpy as np
-
 import cuda_emulator
 from cuda_emulator import arguments, faults, hints, report, survey, watched
 from cuda_emulator.arguments import ArgumentError
@@ -41,6 +39,8 @@ class Run:
 def main(words=None):
     """Run the command; returns its exit status."""
     options = _parser().parse_args(words)
+    if not cuda_emulator.compiled():
+        print("compiling the emulator, once: ten seconds of a processor", file=sys.stderr)
     try:
         return options.command(options)
     except cuda_emulator.CompileError as error:
@@ -272,23 +272,12 @@ def _count(options):
     grid = _three(options.grid, sizes)
     blocks = math.prod(grid)
     sample = sorted({number * (blocks - 1) // (SAMPLE - 1) for number in range(SAMPLE)})
-    args = [_aligned(argument.value) for argument in _given(options, function, sizes)]
+    args = [argument.value for argument in _given(options, function, sizes)]
     shared = arguments.number(options.shared, sizes)
     counts = function.count(grid, block, args, shared, sample)
     print(f"{function.name}, {len(sample)} of {blocks} blocks, {counts['warps']} warps")
     print(*report.counted(counts), sep="\n")
     return RIGHT
-
-
-def _aligned(value):
-    """An array as it lies on a GPU, at a multiple of 256 bytes; a number as it is."""
-    if not isinstance(value, np.ndarray):
-        return value
-    memory = np.zeros(value.nbytes + 256, np.uint8)
-    start = -memory.ctypes.data % 256
-    copy = memory[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
-    copy[...] = value
-    return copy
 
 
 # ---- survey

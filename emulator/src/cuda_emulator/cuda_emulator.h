@@ -133,7 +133,7 @@ struct Buffer {
     uint64_t empty;  // whether it holds nothing at first, so that a read before a write is a fault
 };
 
-// One __shared__ array; offset: from emulator_shared_anchor.
+// One __shared__ array, or without a name a guard of one; offset: from emulator_shared_anchor.
 struct SharedArray {
     int64_t offset;
     uint64_t bytes;

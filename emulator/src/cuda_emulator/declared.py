@@ -1,7 +1,7 @@
 """What the text of a kernel declares: types of shared arrays, launch bounds.
 
 g++ keeps none of this in what it compiles. A declaration that is written in another way than most
-is not found, and then a message has a number in place of a name.
+is not match, and then a message has a number in place of a name.
 """
 
 import ast
@@ -70,9 +70,9 @@ class Declarations:
         """The most threads of a block by its __launch_bounds__, or None."""
         for start in self._starts(kernel):
             head = re.split(r"[;}]", self.text[:start])[-1]
-            found = re.search(r"__launch_bounds__\s*(?=\()", head)
-            if found:
-                return self.number(_split(_in_parentheses(head, found.end()))[0])
+            match = re.search(r"__launch_bounds__\s*(?=\()", head)
+            if match:
+                return self.number(_split(_in_parentheses(head, match.end()))[0])
         return None
 
     def shared(self, name):
@@ -87,8 +87,8 @@ class Declarations:
 
     def dynamic_shared(self):
         """The SharedArray that is `extern __shared__`, or None."""
-        found = re.search(r"\bextern\s+__shared__\s[^;]*?(\w+)\s*\[\s*\]", self.text)
-        return self.shared(found[1]) if found else None
+        match = re.search(r"\bextern\s+__shared__\s[^;]*?(\w+)\s*\[\s*\]", self.text)
+        return self.shared(match[1]) if match else None
 
     def number(self, expression, depth=8):
         """The value of an expression of numbers and constants of the text, or None."""
@@ -111,9 +111,9 @@ class Declarations:
     def _starts(self, kernel):
         """Where the parameters of a __global__ function of that name begin."""
         name = re.escape(kernel.partition("<")[0].rpartition("::")[2])
-        for found in re.finditer(rf"\b{name}\s*(?=\()", self.text):
-            if "__global__" in re.split(r"[;}]", self.text[: found.start()])[-1]:
-                yield found.end()
+        for match in re.finditer(rf"\b{name}\s*(?=\()", self.text):
+            if "__global__" in re.split(r"[;}]", self.text[: match.start()])[-1]:
+                yield match.end()
 
 
 def indexed_at(line, column):

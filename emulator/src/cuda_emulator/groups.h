@@ -38,7 +38,8 @@ struct Lanes {
     template <class T>
     EMULATOR_INLINE T shfl_up(T value, unsigned delta, Site site = here()) const {
         unsigned rank = thread_rank();
-        return emulator::shuffle_value(site, mask, value, lane_of(rank < delta ? rank : rank - delta));
+        return emulator::shuffle_value(site, mask, value,
+                                       lane_of(rank < delta ? rank : rank - delta));
     }
     template <class T>
     EMULATOR_INLINE T shfl_down(T value, unsigned delta, Site site = here()) const {
@@ -84,7 +85,7 @@ static inline unsigned lanes_of_tile(unsigned size) {
 
 // A group of any kind: the block, or lanes.
 class thread_group : public emulated::Lanes {
-   public:
+public:
     bool block = false;
     thread_group(bool is_block, unsigned lanes) : Lanes{lanes}, block(is_block) {}
     unsigned long long num_threads() const {
@@ -101,7 +102,7 @@ class thread_group : public emulated::Lanes {
 };
 
 class thread_block : public thread_group {
-   public:
+public:
     thread_block() : thread_group(true, 0) {}
     static unsigned thread_rank() { return emulator::thread_number(); }
     static unsigned num_threads() { return blockDim.x * blockDim.y * blockDim.z; }
@@ -116,7 +117,7 @@ class thread_block : public thread_group {
 };
 
 class grid_group {
-   public:
+public:
     bool is_valid() const { return true; }
     unsigned long long block_rank() const {
         return (static_cast<unsigned long long>(blockIdx.z) * gridDim.y + blockIdx.y) * gridDim.x +
@@ -135,7 +136,7 @@ class grid_group {
 };
 
 class coalesced_group : public thread_group {
-   public:
+public:
     explicit coalesced_group(unsigned lanes) : thread_group(false, lanes) {}
     unsigned meta_group_rank() const { return 0; }
     unsigned meta_group_size() const { return 1; }
@@ -143,7 +144,7 @@ class coalesced_group : public thread_group {
 
 template <unsigned Size, class Parent = void>
 class thread_block_tile : public thread_group {
-   public:
+public:
     thread_block_tile() : thread_group(false, emulated::lanes_of_tile(Size)) {}
     template <class Other>
     thread_block_tile(const thread_block_tile<Size, Other>&) : thread_block_tile() {}
@@ -161,7 +162,8 @@ static inline coalesced_group coalesced_group_of(unsigned lanes) { return coales
 
 template <unsigned Size, class Parent>
 thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
-    static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads");
+    static_assert(Size <= 32 && (Size & (Size - 1)) == 0,
+                  "a tile has 1, 2, 4, 8, 16 or 32 threads");
     return {};
 }
 template <class Parent>
@@ -193,13 +195,13 @@ EMULATOR_INLINE unsigned long long group_size(const Group& group) {
 
 // ---- reductions and scans
 
-#define EMULATOR_OPERATOR(name, expression)      \
-    template <class T = void>                    \
-    struct name {                                \
-        template <class A>                       \
-        A operator()(A a, A b) const {           \
-            return expression;                   \
-        }                                        \
+#define EMULATOR_OPERATOR(name, expression) \
+    template <class T = void>               \
+    struct name {                           \
+        template <class A>                  \
+        A operator()(A a, A b) const {      \
+            return expression;              \
+        }                                   \
     };
 EMULATOR_OPERATOR(plus, a + b)
 EMULATOR_OPERATOR(less, b < a ? b : a)
@@ -243,7 +245,8 @@ EMULATOR_INLINE T exclusive_scan(const Group& group, T value, Operator combine =
 template <class Group>
 void memcpy_async(const Group& group, void* to, const void* from, size_t bytes) {
     for (size_t at = 4 * group.thread_rank(); at + 4 <= bytes; at += 4 * group.size())
-        emulator::cp_async(4, static_cast<char*>(to) + at, static_cast<const char*>(from) + at, true);
+        emulator::cp_async(4, static_cast<char*>(to) + at, static_cast<const char*>(from) + at,
+                           true);
     emulator::cp_async_commit_group();
 }
 template <class Group, class T, class Shape>

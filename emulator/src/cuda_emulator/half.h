@@ -100,12 +100,6 @@ using __half = emulator::Narrow<emulator::Binary16>;
 using __half2 = emulator::NarrowPair<emulator::Binary16>;
 using __nv_bfloat16 = emulator::Narrow<emulator::Brain16>;
 using __nv_bfloat162 = emulator::NarrowPair<emulator::Brain16>;
-using half = __half;
-using half2 = __half2;
-using nv_half = __half;
-using nv_half2 = __half2;
-using nv_bfloat16 = __nv_bfloat16;
-using nv_bfloat162 = __nv_bfloat162;
 struct __half_raw {
     unsigned short x;
 };
@@ -125,10 +119,10 @@ struct Scalar<__nv_bfloat162> {
 #define EMULATOR_NARROW template <class Format>
 #define EMULATOR_ONE emulator::Narrow<Format>
 #define EMULATOR_TWO emulator::NarrowPair<Format>
-#define EMULATOR_BINARY(name, expression)                                       \
-    EMULATOR_NARROW EMULATOR_ONE name(EMULATOR_ONE a, EMULATOR_ONE b) { return expression; }  \
-    EMULATOR_NARROW EMULATOR_TWO name##2(EMULATOR_TWO a, EMULATOR_TWO b) {      \
-        return {name(a.x, b.x), name(a.y, b.y)};                                \
+#define EMULATOR_BINARY(name, expression)                                                    \
+    EMULATOR_NARROW EMULATOR_ONE name(EMULATOR_ONE a, EMULATOR_ONE b) { return expression; } \
+    EMULATOR_NARROW EMULATOR_TWO name##2(EMULATOR_TWO a, EMULATOR_TWO b) {                   \
+        return {name(a.x, b.x), name(a.y, b.y)};                                             \
     }
 EMULATOR_BINARY(__hadd, a + b)
 EMULATOR_BINARY(__hsub, a - b)
@@ -152,10 +146,10 @@ EMULATOR_NARROW EMULATOR_TWO __hfma2(EMULATOR_TWO a, EMULATOR_TWO b, EMULATOR_TW
 EMULATOR_NARROW EMULATOR_ONE __hfma_relu(EMULATOR_ONE a, EMULATOR_ONE b, EMULATOR_ONE c) {
     return fmaxf(emulator::fused(a, b, c), 0.0f);
 }
-#define EMULATOR_COMPARE(name, sign)                                                           \
+#define EMULATOR_COMPARE(name, sign)                                                             \
     EMULATOR_NARROW bool name(EMULATOR_ONE a, EMULATOR_ONE b) { return float(a) sign float(b); } \
-    EMULATOR_NARROW EMULATOR_TWO name##2(EMULATOR_TWO a, EMULATOR_TWO b) {                     \
-        return {float(name(a.x, b.x)), float(name(a.y, b.y))};                                 \
+    EMULATOR_NARROW EMULATOR_TWO name##2(EMULATOR_TWO a, EMULATOR_TWO b) {                       \
+        return {float(name(a.x, b.x)), float(name(a.y, b.y))};                                   \
     }
 EMULATOR_COMPARE(__heq, ==)
 EMULATOR_COMPARE(__hne, !=)
@@ -168,7 +162,7 @@ EMULATOR_NARROW bool __hisnan(EMULATOR_ONE a) { return float(a) != float(a); }
 EMULATOR_NARROW int __hisinf(EMULATOR_ONE a) {
     return std::isinf(float(a)) ? (float(a) > 0.0f ? 1 : -1) : 0;
 }
-#define EMULATOR_UNARY(name, pair, expression)                         \
+#define EMULATOR_UNARY(name, pair, expression)                               \
     EMULATOR_NARROW EMULATOR_ONE name(EMULATOR_ONE a) { return expression; } \
     EMULATOR_NARROW EMULATOR_TWO pair(EMULATOR_TWO a) { return {name(a.x), name(a.y)}; }
 EMULATOR_UNARY(__hneg, __hneg2, -a)
@@ -208,27 +202,27 @@ EMULATOR_NARROW EMULATOR_TWO __high2half2(EMULATOR_TWO a) { return {a.y, a.y}; }
 
 // ---- conversions, of each format by its name
 
-#define EMULATOR_CONVERSIONS(type, pair, name, name2)                                              \
-    static inline type __float2##name(float x) { return x; }                                       \
-    static inline type __float2##name##_rn(float x) { return x; }                                  \
-    static inline type __double2##name(double x) { return x; }                                     \
-    static inline float __##name##2float(type x) { return x; }                                     \
-    static inline type __int2##name##_rn(int x) { return double(x); }                              \
-    static inline type __uint2##name##_rn(unsigned x) { return double(x); }                        \
-    static inline type __short2##name##_rn(short x) { return float(x); }                           \
-    static inline int __##name##2int_rn(type x) { return __float2int_rn(x); }                      \
-    static inline int __##name##2int_rz(type x) { return __float2int_rz(x); }                      \
-    static inline unsigned __##name##2uint_rn(type x) { return __float2uint_rn(x); }               \
-    static inline unsigned short __##name##_as_ushort(type x) { return x.bits; }                   \
-    static inline short __##name##_as_short(type x) { return x.bits; }                             \
-    static inline type __ushort_as_##name(unsigned short x) { return type::of_bits(x); }           \
-    static inline type __short_as_##name(short x) { return type::of_bits(x); }                     \
-    static inline pair __floats2##name2##_rn(float x, float y) { return {x, y}; }                  \
-    static inline pair __float22##name2##_rn(float2 v) { return {v.x, v.y}; }                      \
-    static inline pair __float2##name2##_rn(float x) { return {x, x}; }                            \
-    static inline float2 __##name##22float2(pair v) { return {v.x, v.y}; }                         \
-    static inline pair __halves2##name2(type x, type y) { return {x, y}; }                         \
-    static inline pair __##name##2##name2(type x) { return {x, x}; }                               \
+#define EMULATOR_CONVERSIONS(type, pair, name, name2)                                    \
+    static inline type __float2##name(float x) { return x; }                             \
+    static inline type __float2##name##_rn(float x) { return x; }                        \
+    static inline type __double2##name(double x) { return x; }                           \
+    static inline float __##name##2float(type x) { return x; }                           \
+    static inline type __int2##name##_rn(int x) { return double(x); }                    \
+    static inline type __uint2##name##_rn(unsigned x) { return double(x); }              \
+    static inline type __short2##name##_rn(short x) { return float(x); }                 \
+    static inline int __##name##2int_rn(type x) { return __float2int_rn(x); }            \
+    static inline int __##name##2int_rz(type x) { return __float2int_rz(x); }            \
+    static inline unsigned __##name##2uint_rn(type x) { return __float2uint_rn(x); }     \
+    static inline unsigned short __##name##_as_ushort(type x) { return x.bits; }         \
+    static inline short __##name##_as_short(type x) { return x.bits; }                   \
+    static inline type __ushort_as_##name(unsigned short x) { return type::of_bits(x); } \
+    static inline type __short_as_##name(short x) { return type::of_bits(x); }           \
+    static inline pair __floats2##name2##_rn(float x, float y) { return {x, y}; }        \
+    static inline pair __float22##name2##_rn(float2 v) { return {v.x, v.y}; }            \
+    static inline pair __float2##name2##_rn(float x) { return {x, x}; }                  \
+    static inline float2 __##name##22float2(pair v) { return {v.x, v.y}; }               \
+    static inline pair __halves2##name2(type x, type y) { return {x, y}; }               \
+    static inline pair __##name##2##name2(type x) { return {x, x}; }                     \
     static inline pair make_##name2(type x, type y) { return {x, y}; }
 EMULATOR_CONVERSIONS(__half, __half2, half, half2)
 EMULATOR_CONVERSIONS(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162)

@@ -113,19 +113,19 @@ struct HopperThread {
     Site changed;        // where it gave or took some
 };
 
-uint64_t ticks;
 std::vector<VectorClock> clocks;  // by warp
 std::map<void*, PhaseBarrier> barriers;
 std::vector<BulkCopy> copies;
 std::vector<Destination> destinations;
 std::vector<HopperThread> hopper;
 
-// Byte of shared memory that threads store -> who read it last, and when.
+// Chunk of 16 bytes of shared memory that threads store -> who read of it, and when last.
 struct Read {
     unsigned thread;
     uint64_t tick;
 };
-std::unordered_map<const void*, std::vector<Read>> reads_of;
+std::unordered_map<uintptr_t, std::vector<Read>> reads_of;
+uintptr_t chunk_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) / 16; }
 bool stored;  // whether a thread has stored to shared memory
 
 bool in_use;  // by this block: most kernels have no barriers
@@ -559,8 +559,6 @@ void fence_proxy_async() {
     mine().proxy_fenced = ++ticks;
 }
 
-uint64_t next_tick() { return ++ticks; }
-
 bool handed_over(unsigned thread, uint64_t since) {
     if (!in_use) return false;
     const VectorClock& known = clocks[warp()];
@@ -570,9 +568,9 @@ bool handed_over(unsigned thread, uint64_t since) {
 
 void stored_by_thread() { stored = true; }
 
-void read_by_thread(const void* byte) {
+void read_by_thread(const void* pointer) {
     if (!in_use) return;
-    std::vector<Read>& reads = reads_of[byte];
+    std::vector<Read>& reads = reads_of[chunk_of(pointer)];
     for (Read& read : reads)
         if (read.thread == current->linear) {
             read.tick = ticks;
@@ -581,8 +579,8 @@ void read_by_thread(const void* byte) {
     reads.push_back({current->linear, ticks});
 }
 
-bool reads_handed_over(const void* byte) {
-    auto reads = reads_of.find(byte);
+bool reads_handed_over(const void* pointer) {
+    auto reads = reads_of.find(chunk_of(pointer));
     if (!in_use || reads == reads_of.end()) return false;
     return std::all_of(reads->second.begin(), reads->second.end(),
                        [](const Read& read) { return handed_over(read.thread, read.tick); });

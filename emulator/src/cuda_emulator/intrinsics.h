@@ -71,7 +71,9 @@ static inline unsigned __usad(unsigned x, unsigned y, unsigned z) {
 }
 static inline int __hadd(int x, int y) { return (static_cast<int64_t>(x) + y) >> 1; }
 static inline int __rhadd(int x, int y) { return (static_cast<int64_t>(x) + y + 1) >> 1; }
-static inline unsigned __uhadd(unsigned x, unsigned y) { return (static_cast<uint64_t>(x) + y) >> 1; }
+static inline unsigned __uhadd(unsigned x, unsigned y) {
+    return (static_cast<uint64_t>(x) + y) >> 1;
+}
 static inline int __dp4a(int a, int b, int c) {
     for (int i = 0; i < 4; i++) c += int8_t(a >> 8 * i) * int8_t(b >> 8 * i);
     return c;
@@ -115,10 +117,10 @@ static inline To saturated(double whole) {
 }
 }  // namespace emulator
 
-#define EMULATOR_TO_WHOLE(from, of, to, type)                                                      \
-    static inline type __##from##2##to##_rn(of x) { return emulator::saturated<type>(rint(x)); }   \
-    static inline type __##from##2##to##_rz(of x) { return emulator::saturated<type>(trunc(x)); }  \
-    static inline type __##from##2##to##_rd(of x) { return emulator::saturated<type>(floor(x)); }  \
+#define EMULATOR_TO_WHOLE(from, of, to, type)                                                     \
+    static inline type __##from##2##to##_rn(of x) { return emulator::saturated<type>(rint(x)); }  \
+    static inline type __##from##2##to##_rz(of x) { return emulator::saturated<type>(trunc(x)); } \
+    static inline type __##from##2##to##_rd(of x) { return emulator::saturated<type>(floor(x)); } \
     static inline type __##from##2##to##_ru(of x) { return emulator::saturated<type>(ceil(x)); }
 EMULATOR_TO_WHOLE(float, float, int, int)
 EMULATOR_TO_WHOLE(float, float, uint, unsigned)
@@ -180,8 +182,12 @@ static inline double cospi(double x) { return cos(M_PI * fmod(x, 2.0)); }
 static inline void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
 static inline float normcdff(float x) { return 0.5 * erfc(-static_cast<double>(x) * M_SQRT1_2); }
 static inline double normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
-static inline float norm3df(float a, float b, float c) { return sqrt(double(a) * a + double(b) * b + double(c) * c); }
-static inline float rnorm3df(float a, float b, float c) { return 1.0 / sqrt(double(a) * a + double(b) * b + double(c) * c); }
+static inline float norm3df(float a, float b, float c) {
+    return sqrt(double(a) * a + double(b) * b + double(c) * c);
+}
+static inline float rnorm3df(float a, float b, float c) {
+    return 1.0 / sqrt(double(a) * a + double(b) * b + double(c) * c);
+}
 static inline float rhypotf(float a, float b) { return 1.0 / hypot(double(a), double(b)); }
 // by bisection
 static inline double normcdfinv(double p) {
@@ -214,10 +220,10 @@ EMULATOR_LOAD(__ldcg)
 EMULATOR_LOAD(__ldcv)
 EMULATOR_LOAD(__ldlu)
 #undef EMULATOR_LOAD
-#define EMULATOR_STORE(name)                                                             \
-    template <class T>                                                                   \
-    static EMULATOR_INLINE void name(T* to, std::common_type_t<T> value) {               \
-        *to = value;                                                                     \
+#define EMULATOR_STORE(name)                                               \
+    template <class T>                                                     \
+    static EMULATOR_INLINE void name(T* to, std::common_type_t<T> value) { \
+        *to = value;                                                       \
     }
 EMULATOR_STORE(__stcs)
 EMULATOR_STORE(__stcg)

@@ -39,7 +39,9 @@ def _load(name, operands):
     if not fields:
         return f"{to} = *reinterpret_cast<const volatile {kind}*>(emulator::pointer({address}));"
     vector = _vector(kind, len(values))
-    parts = " ".join(f"{value} = emulator_v.{field};" for value, field in zip(values, fields))
+    parts = " ".join(
+        f"{value} = emulator_v.{field};" for value, field in zip(values, fields, strict=False)
+    )
     return f"{{ auto emulator_v = *reinterpret_cast<const {vector}*>(emulator::pointer({address})); {parts} }}"
 
 
@@ -105,9 +107,9 @@ def _mma(name, operands):
 
 
 def _wait(name, operands):
-    found = [operand for operand in operands if isinstance(operand, str)]
-    parity = found[2] if len(found) > 2 else found[1]
-    address = found[1] if len(found) > 2 else found[0]
+    words = [operand for operand in operands if isinstance(operand, str)]
+    parity = words[2] if len(places) > 2 else places[1]
+    address = words[1] if len(places) > 2 else places[0]
     return f"emulator::mbarrier_wait_parity(emulator::generic_address({address}), {parity}, EMULATOR_SITE);"
 
 
@@ -217,10 +219,14 @@ def _call(instruction, operands):
             values = [_value(part, operands) for part in _split(rest)]
             if callable(rule):
                 return rule(name, values)
-            return re.sub(r"\{(\d)\}", lambda match: values[int(match[1])], rule)
+            return _filled(rule, values)
         except (IndexError, KeyError, ValueError, TypeError):
             break
     return f'static_assert(false, "inline PTX without a model: {name}");'
+
+
+def _filled(rule, values):
+    return re.sub(r"\{(\d)\}", lambda match: values[int(match[1])], rule)
 
 
 def _value(part, operands):

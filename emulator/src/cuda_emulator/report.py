@@ -9,9 +9,9 @@ SECTOR = 32  # bytes that a GPU moves at least
 ENOUGH = 0.8  # of the bytes that are moved, or of the wavefronts, that is not worth a word
 
 
-def text(found):
+def text(listed):
     """Lines for a person, of Faults."""
-    return [line for fault in found for line in _lines(fault)]
+    return [line for fault in listed for line in _lines(fault)]
 
 
 def _lines(fault):

@@ -90,6 +90,7 @@ Thread* current;
 const Launch* running;
 unsigned block_number, epoch;
 uintptr_t last_access;
+uint64_t ticks;
 std::vector<unsigned> warp_epoch;
 
 static std::vector<Thread> threads;
@@ -230,21 +231,23 @@ std::string block_coordinates(unsigned run_as) {
 
 // ---- fibers
 
-// Each with a page before it that nothing may touch.
-static char* new_stacks() {
-    constexpr size_t BYTES = MOST_THREADS * STACK_BYTES;
-    void* stacks = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE,
+constexpr size_t ALL_STACKS = MOST_THREADS * STACK_BYTES;
+
+// So many of them with a page before it that nothing may touch. A process of its own has others.
+static char* new_stacks(size_t guarded) {
+    void* stacks = mmap(nullptr, ALL_STACKS, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED) abort();
-    for (size_t i = 0; i < MOST_THREADS; i++)
+    for (size_t i = 0; i < guarded; i++)
         mprotect(static_cast<char*>(stacks) + i * STACK_BYTES, 4096, PROT_NONE);
     return static_cast<char*>(stacks);
 }
 
 static void begin_stacks() {
-    if (!*running->stacks) *running->stacks = new_stacks();
+    if (!*running->stacks)
+        *running->stacks = new_stacks(running->seconds ? threads.size() : MOST_THREADS);
     free_stacks.clear();
-    for (size_t i = MOST_THREADS; i > 0; i--)
+    for (size_t i = threads.size(); i > 0; i--)
         free_stacks.push_back(*running->stacks + (i - 1) * STACK_BYTES);
 }
 
@@ -567,7 +570,8 @@ static void begin_block(unsigned number, std::mt19937& random) {
     arrange(order, random);
     next_new = 0;
     for (uint64_t i = 0; i < running->shared_array_count; i++)
-        memset(address_of(running->shared_arrays[i]), POISON, running->shared_arrays[i].bytes);
+        if (running->shared_arrays[i].name[0])
+            memset(address_of(running->shared_arrays[i]), POISON, running->shared_arrays[i].bytes);
     memset(dynamic_bytes, POISON, running->shared_bytes + RED_ZONE);
 }
 
@@ -720,11 +724,20 @@ int launch(const Launch& launch, void (*thread)(void**)) {
     if (!accepted(launch)) {
         keep(unaccepted(launch));
     } else if (launch.seconds) {
-        begin_stacks();
         fflush(nullptr);
-        if (pid_t process = fork()) return process;
+        // its many pieces are not copied, which takes longest
+        if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DONTFORK);
+        pid_t process = fork();
+        if (process) {
+            if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DOFORK);
+            return process;
+        }
+        Launch own = launch;
+        char* stacks = nullptr;
+        own.stacks = &stacks;
+        running = &own;
         begin_process();
-        run(launch);
+        run(own);
         save_variables(launch.variables);
         fflush(nullptr);
         launch.faults->ended = 1;

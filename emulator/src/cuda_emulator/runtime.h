@@ -64,7 +64,9 @@ extern Thread* current;
 extern const Launch* running;
 extern unsigned block_number;  // 1 for the first block that runs, so that 0 means "no block"
 extern unsigned epoch;         // barriers this block has passed
-extern uintptr_t last_access;  // of the code
+extern uint64_t ticks;         // of the block's accesses and waits
+inline uint64_t next_tick() { return ++ticks; }
+extern uintptr_t last_access;             // of the code
 extern std::vector<unsigned> warp_epoch;  // full-warp __syncwarp passed, of each warp
 
 // Where in the kernel: a file and line, or the code addresses of the access and of the one it
@@ -140,13 +142,12 @@ void check_destination(Place, const void* pointer, bool write);  // by a thread,
 void loaded_destination(const void* pointer);                    // by this thread
 void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address);
 void loaded_fragment(Site, const unsigned* to, size_t bytes);
-uint64_t next_tick();
 bool is_fenced(unsigned thread, uint64_t since);
 // Whether barriers order what that thread did up to then before what this one does.
 bool handed_over(unsigned thread, uint64_t since);
-void stored_by_thread();                   // to shared memory
-void read_by_thread(const void* byte);     // of shared memory
-bool reads_handed_over(const void* byte);  // of all threads
+void stored_by_thread();                      // to shared memory
+void read_by_thread(const void* pointer);     // of shared memory
+bool reads_handed_over(const void* pointer);  // of all threads
 
 // counts.cpp; `counting`: instead of watching
 extern bool counting;

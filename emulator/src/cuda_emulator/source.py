@@ -1,8 +1,8 @@
 """Reads a CUDA C++ file as people have it: finds its kernels, and cuts out what one of them needs.
 
-The preprocessor of g++ runs first, with the file's own headers; those that it has not are left out,
+The preprocessor of g++ runs first, with the headers that there are; missing ones are left out,
 because cuda_emulator.h stands for CUDA's. What is left is split into the items of its namespaces
-(functions, types, variables). A kernel needs the items whose names it mentions, and those that these
+(functions, types, variables). A kernel needs the items whose names it mentions, and what these
 mention; functions for the host are never among them.
 """
 
@@ -124,14 +124,14 @@ class Source:
     # ---- kernels
 
     def _kernels(self):
-        found = {}
+        by_name = {}
         for item in self.leaves:
             if item.kind == "function" and "__global__" in self.head(item):
                 kernel = self._kernel(item)
-                known = found.get(kernel.name)
+                known = by_name.get(kernel.name)
                 if known is None or self.tokens[item.last - 1].text == "}":
-                    found[kernel.name] = kernel
-        return list(found.values())
+                    by_name[kernel.name] = kernel
+        return list(by_name.values())
 
     def _kernel(self, item):
         paren = self._parameters_at(item)
@@ -148,7 +148,7 @@ class Source:
     def launched(self, kernel):
         """The template arguments, as texts, with which the file's host code names a kernel."""
         base = kernel.name.rpartition("::")[2]
-        found = {}
+        instances = {}
         for item in self.leaves:
             for at in range(item.first, item.last - 1):
                 if self.tokens[at].text == base and self.tokens[at + 1].text == "<":
@@ -160,8 +160,12 @@ class Source:
                         and follows == "("
                     ):
                         for arguments in self._resolved(item, self.span(at + 2, end - 1)):
-                            found[arguments] = None
-        return list(found)
+                            if not re.search(r"\w\s*(\.|->)\s*[a-z]", arguments):
+                                instances[arguments] = None
+        return list(instances)
+
+    def declares(self, name):
+        return any(name in item.names for item in self.leaves)
 
     def _resolved(self, item, text, depth=3):
         """Texts of template arguments, with the constants of the function around them and the
@@ -184,7 +188,7 @@ class Source:
             if len(given) < len(names):
                 given += [default_of(part) or "" for part in split_text(template)[len(given) :]]
             filled = text
-            for name, value in zip(names, given):
+            for name, value in zip(names, given, strict=False):
                 filled = re.sub(rf"\b{name}\b", value, filled)
             results[filled] = None
         return list(results)
@@ -215,8 +219,8 @@ class Source:
 
     def cut(self, entries):
         """The text that the kernels with these names need, prepared for g++."""
-        kept = self._needed({w for entry in entries for w in re.findall(r"[A-Za-z_]\w*", entry)})
-        return "".join(self._emit(self.items, kept)), self._globals(kept)
+        needed = self._needed({w for entry in entries for w in re.findall(r"[A-Za-z_]\w*", entry)})
+        return "".join(self._emit(self.items, needed)), self._globals(needed)
 
     def _needed(self, wanted):
         """The indices of the leaves that these words lead to."""
@@ -224,15 +228,15 @@ class Source:
         for number, item in enumerate(self.leaves):
             for name in item.names:
                 by_name.setdefault(name, []).append(number)
-        kept = {n for n, item in enumerate(self.leaves) if self._always(item)}
-        todo = [n for word in wanted for n in by_name.get(word, ())] + sorted(kept)
-        seen, kept = set(), set()
+        needed = {n for n, item in enumerate(self.leaves) if self._always(item)}
+        todo = [n for word in wanted for n in by_name.get(word, ())] + sorted(needed)
+        seen, needed = set(), set()
         while todo:
             number = todo.pop()
             if number in seen or not self._for_device(self.leaves[number]):
                 continue
             seen.add(number)
-            kept.add(number)
+            needed.add(number)
             for word in self.words(self.leaves[number]):
                 if word not in wanted:
                     wanted.add(word)
@@ -240,13 +244,13 @@ class Source:
         asserted = {
             n
             for n, item in enumerate(self.leaves)
-            if item.kind == "assertion" and self._holds(item, by_name, kept)
+            if item.kind == "assertion" and self._holds(item, by_name, needed)
         }
-        return {id(self.leaves[n]) for n in kept | asserted}
+        return {id(self.leaves[n]) for n in needed | asserted}
 
-    def _holds(self, item, by_name, kept):
+    def _holds(self, item, by_name, needed):
         own = [by_name[word] for word in self.words(item) if word in by_name]
-        return all(any(n in kept for n in numbers) for numbers in own)
+        return all(any(n in needed for n in numbers) for numbers in own)
 
     def _always(self, item):
         return (
@@ -269,14 +273,14 @@ class Source:
             self.tokens[item.first].text == "template" and self.tokens[item.first + 1].text != "<"
         )
 
-    def _emit(self, items, kept):
+    def _emit(self, items, needed):
         for item in items:
             if item.kind == "scope":
-                inside = "".join(self._emit(item.parts, kept))
+                inside = "".join(self._emit(item.parts, needed))
                 if inside:
                     head = self.span(item.first, item.parts_first)
                     yield f"{head}\n{inside}\n}}\n"
-            elif id(item) in kept:
+            elif id(item) in needed:
                 file, line = self.place(self.tokens[item.first].start)
                 yield f'\n# {line} "{file}"\n{self._prepared(item)}\n'
 
@@ -294,12 +298,12 @@ class Source:
         inside = item.space and match and not re.match(r"\s*::", match[1])
         return text if inside else f"{opening}{'} ' * len(spaces)}{text}"
 
-    def _globals(self, kept):
+    def _globals(self, needed):
         """(name, whether a kernel may write it) of the __device__ and __constant__ variables."""
         return [
             ("::".join((*item.space, name)), "__constant__" not in self.head(item))
             for item in self.leaves
-            if id(item) in kept
+            if id(item) in needed
             and item.kind == "variable"
             and self.head(item) & {"__device__", "__constant__", "__managed__"}
             and "__shared__" not in self.head(item)
@@ -670,10 +674,12 @@ def _missing_headers(path, folders):
         if file in seen:
             continue
         seen.add(file)
-        for name in INCLUDE.findall(file.read_text(errors="replace")):
-            found = [place / name for place in (file.parent, *folders) if (place / name).is_file()]
-            todo += found[:1]
-            if not found:
+        for name in INCLUDE.findall(file.read_text("utf-8", "replace")):
+            headers = [
+                place / name for place in (file.parent, *folders) if (place / name).is_file()
+            ]
+            todo += known_names[:1]
+            if not known_names:
                 missing.add(name)
     return missing
 
@@ -693,9 +699,7 @@ def prepared(text):
     if "__shared__" in text:
         text = re.sub(r"\bstatic\s+((?:\w+\s+)?)__shared__", r"\1__shared__", text)
         text = re.sub(r"__shared__\s+((?:\w+\s+)?)static\b", r"__shared__ \1", text)
-        text = re.sub(
-            rf"__shared__\s+(alignas\s*\((?:[^()]|\([^()]*\))*\))", r"\1 __shared__", text
-        )
+        text = re.sub(r"__shared__\s+(alignas\s*\((?:[^()]|\([^()]*\))*\))", r"\1 __shared__", text)
     text = re.sub(
         r"\b(?:__inline__|__inline|inline)\s+(?=(?:static\s+|constexpr\s+|__device__\s+"
         r"|__host__\s+)*__forceinline__\b)",

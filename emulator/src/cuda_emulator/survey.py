@@ -1,11 +1,11 @@
-"""Which kernels of a folder the emulator loads from their files as they are, and why not the others.
+"""Which kernels of a folder the emulator loads from unchanged files, and why not the others.
 
     rows = survey("some/repository")
     print(table(rows))
 
-A template is loaded with the arguments that the file's host code gives it; where it gives none, with
-a default for each parameter (DEFAULTS). Headers that a file includes are looked for in the whole
-folder, the nearest first.
+A template is loaded with the arguments that the file's host code gives it; where it gives none,
+with a default for each parameter (DEFAULTS). Headers that a file includes are looked for in the
+whole folder, the nearest first.
 """
 
 import collections
@@ -59,16 +59,16 @@ def survey(folder, options=()):
     headers, seen = by_name(files), set()
     files.sort(key=lambda path: path.suffix != ".cu")  # a header's kernels are loaded by its file
     for path in files:
-        if path.suffix == ".cu" or "__global__" in path.read_text(errors="replace"):
+        if path.suffix == ".cu" or "__global__" in path.read_text("utf-8", "replace"):
             yield from _of_file(folder, path, headers, options, seen)
 
 
 def by_name(files):
     """{name of a file: the files of that name}."""
-    found = collections.defaultdict(list)
+    by_names = collections.defaultdict(list)
     for path in files:
-        found[path.name].append(path)
-    return found
+        by_names[path.name].append(path)
+    return by_names
 
 
 def _of_file(folder, path, headers, options, seen):
@@ -125,7 +125,7 @@ def include_folders(path, headers):
         if file in seen:
             continue
         seen.add(file)
-        for name in _source.INCLUDE.findall(file.read_text(errors="replace")):
+        for name in _source.INCLUDE.findall(file.read_text("utf-8", "replace")):
             beside = file.parent / name
             place = beside if beside.is_file() else nearest(name, path, headers)
             if place is None:

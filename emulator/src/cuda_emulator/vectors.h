@@ -28,28 +28,20 @@ constexpr size_t vector_alignment(size_t bytes) { return bytes < 16 ? bytes : 16
         using type = scalar;            \
     };
 #define EMULATOR_THREE(type, name) \
-    struct name##3 {               \
-        type x, y, z;              \
-    };
-#define EMULATOR_OTHERS(type, name)                                                          \
-    struct name##1 {                                                                         \
-        type x;                                                                              \
-    };                                                                                       \
-    struct alignas(emulator::vector_alignment(2 * sizeof(type))) name##2 {                   \
-        type x, y;                                                                           \
-    };                                                                                       \
-    struct alignas(emulator::vector_alignment(4 * sizeof(type))) name##4 {                   \
-        type x, y, z, w;                                                                     \
-    };                                                                                       \
-    static inline constexpr name##1 make_##name##1(type x) { return {x}; }                   \
-    static inline constexpr name##2 make_##name##2(type x, type y) { return {x, y}; }        \
+    struct name##3 { type x, y, z; };
+#define EMULATOR_OTHERS(type, name)                                                              \
+    struct name##1 { type x; };                                                                  \
+    struct alignas(emulator::vector_alignment(2 * sizeof(type))) name##2 { type x, y; };         \
+    struct alignas(emulator::vector_alignment(4 * sizeof(type))) name##4 { type x, y, z, w; };   \
+    static inline constexpr name##1 make_##name##1(type x) { return {x}; }                       \
+    static inline constexpr name##2 make_##name##2(type x, type y) { return {x, y}; }            \
     static inline constexpr name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; } \
-    static inline constexpr name##4 make_##name##4(type x, type y, type z, type w) {         \
-        return {x, y, z, w};                                                                 \
-    }                                                                                        \
-    EMULATOR_SCALAR(name##1, type)                                                           \
-    EMULATOR_SCALAR(name##2, type)                                                           \
-    EMULATOR_SCALAR(name##3, type)                                                           \
+    static inline constexpr name##4 make_##name##4(type x, type y, type z, type w) {             \
+        return {x, y, z, w};                                                                     \
+    }                                                                                            \
+    EMULATOR_SCALAR(name##1, type)                                                               \
+    EMULATOR_SCALAR(name##2, type)                                                               \
+    EMULATOR_SCALAR(name##3, type)                                                               \
     EMULATOR_SCALAR(name##4, type)
 #define EMULATOR_VECTOR(type, name) \
     EMULATOR_THREE(type, name)      \

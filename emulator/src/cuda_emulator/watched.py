@@ -74,19 +74,19 @@ def examine(
     if cuda_emulator.arithmetic == "fused":
         orders = orders[:1]
     launch = Launch(function, grid, block, list(args), shared_mem)
-    found = launch.over_bounds()
+    listed = launch.over_bounds()
     processes = []
     try:
-        for order in () if found else orders:
+        for order in () if listed else orders:
             processes.append(Process(launch, order, launch.numbers(uninitialised), seconds))
         for process in processes:
-            found += process.wait()
-            if any(fault.kind == "time limit" for fault in found):
+            listed += process.wait()
+            if any(fault.kind == "time limit" for fault in listed):
                 break  # the other orders would take as long
     finally:
         for process in processes:
             process.end()
-    left = [fault for fault in merged(found) if not fault.allowed(allow)]
+    left = [fault for fault in merged(listed) if not fault.allowed(allow)]
     if any(fault.severity == "error" for fault in left):
         left = [fault for fault in left if fault.kind != "unwritten output"]  # which follows
     else:
@@ -187,15 +187,15 @@ class Process:
             self.running = False
         raws = self.faults.list[: self.faults.count]
         function, args = self.launch.function, self.launch.args
-        found = [faults.named(raw, self.library, function, args, self.order) for raw in raws]
+        listed = [faults.named(raw, self.library, function, args, self.order) for raw in raws]
         if status:
             why = signal.Signals(-status).name if status < 0 else f"status {status}"
             message = f"the process that ran it ended with {why}"
-            found.append(Fault(function.name, "crash", message, orders=(self.order,)))
+            listed.append(Fault(function.name, "crash", message, orders=(self.order,)))
         if self.faults.lost:
             message = f"{self.faults.lost} faults more than the {faults.MOST} that are kept"
-            found.append(Fault(function.name, "more faults", message, orders=(self.order,)))
-        return found + self._changed_constants()
+            listed.append(Fault(function.name, "more faults", message, orders=(self.order,)))
+        return listed + self._changed_constants()
 
     def _changed_constants(self):
         constant = {
@@ -224,7 +224,7 @@ class Process:
 
 def differences(launch, processes, tolerance):
     """A list with a Fault for each array that differs between the first order and another."""
-    names, found, unequal = launch.names(), [], set()
+    names, listed, unequal = launch.names(), [], set()
     for process in processes[1:]:
         pairs = zip(processes[0].memory.copies, process.memory.copies, strict=True)
         for (array, first), (_, second) in pairs:
@@ -235,8 +235,8 @@ def differences(launch, processes, tolerance):
             name = names[number] if number is not None and number < len(names) else "an array"
             values = [copy.view(array.dtype) for copy in (first, second)]
             orders = processes[0].order, process.order
-            found.append(_difference(launch.function.name, name, values, orders, tolerance))
-    return found
+            listed.append(_difference(launch.function.name, name, values, orders, tolerance))
+    return listed
 
 
 def _difference(kernel, name, values, orders, tolerance):
@@ -260,10 +260,10 @@ def _difference(kernel, name, values, orders, tolerance):
     return Fault(kernel, "order dependence", message, orders=orders)
 
 
-def merged(found):
+def merged(listed):
     """The faults with those of several orders as one."""
     faults_by_place = {}
-    for fault in found:
+    for fault in listed:
         # of a race either access comes first
         places = frozenset([(fault.file, fault.line), fault.other or (fault.file, fault.line)])
         key = fault.kind, places, "" if fault.line else fault.message

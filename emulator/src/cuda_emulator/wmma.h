@@ -47,7 +47,7 @@ constexpr int columns = std::is_same_v<Use, matrix_a> ? K : N;
 
 template <class Use, int M, int N, int K, class T, class Layout = void>
 class fragment {
-   public:
+public:
     using element_type = T;
     using storage_element_type = typename emulated::Stored<T>::type;
     static constexpr int rows = emulated::rows<Use, M, N, K>,
@@ -95,7 +95,8 @@ static inline float __float_to_tf32(float x) {
 }
 
 template <int M, int N, int K, class D, class A, class LayoutA, class B, class LayoutB, class C>
-void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, N, K, A, LayoutA>& a,
+void mma_sync(fragment<accumulator, M, N, K, D>& d,
+              const fragment<matrix_a, M, N, K, A, LayoutA>& a,
               const fragment<matrix_b, M, N, K, B, LayoutB>& b,
               const fragment<accumulator, M, N, K, C>& c) {
     constexpr int of_a = a.num_elements, of_b = b.num_elements, of_c = c.num_elements;
@@ -103,7 +104,8 @@ void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, 
     for (int i = 0; i < of_a; i++) mine[i] = emulated::Stored<A>::number(a.x[i]);
     for (int i = 0; i < of_b; i++) mine[of_a + i] = emulated::Stored<B>::number(b.x[i]);
     for (int i = 0; i < of_c; i++) mine[of_a + of_b + i] = emulated::Stored<C>::number(c.x[i]);
-    emulator::multiply_warp(M, N, K, mine, sums, std::is_same_v<C, double> || std::is_integral_v<C>);
+    emulator::multiply_warp(M, N, K, mine, sums,
+                            std::is_same_v<C, double> || std::is_integral_v<C>);
     for (int i = 0; i < of_c; i++) d.x[i] = sums[i];
 }
 

@@ -184,6 +184,10 @@ def test_the_line_about_skipped_files_has_their_number_kinds_and_examples():
     assert line.startswith(
         "skipped 8 of 9 files: 3 without a suffix, as a. (no); 1 .mp4, as"
     ) and line.endswith("; 2 others")
+    left_out = [("5", listing.LEFT_OUT), ("8", listing.LEFT_OUT)]
+    assert listing.skipping(left_out, 40, "rows") == (
+        "skipped 2 of 40 rows: 2 rows, as 5 (in the list leave_out)"
+    )
 
 
 # Links to folders.

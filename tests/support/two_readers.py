@@ -80,7 +80,7 @@ def by_stage(contents, place, threads=2):
     }
     options = {"folder": str(place), "labels": "auto", "leave_out": "none"}
     data, skipped, _ = folder.load(options, params, {"train": "all", "test": "all"}, place, threads)
-    found = dict(zip(data.names["train"], np.asarray(data.train_images), strict=True)) | {
+    found = dict(zip(data.names["train"], data.train_images[:], strict=True)) | {
         entry["file"]: entry["reason"] for entry in skipped
     }
     return [found[f"train/a/{number:05d}.png"] for number in range(len(contents))]

@@ -102,7 +102,9 @@ def test_pictures_without_a_network_of_ones_own_take_the_recipe(pets):
     own, chain = taken.settings, chains.chain(taken)
     assert (own.network, own.training, own.normalization) == ("patch_net", "patches", "standardize")
     assert (own.evaluations, own.controls) == (["ridge"], ["random", "strong", "pixels"])
-    assert own.batch_size == 40 and own.features_pool == "none"
+    assert own.batch_size == 40 and own.features_pool == "none" and own.svm_C == "validated"
+    params = {role: artifact.spec["params"] for role, artifact in chain.items()}
+    assert {params[role]["C"] for role in ("svm", "svm_strong", "svm_pixels")} == {"validated"}
     assert {"ridge", "svm", "ridge_strong", "ridge_pixels", "patches_part2"} < chain.keys()
     strong = chain["features_strong"].spec["params"]
     assert strong["autoencoder_filters"] == [128, 128] and strong["features_two_polarity"] == 0.5
@@ -120,6 +122,7 @@ def test_pictures_without_a_network_of_ones_own_take_the_recipe(pets):
         {"patch_net_filters": [50, 20, 30, 40]},
         {"evaluations": ["ridge", "knn"]},
         {"svm_kernel": "linear"},
+        {"svm_C": 10.0},
         {"features_standardize": False},
         {"features_concatenate": []},
         {"batch_size": 16},

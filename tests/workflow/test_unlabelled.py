@@ -76,14 +76,29 @@ def test_the_table_names_neighbours_clusters_and_copies(home):
     assert np.stack([row["features"] for row in rows]).std() > 0
 
 
-def test_the_exported_model_finds_a_picture_among_those_of_its_run(home, tmp_path):
+def test_the_exported_model_finds_a_picture_among_those_of_its_run_and_places_it(home, tmp_path):
     with zipfile.ZipFile(home / "results/model.zip") as archive:
         archive.extractall(tmp_path)
-    program = tmp_path / "kernel_ladder_model/predict.py"
+    folder = tmp_path / "kernel_ladder_model"
+    picture = home / "pets/more/scan07.png"
     done = subprocess.run(
-        [sys.executable, program, home / "pets/more/scan07.png"], text=True, capture_output=True
+        [sys.executable, folder / "predict.py", picture], text=True, capture_output=True
     )
     assert ": more/scan07.png (1.000), " in done.stdout, done.stderr
+    names = json.loads((folder / "pictures.json").read_text())
+    vectors, places = (np.load(folder / name) for name in ("pictures.npy", "map.npy"))
+    cosines = vectors.astype(np.float32) @ vectors[names.index("more/scan07.png")]
+    nearest = np.flatnonzero(cosines > max(0, np.sort(cosines)[-11]))
+    x, y = cosines[nearest] @ places[nearest] / cosines[nearest].sum()
+    found = re.search(
+        r"on the map at ([\d.]+) from the left and ([\d.]+) from the top", done.stdout
+    )
+    assert [float(number) for number in found.groups()] == pytest.approx([x, y], abs=0.011)
+    program = "import model_sklearn; model_sklearn.Classifier().predict([[0]])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, text=True, capture_output=True
+    )
+    assert "had no labels, so it names no class; take Features" in done.stderr.splitlines()[-1]
 
 
 def test_pages_show_no_picture_and_no_name_where_they_are_not_to_be_shared(home):

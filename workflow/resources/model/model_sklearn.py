@@ -122,6 +122,15 @@ class Classifier(ClassifierMixin, _Model):
         return self
 
     @property
+    def _model(self):
+        session, facts = super()._model
+        if not facts["classes"]:
+            raise ValueError(
+                "this model's pictures had no labels, so it names no class; take Features"
+            )
+        return session, facts
+
+    @property
     def classes_(self):
         return np.array(self._facts["labels"])
 

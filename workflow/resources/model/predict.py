@@ -16,6 +16,7 @@ except ImportError as missing:
 
 MODEL = pathlib.Path(__file__).with_name("model.onnx")
 NEAREST = 5  # pictures that are named
+ON_MAP = 10  # pictures that a place on the map is the mean of
 
 
 def main(names):
@@ -59,7 +60,7 @@ def answer(session, facts, name):
 
 def most_alike(features):
     """The names of the pictures most like one with these features (D,), with the cosines, the most
-    alike first.
+    alike first, and where it would lie on the run's map, if there is one.
     """
     mean, vectors = (np.load(MODEL.with_name(name)) for name in ("mean.npy", "pictures.npy"))
     names = json.loads(MODEL.with_name("pictures.json").read_text("utf-8"))
@@ -68,7 +69,20 @@ def most_alike(features):
     direction = (features - mean) / (np.linalg.norm(features - mean) or 1)
     cosines = vectors.astype(np.float32) @ direction
     best = np.argsort(-cosines, kind="stable")[:NEAREST]
-    return ", ".join(f"{names[place]} ({cosines[place]:.3f})" for place in best)
+    named = ", ".join(f"{names[place]} ({cosines[place]:.3f})" for place in best)
+    return named + on_map(cosines, np.load(MODEL.with_name("map.npy")))
+
+
+def on_map(cosines, places):
+    """A place in words: the mean of those (N, 2) of the nearest pictures on the map, weighted by
+    their cosines (N,). t-SNE has no place for a new picture; openTSNE starts from such a mean.
+    """
+    there = np.flatnonzero(np.isfinite(places[:, 0]) & (cosines > 0))
+    nearest = there[np.argsort(-cosines[there], kind="stable")[:ON_MAP]]
+    if not len(nearest):
+        return ""
+    x, y = np.average(places[nearest], axis=0, weights=cosines[nearest])
+    return f"; on the map at {x:.2f} from the left and {y:.2f} from the top, by its neighbours"
 
 
 if __name__ == "__main__":

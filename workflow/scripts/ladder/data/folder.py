@@ -94,7 +94,8 @@ def _log(source, skipped, more):
         log.info("%s", remark)
     if skipped:
         count = len(source.skipped) + sum(map(len, source.files.values())) + len(source.unlabelled)
-        log.info("%s; skipped.json names them", listing.skipping(skipped, count))
+        what = "files" if isinstance(source, listing.Folder) else "rows"
+        log.info("%s; skipped.json names them", listing.skipping(skipped, count, what))
     if more:
         log.info(
             "%d picture%s more frames or pages than the first, which is read, as %s",

@@ -174,13 +174,14 @@ def _check_count(accepted):
         )
 
 
-def skipping(skipped, count):
-    """The line about the files that are skipped, of `count` files, with an example of each kind;
-    skipped: [(name, reason)].
+def skipping(skipped, count, what="files"):
+    """The line about the files, or what else has names, that are skipped, of `count`, with an
+    example of each kind; skipped: [(name, reason)].
     """
     kinds = {}
     for name, reason in skipped:
-        kinds.setdefault(_kind(name), []).append((name, reason))
+        kind = what if reason == LEFT_OUT else _kind(name)
+        kinds.setdefault(kind, []).append((name, reason))
     kinds = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
     said = [
         f"{len(files):,} {kind}, as {shown(files[0][0])} ({files[0][1]})"
@@ -188,7 +189,7 @@ def skipping(skipped, count):
     ]
     others = sum(len(files) for _, files in kinds[KINDS_SAID:])
     said += [f"{others:,} others"] if others else []
-    return one_line(f"skipped {len(skipped):,} of {count:,} files: {'; '.join(said)}")
+    return one_line(f"skipped {len(skipped):,} of {count:,} {what}: {'; '.join(said)}")
 
 
 def _kind(name):

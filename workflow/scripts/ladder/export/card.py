@@ -35,6 +35,7 @@ WORDS = {  # of each file
     "mean.npy": "the mean of the features of the run's pictures",
     "pictures.npy": "their directions from it, which predict.py compares new pictures with",
     "pictures.json": "their names, in the same order",
+    "map.npy": "their places on the map of the report, from left and top; NaN of those not on it",
     "reading/__init__.py": "how a picture becomes an image, as the run itself reads pictures: NumPy, Pillow",
     "reading/pictures.py": "of it, reading and fitting",
     "reading/plain.py": "of it, which files are read",

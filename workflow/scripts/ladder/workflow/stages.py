@@ -90,7 +90,11 @@ def _answering(config: Configuration) -> Parents:
     return {
         "report": roles["report"],
         **{role: roles[role] for role in chains.prediction_roles(roles)},
-        **{role: roles[role] for role in ("neighbours",) if role in roles},
+        **{
+            role: roles[role]
+            for role in ("neighbours", "map")
+            if {role, "neighbours"} <= set(roles)
+        },
         **shifted,
     }
 

@@ -259,6 +259,15 @@ def test_options_and_threads_are_those_of_the_run_that_needs_the_artifact():
     )
 
 
+@pytest.mark.parametrize("dataset, threads", [("digits", 3), ("cifar10", 7)])
+def test_two_stages_on_few_images_share_all_threads(monkeypatch, dataset, threads):
+    monkeypatch.setattr(jobs.runtime, "available_cores", lambda: 7)
+    plan = plans.load({**RAW, "dataset": dataset, "threads": "all"})
+    made = jobs_of(plan)
+    found = [made.threads(plan.chain[role].version) for role in ("train", "normalized", "report")]
+    assert found == [7, threads, 1]
+
+
 def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(plan):
     pathlib.Path("presets").mkdir()
     pathlib.Path("presets/odd.yaml").write_text("network: lenet_5\nfeatures_layer: latent\n")

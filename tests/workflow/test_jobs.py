@@ -277,6 +277,15 @@ def test_the_page_of_runs_needs_the_report_of_each_run_that_is_listed():
     assert {f"{row[key]}/manifest.json" for row in rows for key in ("report", "weights")} == read
 
 
+@pytest.mark.parametrize("dataset, threads", [("digits", 3), ("cifar10", 7)])
+def test_two_stages_on_few_images_share_all_threads(monkeypatch, dataset, threads):
+    monkeypatch.setattr(jobs.runtime, "available_cores", lambda: 7)
+    plan = plans.load({**RAW, "dataset": dataset, "threads": "all"})
+    made = jobs_of(plan)
+    found = [made.threads(plan.chain[role].version) for role in ("train", "normalized", "report")]
+    assert found == [7, threads, 1]
+
+
 def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(plan):
     pathlib.Path("presets").mkdir()
     pathlib.Path("presets/odd.yaml").write_text("network: lenet_5\nfeatures_layer: latent\n")

@@ -1,4 +1,4 @@
-"""Rows of arrays that are computed where they are read, so that memory holds no copy of them all."""
+"""Rows of arrays that are computed where they are read, so that no copy of them all is held."""
 
 import dataclasses
 import mmap

@@ -59,8 +59,10 @@ def on_page_markdown(markdown, page, files, **_):
         path = posixpath.normpath(f"{page.file.src_uri}/../{link[2]}")
         return link[1] if path not in files.src_uris and (ROOT / path).is_file() else link[0]
 
-    def formula(block):
-        # What scrolls on a phone is reached by the keyboard.
-        return convert(block[1], display="block").replace("<math ", '<math tabindex="0" ', 1)
+    formulas = FORMULA.sub(lambda block: convert(block[1], display="block"), markdown)
+    return LINK.sub(text, formulas)
 
-    return LINK.sub(text, FORMULA.sub(formula, markdown))
+
+def on_post_page(output, **_):
+    """The name of the search, which the theme does not say."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')

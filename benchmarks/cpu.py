@@ -1,14 +1,16 @@
-"""Milliseconds of a training step on the CPU: the cpu rung and PyTorch, side by side.
+"""Milliseconds of a training step on the CPU: the cpu rung, PyTorch, TensorFlow and JAX, side by
+side.
 
-    python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--networks lenet_5,...]
-    [--threads 2] [--out FILE.json]
+    python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python --peers-python PYTHON
+    [--networks lenet_5,...] [--threads 2] [--out FILE.json]
 
-Both train the same networks, built from the same table of layers, with Adam on random images,
-float32, same batch, same threads; PyTorch as it is and compiled (torch.compile), and where the CPU
-multiplies bfloat16 numbers also with bfloat16 activations (autocast), which the cpu rung does not
-have. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure
-is the median step over all turns. A step of the cpu rung includes loading its batch, one of PyTorch
-does not.
+PYTHON is that of an environment with tensorflow-cpu and jax of your own. All train the same
+networks, built from the same table of layers, with Adam on random images, float32, same batch, same
+threads; PyTorch as it is and compiled (torch.compile), and where the CPU multiplies bfloat16
+numbers PyTorch and TensorFlow also with bfloat16 activations, which the cpu rung does not have.
+They run in turns, each turn in a new process, so that a noisy machine affects all; a figure is the
+median step over all turns. CPU milliseconds are those of all threads, which other programs disturb
+less. A step of the cpu rung includes loading its batch, the others' do not.
 """
 
 import argparse
@@ -70,7 +72,8 @@ def main():
         f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}"
     )
     print(
-        f"{'network':<16}{'batch':>5}  {'what':<36}{'ms/step':>9}{'fastest to slowest':>22}{'ratio':>7}{'images/s':>10}"
+        f"{'network':<16}{'batch':>5}  {'what':<36}{'ms/step':>9}{'fastest to slowest':>22}{'ratio':>7}"
+        f"{'CPU ms':>9}{'ratio':>7}{'images/s':>10}"
     )
     for case in CASES:
         if not arguments.networks or case.network in arguments.networks.split(","):
@@ -79,23 +82,24 @@ def main():
                 print(
                     f"{case.network:<16}{case.batch:>5}  {row['name']:<36}{row['ms']:>9.2f}"
                     f"{row['fastest_ms']:>12.2f}-{row['slowest_ms']:<9.2f}{row['ladder_is_faster_by']:>7.2f}"
-                    f"{row['images_per_second']:>10.0f}"
+                    f"{row['cpu_ms']:>9.2f}{row['cpu_ratio']:>7.2f}{row['images_per_second']:>10.0f}"
                 )
     if arguments.out:
         arguments.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 def rows(case, arguments):
-    """Measurements of a case, one row per contender; `ladder_is_faster_by` is the ratio of medians
-    over all turns.
+    """Measurements of a case, one row per contender; `ladder_is_faster_by` and `cpu_ratio` are
+    ratios of medians over all turns.
     """
     programs = commands(case, arguments)
     steps = {name: [] for name in programs}
     for _ in range(arguments.turns):
         for name, command in programs.items():
             steps[name] += measure(command)
-    ours = statistics.median(steps[OURS])
-    for name, seconds in steps.items():
+    ours, our_cpu = (statistics.median(part) for part in zip(*steps[OURS], strict=True))
+    for name, times in steps.items():
+        seconds, cpu = zip(*times, strict=True)
         median = statistics.median(seconds)
         yield {
             **dataclasses.asdict(case),
@@ -105,11 +109,13 @@ def rows(case, arguments):
             "slowest_ms": 1000 * max(seconds),
             "images_per_second": case.batch / median,
             "ladder_is_faster_by": median / ours,
+            "cpu_ms": 1000 * statistics.median(cpu),
+            "cpu_ratio": statistics.median(cpu) / our_cpu,
         }
 
 
 def commands(case, arguments):
-    """{name: command of a process that prints the seconds of its steps as JSON}."""
+    """{name: command of a process that prints [wall, CPU] seconds of its steps as JSON}."""
     described = dataclasses.asdict(case)
     programs = {
         OURS: [
@@ -133,7 +139,28 @@ def commands(case, arguments):
             }
             command = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
             programs[f"PyTorch {precision} {layout} {form}"] = command
+    if arguments.peers_python:
+        for library, precision in peers():
+            spec = {
+                **described,
+                "library": library,
+                "precision": precision,
+                "threads": arguments.threads,
+                "warm_up": WARM_UP,
+            }
+            command = [arguments.peers_python, str(HERE / "peer_step.py"), json.dumps(spec)]
+            programs[f"{library} {precision}"] = command
     return programs
+
+
+def peers():
+    """(library, precision) of every row of TensorFlow and JAX."""
+    fast = BFLOAT16 & set(runtime.cpu_flags())
+    return [
+        ("tensorflow", "fp32"),
+        *([("tensorflow", "bf16")] if fast else []),
+        ("jax", "fp32"),
+    ]
 
 
 def contenders():
@@ -160,7 +187,7 @@ def case_of(described):
 
 
 def time_steps(case, threads):
-    """Seconds of each timed training step of the cpu rung."""
+    """[[wall seconds, CPU seconds of all threads]] of each timed training step of the cpu rung."""
     network, count = networks.build(case.network, case.input_shape), WARM_UP + case.steps
     length, rows = plan.Length(count, count), case.batch * count
     random, channels = np.random.default_rng(0), case.input_shape[2]
@@ -188,9 +215,9 @@ def time_steps(case, threads):
     )
     seconds = []
     for _ in range(count):
-        started = time.perf_counter()
+        started = time.perf_counter(), time.process_time()
         executor.run(lowered, arrays)
-        seconds.append(time.perf_counter() - started)
+        seconds.append((time.perf_counter() - started[0], time.process_time() - started[1]))
     return seconds[WARM_UP:]
 
 
@@ -201,6 +228,10 @@ def parse():
     parser.add_argument(
         "--torch-python",
         help="an interpreter that has PyTorch; without one only the cpu rung is timed",
+    )
+    parser.add_argument(
+        "--peers-python",
+        help="an interpreter that has TensorFlow and JAX, which are then timed too",
     )
     parser.add_argument("--networks", help="names with commas between them; by default all")
     parser.add_argument("--turns", type=int, default=3)

@@ -54,11 +54,11 @@ def principal_components(parts, count, library=ON_CPU):
     if not np.isfinite(totals).all():
         raise RunFailed(NOT_FINITE.format(""))
     # One thread computes the eigenvectors of a part, so on a CPU two parts' take as long as one's.
-    found = library.each(lambda gram: library.largest_eigenvectors(gram, count), grams)
+    pairs = library.each(lambda gram: library.largest_eigenvectors(gram, count), grams)
     del grams
     return [
         _components(part, *map(library.download, eigen), total, library)
-        for part, eigen, total in zip(parts, found, totals, strict=True)
+        for part, eigen, total in zip(parts, pairs, totals, strict=True)
     ]
 
 

@@ -305,7 +305,8 @@ class Jobs:
             return 1
         run = self.plan.runs.get(version or "", self.plan.run)
         halves = run.given.threads == "all" and stage != "train" and _has_small_data(run.facts)
-        return max(1, run.settings.threads // 2) if halves else run.settings.threads
+        threads = int(run.settings.threads)
+        return max(1, threads // 2) if halves else threads
 
     def prediction_options(self) -> str:
         """--input ROLE=FOLDER for each artifact that predictions need."""

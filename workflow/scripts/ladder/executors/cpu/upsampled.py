@@ -73,9 +73,9 @@ def winograd_upsample_conv2d_backward(
     tiles = _Tiles(x.shape)
     sums = executor.workspace("plane sums", transformed.shape, x.dtype)
     for chunk in blocks.slices(0, len(x), max(1, CHUNK_TILES // tiles.each)):
-        some = _Chunk(executor, tiles, x[chunk], dy[chunk], None if dx is None else dx[chunk])
-        some.transform(y[chunk], relu)
-        some.multiply(transformed, sums, dbias, chunk.start > 0)
+        images = _Chunk(executor, tiles, x[chunk], dy[chunk], None if dx is None else dx[chunk])
+        images.transform(y[chunk], relu)
+        images.multiply(transformed, sums, dbias, chunk.start > 0)
 
     def work(worker, start, stop):
         rows = worker.workspace("rows", (3, 5, dweight.shape[3]), dweight.dtype)

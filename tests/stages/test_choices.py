@@ -370,6 +370,9 @@ def named(chain, key, run):
         return all({name, f"svm_{name}", f"ridge_{name}"} & chain.keys() for name in value)
     if key == "svm_kernel" and value == "none":
         return "svm" not in chain
+    if key == "runs":
+        other = chain["report"].parents["train_reference"].spec["params"]
+        return value == [{"variant": other["variant"]}]
     if key == "feature_map":
         return value == ("map" in chain)
     if key == "test_multiplier":

@@ -88,7 +88,9 @@ def opened(chromium, path, state=""):
     chromium.open(path)
     if state:
         chromium.value(f"location.hash = {json.dumps(state)}")
-    chromium.value("new Promise(done => setTimeout(done, 50))")  # the chart is drawn after the table
+    chromium.value(
+        "new Promise(done => setTimeout(done, 50))"
+    )  # the chart is drawn after the table
     return chromium
 
 

@@ -47,8 +47,9 @@ const charts = (() => {
     return made;
   };
   const pen = document.createElement("canvas").getContext("2d");
+  let font;   // asked for once
   const widthOf = text => {
-    pen.font = `${SIZE}px ${getComputedStyle(document.body).fontFamily}`;
+    pen.font = font ??= `${SIZE}px ${getComputedStyle(document.body).fontFamily}`;
     return pen.measureText(text).width;
   };
   const text = (words, x, y, className = "", anchor = "start") =>
@@ -205,7 +206,8 @@ const charts = (() => {
   let count = 0;   // of the charts of the page, for names of their parts
 
   class Chart {
-    constructor(box, data, on = {}) {
+    // on: {brush, pick}; later: whether `draw` is called by the caller.
+    constructor(box, data, on = {}, later = false) {
       Object.assign(this, {box, on, pinned: new Set(), name: `chart-${count++}`});
       this.stage = element("div", {className: "stage", tabIndex: 0, role: "group", ariaRoleDescription: "chart"});
       this.tip = element("output", {className: "tip", hidden: true});
@@ -216,12 +218,12 @@ const charts = (() => {
       this.stage.addEventListener("keydown", event => this.key(event));
       this.stage.addEventListener("blur", () => this.show(null));
       this.listen();
-      this.update(data);
+      this.update(data, later);
       new ResizeObserver(() => { if (this.stage.clientWidth !== this.width) this.draw(); }).observe(this.stage);
     }
 
     // Draws another description in its place.
-    update(data) {
+    update(data, later = false) {
       Object.assign(this, {data, by: 0, smooth: 0, near: {}});
       for (const key of ["x", "y"]) {
         const axis = data[key];
@@ -231,7 +233,7 @@ const charts = (() => {
       this.kinds = {x: kindsOf(data.x, this.values("x")), y: kindsOf(data.y, this.values("y"))};
       this.kind = {x: this.kinds.x[0], y: this.kinds.y[0]};
       this.controls();
-      this.draw();
+      if (!later) this.draw();
     }
 
     // The points, with numbers for names, on the chosen horizontal axis; those that are not finite cannot be drawn.
@@ -299,8 +301,7 @@ const charts = (() => {
 
     // Drawing.
 
-    draw() {
-      const width = this.stage.clientWidth;
+    draw(width = this.stage.clientWidth) {
       this.width = width;
       if (!width) return;
       this.show(null);
@@ -710,7 +711,9 @@ const charts = (() => {
   }
 
   const all = [...document.querySelectorAll(".chart")].map(box => [box, box.querySelector("script")]).filter(([, script]) => script)
-    .map(([box, script]) => new Chart(box, JSON.parse(script.textContent)));
+    .map(([box, script]) => new Chart(box, JSON.parse(script.textContent), {}, true));
+  const widths = all.map(chart => chart.stage.clientWidth);   // one layout of the page for all of them
+  all.forEach((chart, at) => chart.draw(widths[at]));
   // The mark or the curve of the run that is pointed at in a table stands out.
   for (const group of document.querySelectorAll("[data-runs]")) {
     const point = key => all.forEach(chart => chart.point(key));

@@ -17,7 +17,7 @@ BUDGET = {
     "features": 7915,
     "machine": 4536,
     "network": 8114,
-    "pages": 42885,
+    "pages": 42914,
     "rungs": 39032,
     "store": 8904,
     "training": 6258,

@@ -47,8 +47,11 @@ const charts = (() => {
     return made;
   };
   const pen = document.createElement("canvas").getContext("2d");
-  pen.font = `${SIZE}px ${getComputedStyle(document.body).fontFamily}`;
-  const widthOf = text => pen.measureText(text).width;
+  let font;   // asked for once
+  const widthOf = text => {
+    pen.font = font ??= `${SIZE}px ${getComputedStyle(document.body).fontFamily}`;
+    return pen.measureText(text).width;
+  };
   const text = (words, x, y, className = "", anchor = "start") =>
     svg("text", {x: round(x), y: round(y), class: className, "text-anchor": anchor}, words);
   const round = value => Math.round(100 * value) / 100;

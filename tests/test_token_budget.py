@@ -30,7 +30,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 49767,
-    "tests": 456366,
+    "tests": 456432,
 }
 
 

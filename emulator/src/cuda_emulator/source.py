@@ -678,8 +678,8 @@ def _missing_headers(path, folders):
             headers = [
                 place / name for place in (file.parent, *folders) if (place / name).is_file()
             ]
-            todo += known_names[:1]
-            if not known_names:
+            todo += headers[:1]
+            if not headers:
                 missing.add(name)
     return missing
 

@@ -646,7 +646,7 @@ def preprocessed(path, folders, macros):
             stand_in = pathlib.Path(folder, *_resolved_parts(deep.relative_to(folder), name))
             stand_in.parent.mkdir(parents=True, exist_ok=True)
             if not stand_in.is_dir():
-                stand_in.write_text("")
+                stand_in.write_text("", "utf-8")
         command = ["g++", "-E", "-x", "c++", "-std=gnu++17", "-nostdinc", "-nostdinc++", "-w"]
         command += [f"-D{macro}" for macro in (*defined, *macros)]
         command += [f"-I{place}" for place in (*folders, deep)]

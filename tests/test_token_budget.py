@@ -30,7 +30,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 49700,
-    "tests": 484200,
+    "tests": 484600,
 }
 
 

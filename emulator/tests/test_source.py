@@ -25,6 +25,7 @@ __host__ __device__ inline float helper(float x) { return x + 1.0f; }
 float helper(std::vector<float> v) { return v[0]; }  // for the host
 __constant__ float weights[WIDTH] = {1, 2, 3, 4};
 __device__ int calls;
+__device__ const int TABLE[2] = {20, 30};
 __device__ Point operator+(Point a, Point b) { return {a.x + b.x, a.y + b.y}; }
 
 template <typename T, int N = 2> __global__ void twice(const T* x, T* y) {
@@ -57,7 +58,7 @@ __global__ void shared(const float* x, float* y) {
     __syncthreads();
     y[i] = dynamic[31 - i] + first[i ^ 1] + second[i ^ 1] + third[i ^ 1];
 }
-__global__ void counting() { atomicAdd(&calls, 1); }
+__global__ void counting() { atomicAdd(&calls, TABLE[threadIdx.x & 1] / 20); }
 __global__ void outside(float* y) {
     y[threadIdx.x + 1] = 0;
 }

@@ -907,7 +907,8 @@ def _build(module, flags, entries):
     loaded = ctypes.PyDLL(str(library))
     loaded.shared_arrays = _shared_arrays(library)
     count = ctypes.c_uint64.in_dll(loaded, "emulator_global_count").value
-    loaded.globals = list((_Global * count).in_dll(loaded, "emulator_globals")) if count else []
+    table = (_Global * count).in_dll(loaded, "emulator_globals") if count else ()
+    loaded.globals = [variable for variable in table if variable.bytes]
     return loaded
 
 

@@ -35,7 +35,7 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 // Thread-local, and nothing else is: so the symbol table tells which arrays are shared, those in
 // templates included.
-#define __shared__ static thread_local
+#define __shared__ static thread_local __attribute__((aligned(16)))
 
 namespace emulator {
 
@@ -285,6 +285,8 @@ Global global(const char* name, T& variable, bool writable) {
         name,
         const_cast<std::remove_cv_t<Value>*>(reinterpret_cast<const volatile Value*>(&variable)),
         sizeof(T), "", writable};
+    // a constant of the module, which the host cannot write either
+    if (std::is_const_v<std::remove_all_extents_t<T>>) result.bytes = 0;
     append_name<Value>(result.type);
     return result;
 }

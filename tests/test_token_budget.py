@@ -32,7 +32,7 @@ BUDGET = {
     "benchmarks": 49700,
     "tests": 453500,
     # with its tests
-    "emulator": 43200,
+    "emulator": 42900,
 }
 
 

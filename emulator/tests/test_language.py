@@ -90,6 +90,12 @@ __global__ void pairs(const half2* x, half2* y) {
     half2 v = __hadd2(x[threadIdx.x], __float2half2_rn(1.0f));
     y[threadIdx.x] = __halves2half2(__high2half(v), __low2half(v));
 }
+__global__ void packed(const half2* x, half2* y) {
+    half held[5];
+    *reinterpret_cast<half2*>(held + 1) = x[threadIdx.x];
+    *reinterpret_cast<half2*>(held + 3) = x[threadIdx.x];
+    y[threadIdx.x] = __halves2half2(held[2], held[3]);
+}
 template <int N> __device__ half first_of(half x) {
     __shared__ half held[N];
     held[threadIdx.x] = x;
@@ -338,6 +344,12 @@ def test_pairs_of_halves(module):
     x, y = np.arange(8, dtype=np.float16).reshape(4, 2), zeros((4, 2), np.float16)
     check(module.get_function("pairs"), (1,), (4,), (x, y))
     assert (y == x[:, ::-1] + 1).all()
+
+
+def test_registers_are_packed_at_any_place(module):
+    x, y = np.arange(8, dtype=np.float16).reshape(4, 2), zeros((4, 2), np.float16)
+    check(module.get_function("packed"), (1,), (4,), (x, y))
+    assert (y == x[:, ::-1]).all()
 
 
 def test_shared_arrays_of_halves_in_templates(module):

@@ -74,7 +74,8 @@ def functions():
     """FILE::FUNCTION of every test, classes left out."""
     return [
         f"{path.relative_to(TESTS.parent).as_posix()}::{name}"
-        for path in TESTS.rglob("test_*.py")
+        for folder in (TESTS, TESTS.parent / "emulator/tests")
+        for path in folder.rglob("test_*.py")
         for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))
     ]
 

@@ -931,7 +931,7 @@ def _make_library(library, module, flags, runtime, entries):
         macros = [flag.removeprefix("-D").partition("=") for flag in flags if flag.startswith("-D")]
         flags = [flag for flag in flags if not flag.startswith("-D")]
         header = _precompiled(flags, runtime)
-        wrapper.write_text(wrapper_text(module, entries, header, macros))
+        wrapper.write_text(wrapper_text(module, entries, header, macros), "utf-8")
         command = [*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)]
         try:
             _compile(command, kernels)
@@ -940,9 +940,9 @@ def _make_library(library, module, flags, runtime, entries):
                 raise
             # a function that is always inlined has no address that a kernel could pass on
             text = wrapper.read_text("utf-8")
-            wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text))
+            wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text), "utf-8")
             _compile(command, kernels)
-        kernels.write_text(_with_red_zones(kernels.read_text("utf-8")))
+        kernels.write_text(_with_red_zones(kernels.read_text("utf-8")), "utf-8")
         # Linked without the sanitizers' flags: the functions that their calls need are in
         # checks.cpp.
         _compile(
@@ -997,7 +997,7 @@ def _precompiled(flags, runtime):
     compiled = header.with_name(f"{header.name}.gch")
     with missing(compiled) as absent:
         if absent:
-            header.write_text(f'#include "{HERE / "cuda_emulator.h"}"\n')
+            header.write_text(f'#include "{HERE / "cuda_emulator.h"}"\n', "utf-8")
             _compile([*flags, "-x", "c++-header", str(header)], compiled)
     return header
 
@@ -1084,7 +1084,7 @@ def _runtime_objects(files):
 
 def _write(path, text):
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    temporary.write_text(text)
+    temporary.write_text(text, "utf-8")
     os.replace(temporary, path)
 
 

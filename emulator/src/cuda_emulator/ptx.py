@@ -108,8 +108,8 @@ def _mma(name, operands):
 
 def _wait(name, operands):
     words = [operand for operand in operands if isinstance(operand, str)]
-    parity = words[2] if len(places) > 2 else places[1]
-    address = words[1] if len(places) > 2 else places[0]
+    parity = words[2] if len(words) > 2 else words[1]
+    address = words[1] if len(words) > 2 else words[0]
     return f"emulator::mbarrier_wait_parity(emulator::generic_address({address}), {parity}, EMULATOR_SITE);"
 
 

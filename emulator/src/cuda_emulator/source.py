@@ -646,7 +646,7 @@ def preprocessed(path, folders, macros):
             stand_in = pathlib.Path(folder, *_resolved_parts(deep.relative_to(folder), name))
             stand_in.parent.mkdir(parents=True, exist_ok=True)
             if not stand_in.is_dir():
-                stand_in.write_text("")
+                stand_in.write_text("", "utf-8")
         command = ["g++", "-E", "-x", "c++", "-std=gnu++17", "-nostdinc", "-nostdinc++", "-w"]
         command += [f"-D{macro}" for macro in (*defined, *macros)]
         command += [f"-I{place}" for place in (*folders, deep)]
@@ -678,8 +678,8 @@ def _missing_headers(path, folders):
             headers = [
                 place / name for place in (file.parent, *folders) if (place / name).is_file()
             ]
-            todo += known_names[:1]
-            if not known_names:
+            todo += headers[:1]
+            if not headers:
                 missing.add(name)
     return missing
 

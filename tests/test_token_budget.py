@@ -30,7 +30,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 50985,
-    "tests": 470289,
+    "tests": 470347,
 }
 
 

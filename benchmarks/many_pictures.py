@@ -110,8 +110,8 @@ def watched(words, folder):
     print(f"status {status}, {time.monotonic() - began:.0f} s of the clock")
     print(f"{'stage':14} {'clock s':>8} {'processors s':>13} {'peak GB':>8} {'read GB':>8}")
     for stage in (*used.peaks,):
-        own = {pid: row for pid, row in used.processes.items() if row[0] == stage}
-        seconds, read = (sum(row[at] for row in own.values()) for at in (1, 2))
+        own = [row for row in used.processes.values() if row[0] == stage]
+        seconds, read = (sum(row[at] for row in own) for at in (1, 2))
         print(
             f"{stage:14} {used.spans[stage][1] - used.spans[stage][0]:8.0f} {seconds:13.0f} "
             f"{used.peaks[stage] / 1e9:8.2f} {read / 1e9:8.2f}"
@@ -121,9 +121,9 @@ def watched(words, folder):
 
 
 class Used:
-    """What the processes below one used. processes: pid -> (stage, seconds of processors, bytes
-    read); peaks: stage -> most resident bytes; spans: stage -> first and last time it was seen;
-    peak: most resident bytes of all processes together.
+    """What the processes below one used. processes: id and start -> (stage, seconds of processors,
+    bytes read); peaks: stage -> most resident bytes; spans: stage -> first and last time it was
+    seen; peak: most resident bytes of all processes together.
     """
 
     def __init__(self, root):
@@ -137,12 +137,12 @@ class Used:
         now, resident = time.monotonic(), {}
         for pid in below(self._root):
             try:
-                stage, seconds, read, memory = seen(pid)
+                began, stage, seconds, read, memory = seen(pid)
             except OSError:  # it has ended
                 continue
             if pid in self.processes and not seconds:
                 continue
-            self.processes[pid] = stage, seconds, read
+            self.processes[pid, began] = stage, seconds, read  # ids are used again
             resident[stage] = resident.get(stage, 0) + memory
             self.spans[stage] = self.spans.get(stage, (now,))[0], now
         for stage, memory in resident.items():
@@ -166,12 +166,13 @@ def below(root):
 
 
 def seen(pid):
-    """(stage, seconds of processors, bytes read, resident bytes) of a process."""
+    """(start, stage, seconds of processors, bytes read, resident bytes) of a process."""
     folder = pathlib.Path("/proc", str(pid))
     fields = (folder / "stat").read_text().rpartition(")")[2].split()
     stage = OF_STAGE.search((folder / "cmdline").read_bytes().decode("utf-8", "replace"))
     read = int((folder / "io").read_text().split()[1])
     return (
+        fields[19],
         stage[1] if stage else COMMAND,
         (int(fields[11]) + int(fields[12])) / TICKS,
         read,

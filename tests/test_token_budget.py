@@ -6,33 +6,33 @@
 import count_tokens
 
 BUDGET = {
-    "scripts": 11433,
+    "scripts": 11552,
     "ladder": 1607,
-    "arithmetic": 11350,
-    "classifiers": 11049,
+    "arithmetic": 11750,
+    "classifiers": 11152,
     "data": 18702,
     "demo": 3045,
-    "executors": 54214,
-    "export": 8765,
-    "features": 7915,
+    "executors": 58217,
+    "export": 8777,
+    "features": 8438,
     "machine": 4536,
     "network": 8114,
-    "pages": 42914,
-    "rungs": 39032,
-    "store": 8904,
+    "pages": 43050,
+    "rungs": 39530,
+    "store": 8979,
     "training": 6258,
     "plan": 6763,
     "stage": 1547,
     "tools": 5195,
     "verify": 5247,
-    "workflow": 35582,
+    "workflow": 36203,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
-    "benchmarks": 49700,
-    "tests": 453500,
+    "benchmarks": 53302,
+    "tests": 445122,
     # with its tests
-    "emulator": 42900,
+    "emulator": 43104,
 }
 
 

@@ -434,8 +434,7 @@ static void check_granule(const Region& region, size_t number, const Touch& touc
         if (shared) read_by_thread(region.begin + offset);
         return;
     }
-    if (!raced && unordered(granule.read) &&
-        !(shared && reads_handed_over(region.begin + offset)))
+    if (!raced && unordered(granule.read) && !(shared && reads_handed_over(region.begin + offset)))
         record(race(region, offset, verb, granule.read, "reads", address));
     Readers readers = unordered_write ? with_current(granule.write) : Readers::ONE_THREAD;
     granule.write = now(address);

@@ -155,7 +155,7 @@ def below(root):
     children = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parent = int((folder / "stat").read_text("utf-8").rpartition(")")[2].split()[1])
         except OSError:
             continue
         children.setdefault(parent, []).append(int(folder.name))
@@ -168,9 +168,9 @@ def below(root):
 def seen(pid):
     """(start, stage, seconds of processors, bytes read, resident bytes) of a process."""
     folder = pathlib.Path("/proc", str(pid))
-    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    fields = (folder / "stat").read_text("utf-8").rpartition(")")[2].split()
     stage = OF_STAGE.search((folder / "cmdline").read_bytes().decode("utf-8", "replace"))
-    read = int((folder / "io").read_text().split()[1])
+    read = int((folder / "io").read_text("utf-8").split()[1])
     return (
         fields[19],
         stage[1] if stage else COMMAND,

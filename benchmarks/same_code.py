@@ -51,8 +51,11 @@ def main():
     both = [in_checkout(root, arguments.architecture) for root in roots]
     rungs = [rung for rung in both[0] if rung in both[1]]  # a new one has no record
     before, today = (
-        {key: [one for rung in rungs for one in found[rung][key]] for key in ("builds", "digests")}
-        for found in both
+        {
+            key: [each for rung in rungs for each in checkout[rung][key]]
+            for key in ("builds", "digests")
+        }
+        for checkout in both
     )
     if len(before["builds"]) != len(today["builds"]):
         sys.exit(f"{len(before['builds'])} builds became {len(today['builds'])}")
@@ -95,7 +98,7 @@ def listed(root, architecture):
     import plan_checks
     import step_kernels
 
-    seen, found = set(), {}
+    seen, listing = set(), {}
     for rung in compilations.documented_rungs():
         builds = {compilations.named(launch): launch for launch in compilations.launches(rung)}
         builds = {name: launch for name, launch in builds.items() if name not in seen}
@@ -103,11 +106,11 @@ def listed(root, architecture):
         plan = count.step_plan(rung, count.BATCH)
         digests = [counting.key(launch, plan) for launch in plan_checks.launches(plan)]
         digests += [step_kernels.digest(plan), *map(compilations.digest, builds)]
-        found[rung] = {
+        listing[rung] = {
             "builds": [build(root, architecture, *named) for named in builds.items()],
             "digests": digests,
         }
-    return found
+    return listing
 
 
 def build(root, architecture, name, launch):

@@ -60,6 +60,7 @@ RUNS = [
         "features_polarity_scale": "channel",
         "features_pca": 5,
         "svm_kernel": "rbf",
+        "svm_C": "validated",
         "svm_gamma": "scale",
         "evaluations": ["linear", "ridge", "knn"],
         "controls": ["random", "pixels"],

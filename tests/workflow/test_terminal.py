@@ -189,10 +189,10 @@ def test_a_target_that_is_a_folder_of_pictures_becomes_settings(
 def test_a_page_that_is_no_runs_report_is_named_and_no_other_runs_verdict(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
-    for page in ("index", "report"):
+    for page in ("runs", "report"):
         (tmp_path / "results" / f"{page}.html").touch()
-    (index,) = terminal.page_lines({"results/index.html"})
-    assert index == (tmp_path / "results/index.html").as_uri()
+    for target in ("runs", "results/runs.html", "results/index.html"):  # the last is now the first
+        assert terminal.page_lines({target}) == [(tmp_path / "results/runs.html").as_uri()]
     assert terminal.page_lines({"data"}) == []
 
 

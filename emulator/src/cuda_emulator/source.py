@@ -647,8 +647,15 @@ def preprocessed(path, folders, macros):
             stand_in.parent.mkdir(parents=True, exist_ok=True)
             if not stand_in.is_dir():
                 stand_in.write_text("", "utf-8")
+        # In a file: a macro with a table is longer than an argument may be.
+        defines = pathlib.Path(folder, "macros.h")
+        lines = (
+            macro.replace("=", " ", 1) if "=" in macro else f"{macro} 1"
+            for macro in (*defined, *macros)
+        )
+        defines.write_text("".join(f"#define {line}\n" for line in lines), "utf-8")
         command = ["g++", "-E", "-x", "c++", "-std=gnu++17", "-nostdinc", "-nostdinc++", "-w"]
-        command += [f"-D{macro}" for macro in (*defined, *macros)]
+        command += ["-imacros", str(defines)]
         command += [f"-I{place}" for place in (*folders, deep)]
         run = subprocess.run([*command, str(path)], capture_output=True, check=False)
     if run.returncode:

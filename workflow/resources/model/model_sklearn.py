@@ -124,7 +124,7 @@ class Classifier(ClassifierMixin, _Model):
     @property
     def _model(self):
         session, facts = super()._model
-        if not facts["classes"]:
+        if not facts["labels"]:
             raise ValueError(
                 "this model's pictures had no labels, so it names no class; take Features"
             )

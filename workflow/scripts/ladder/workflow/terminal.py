@@ -13,7 +13,7 @@ from ladder import caller
 from ladder.errors import UserError
 from ladder.stage import command
 from ladder.workflow import config
-from ladder.workflow.commands import KNOWN, Command
+from ladder.workflow.commands import KNOWN, LISTED, Command
 from ladder.workflow.stages import COPIES
 
 OWN = "-v"  # Snakemake's own words
@@ -98,7 +98,8 @@ def page_lines(targets: set[str]) -> list[str]:
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():
             lines += ["", *(_verdict(path) if role == "report" else []), path.absolute().as_uri()]
-    others = (pathlib.Path(target) for target in sorted(targets - KNOWN) if _is_page(target))
+    pages = {"results/runs.html"} if targets & LISTED else set()
+    others = (pathlib.Path(page) for page in sorted(targets - KNOWN | pages) if _is_page(page))
     return [*lines, *(path.absolute().as_uri() for path in others)]
 
 

@@ -35,6 +35,7 @@ ELSEWHERE = {
     r"^\.venv/bin/python benchmarks/table.py": "tests/tools/test_gpu_tables.py",
     r"^\.venv/bin/python tests/campaigns/kill.py": "hours; tests/campaigns runs a slice",
     r"^\.venv/bin/python tests/support/mutate": "minutes; tests/support/test_mutate_kernels.py",
+    r"^\.venv/bin/python -m cuda_emulator |PYTHONPATH=emulator/src": "emulator/tests/test_command.py",
     r"check_multiplier\.py": "tests/tools/test_check_multiplier.py",
     r"compare_weights\.py": "tests/tools/test_compare_weights.py",
     r"jsonschema": "tests/pages/test_summary_keys.py validates a summary likewise",

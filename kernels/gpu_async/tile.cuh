@@ -56,21 +56,20 @@ __device__ __forceinline__ void multiply_tile(const Product& product) {
     for (int tap = product.first_tap(); tap < product.last_tap(); tap++) {
         auto in_a = [&](int line, int k) { return product.a(first_m + line, k, tap); };
         auto in_b = [&](int line, int k) { return product.b(first_n + line, k, tap); };
-        auto start_copies = [&](Stage& to, int k) {
+        a.begin(in_a), b.begin(in_b);
+        // Before its first step there is nothing to multiply, and behind its last nothing to copy.
+        for (int next = first_k, stage = 0; next < last_k + STEP; next += STEP, stage ^= 1) {
 #pragma unroll
-            for (int i = 0; k < last_k && i < SIDE / THREADS; i++) {
-                copy(to.a[a.line(i)][a.place()], a.at(i, k, in_a));
-                copy(to.b[b.line(i)][b.place()], b.at(i, k, in_b));
+            for (int i = 0; next < last_k && i < SIDE / THREADS; i++) {
+                copy(stages[stage].a[a.line(i)][a.place()], a.at(i, next, in_a));
+                copy(stages[stage].b[b.line(i)][b.place()], b.at(i, next, in_b));
             }
             cp_async_commit();  // a group for each step, also an empty one: the wait counts them
-        };
-        a.begin(in_a), b.begin(in_b);
-        start_copies(stages[0], first_k);
-        for (int k = first_k, stage = 0; k < last_k; k += STEP, stage ^= 1) {
-            start_copies(stages[stage ^ 1], k + STEP);
-            cp_async_wait<1>();  // this thread's copies of the step at k have arrived
+            if (next == first_k) continue;
+            cp_async_wait<1>();  // this thread's copies of the step before have arrived
             __syncthreads();     // those of all threads
-            multiply_step(sum, stages[stage].a + warp_m, stages[stage].b + warp_n, g, q);
+            const Stage& arrived = stages[stage ^ 1];
+            multiply_step(sum, arrived.a + warp_m, arrived.b + warp_n, g, q);
             __syncthreads();  // all have read the stage, which is filled next
         }
     }

@@ -66,9 +66,11 @@ def test_each_task_sees_all_of_the_one_before(members, pieces):
 def test_threads_that_fell_asleep_are_woken(members):
     for _ in range(3):
         assert run(members)[0] == expected(PIECES)
-        time.sleep(3 * team.WAIT / 1e9)
-    states = members._words[team.FIRST :: team.APART][: len(members._wake)]
-    assert (states == team.ASLEEP).all()
+        states = members._words[team.FIRST :: team.APART][: len(members._wake)]
+        deadline = time.monotonic() + 30  # a thread that does not run cannot fall asleep
+        while not (states == team.ASLEEP).all() and time.monotonic() < deadline:
+            time.sleep(3 * team.WAIT / 1e9)
+        assert (states == team.ASLEEP).all()
 
 
 def test_nobody_waits_for_a_thread_that_does_not_come():

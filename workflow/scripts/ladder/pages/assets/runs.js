@@ -1,5 +1,5 @@
 // All runs as one table: columns of settings and numbers, filtered, sorted, grouped, or two keys against each other; the state is in
-// the address. chart.js draws them, chosen.js shows what is chosen.
+// the address. runs_charts.js draws them, chosen.js shows what is chosen.
 // The bar of every page leads to the entries of the others at the end of this one, and on to the page if it is there.
 function goOn() {
   const page = location.hash.length > 1 && !location.hash.includes("=") && document.querySelector(`${location.hash} a`);

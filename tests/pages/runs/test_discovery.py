@@ -98,6 +98,26 @@ def test_a_summary_of_another_release_is_named_so(results, whole, change, part):
     assert not found.numbers
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda of: {"versions": of["versions"] | {"train": "../../mine"}},
+        lambda of: {"versions": of["versions"] | {"data": ["d"]}},
+        lambda of: {"seconds": {"train": "soon"}},
+        lambda of: {"confusion": [7]},
+        lambda of: {"controls": ["pixels"]},
+    ],
+)
+def test_a_summary_with_other_types_is_a_damaged_run_and_names_no_file(results, whole, change):
+    folder = results / "report" / whole[1][1]["report"].version
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | change(summary)))
+    manifest_files.rewrite(folder)
+    found = by_version(results)[folder.name]
+    assert found.about["state"] == "damaged" and "its summary " in found.about["reason"]
+    assert "train" not in found.about and not found.numbers
+
+
 def test_a_row_is_made_once_and_again_where_the_report_is_another_one(results, whole, monkeypatch):
     first = by_version(results)
     made = []

@@ -22,7 +22,7 @@ from ladder.errors import UserError, excerpt
 from ladder.machine import locks
 from ladder.pages import reproduce
 from ladder.pages.runs import columns
-from ladder.store import artifacts, disk, lineage
+from ladder.store import artifacts, disk, lineage, manifests
 
 PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 FOLDER = "runs"  # in results/: what the page loads
@@ -176,7 +176,8 @@ class _Kept:
         if stamp is not None:
             self._now[version] = row
         own = {name: row[name] for name in KEPT}
-        return Run(**{**own, "numbers": dict(own["numbers"])}, results=self._store.results)
+        own |= {"about": {**row["about"], "run": version}, "numbers": dict(row["numbers"])}
+        return Run(**own, results=self._store.results)
 
     def write(self):
         if self._now != self._rows:
@@ -217,11 +218,13 @@ def _report(store, version):
     try:
         summary = artifacts.Artifact(folder).json("summary.json")
         fault = fault_of(summary)
+        numbers, ends = ({}, {}) if fault else columns.of_summary(summary)
     except (UserError, ValueError) as error:
         fault = str(error)
+    except (TypeError, KeyError, AttributeError):  # what it has is of other types
+        fault = "made by another release: its summary has other keys"
     if fault:
         return Run({**about, "state": "damaged", "reason": fault}, **known)
-    numbers, ends = columns.of_summary(summary)
     about |= {
         "state": "finished",
         "scored_on": _scored_on(summary),
@@ -315,7 +318,11 @@ def fault_of(summary):
     """Why the summary of a whole report cannot be shown, in words; '' for one of this release."""
     parts = summary if isinstance(summary, dict) else {}
     missing = [part for part, kind in SUMMARY.items() if not isinstance(parts.get(part, ...), kind)]
-    return f"made by another release: its summary has no {missing[0]}" if missing else ""
+    if missing:
+        return f"made by another release: its summary has no {missing[0]}"
+    versions = parts["versions"].values()  # which become names of files
+    odd = [version for version in versions if not manifests.VERSION.fullmatch(str(version))]
+    return f"its summary names {excerpt(str(odd[0]))} as a version" if odd else ""
 
 
 def is_locked(folder):

@@ -275,7 +275,7 @@ def test_a_scatter_of_one_place_and_of_places_far_apart_lies_within_its_chart(dr
 
 
 def test_names_of_a_band_and_moments_have_ticks(drawn):
-    x, names = charts.named_axis([], "network"), ["lenet_5", "small_cnn", "lenet_5"]
+    x, names = {"label": "network", "names": []}, ["lenet_5", "small_cnn", "lenet_5"]
     found = drawn(charts.scatter("t", [dots(names, [1.0, 2.0, 3.0])], x, charts.number_axis("s")))
     places = dict(found["x"])
     assert [at for at, _ in found["marks"]] == [places[name] for name in names]

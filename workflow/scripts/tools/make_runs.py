@@ -27,8 +27,8 @@ def main():
     progress.start_logging()
     plan = plans.load(json.loads(arguments.config_file.read_text("utf-8")))
     settings = plan.run.settings
-    found = discovery.runs(arguments.results, listed.rows(plan.listed), settings.multiplier_costs)
-    runs = [as_keys(run) for run in found]
+    rows = listed.rows(plan.listed)
+    runs = [*map(as_keys, discovery.runs(arguments.results, rows, settings.multiplier_costs))]
     chosen = [discovery.named(runs, version) for version in settings.diff]
     try:
         most = len(runs) if arguments.say else page.NEW
